@@ -1,0 +1,1 @@
+"""Events out: everything that is said to the Event Publishing API."""

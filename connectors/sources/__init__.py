@@ -1,0 +1,1 @@
+"""Rows in: one module per kind of source, all keeping the promise of `contract`."""

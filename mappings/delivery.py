@@ -1,0 +1,112 @@
+"""What passes between the ledger and the service: an intent to create one event, and the answers it can end in.
+
+How an answer is recognised on the wire is `connectors.event_api`'s, what it does to a ledger entry is `state`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mappings.errors import SyncError
+from mappings.vocabulary import Cover, IdempotencyKey, RowKey
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the service said last, kept for people: `status` 0 where no HTTP answer arrived."""
+
+    status: int
+    code: str = ""
+    message: str = ""
+    request_id: str = ""
+    field: str = ""
+    issue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """One event to create: the same `key` and byte-identical `body` on every attempt, in every run.
+
+    `is_unanswered`: an earlier run may have sent it and never saw the answer. `refused_request_id`: the request id of
+    an earlier definitive refusal under this very key, "" if there was none. `cover` is set while the image still has
+    to be fetched and its id put into the body.
+    """
+
+    entry_id: int
+    row_key: RowKey
+    key: IdempotencyKey
+    body: bytes
+    channel_id: int
+    is_unanswered: bool = False
+    refused_request_id: str = ""
+    cover: Cover | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Delivered: the service returned `event_id`. `attempts` counts the requests of this call that were not paced away."""
+
+    event_id: int
+    answer: Answer
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """The service says that the key was used, and our own record shows an unanswered attempt with this body."""
+
+    answer: Answer
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A definitive 4xx: nothing was created."""
+
+    answer: Answer
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A corrected body met the stored refusal (or a 409) of its earlier one: the next revision of the key is due."""
+
+    answer: Answer
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """The channel is not accessible to this key (403 forbidden, 404)."""
+
+    answer: Answer
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertain:
+    """Transient failures outlasted the budget, or the answer could not be understood. It may have been created."""
+
+    answer: Answer
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A 409 that our own records do not explain: a person decides."""
+
+    answer: Answer
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """Certainly not created, and nothing about the row itself: the route as a whole stops for `cause`; still pending."""
+
+    answer: Answer
+    cause: SyncError
+    attempts: int = 1
+
+
+Verdict = Receipt | Unconfirmed | Refusal | Superseded | Blocked | Uncertain | Conflict | Postponed
+"""What one intent's attempts ended in."""

@@ -1,0 +1,158 @@
+"""The words that every room shares about rows: where one came from, what became of it, why it was refused.
+
+How a mapping file is spelt is `schema`'s; what is said to the service is `event`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NewType
+
+FeedName = NewType("FeedName", str)
+RowKey = NewType("RowKey", str)
+Fingerprint = NewType("Fingerprint", str)
+IdempotencyKey = NewType("IdempotencyKey", str)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A place that a person can open: `Programme!A17`, `events.csv:42`, a record id.
+
+    `number` is the row's true number in its source (line of the file, row of the sheet), from 1; 0 if it has none.
+    """
+
+    place: str
+    number: int = 0
+
+    def __str__(self) -> str:
+        return self.place
+
+
+class ReasonCode(StrEnum):
+    """Why a row could not be used. Closed: every code has one sentence for the partner's editor in `REASON_TEXTS`."""
+
+    REQUIRED = "required"
+    NOT_A_DATE = "not_a_date"
+    NOT_A_TIME = "not_a_time"
+    NO_SUCH_TIME = "no_such_time"
+    AMBIGUOUS_TIME = "ambiguous_time"
+    NOT_A_ZONE = "not_a_zone"
+    END_BEFORE_START = "end_before_start"
+    NOT_A_NUMBER = "not_a_number"
+    NOT_A_URL = "not_a_url"
+    NOT_IN_LOOKUP = "not_in_lookup"
+    NOT_ACCEPTED = "not_accepted"
+    TOO_LONG = "too_long"
+    BAD_TEXT = "bad_text"
+    BAD_KEY = "bad_key"
+    DUPLICATE_KEY = "duplicate_key"
+    RAGGED = "ragged"
+    UNDECODABLE = "undecodable"
+    ASSERTION = "assertion"
+    IMAGE = "image"
+
+
+REASON_TEXTS: Mapping[ReasonCode, str] = {
+    ReasonCode.REQUIRED: "This cell is needed and is empty.",
+    ReasonCode.NOT_A_DATE: "This is not a date in one of the formats agreed for this feed.",
+    ReasonCode.NOT_A_TIME: "This is not a time of day in one of the formats agreed for this feed.",
+    ReasonCode.NO_SUCH_TIME: "The clocks go forward here: this time does not exist on that day.",
+    ReasonCode.AMBIGUOUS_TIME: "The clocks go back here: this time happens twice on that day.",
+    ReasonCode.NOT_A_ZONE: "This is not the name of a time zone.",
+    ReasonCode.END_BEFORE_START: "The event ends before it starts.",
+    ReasonCode.NOT_A_NUMBER: "This is not a number as this feed writes them.",
+    ReasonCode.NOT_A_URL: "This is not a web address.",
+    ReasonCode.NOT_IN_LOOKUP: "This value is not in the agreed list.",
+    ReasonCode.NOT_ACCEPTED: "This value is not one that the service accepts.",
+    ReasonCode.TOO_LONG: "This text is longer than agreed.",
+    ReasonCode.BAD_TEXT: "This text cannot be used as it is.",
+    ReasonCode.BAD_KEY: "The row's identifier was changed by a spreadsheet program and cannot be trusted.",
+    ReasonCode.DUPLICATE_KEY: "Another row of the same file has the same identifier and says something else.",
+    ReasonCode.RAGGED: "The row has more cells than the header has columns.",
+    ReasonCode.UNDECODABLE: "The cell holds bytes that are not text in the agreed encoding.",
+    ReasonCode.ASSERTION: "The row breaks a rule agreed for this feed.",
+    ReasonCode.IMAGE: "The image cannot be used.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One problem of one row, told to whoever can mend it.
+
+    `field` is the path in the event (`startAt`, `offers[0].url`) or "" where the row as a whole is meant; `column` the
+    source's own column name, "" where there is none; `found` the raw value; `step` the step that refused it, "" if
+    none did; `hint` what would be accepted, with the nearest known value where one is near.
+    """
+
+    code: ReasonCode
+    field: str
+    column: str
+    found: str
+    hint: str
+    step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """One row as its source wrote it: every cell is text, "" where it is empty.
+
+    `cells` maps the header's names (as matched, trimmed) to raw text. `problems` are what the reader already knows to
+    be wrong with the row (ragged, undecodable); a row with problems is rejected, with the mapper's own reasons added.
+    """
+
+    origin: Origin
+    cells: Mapping[str, str]
+    problems: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """The cover image that a row asks for: fetched, checked and uploaded just before the event's first attempt."""
+
+    url: str
+    on_error: str
+    """`omit` (send without it), `draft` (send as a draft without it) or `reject` (do not send)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MappedRow:
+    """A row that became an event: `body` is canonical JSON, the very bytes that are sent (before a cover's id).
+
+    `fingerprint` digests the body and the cover's address; `row_digest` the used cells and the mapping;
+    `twin_digest` (channel, title, start, place), to notice a delivered event under a new row key. `warnings` are
+    problems that the mapping tolerates, counted and shown.
+    """
+
+    origin: Origin
+    row_key: RowKey
+    body: bytes
+    fingerprint: Fingerprint
+    row_digest: bytes
+    twin_digest: bytes
+    channel_id: int
+    cells: Mapping[str, str]
+    cover: Cover | None = None
+    warnings: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A row that could not become an event, with all of its reasons. `row_key` is "" where not even that is known."""
+
+    origin: Origin
+    row_key: RowKey
+    reasons: tuple[Reason, ...]
+    cells: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A row left out by a rule of the mapping; `because` is the rule's label."""
+
+    origin: Origin
+    because: str
+
+
+RowOutcome = MappedRow | Rejection | Skipped

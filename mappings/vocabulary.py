@@ -48,6 +48,7 @@ class ReasonCode(StrEnum):
     BAD_TEXT = "bad_text"
     BAD_KEY = "bad_key"
     DUPLICATE_KEY = "duplicate_key"
+    TWIN = "twin"
     RAGGED = "ragged"
     UNDECODABLE = "undecodable"
     ASSERTION = "assertion"
@@ -70,6 +71,7 @@ REASON_TEXTS: Mapping[ReasonCode, str] = {
     ReasonCode.BAD_TEXT: "This text cannot be used as it is.",
     ReasonCode.BAD_KEY: "The row's identifier was changed by a spreadsheet program and cannot be trusted.",
     ReasonCode.DUPLICATE_KEY: "Another row of the same file has the same identifier and says something else.",
+    ReasonCode.TWIN: "An event with the same channel, title, start and place is already known under another identifier.",
     ReasonCode.RAGGED: "The row has more cells than the header has columns.",
     ReasonCode.UNDECODABLE: "The cell holds bytes that are not text in the agreed encoding.",
     ReasonCode.ASSERTION: "The row breaks a rule agreed for this feed.",
@@ -149,10 +151,14 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A row left out by a rule of the mapping; `because` is the rule's label."""
+    """A row left out by a rule of the mapping; `because` is the rule's label.
+
+    `row_key` is "" where it is not known; where it is, the ledger knows that the row has not vanished from its source.
+    """
 
     origin: Origin
     because: str
+    row_key: RowKey = RowKey("")
 
 
 RowOutcome = MappedRow | Rejection | Skipped

@@ -5,11 +5,32 @@ How a source is read is `connectors.sources`'s.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from mappings.strict import Strict
+
+
+def _one_character(text: str) -> str:
+    if text in "\r\n\0":
+        raise ValueError("must not be a line break")
+    return text
+
+
+def _text_encoding(name: str) -> str:
+    try:
+        b"?".decode(name, "replace")
+    except (LookupError, UnicodeError):
+        raise ValueError(f'"{name}" is not an encoding that Python knows, like utf-8, windows-1252 or shift_jis') from None
+    return name
+
+
+Mark = Annotated[str, Field(min_length=1, max_length=1), AfterValidator(_one_character)]
+"""One character that parts cells: no line break."""
+
+Encoding = Annotated[str, AfterValidator(_text_encoding)]
+"""The name of a text encoding, as Python's `codecs` knows it."""
 
 
 class Header(Strict):
@@ -19,28 +40,47 @@ class Header(Strict):
     there (required with row 0); rows up to and including `row` are then passed over.
     """
 
-    row: int = Field(default=1, ge=0, le=1000, description="The header's row, counted from 1; 0: the file has no header.")
+    row: int = Field(
+        default=1, ge=0, le=1000, description="The header's row, counted from 1, blank rows too; 0: the file has no header."
+    )
     names: tuple[str, ...] = Field(default=(), description="Names for the columns, in order, instead of those in the file.")
+
+    @model_validator(mode="after")
+    def _has_names(self) -> Self:
+        if self.row == 0 and not self.names:
+            raise ValueError("row 0 says that the file has no header: give the columns' names in `names`")
+        return self
 
 
 class CsvSource(Strict):
-    """A delimited text file: a path beside the mapping file, an absolute path, or any address that fsspec opens."""
+    """A delimited text file: a path beside the mapping file, an absolute path, or any address that fsspec opens.
+
+    Columns are found by the names in the header, whatever their case, spaces or Unicode form; a column without a name
+    is called after its position, `#3`, and of several with one name the later ones are `Name#2`, `Name#3`.
+    """
 
     kind: Literal["csv"]
-    path: str = Field(description="Path (relative to the mapping file) or URL of the file.")
-    encoding: tuple[str, ...] = Field(
-        default=("utf-8",), min_length=1, description="Encodings to try, in order; the first that decodes the whole file wins."
+    path: str = Field(min_length=1, description="Path (relative to the mapping file) or URL of the file.")
+    encoding: tuple[Encoding, ...] = Field(
+        default=("utf-8",),
+        min_length=1,
+        description="Encodings to try, in order; the first that decodes the whole file wins. A byte order mark goes before all.",
     )
-    delimiter: str = Field(default=",", min_length=1, max_length=1, description='One character; "\\t" for tab.')
-    quote: str = Field(default='"', min_length=1, max_length=1, description="The quote character.")
-    escape: str | None = Field(
-        default=None, min_length=1, max_length=1, description="Escape character, if quotes are not doubled."
-    )
+    delimiter: Mark = Field(default=",", description='One character; "\\t" for tab.')
+    quote: Mark | None = Field(default='"', description="The quote character; null: quotes mean nothing in this file.")
+    escape: Mark | None = Field(default=None, description="Escape character, if quotes are not doubled.")
     header: Header = Header()
     required: tuple[str, ...] = Field(default=(), description="Columns without which the feed must not run.")
     long_rows: Literal["reject", "cut"] = Field(
         default="reject", description="Rows with more cells than the header: reject them, or cut the surplus."
     )
+
+    @model_validator(mode="after")
+    def _marks_differ(self) -> Self:
+        marks = [mark for mark in (self.delimiter, self.quote, self.escape) if mark is not None]
+        if len(set(marks)) < len(marks):
+            raise ValueError("delimiter, quote and escape must be different characters")
+        return self
 
 
 SourceSpec = CsvSource

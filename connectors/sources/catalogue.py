@@ -1,0 +1,26 @@
+"""Which kinds of source there are: the one place where a mapping's `source` becomes something that can be read.
+
+Each kind lives in its own module; a kind that is missing here is a type error.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import assert_never
+
+from connectors.sources.contract import Source
+from connectors.sources.csv_file import CsvFile
+from mappings.source_specs import CsvSource, SourceSpec
+
+
+def open_source(spec: SourceSpec, base: Path, columns: frozenset[str]) -> Source:
+    """Return the source that `spec` describes; nothing is opened before its `read()`.
+
+    `base` is the folder of the mapping file, where relative paths start. `columns` are the columns that the mapping
+    reads: they are matched with the source's own, and all must be there.
+    """
+    match spec:
+        case CsvSource():
+            return CsvFile(spec, base, columns)
+        case _:
+            assert_never(spec)

@@ -1,0 +1,116 @@
+"""Lines become records of cells: the dialect, the header's rows, and what to make of broken quoting.
+
+Which column a cell belongs to is `csv_file`'s.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from connectors.sources.errors import BadSourceError
+from connectors.sources.opened_file import OpenedFile
+from connectors.sources.text_file import Lines, chosen_encoding, replaced_bytes
+from mappings.source_specs import CsvSource
+
+LARGEST_CELL = 10 * 1024 * 1024
+"""Characters. A larger cell is a quote that nobody closed, far more often than it is text."""
+
+_MOST_COLUMNS = 16_384
+
+
+class CsvRecords:
+    """The records of one file, once: `reader` gives them, `lines` holds the lines of the one it has just given.
+
+    Quoting is taken strictly: read leniently, a quote in the wrong place glues rows together without a word.
+    """
+
+    def __init__(self, file: OpenedFile, spec: CsvSource) -> None:
+        # The csv module knows one limit for the whole process; its own default refuses long descriptions.
+        csv.field_size_limit(LARGEST_CELL)
+        self.name = file.name
+        self.lines = Lines(file.stream, chosen_encoding(file.stream, spec.encoding), file.name)
+        self._dialect = _dialect(spec)
+        self.reader = csv.reader(self.lines, strict=True, **self._dialect)
+
+    def header(self, row: int) -> list[str]:
+        """Read as far as record number `row`, from 1, and return its cells; [] for row 0, which reads nothing.
+
+        Raises:
+            BadSourceError: the file ends before that row, or nothing or far too much stands in it.
+        """
+        cells: list[str] = []
+        for number in range(1, row + 1):
+            cells = self._next(number, row)
+        if row and not any(map(str.strip, cells)):
+            raise self._bad(self.reader.line_num, f"row {row} should hold the names of the columns and is blank")
+        if len(cells) > _MOST_COLUMNS:
+            message = f"the header has {len(cells)} columns; more than {_MOST_COLUMNS} are never meant"
+            raise self._bad(self.reader.line_num, message, hint="check `source.delimiter`")
+        return [replaced_bytes(cell) for cell in cells]
+
+    def misquoted(self, start: int, width: int) -> list[str]:
+        """Return the cells, as far as they can be told, of the record on line `start` that the reader gave up on.
+
+        The reader goes on with the next line. That is safe if the record ends on its own line and has at least `width`
+        cells even so; if not, nobody can tell where the next row begins.
+
+        Raises:
+            BadSourceError: it is not safe, or a quote is never closed, or a cell is endless.
+        """
+        cells = self._leniently(self.lines.held)
+        if self.lines.is_exhausted or len(self.lines.held) > 1 or len(cells) < width or _largest(cells) > LARGEST_CELL:
+            raise self._unreadable(start, cells)
+        return cells
+
+    def _next(self, number: int, header_row: int) -> list[str]:
+        start = self.reader.line_num + 1
+        self.lines.clear()
+        try:
+            return next(self.reader)
+        except StopIteration:
+            message = "the file is empty" if number == 1 else f"the file ends before row {header_row}, where its header should be"
+            raise self._bad(start, message, hint="ask the partner for the whole file") from None
+        except csv.Error as error:
+            raise self._unreadable(start, self._leniently(self.lines.held)) from error
+        finally:
+            self.lines.clear()
+
+    def _unreadable(self, start: int, cells: Sequence[str]) -> BadSourceError:
+        column = len(cells)
+        doubled = "a quote inside a quoted cell must be written twice"
+        if _largest(cells) > LARGEST_CELL:
+            column = next(place for place, cell in enumerate(cells, start=1) if len(cell) > LARGEST_CELL)
+            message = f"the cell in column {column} is larger than {LARGEST_CELL // 2**20} million characters"
+            return self._bad(start, message, hint="a quote that opens this cell is probably never closed")
+        if self.lines.is_exhausted:
+            return self._bad(start, f"the quote that opens the cell in column {column} is never closed", hint=doubled)
+        end = self.reader.line_num
+        message = f"the quoting of the row that begins here breaks on line {end}, so we cannot tell where the next row begins"
+        return self._bad(start, message, hint=doubled)
+
+    def _leniently(self, lines: Sequence[str]) -> list[str]:
+        csv.field_size_limit(sys.maxsize)
+        try:
+            return next(csv.reader(lines, strict=False, **self._dialect), [])
+        finally:
+            csv.field_size_limit(LARGEST_CELL)
+
+    def _bad(self, line: int, message: str, *, hint: str = "") -> BadSourceError:
+        return BadSourceError(f"{self.name}:{line}", message, hint=hint)
+
+
+def _largest(cells: Sequence[str]) -> int:
+    return max(map(len, cells), default=0)
+
+
+def _dialect(spec: CsvSource) -> dict[str, Any]:
+    return {
+        "delimiter": spec.delimiter,
+        "quotechar": spec.quote,
+        "quoting": csv.QUOTE_NONE if spec.quote is None else csv.QUOTE_MINIMAL,
+        "escapechar": spec.escape,
+        "doublequote": spec.escape is None,
+    }

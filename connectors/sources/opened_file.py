@@ -1,0 +1,88 @@
+"""A file of bytes, opened for one reading: on this machine, or fetched from elsewhere first.
+
+What the bytes mean is not known here; how a far file is fetched is `far_file`'s.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+from urllib.parse import urlsplit
+
+from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.far_file import fetched
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(//|:)")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """An open, seekable file. `name` is what people call it (`events.csv`), `stamp` evidence of its version or ""."""
+
+    stream: BinaryIO
+    name: str
+    stamp: str
+    _before: tuple[int, int]
+
+    def has_changed(self) -> bool:
+        """Whether somebody wrote into it since it was opened. A file put in its place as a whole does not count."""
+        return _version(self.stream) != self._before
+
+
+@contextmanager
+def opened(path: str, base: Path) -> Iterator[OpenedFile]:
+    """Open `path` (relative to the folder `base`, absolute, or any address that fsspec knows); close it at the end.
+
+    A far file is copied to a nameless temporary file first: so a connection that breaks yields no rows at all, the
+    file can be read twice, and it cannot change meanwhile.
+
+    Raises:
+        SourceRefusedError: it is not there, is no file, or may not be read.
+        SourceUnavailableError: the other side or the disk did not answer.
+    """
+    if _ADDRESS.match(path):
+        with fetched(path) as (stream, stamp):
+            yield OpenedFile(stream, _address_name(path), stamp, _version(stream))
+        return
+    with _local(base / path) as stream:
+        size, mtime_ns = _version(stream)
+        yield OpenedFile(stream, Path(path).name, f"size={size} mtime_ns={mtime_ns}", (size, mtime_ns))
+
+
+def _local(path: Path) -> BinaryIO:
+    full = path.expanduser().absolute()
+    try:
+        # Asked before it is opened: opening a pipe would wait for a writer.
+        if not stat.S_ISREG(full.stat().st_mode):
+            kind = "a folder" if full.is_dir() else "not a regular file"
+            raise SourceRefusedError(f"{full} is {kind}", hint="give the path of the file itself in `source.path`")
+        return full.open("rb")
+    except FileNotFoundError as error:
+        raise SourceRefusedError(f"there is no file {full}", hint=_whereabouts(full)) from error
+    except (PermissionError, NotADirectoryError) as error:
+        raise SourceRefusedError(f"we may not read {full}: {error.strerror}", hint="let this user read the file") from error
+    except OSError as error:
+        raise SourceUnavailableError(f"{full} could not be opened: {error.strerror}") from error
+
+
+def _whereabouts(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"the folder {folder} does not exist either; a relative `source.path` starts at the mapping file's folder"
+    return "has the partner delivered it? A relative `source.path` starts at the mapping file's folder"
+
+
+def _version(stream: BinaryIO) -> tuple[int, int]:
+    status = os.fstat(stream.fileno())
+    return status.st_size, status.st_mtime_ns
+
+
+def _address_name(address: str) -> str:
+    parts = urlsplit(address.rpartition("::")[2])
+    return PurePosixPath(parts.path).name or parts.hostname or address

@@ -1,0 +1,139 @@
+"""Bytes become lines of text: which encoding, and what happens to bytes that are no text in it.
+
+What the lines mean is `csv_file`'s.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import BinaryIO
+
+from connectors.sources.errors import BadSourceError, SourceUnavailableError
+
+LONGEST_LINE = 64 * 1024 * 1024
+"""Characters. A longer line means that the file is no text file with rows; reading on would fill the memory."""
+
+_CHUNK_BYTES = 1024 * 1024
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+
+def chosen_encoding(stream: BinaryIO, encodings: Sequence[str]) -> str:
+    """Return the encoding to read `stream` with; the stream is back at its start.
+
+    A byte order mark decides, whatever is listed: nothing else begins with one, and reading past it would publish
+    garbled text without a word. Otherwise the first of `encodings` that decodes the whole file, else the last one. A
+    single encoding costs no extra pass.
+    """
+    head = stream.read(3)
+    stream.seek(0)
+    for mark, encoding in _BOMS:
+        if head.startswith(mark):
+            return encoding
+    return next((encoding for encoding in encodings[:-1] if _decodes(stream, encoding)), encodings[-1])
+
+
+def _decodes(stream: BinaryIO, encoding: str) -> bool:
+    decode = codecs.getincrementaldecoder(encoding)().decode
+    try:
+        while chunk := stream.read(_CHUNK_BYTES):
+            decode(chunk)
+        decode(b"", True)
+    except UnicodeDecodeError:
+        return False
+    finally:
+        stream.seek(0)
+    return True
+
+
+def shown_bytes(text: str) -> str:
+    r"""Return text for people in which each undecodable byte stands as `\xe9`."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def replaced_bytes(text: str) -> str:
+    """Return text that every program can store, each undecodable byte as U+FFFD."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def has_undecodable(text: str) -> bool:
+    """Whether the text holds bytes that its encoding could not decode."""
+    if text.isascii():
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+class Lines:
+    """The lines of a text file, once, with their line ends as they stand: LF, CRLF and CR, mixed at will.
+
+    `held` collects the lines since it was last cleared; `is_tainted` says that one of them holds undecodable bytes;
+    `is_exhausted` that the file has ended. Byte order marks at the start, one or several, are gone.
+    """
+
+    def __init__(self, stream: BinaryIO, encoding: str, name: str) -> None:
+        self.held: list[str] = []
+        self.is_tainted = False
+        self.is_exhausted = False
+        self._text = io.TextIOWrapper(stream, encoding=encoding, errors="surrogateescape", newline="")
+        self._encoding = encoding
+        self._name = name
+        self._number = 0
+
+    def clear(self) -> None:
+        """Forget the lines held so far."""
+        self.held.clear()
+        self.is_tainted = False
+
+    def __iter__(self) -> Iterator[str]:
+        """Give each line.
+
+        Raises:
+            BadSourceError: the file is binary, a web page, of another encoding, or has an endless line.
+            SourceUnavailableError: the disk failed.
+        """
+        try:
+            yield from self._read()
+        except UnicodeDecodeError as error:
+            raise BadSourceError(
+                f"{self._name}:{self._number + 1}",
+                f"from about here on the file is not {self._encoding} ({error.reason})",
+                hint="the file may be cut off; else correct `source.encoding`",
+            ) from error
+        except OSError as error:
+            raise SourceUnavailableError(f"{self._name} broke off after line {self._number}: {error.strerror}") from error
+
+    def _read(self) -> Iterator[str]:
+        hold = self.held.append
+        for line in self._lines():
+            if "\0" in line or len(line) >= LONGEST_LINE:
+                raise self._no_text(line)
+            if not line.isascii() and has_undecodable(line):
+                self.is_tainted = True
+            hold(line)
+            yield line
+            self._number += 1
+        self.is_exhausted = True
+
+    def _lines(self) -> Iterator[str]:
+        read_line = partial(self._text.readline, LONGEST_LINE)
+        first = read_line().lstrip("\ufeff")
+        if first.lstrip().lower().startswith(("<!doctype", "<html")):
+            raise BadSourceError(f"{self._name}:1", "this is a web page, not rows", hint="the address may ask for a login")
+        if first:
+            yield first
+        yield from iter(read_line, "")
+
+    def _no_text(self, line: str) -> BadSourceError:
+        place = f"{self._name}:{self._number + 1}"
+        if "\0" in line:
+            column = line.index("\0") + 1
+            hint = "if it is a text file, it is UTF-16: set `source.encoding` to utf-16-le or utf-16-be"
+            return BadSourceError(place, f"character {column} is a NUL byte: this is not {self._encoding} text", hint=hint)
+        message = f"the line is longer than {LONGEST_LINE // 2**20} million characters"
+        return BadSourceError(place, message, hint="this does not look like a file of rows; check `source.path`")

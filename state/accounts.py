@@ -1,0 +1,133 @@
+"""What a run says it did with its rows, as numbers that must balance. Who counts them is `stage`'s and `outbox`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mappings.errors import SyncError
+from mappings.vocabulary import Reason, ReasonCode, RowKey
+
+
+class ImbalanceError(SyncError):
+    """Rows went missing between two steps, or were counted twice: the numbers cannot be trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAccount:
+    """Every row read, in exactly one place: `read = filtered + duplicate + rejected + held + unchanged + drifted + new`.
+
+    `new` counts every row that this run staged to be sent: rows never seen before, and known ones whose changed payload
+    is due (never sent so far, or refused as it was).
+    """
+
+    read: int = 0
+    filtered: int = 0
+    duplicate: int = 0
+    rejected: int = 0
+    held: int = 0
+    unchanged: int = 0
+    drifted: int = 0
+    new: int = 0
+
+    def imbalance(self) -> int:
+        """Rows read that ended nowhere (positive), or ended somewhere without being read (negative)."""
+        ended = self.filtered + self.duplicate + self.rejected + self.held + self.unchanged + self.drifted + self.new
+        return self.read - ended
+
+    def check(self) -> None:
+        """Raise `ImbalanceError`, with the numbers, unless they balance."""
+        if self.imbalance():
+            raise ImbalanceError(
+                f"the rows read do not add up, by {self.imbalance()}: {self}",
+                hint="nothing of this run should be published; please report this as a fault of eventsync",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class PublishAccount:
+    """Every row owed, in exactly one place: `new + carried_over` = the sum of the other seven.
+
+    `new`: staged by this run; `carried_over`: owed since an earlier one. `pending`: still owed afterwards.
+    """
+
+    new: int = 0
+    carried_over: int = 0
+    delivered: int = 0
+    delivered_unconfirmed: int = 0
+    refused: int = 0
+    blocked: int = 0
+    uncertain: int = 0
+    conflict: int = 0
+    pending: int = 0
+
+    def imbalance(self) -> int:
+        """Rows owed that ended nowhere (positive), or ended somewhere without being owed (negative)."""
+        answered = self.delivered + self.delivered_unconfirmed + self.refused + self.blocked + self.uncertain + self.conflict
+        return self.new + self.carried_over - answered - self.pending
+
+    def check(self) -> None:
+        """Raise `ImbalanceError`, with the numbers, unless they balance."""
+        if self.imbalance():
+            raise ImbalanceError(
+                f"the rows owed do not add up, by {self.imbalance()}: {self}",
+                hint="run `eventsync state verify`; please report this as a fault of eventsync",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonCount:
+    """How many problems of this run were of one kind, for one raw value. `hint` is the first one's."""
+
+    code: ReasonCode
+    field: str
+    column: str
+    found: str
+    hint: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRow:
+    """One of the first rejected rows of a run."""
+
+    origin: str
+    row_key: RowKey
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRow:
+    """A row that was held: it looks like a copy of `twin_key`, an entry that is delivered or on its way."""
+
+    origin: str
+    row_key: RowKey
+    twin_key: RowKey
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """What one read of the source came to, and what the brakes need to judge it.
+
+    Of `account.new`, `repinned` are rows that were pending, never sent, and have changed, and `reopened` rows that were
+    refused or blocked and have changed; the rest was never seen before. `vanished`: newly absent from a whole read;
+    `withdrawn`: pending rows, never sent, that the source no longer asks for. `known_before`: entries of the feed
+    before this read; `last_whole_read`: rows of the last whole read that passed the brakes, None if there was none.
+    `rejections` and `held` are the first few; all are in the state DB. `reasons` counts problems (not warnings).
+    """
+
+    run_id: str
+    is_whole: bool
+    account: ReadAccount
+    warnings: int = 0
+    vanished: int = 0
+    withdrawn: int = 0
+    repinned: int = 0
+    reopened: int = 0
+    known_before: int = 0
+    last_whole_read: int | None = None
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    reasons: tuple[ReasonCount, ...] = ()
+    rejections: tuple[RejectedRow, ...] = ()
+    held: tuple[HeldRow, ...] = ()
+    brakes: tuple[str, ...] = ()

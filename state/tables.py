@@ -1,0 +1,185 @@
+"""The tables of the state DB. They never leave this package; what they mean together is `ledger`'s.
+
+SQLModel declares them; statements on the hot path are SQLAlchemy Core's, on the same tables.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import ClassVar
+
+from sqlalchemy import CheckConstraint, Column, Index, MetaData, Table, Text, UniqueConstraint
+from sqlmodel import Field, SQLModel
+
+from state.columns import BIG_ID, UtcTime
+from state.words import EntryState, GateState, Phase
+
+METADATA = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+class Row(SQLModel):
+    """The base of all tables: a catalogue of names of our own, apart from any other SQLModel in the process."""
+
+    metadata: ClassVar[MetaData] = METADATA
+
+
+class Scope(Row, table=True):
+    """One feed at one destination: its gate, and what the last complete whole read of its source looked like."""
+
+    __tablename__ = "scope"
+    __table_args__ = (UniqueConstraint("destination", "feed"),)
+
+    id: int | None = Field(default=None, sa_column=Column(BIG_ID, primary_key=True, autoincrement=True))
+    destination: str = Field(sa_type=Text)
+    feed: str = Field(sa_type=Text)
+    gate: str = Field(default=GateState.UNSTAGED.value, sa_type=Text)
+    gate_run: str = Field(default="", sa_type=Text)
+    gate_reason: str = Field(default="", sa_type=Text)
+    last_whole_read: int | None = Field(default=None, sa_type=BIG_ID)
+    stamp: str = Field(default="", sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcTime)
+
+
+class LedgerEntry(Row, table=True):
+    """One row of one feed, for ever: what was or will be said to the service about it, and what it answered.
+
+    `id` grows with age, and is never used twice. `attempts` counts the requests begun with the pinned body under the
+    present key; `unanswered_at` is the first of them that may have reached the service without a definitive answer.
+    """
+
+    __tablename__ = "ledger_entry"
+    __table_args__ = (
+        UniqueConstraint("scope_id", "row_key"),
+        Index(None, "scope_id", "state", "id"),
+        Index(None, "scope_id", "twin_digest"),
+        CheckConstraint("state IN ({})".format(", ".join(f"'{state.value}'" for state in EntryState)), name="state"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: int | None = Field(default=None, sa_column=Column(BIG_ID, primary_key=True, autoincrement=True))
+    scope_id: int = Field(foreign_key="scope.id", sa_type=BIG_ID)
+    row_key: str = Field(sa_type=Text)
+    state: str = Field(sa_type=Text)
+    idempotency_key: str = Field(sa_type=Text)
+    revision: int = 0
+    body: bytes
+    cover_url: str | None = Field(default=None, sa_type=Text)
+    cover_on_error: str | None = Field(default=None, sa_type=Text)
+    fingerprint: str = Field(sa_type=Text)
+    row_digest: bytes
+    twin_digest: bytes
+    channel_id: int = Field(sa_type=BIG_ID)
+    event_id: int | None = Field(default=None, sa_type=BIG_ID)
+    attempts: int = 0
+    unanswered_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    answer: str | None = Field(default=None, sa_type=Text)
+    refused_request_id: str = Field(default="", sa_type=Text)
+    drift_body: bytes | None = None
+    drift_fingerprint: str | None = Field(default=None, sa_type=Text)
+    drift_kind: str | None = Field(default=None, sa_type=Text)
+    vanished_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    origin: str = Field(sa_type=Text)
+    staged_run: str = Field(sa_type=Text)
+    sent_run: str = Field(default="", sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcTime)
+    updated_at: datetime = Field(sa_type=UtcTime)
+
+
+class ProblemRow(Row, table=True):
+    """A row that people must see. Kept once for as long as it stays the same: `run_id` and `seen_at` are its last
+    sighting, `digest` covers its kind, place, reasons and raw cells.
+    """
+
+    __tablename__ = "problem_row"
+    __table_args__ = (UniqueConstraint("scope_id", "digest"), Index(None, "scope_id", "run_id", "kind", "id"))
+
+    id: int | None = Field(default=None, sa_column=Column(BIG_ID, primary_key=True, autoincrement=True))
+    scope_id: int = Field(foreign_key="scope.id", sa_type=BIG_ID)
+    run_id: str = Field(sa_type=Text)
+    kind: str = Field(sa_type=Text)
+    row_key: str = Field(sa_type=Text)
+    origin: str = Field(sa_type=Text)
+    reasons: str = Field(sa_type=Text)
+    cells: str = Field(sa_type=Text)
+    digest: bytes
+    first_seen_at: datetime = Field(sa_type=UtcTime)
+    seen_at: datetime = Field(sa_type=UtcTime)
+
+
+class SyncRun(Row, table=True):
+    """One run of one feed: who launched it, how far it came, and its accounts."""
+
+    __tablename__ = "sync_run"
+    __table_args__ = (Index(None, "scope_id", "started_at"),)
+
+    scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
+    id: str = Field(primary_key=True, sa_type=Text)
+    started_at: datetime = Field(sa_type=UtcTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    launched_by: str = Field(sa_type=Text)
+    dagster_run_id: str | None = Field(default=None, sa_type=Text)
+    phase: str = Field(default=Phase.BEGUN.value, sa_type=Text)
+    outcome: str | None = Field(default=None, sa_type=Text)
+    exit_code: int | None = None
+    message: str = Field(default="", sa_type=Text)
+    is_whole: bool = False
+    read_account: str | None = Field(default=None, sa_type=Text)
+    stage_report: str | None = Field(default=None, sa_type=Text)
+    publish_account: str | None = Field(default=None, sa_type=Text)
+    brakes: str = Field(default="[]", sa_type=Text)
+
+
+class LeaseRow(Row, table=True):
+    """Who may stage and publish a feed. The row stays for ever, so that `token` only grows; a free lease has no holder."""
+
+    __tablename__ = "lease"
+
+    scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
+    token: int = Field(sa_type=BIG_ID)
+    holder: str = Field(sa_type=Text)
+    host: str = Field(sa_type=Text)
+    pid: int = Field(sa_type=BIG_ID)
+    process_started: float
+    acquired_at: datetime = Field(sa_type=UtcTime)
+    heartbeat_at: datetime = Field(sa_type=UtcTime)
+    expires_at: datetime = Field(sa_type=UtcTime)
+
+
+class Media(Row, table=True):
+    """An image that was uploaded: its content's digest, and the id that the service gave it."""
+
+    __tablename__ = "media"
+
+    destination: str = Field(primary_key=True, sa_type=Text)
+    content_digest: bytes = Field(primary_key=True)
+    media_id: int = Field(sa_type=BIG_ID)
+    uploaded_at: datetime = Field(sa_type=UtcTime)
+
+
+class MediaAddress(Row, table=True):
+    """What was found at an image's address when it was last fetched."""
+
+    __tablename__ = "media_address"
+
+    destination: str = Field(primary_key=True, sa_type=Text)
+    url: str = Field(primary_key=True, sa_type=Text)
+    content_digest: bytes
+    etag: str = Field(default="", sa_type=Text)
+    seen_at: datetime = Field(sa_type=UtcTime)
+
+
+SCOPE: Table = METADATA.tables["scope"]
+ENTRY: Table = METADATA.tables["ledger_entry"]
+PROBLEM: Table = METADATA.tables["problem_row"]
+RUN: Table = METADATA.tables["sync_run"]
+LEASE: Table = METADATA.tables["lease"]
+MEDIA: Table = METADATA.tables["media"]
+MEDIA_ADDRESS: Table = METADATA.tables["media_address"]

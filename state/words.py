@@ -1,0 +1,57 @@
+"""The closed choices of the ledger: states of an entry, kinds of problems, gates, phases of a run. What leads from one
+to another is `plan`'s (while staging) and `verdicts`' (while publishing).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class EntryState(StrEnum):
+    """Where one row stands with the service; each word is explained in the reference of the ledger."""
+
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    DELIVERED_UNCONFIRMED = "delivered_unconfirmed"
+    REFUSED = "refused"
+    BLOCKED = "blocked"
+    UNCERTAIN = "uncertain"
+    CONFLICT = "conflict"
+
+
+class DriftKind(StrEnum):
+    """How the source differs from what was delivered. `to_publish`: a delivered draft that the source now calls
+    published, to be published by hand; `edited`: anything else.
+    """
+
+    EDITED = "edited"
+    TO_PUBLISH = "to_publish"
+
+
+class ProblemKind(StrEnum):
+    """Why a row is listed for people: not usable, held back as a likely copy, or used with a warning."""
+
+    REJECTED = "rejected"
+    HELD = "held"
+    WARNING = "warning"
+
+
+class GateState(StrEnum):
+    """Whether staged rows may be published. `unstaged`: nothing was ever staged; `staging`: a stage runs, or was
+    killed; `braked`: the last stage completed and a brake stopped it.
+    """
+
+    UNSTAGED = "unstaged"
+    STAGING = "staging"
+    BRAKED = "braked"
+    OPEN = "open"
+
+
+class Phase(StrEnum):
+    """How far a run has come."""
+
+    BEGUN = "begun"
+    STAGING = "staging"
+    STAGED = "staged"
+    PUBLISHING = "publishing"
+    FINISHED = "finished"

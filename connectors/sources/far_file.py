@@ -50,24 +50,36 @@ def without_secrets(address: str) -> str:
 
 
 def _fetch(address: str, copy: Path) -> str:
-    shown = without_secrets(address)
     try:
-        filesystem, path = fsspec.url_to_fs(address, **_options(address))
-        stamp = _stamp(filesystem, path)
-        filesystem.get_file(path, str(copy))
-    except aiohttp.ClientResponseError as error:
-        raise _answered(shown, error) from error
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise SourceRefusedError(f"there is no file at {shown}", hint="check `source.path` with the partner") from error
-    except PermissionError as error:
-        raise SourceRefusedError(f"we may not read {shown}: {error}", hint="check the credentials of this machine") from error
-    except (ValueError, ImportError) as error:
-        raise SourceRefusedError(f"{shown} cannot be opened: {error}", hint="check the address, or install its driver") from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise SourceUnavailableError(f"{shown} did not answer: {_said(error)}", hint="run again later") from error
+        stamp = _copy(address, copy)
+    except (aiohttp.ClientError, OSError, ValueError, ImportError) as error:
+        # Without the cause: it repeats the address with its secrets, and a traceback would show it.
+        raise _sorted_out(without_secrets(address), str(error).replace(address, without_secrets(address)), error) from None
     if not copy.is_file():
-        raise SourceRefusedError(f"{shown} is not a file", hint="give the address of the file itself in `source.path`")
+        raise SourceRefusedError(f"{without_secrets(address)} is not a file", hint="name the file itself in `source.path`")
     return stamp
+
+
+def _copy(address: str, copy: Path) -> str:
+    filesystem, path = fsspec.url_to_fs(address, **_options(address))
+    stamp = _stamp(filesystem, path)
+    filesystem.get_file(path, str(copy))
+    return stamp
+
+
+def _sorted_out(shown: str, said: str, error: Exception) -> PermanentError | TransientError:
+    match error:
+        case aiohttp.ClientResponseError():
+            return _answered(shown, error)
+        case FileNotFoundError() | IsADirectoryError():
+            return SourceRefusedError(f"there is no file at {shown}", hint="check `source.path` with the partner")
+        case PermissionError():
+            return SourceRefusedError(f"we may not read {shown}: {said}", hint="check this machine's credentials for it")
+        case ValueError() | ImportError():
+            return SourceRefusedError(f"{shown} cannot be opened: {said}", hint="check the address, or install its driver")
+        case _:
+            kind = type(error).__name__
+            return SourceUnavailableError(f"{shown} could not be fetched: {said or kind}", hint="run again later")
 
 
 def _options(address: str) -> dict[str, Any]:
@@ -95,8 +107,3 @@ def _answered(shown: str, error: aiohttp.ClientResponseError) -> PermanentError 
 def _retry_after_s(error: aiohttp.ClientResponseError) -> float | None:
     asked = error.headers.get("Retry-After", "") if error.headers else ""
     return float(asked) if asked.isascii() and asked.isdecimal() else None
-
-
-def _said(error: Exception) -> str:
-    # A connection error of aiohttp names host and port only; other messages may repeat the address with its secrets.
-    return str(error) if isinstance(error, aiohttp.ClientConnectorError) else type(error).__name__

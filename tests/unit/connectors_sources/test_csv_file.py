@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.text_file import LONGEST_LINE
 from mappings.source_specs import CsvSource
 from mappings.vocabulary import ReasonCode, SourceRow
 
@@ -180,6 +181,7 @@ def test_broken_quotes_within_a_line_reject_that_row_only(tmp_path: Path) -> Non
         ("<html>", "web page"),
         (",".join("x" * 16_385), "16385 columns"),
         pytest.param("id,text\n1," + "x" * (10 * 2**20 + 1), r"events\.csv:2: the cell in column 2 is larger", id="giant"),
+        pytest.param("id\n" + "x" * LONGEST_LINE, r"events\.csv:2: the line is longer", id="endless line"),
         pytest.param('id,"' + "x\n" * (6 * 2**20), r"events\.csv:1: the cell in column 2 is larger", id="giant header"),
     ],
 )  # fmt: skip
@@ -202,7 +204,8 @@ def test_quotes_mean_nothing_where_the_mapping_says_so(tmp_path: Path) -> None:
     assert cells(read(tmp_path, 'id\ttext\n1\t"Big" Show\n', delimiter="\t", quote=None)) == [["1", '"Big" Show']]
 
 
-def test_large_cells_are_read(tmp_path: Path) -> None:
+def test_large_cells_are_read_whatever_limit_stood_before(tmp_path: Path) -> None:
+    csv.field_size_limit(131_072)
     (row,) = read(tmp_path, f"id,text\n1,{'x' * 1_000_000}\n")
     assert len(row.cells["text"]) == 1_000_000
 
@@ -232,14 +235,15 @@ def test_an_absolute_path_does_not_need_the_folder(tmp_path: Path) -> None:
         assert cells(list(reading.rows)) == [["1"]]
 
 
-def test_a_file_that_grows_while_we_read_is_read_again_later(tmp_path: Path) -> None:
+@pytest.mark.parametrize("added", ["3\n", '3\n"half a r'])
+def test_a_file_that_grows_while_we_read_is_read_again_later(tmp_path: Path, added: str) -> None:
     path = tmp_path / "events.csv"
     path.write_text("id\n1\n2\n")
     source = open_source(CsvSource(kind="csv", path="events.csv"), tmp_path, frozenset())
     with source.read() as reading:
         next(reading.rows)
         with path.open("a") as partner:
-            partner.write('3\n"half a r')
+            partner.write(added)
         with pytest.raises(SourceUnavailableError, match="changed"):
             list(reading.rows)
 

@@ -1,0 +1,90 @@
+"""The Event Publishing API as the worker uses it: each question about the account and each delivery is one method.
+
+How an answer is read is `answers`', how one intent is insisted upon `delivery`'s, how lists are walked `listing`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import httpx
+
+from connectors.event_api import listing
+from connectors.event_api.answers import Meaning, interpret
+from connectors.event_api.delivery import Courier
+from connectors.event_api.exchange import Exchange, HttpAnswer
+from connectors.event_api.http import key_tail
+from connectors.event_api.listing import Classifications
+from connectors.event_api.questions import Questions
+from connectors.event_api.route import Acquaintance, Route
+from connectors.pacing import Pace, Pacer
+from connectors.retry import Random, RetryPolicy, Sleep
+from mappings.delivery import Intent, Verdict
+from mappings.errors import SyncError
+
+
+class EventApi:
+    """Asks and delivers through `http` (see `open_http`), which stays the caller's to close.
+
+    `pacer` paces the creation of events, one for all requests in flight; the other routes get pacers of its kind, as
+    limits are applied per route (spec, Limits). `now` gives the aware time of day, `random` numbers from 0 up to 1.
+    """
+
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        *,
+        pacer: Pacer,
+        policy: RetryPolicy,
+        now: Callable[[], datetime],
+        sleep: Sleep,
+        random: Random,
+    ) -> None:
+        self._exchange = Exchange(http, attempt_s=policy.attempt_s)
+        self._policy = policy
+        self._now = now
+        self._sleep = sleep
+        self._random = random
+        self._key_tail = key_tail(http)
+        self._acquaintance = Acquaintance()
+        self._events = Route(pacer, self._acquaintance, key_tail=self._key_tail, scope="events:create")
+        self._courier = Courier(self._post_event, self._events, policy=policy, sleep=sleep, random=random)
+
+    @property
+    def stopped(self) -> SyncError | None:
+        """Why no event is sent any more (key, scope, redirect, pause, outage), or None while the route is open."""
+        return self._events.closed
+
+    @property
+    def pace(self) -> Pace:
+        """What was learned about the rate at which events may be created."""
+        return self._events.pacer.pace
+
+    async def deliver(self, intent: Intent) -> Verdict:
+        """Create one event, insisting within the policy. Never raises for the row's fate; cancelling it is safe.
+
+        A cancelled call may have created the event: its intent is unanswered.
+        """
+        return await self._courier.deliver(intent)
+
+    async def channels(self) -> dict[str, int]:
+        """Return the ids of all channels available to the key's owner, by slug; errors as `Questions.ask` names them."""
+        return await listing.channels(self._questions("channels:read"))
+
+    async def classifications(self) -> Classifications:
+        """Return the classification list, asked without the key first; errors as `Questions.ask` names them."""
+        return await listing.classifications(self._questions(), self._questions())
+
+    async def _post_event(self, intent: Intent) -> Meaning:
+        request = self._exchange.request(
+            "POST", "/events", content=intent.body, headers={"content-type": "application/json", "idempotency-key": intent.key}
+        )
+        told = await self._exchange(request)
+        if not isinstance(told, HttpAnswer):
+            return told
+        return interpret(told.status, told.headers, told.body, self._now())
+
+    def _questions(self, scope: str = "") -> Questions:
+        route = Route(self._events.pacer.sibling(), self._acquaintance, key_tail=self._key_tail, scope=scope)
+        return Questions(self._exchange, route, self._policy, self._now, self._sleep, self._random)

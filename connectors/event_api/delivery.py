@@ -1,0 +1,189 @@
+"""From one intent to its verdict: ask, wait, ask again, in the bounds of the policy, as delivery.md's table says.
+
+What an answer means is read in `answers`, how requests share the route is `pacing`'s, the request itself is `client`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+from connectors.event_api import complaints
+from connectors.event_api.answers import (
+    Created,
+    Failing,
+    Foreign,
+    KeyRefused,
+    KeyUsed,
+    Lost,
+    Meaning,
+    NoAccess,
+    NotReached,
+    RateLimited,
+    Redirected,
+    Refused,
+    ScopeMissing,
+    Unreadable,
+)
+from connectors.event_api.route import REFUSED_BY_PROXY, Route
+from connectors.pacing import Closed
+from connectors.retry import Random, RetryPolicy, Sleep, ask_until
+from mappings.delivery import (
+    Answer,
+    Blocked,
+    Conflict,
+    Intent,
+    Postponed,
+    Receipt,
+    Refusal,
+    Superseded,
+    Uncertain,
+    Unconfirmed,
+    Verdict,
+)
+from mappings.errors import SyncError
+
+USED_KEY_ASKS = 4
+"""How often a 409 is met before we take it that our earlier attempt will not be told to us."""
+
+
+@dataclass(slots=True)
+class _Case:
+    """One intent under way: what this call has seen so far."""
+
+    intent: Intent
+    started: float
+    attempts: int = 0
+    has_left: bool = False
+    """An attempt of this call may have been carried out without our seeing its answer."""
+    used_key_answers: int = 0
+    sending_s: float = 0.0
+    paced_s: float = 0.0
+    last: Answer | None = None
+
+    @property
+    def may_exist(self) -> bool:
+        return self.has_left or self.intent.is_unanswered
+
+
+class Courier:
+    """Carries intents over one route. `post` sends one request and reads its answer; it never raises for an answer."""
+
+    def __init__(
+        self,
+        post: Callable[[Intent], Awaitable[Meaning]],
+        route: Route,
+        *,
+        policy: RetryPolicy,
+        sleep: Sleep,
+        random: Random,
+    ) -> None:
+        self._post = post
+        self._route = route
+        self._clock = route.pacer.clock
+        self._policy = policy
+        self._sleep = sleep
+        self._random = random
+
+    async def deliver(self, intent: Intent) -> Verdict:
+        """Return what became of `intent`; every request sends the same key and body. Never raises for a row's fate."""
+        case = _Case(intent, started=self._clock())
+        met = await ask_until(
+            lambda met: self._is_settled(case, met),
+            lambda: self._ask(case),
+            wait_s=self._wait_s,
+            is_spent=lambda attempt, wait_s: self._is_spent(case, attempt, wait_s),
+            sleep=self._sleep,
+        )
+        return self._verdict(case, met)
+
+    async def _ask(self, case: _Case) -> Meaning | Closed:
+        """Send one attempt that counts; the time that the route's pace took is not the row's."""
+        began, sending_s = self._clock(), case.sending_s
+        met = await self._route.pass_through(lambda: self._send(case))
+        case.paced_s += self._clock() - began - (case.sending_s - sending_s)
+        if not isinstance(met, Closed):
+            self._note(case, met)
+        return met
+
+    async def _send(self, case: _Case) -> Meaning:
+        left = self._clock()
+        meaning = await self._post(case.intent)
+        case.sending_s += self._clock() - left
+        return meaning
+
+    def _note(self, case: _Case, meaning: Meaning) -> None:
+        case.attempts += 1
+        case.last = meaning.answer
+        match meaning:
+            case Failing() | Lost() | Unreadable():
+                case.has_left = True
+            case Foreign(answer):
+                case.has_left |= self._route.acquaintance.is_made and answer.status not in REFUSED_BY_PROXY
+            case KeyUsed():
+                case.used_key_answers += 1
+            case Created():
+                self._route.acquaintance.is_made = True
+            case _:
+                pass
+
+    def _is_settled(self, case: _Case, met: Meaning | Closed) -> bool:
+        match met:
+            case Closed() | Created() | Refused() | NoAccess() | ScopeMissing() | KeyRefused() | Redirected():
+                return True
+            case KeyUsed():
+                return not case.may_exist or case.used_key_answers >= USED_KEY_ASKS
+            case Foreign(answer):
+                return not self._route.acquaintance.is_made or answer.status in REFUSED_BY_PROXY
+            case Failing() | Unreadable() | NotReached() | Lost() | RateLimited():
+                return False
+            case _:
+                assert_never(met)
+
+    def _wait_s(self, attempt: int, met: Meaning | Closed) -> float:
+        ours = self._policy.wait_s(attempt, self._random)
+        return max(ours, met.wait_s or 2.0 ** (attempt - 1)) if isinstance(met, KeyUsed) else ours
+
+    def _is_spent(self, case: _Case, attempt: int, next_wait_s: float) -> bool:
+        elapsed_s = self._clock() - case.started - case.paced_s
+        return self._policy.is_spent(attempt, elapsed_s, next_wait_s)
+
+    def _verdict(self, case: _Case, met: Meaning | Closed) -> Verdict:
+        match met:
+            case Created(answer, event_id):
+                return Receipt(event_id, answer, case.attempts)
+            case Refused(answer):
+                return _refusal(case, answer)
+            case NoAccess(answer):
+                return Blocked(answer, case.attempts)
+            case KeyUsed(answer):
+                return _used_key(case, answer)
+            case Closed(cause):
+                return _stopped(case, case.last or Answer(status=0, code="not_sent", message=str(cause)), cause)
+            case _:
+                return self._unsettled(case, met)
+
+    def _unsettled(self, case: _Case, met: Meaning) -> Verdict:
+        if isinstance(met, Foreign) and self._route.acquaintance.is_made and met.answer.status in REFUSED_BY_PROXY:
+            return Refusal(met.answer, case.attempts)
+        return _stopped(case, met.answer, self._route.closed or complaints.unavailable(met.answer, case.attempts))
+
+
+def _refusal(case: _Case, answer: Answer) -> Verdict:
+    is_replay = bool(answer.request_id) and answer.request_id == case.intent.refused_request_id
+    return Superseded(answer, case.attempts) if is_replay else Refusal(answer, case.attempts)
+
+
+def _used_key(case: _Case, answer: Answer) -> Verdict:
+    if case.may_exist:
+        return Unconfirmed(answer, case.attempts)
+    if case.intent.refused_request_id:
+        return Superseded(answer, case.attempts)
+    return Conflict(answer, case.attempts)
+
+
+def _stopped(case: _Case, answer: Answer, cause: SyncError) -> Verdict:
+    if case.has_left:
+        return Uncertain(answer, case.attempts)
+    return Postponed(answer, cause, case.attempts)

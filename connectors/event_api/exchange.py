@@ -1,0 +1,84 @@
+"""One HTTP exchange with the service: a request leaves once, and what comes back is a value, whatever it is.
+
+What the answer means is read in `answers`; whether to ask again is never decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import httpx
+
+from connectors.event_api.answers import Lost, NotReached
+from connectors.event_api.http import API_PREFIX, read_bounded, secret_of
+from mappings.delivery import Answer
+
+_SHORTEST_SECRET = 8
+"""Shorter keys are not taken out of texts: they would take common words with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """An answer that arrived whole. `headers` has lower-case names; `body` is cut at a sane length, our key masked."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Exchange:
+    """Sends requests through `http`, each at most `attempt_s` seconds long, and never raises for what the network does."""
+
+    def __init__(self, http: httpx.AsyncClient, *, attempt_s: float) -> None:
+        self._http = http
+        self._attempt_s = attempt_s
+        self._extensions = {"timeout": http.timeout.as_dict()}
+
+    def request(
+        self, method: str, path: str, *, content: bytes = b"", headers: Mapping[str, str] | None = None, has_key: bool = True
+    ) -> httpx.Request:
+        """Build one request to `path` under the API's prefix; without `has_key` it carries no Authorization."""
+        merged = httpx.Headers(self._http.headers)
+        if not has_key:
+            merged.pop("authorization", None)
+        merged.update(headers)
+        return httpx.Request(method, self.url(path), headers=merged, content=content, extensions=self._extensions)
+
+    def url(self, path: str) -> httpx.URL:
+        """Return the address of `path` (with its query) under the API's prefix."""
+        base = self._http.base_url
+        return base.copy_with(raw_path=base.raw_path.rstrip(b"/") + f"{API_PREFIX}{path}".encode("ascii"))
+
+    async def __call__(self, request: httpx.Request) -> HttpAnswer | NotReached | Lost:
+        """Send `request` once and read its answer."""
+        try:
+            async with asyncio.timeout(self._attempt_s):
+                return await self._send(request)
+        except (
+            httpx.ConnectError,
+            httpx.ConnectTimeout,
+            httpx.PoolTimeout,
+            httpx.ProxyError,
+            httpx.UnsupportedProtocol,
+        ) as problem:
+            return NotReached(Answer(status=0, code="no_connection", message=str(problem) or "no connection"))
+        except (httpx.TimeoutException, TimeoutError):
+            return Lost(Answer(status=0, code="timeout", message="no whole answer in time"))
+        except httpx.RequestError as problem:
+            return Lost(Answer(status=0, code="connection_lost", message=str(problem) or "the connection broke"))
+
+    async def _send(self, request: httpx.Request) -> HttpAnswer:
+        response = await self._http.send(request, stream=True)
+        try:
+            body = await read_bounded(response)
+        finally:
+            await response.aclose()
+        return HttpAnswer(response.status_code, dict(response.headers), self._masked(body, is_success=response.is_success))
+
+    def _masked(self, body: bytes, *, is_success: bool) -> bytes:
+        secret = secret_of(self._http).encode("ascii")
+        if is_success or len(secret) < _SHORTEST_SECRET:
+            return body
+        return body.replace(secret, b"[key]")

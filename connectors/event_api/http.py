@@ -1,0 +1,127 @@
+"""Opening the way to the service: which addresses are allowed, which headers every request carries, how long it may take.
+
+What is asked over it is `client`'s; the connections underneath are `transport`'s.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from importlib.metadata import version
+
+import httpx
+from pydantic import SecretStr
+
+from connectors.errors import BaseUrlError, KeyFormatError
+from connectors.event_api.transport import direct_transport
+
+API_PREFIX = "/api/public/v1"
+"""Every public endpoint is under it (spec, What the service does)."""
+
+LONGEST_BODY = 1 << 20
+"""Bytes that are read of any one answer; the rest is left unread."""
+
+DEFAULT_TIMEOUTS = httpx.Timeout(connect=10.0, read=60.0, write=30.0, pool=60.0)
+"""Seconds to connect, between two bytes read or written, and to wait for a free connection."""
+
+_KEY_SHAPE = re.compile(r"[\x21-\x7e]+")
+
+
+def check_base_url(url: str) -> httpx.URL:
+    """Return the service's address without a trailing slash or API prefix; it may have a path of its own.
+
+    Raises `BaseUrlError` unless it is https (http is accepted for loopback hosts only, as a bearer secret travels with
+    every request) and free of user names, queries and fragments.
+    """
+    parsed = _parsed(url.strip())
+    _refuse_unless(bool(parsed.host), "it names no host", "write it like https://events.example.org")
+    _refuse_unless(not parsed.userinfo, "it holds a user name or password", "leave only the host; the key is set apart from it")
+    _refuse_unless(not parsed.query and not parsed.fragment, "it holds a query or a fragment", "end it after the host or path")
+    secure = parsed.scheme == "https" or (parsed.scheme == "http" and is_loopback(parsed.host))
+    _refuse_unless(
+        secure, f"it would send the key over plain {parsed.scheme or 'text'}", "https is required, except for loopback"
+    )
+    path = parsed.path.rstrip("/").removesuffix(API_PREFIX).rstrip("/")
+    return parsed.copy_with(path=path or "/")
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether `host` is this very machine: `localhost`, a name under it, or a loopback address."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def open_http(
+    base_url: str,
+    secret: SecretStr,
+    *,
+    transport: httpx.AsyncBaseTransport | None = None,
+    timeouts: httpx.Timeout = DEFAULT_TIMEOUTS,
+    in_flight: int = 8,
+) -> httpx.AsyncClient:
+    """Return a client of the service at `base_url`, to be used as an async context manager; nothing is sent yet.
+
+    It follows no redirect and keeps at most `in_flight` connections. `transport` replaces the wire in tests. Raises
+    `BaseUrlError` and `KeyFormatError`, neither of which shows the key.
+    """
+    url = check_base_url(base_url)
+    return httpx.AsyncClient(
+        base_url=url,
+        headers=_headers(secret.get_secret_value().strip()),
+        follow_redirects=False,
+        timeout=timeouts,
+        trust_env=False,
+        transport=transport or direct_transport(url, in_flight=in_flight),
+    )
+
+
+def key_tail(http: httpx.AsyncClient) -> str:
+    """Return how the client's key may be named to people: by its last four characters, or not at all where it is short."""
+    key = secret_of(http)
+    return f"…{key[-4:]}" if len(key) >= 12 else "…"
+
+
+def secret_of(http: httpx.AsyncClient) -> str:
+    """Return the key itself, only ever to take it out of texts that are kept; "" where the client has none."""
+    header: str = http.headers.get("authorization", "")
+    return header.removeprefix("Bearer ")
+
+
+async def read_bounded(response: httpx.Response) -> bytes:
+    """Read an answer's body, at most `LONGEST_BODY` bytes of it; a longer one is cut there."""
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) >= LONGEST_BODY:
+            break
+    return bytes(body[:LONGEST_BODY])
+
+
+def _headers(key: str) -> dict[str, str]:
+    if not _KEY_SHAPE.fullmatch(key):
+        problem = "is empty" if not key else "holds a space, a line break or a character outside of ASCII"
+        raise KeyFormatError(
+            f"the API key {problem}", hint="set EVENT_API_KEY, or EVENT_API_KEY_FILE, to the key as it was shown"
+        )
+    return {
+        "authorization": f"Bearer {key}",
+        "user-agent": f"eventsync/{version('eventsync')}",
+        "accept": "application/json",
+        "accept-encoding": "identity",
+    }
+
+
+def _parsed(url: str) -> httpx.URL:
+    try:
+        return httpx.URL(url)
+    except (httpx.InvalidURL, ValueError) as problem:
+        raise BaseUrlError(f"the base URL cannot be read: {problem}", hint="write it like https://events.example.org") from None
+
+
+def _refuse_unless(good: bool, problem: str, hint: str) -> None:
+    if not good:
+        raise BaseUrlError(f"the base URL is refused: {problem}", hint=hint)

@@ -1,0 +1,108 @@
+"""One route of the service as all of its requests share it: admission, pauses, and its end for everyone.
+
+How the pace is learned is `pacing`'s; what one row's answers add up to is `delivery`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from connectors.event_api import complaints
+from connectors.event_api.answers import (
+    Failing,
+    Foreign,
+    KeyRefused,
+    Lost,
+    NotReached,
+    RateLimited,
+    Redirected,
+    ScopeMissing,
+    Unreadable,
+)
+from connectors.pacing import Admitted, Closed, Pacer
+from mappings.delivery import Answer
+from mappings.errors import SyncError
+
+
+class Understood(Protocol):
+    """Any answer that was read: it keeps what people may want to know of it."""
+
+    @property
+    def answer(self) -> Answer: ...  # noqa: D102  # the class says it
+
+
+M = TypeVar("M", bound=Understood)
+
+REFUSED_BY_PROXY = frozenset({400, 413, 414, 415, 422, 431})
+"""What a proxy in front of the service refuses in its own words, before the service has seen it."""
+
+
+@dataclass(slots=True)
+class Acquaintance:
+    """Whether the service has answered in its own words yet: until then, other words mean another host."""
+
+    is_made: bool = False
+
+    def note(self, answer: Answer) -> None:
+        """Take note of an answer in the service's own words: an envelope with its code, or what was asked for."""
+        self.is_made = self.is_made or (answer.status > 0 and bool(answer.code))
+
+
+class Route:
+    """Lets requests go at the route's pace. `scope` is what the spec wants of the key here, "" where it names none."""
+
+    def __init__(self, pacer: Pacer, acquaintance: Acquaintance, *, key_tail: str, scope: str) -> None:
+        self.pacer = pacer
+        self.acquaintance = acquaintance
+        self._key_tail = key_tail
+        self._scope = scope
+
+    @property
+    def closed(self) -> SyncError | None:
+        """Why no request leaves any more, or None."""
+        return self.pacer.closed
+
+    async def pass_through(self, send: Callable[[], Awaitable[M]]) -> M | Closed:
+        """Send when the pace allows, again after each 429, and return the first answer that is no 429.
+
+        An answer that concerns every request (401, a missing scope, a redirect, another host) closes the route.
+        """
+        while True:
+            admitted = await self.pacer.admit()
+            if isinstance(admitted, Closed):
+                return admitted
+            meaning = await send()
+            self.acquaintance.note(meaning.answer)
+            self._tell_pacer(admitted, meaning)
+            if not isinstance(meaning, RateLimited):
+                return meaning
+
+    def _tell_pacer(self, admitted: Admitted, meaning: Understood) -> None:
+        match meaning:
+            case RateLimited(_, wait_s):
+                self.pacer.limited(admitted, wait_s)
+            case Failing(answer, wait_s):
+                self.pacer.failed(complaints.in_short(answer))
+                if wait_s is not None:
+                    self.pacer.limited(admitted, wait_s)
+            case NotReached(answer) | Lost(answer) | Unreadable(answer):
+                self.pacer.failed(complaints.in_short(answer))
+            case Foreign(answer) if self.acquaintance.is_made and answer.status not in REFUSED_BY_PROXY:
+                self.pacer.failed(complaints.in_short(answer))
+            case _:
+                self._close_or_pass(meaning)
+
+    def _close_or_pass(self, meaning: Understood) -> None:
+        match meaning:
+            case Foreign(answer) if not self.acquaintance.is_made:
+                self.pacer.close(complaints.not_the_service(answer))
+            case KeyRefused(answer):
+                self.pacer.close(complaints.key_refused(answer, self._key_tail))
+            case ScopeMissing(answer):
+                self.pacer.close(complaints.scope_missing(answer, self._key_tail, self._scope))
+            case Redirected(answer, location):
+                self.pacer.close(complaints.redirect_refused(answer, location))
+            case _:
+                self.pacer.passed()

@@ -1,0 +1,94 @@
+"""The wire under httpx: aiohttp's connections, with every failure told as what it is.
+
+What a failure means for a row is `answers`' and `delivery`'s. A connection that was never made and a connection that
+broke after the request had left are worlds apart here, so each becomes httpx's own error for it; no error carries the
+request's headers, and with them the secret.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from typing import cast
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
+_KEPT_ALIVE_S = 4.0
+"""Below the five seconds after which common servers close an idle connection: fewer requests meet a closing one."""
+
+
+def direct_transport(url: httpx.URL, *, in_flight: int) -> httpx.AsyncBaseTransport:
+    """Return a transport to `url`'s host with at most `in_flight` connections, through the environment's proxy if any.
+
+    Certificates are verified as httpx does (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured). No request is repeated
+    and no redirect followed here. Must be closed by the client that uses it.
+    """
+    tls = httpx.create_ssl_context() if url.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return FrankTransport(verify=tls, proxy=_proxy_for(url), client=lambda: _session(tls, in_flight))
+
+
+class FrankTransport(AiohttpTransport):
+    """aiohttp under httpx, raising `httpx.ConnectError` or `ConnectTimeout` only where no connection was established."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send `request` once; every failure is an `httpx.TransportError` that knows no header."""
+        try:
+            response = await super().handle_async_request(request)
+        except (httpx.TransportError, aiohttp.ClientError) as failure:
+            told = _as_httpx(failure, request)
+        else:
+            response.stream = _FrankStream(cast("httpx.AsyncByteStream", response.stream), request)
+            return response
+        raise told
+
+
+class _FrankStream(httpx.AsyncByteStream):
+    def __init__(self, stream: httpx.AsyncByteStream, request: httpx.Request) -> None:
+        self._stream = stream
+        self._request = request
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        told: httpx.TransportError | None = None
+        try:
+            async for chunk in self._stream:
+                yield chunk
+        except (httpx.TransportError, aiohttp.ClientError) as failure:
+            told = _as_httpx(failure, self._request)
+        if told is not None:
+            raise told
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _as_httpx(failure: httpx.TransportError | aiohttp.ClientError, request: httpx.Request) -> httpx.TransportError:
+    origin = failure.__cause__ if isinstance(failure, httpx.TransportError) else failure
+    match origin:
+        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
+            return httpx.ProxyError("the proxy let nothing through", request=request)
+        case aiohttp.ConnectionTimeoutError():
+            return httpx.ConnectTimeout("no connection in time", request=request)
+        case aiohttp.ClientConnectorError() | aiohttp.InvalidURL():
+            return httpx.ConnectError(str(origin), request=request)
+        case aiohttp.ServerTimeoutError():
+            return httpx.ReadTimeout("no answer in time", request=request)
+        case aiohttp.ClientResponseError():
+            return httpx.RemoteProtocolError(f"no HTTP answer: {origin.message}", request=request)
+        case _:
+            return httpx.ReadError(f"the connection broke: {origin or failure}", request=request)
+
+
+def _session(tls: ssl.SSLContext, in_flight: int) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(limit=in_flight, ssl=tls, keepalive_timeout=_KEPT_ALIVE_S)
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+
+
+def _proxy_for(url: httpx.URL) -> httpx.Proxy | None:
+    proxies = getproxies()
+    chosen = proxies.get(url.scheme) or proxies.get("all")
+    if not chosen or proxy_bypass(url.netloc.decode("ascii")):
+        return None
+    return httpx.Proxy(chosen if "://" in chosen else f"http://{chosen}")

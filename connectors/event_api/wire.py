@@ -1,0 +1,120 @@
+"""The service's answers as types: tolerant of fields that it adds, strict about the types of those that we read.
+
+What an answer means for a row is read in `answers`; nothing here raises on what a stranger might send, except on request.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictInt, StrictStr, ValidationError
+
+
+class Told(BaseModel):
+    """The base of all that the service tells us: unknown fields are its freedom to grow, types are never guessed."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+def _words(value: object) -> object:
+    return value if isinstance(value, str) else ""
+
+
+Words = Annotated[str, BeforeValidator(_words)]
+"""Text for people: anything else in its place is left out rather than held against the answer."""
+
+
+class CreatedDoc(Told):
+    """The event or media document that a create call returns (spec, Resources): only its id is relied upon."""
+
+    id: StrictInt
+
+
+class CreatedAnswer(Told):
+    """`{ doc: { id, title } }` of a create call."""
+
+    doc: CreatedDoc
+
+
+class ErrorDetails(Told):
+    """In validation errors: the field and what is wrong with it."""
+
+    field: Words = ""
+    issue: Words = ""
+
+
+class ErrorBody(Told):
+    """The inside of the error envelope. `code` makes it one of the service; the rest may be missing."""
+
+    code: StrictStr
+    message: Words = ""
+    requestId: Words = ""  # noqa: N815  # the wire's own spelling
+    details: Annotated[ErrorDetails, BeforeValidator(lambda told: told if isinstance(told, dict) else {})] = ErrorDetails()
+
+
+class ErrorEnvelope(Told):
+    """`{ error: { code, message, requestId, details? } }` (spec, Errors)."""
+
+    error: ErrorBody
+
+
+class Channel(Told):
+    """A publish destination available to the key's owner (spec, Channel)."""
+
+    id: StrictInt
+    name: Words = ""
+    slug: StrictStr
+
+
+class Classification(Told):
+    """A slug that events may be classified with (spec, Classification)."""
+
+    slug: StrictStr
+    name: Words = ""
+    description: Words = ""
+
+
+class ClassificationList(Told):
+    """The classification list with its version, a date in the form YYYY-MM-DD."""
+
+    version: StrictStr
+    docs: tuple[Classification, ...]
+
+
+class Paging(Told):
+    """Where a page stands among the others: the full envelope, or the minimal one of the event list (spec, Pagination)."""
+
+    page: StrictInt = 1
+    limit: StrictInt = 0
+    totalDocs: StrictInt | None = None  # noqa: N815  # the wire's own spelling
+    hasNextPage: bool | None = None  # noqa: N815  # the wire's own spelling
+
+    def is_followed(self, count: int) -> bool:
+        """Tell whether another page exists, after one of `count` documents."""
+        if self.hasNextPage is not None:
+            return self.hasNextPage
+        if self.totalDocs is not None and self.limit > 0:
+            return self.page * self.limit < self.totalDocs
+        return False if self.limit <= 0 else count >= self.limit
+
+
+class ChannelPage(Paging):
+    """One page of the channel list."""
+
+    docs: tuple[Channel, ...]
+
+
+def created_id(body: bytes) -> int | None:
+    """Return `doc.id` of a create answer, None where the body holds no such integer. Never raises."""
+    try:
+        return CreatedAnswer.model_validate_json(body).doc.id
+    except ValidationError:
+        return None
+
+
+def error_body(body: bytes) -> ErrorBody | None:
+    """Return the inside of the error envelope, None where the body is no such envelope. Never raises."""
+    try:
+        return ErrorEnvelope.model_validate_json(body).error
+    except ValidationError:
+        return None

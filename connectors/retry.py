@@ -1,0 +1,103 @@
+"""One retry policy for everything that goes over the network: bounded in attempts and in time, full jitter between.
+
+What deserves another attempt is the caller's knowledge; how requests of one route share its rate is `pacing`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception_type, retry_if_result
+
+from mappings.errors import TransientError
+
+T = TypeVar("T")
+
+Clock = Callable[[], float]
+"""Seconds on a clock that never goes back."""
+
+Sleep = Callable[[float], Awaitable[None]]
+"""Waits that many seconds without holding up other tasks."""
+
+Random = Callable[[], float]
+"""A number from 0 up to, not including, 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long to insist. `attempts` counts all, the first included; `budget_s` bounds the whole, waits included.
+
+    The wait before attempt n + 1 is drawn evenly from 0 to `first_wait_s` times 2 to the power n - 1, at most
+    `longest_wait_s` (exponential backoff with full jitter). `attempt_s` bounds one attempt from its first byte sent to
+    its last byte read.
+    """
+
+    attempts: int = 6
+    budget_s: float = 120.0
+    first_wait_s: float = 0.5
+    longest_wait_s: float = 30.0
+    attempt_s: float = 90.0
+
+    def wait_s(self, attempt: int, random: Random) -> float:
+        """Return the wait in seconds after the `attempt`-th attempt, counted from 1."""
+        ceiling: float = min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(attempt - 1, 60))
+        return ceiling * random()
+
+    def is_spent(self, attempt: int, elapsed_s: float, next_wait_s: float) -> bool:
+        """Tell whether attempt n was the last, or waiting for the next one would overrun the budget."""
+        return attempt >= self.attempts or elapsed_s + next_wait_s > self.budget_s
+
+
+def persist(policy: RetryPolicy, action: Callable[[], T], *, clock: Clock, sleep: Callable[[float], None], random: Random) -> T:
+    """Call `action` until it returns, again after each `TransientError`; raises the last one once the policy is spent.
+
+    A wait that the other side named (`retry_after_s`) is obeyed where it is longer than ours.
+    """
+    started = clock()
+
+    def wait(state: RetryCallState) -> float:
+        asked = _asked_wait_s(state)
+        return max(policy.wait_s(state.attempt_number, random), asked)
+
+    def stop(state: RetryCallState) -> bool:
+        return policy.is_spent(state.attempt_number, clock() - started, state.upcoming_sleep)
+
+    retrying = Retrying(sleep=sleep, wait=wait, stop=stop, retry=retry_if_exception_type(TransientError), reraise=True)
+    return retrying(action)
+
+
+async def ask_until(
+    settled: Callable[[T], bool],
+    ask: Callable[[], Awaitable[T]],
+    *,
+    wait_s: Callable[[int, T], float],
+    is_spent: Callable[[int, float], bool],
+    sleep: Sleep,
+) -> T:
+    """Await `ask` until its answer is `settled`, or until `is_spent`; returns the last answer either way.
+
+    `wait_s(attempt, answer)` names the wait after an unsettled answer; `is_spent(attempt, next_wait_s)` ends the asking.
+    """
+
+    async def once() -> T:  # a lambda that returns an awaitable would be called and not awaited
+        return await ask()
+
+    retrying = AsyncRetrying(
+        sleep=sleep,
+        wait=lambda state: wait_s(state.attempt_number, _answer(state)),
+        stop=lambda state: is_spent(state.attempt_number, state.upcoming_sleep),
+        retry=retry_if_result(lambda answer: not settled(answer)),
+        retry_error_callback=_answer,
+    )
+    return await retrying(once)
+
+
+def _answer(state: RetryCallState) -> Any:
+    return state.outcome.result() if state.outcome is not None else None
+
+
+def _asked_wait_s(state: RetryCallState) -> float:
+    failure = state.outcome.exception() if state.outcome is not None else None
+    return (failure.retry_after_s or 0.0) if isinstance(failure, TransientError) else 0.0

@@ -1,0 +1,50 @@
+"""`python -m sandbox`: a sandbox as a process of its own, which says in one line of JSON where it listens.
+
+What its options mean is `server`'s and `switches`'s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from sandbox.database import StateInUseError
+from sandbox.server import Address, Announcement, serve
+from sandbox.switch_words import SwitchError, switched
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serves until it is signalled. 0 if it ended so, 2 if it could not start; why not is on stderr."""
+    options = _parser().parse_args(arguments)
+    rate = [f"rate_events={options.rate}"] if options.rate else []
+    try:
+        switches = switched([*rate, *options.switches])
+        serve(Address(options.host, options.port), options.state, switches, options.key, _announce)
+    except (SwitchError, StateInUseError, OSError) as refusal:
+        sys.stderr.write(f"{refusal}\n")
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m sandbox", description="A local Event Publishing service for rehearsals.")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one (%(default)s)")
+    parser.add_argument("--state", type=Path, metavar="DIR", help="folder that survives a restart (in memory without)")
+    parser.add_argument("--key", help="secret of the default API key (a new one without)")
+    parser.add_argument("--rate", metavar="N/s", help="short for --set rate_events=N/s")
+    parser.add_argument("--set", dest="switches", action="append", default=[], metavar="SWITCH=VALUE", help="may be repeated")
+    return parser
+
+
+def _announce(announcement: Announcement) -> None:
+    sys.stdout.write(json.dumps(asdict(announcement)) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

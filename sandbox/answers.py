@@ -1,0 +1,67 @@
+"""What the service says: one answer with its status, code and bytes, and the error envelope every refusal is written in.
+
+What makes a request good or bad is decided elsewhere; nothing here knows a route.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import orjson
+
+STATUS_OF: Final = {
+    "invalid_request": 400,
+    "invalid_api_key": 401,
+    "forbidden": 403,
+    "insufficient_scope": 403,
+    "not_found": 404,
+    "conflict": 409,
+    "rate_limited": 429,
+    "internal_error": 500,
+}
+"""The specification's codes and the status that each belongs to."""
+
+JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer. `code` is the error's code, "" for a success; `breakage` is how its delivery fails on purpose."""
+
+    status: int
+    body: bytes
+    code: str = ""
+    media_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+    breakage: Literal["", "reset", "truncated"] = ""
+
+
+class ApiError(Exception):
+    """A refusal in the specification's words. `status` is the code's own unless another is given (405, 413, 415)."""
+
+    def __init__(self, code: str, message: str, *, status: int = 0, field: str = "", issue: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status or STATUS_OF[code]
+        self.message = message
+        self.field = field
+        self.issue = issue
+        self.headers: tuple[tuple[str, str], ...] = ()
+
+    def answer(self, request_id: str) -> Answer:
+        """The refusal as the error envelope of the specification (section Errors)."""
+        error: dict[str, object] = {"code": self.code, "message": self.message, "requestId": request_id}
+        if self.field:
+            error["details"] = {"field": self.field, "issue": self.issue}
+        return Answer(self.status, orjson.dumps({"error": error}), self.code, headers=self.headers)
+
+
+def invalid(field: str, issue: str) -> ApiError:
+    """The 400 of a field: `field` is its path in the payload (`offers[0].url`), `issue` what is wrong with it."""
+    return ApiError("invalid_request", f"{field}: {issue}", field=field, issue=issue)
+
+
+def said(document: object, status: int = 200) -> Answer:
+    """A success whose body is `document` as JSON."""
+    return Answer(status, orjson.dumps(document))

@@ -1,0 +1,201 @@
+"""Rate limits, one meter per route and API key: token bucket, fixed window or sliding window.
+
+How long to wait is told in seconds here; how `Retry-After` spells it is decided by a switch, in the same breath.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from email.utils import formatdate
+from typing import Protocol, assert_never
+
+from sandbox.answers import ApiError
+from sandbox.switches import Rate, RateHeaders, RateKind, RetryAfterStyle, Switches
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One limit as it is counted. `burst`: tokens that a full bucket holds."""
+
+    kind: RateKind
+    rate: Rate
+    burst: int
+
+
+class Meter(Protocol):
+    """Counts the requests of one route and key."""
+
+    def take(self, now: float) -> float:
+        """0 if the request is admitted, otherwise the seconds until one would be."""
+
+    def left(self, now: float) -> int:
+        """How many requests would be admitted at once."""
+
+
+class TokenBucket:
+    """Fills steadily up to `burst` tokens; a request takes one."""
+
+    def __init__(self, rate: Rate, burst: int) -> None:
+        self._per_s = rate.count / rate.period_s
+        self._burst = float(burst or max(1, math.floor(self._per_s)))
+        self._tokens = self._burst
+        self._at: float | None = None
+
+    def take(self, now: float) -> float:
+        """0 and one token less, or the seconds until a token is there."""
+        self._fill(now)
+        if self._tokens >= 1:
+            self._tokens -= 1
+            return 0
+        return (1 - self._tokens) / self._per_s
+
+    def left(self, now: float) -> int:
+        """Whole tokens in the bucket."""
+        self._fill(now)
+        return int(self._tokens)
+
+    def _fill(self, now: float) -> None:
+        # A hair is added, so that a client that waits exactly as long as it was told finds a whole token.
+        passed = max(0.0, now - self._at) if self._at is not None else 0.0
+        self._tokens = min(self._burst, self._tokens + passed * self._per_s + 1e-9)
+        self._at = now
+
+
+class FixedWindow:
+    """`count` requests in each period of the clock; what is left over is lost when the next one begins."""
+
+    def __init__(self, rate: Rate) -> None:
+        self._rate = rate
+        self._window = -1
+        self._used = 0
+
+    def take(self, now: float) -> float:
+        """0, or the seconds until the next window begins."""
+        self._turn(now)
+        if self._used < self._rate.count:
+            self._used += 1
+            return 0
+        return (self._window + 1) * self._rate.period_s - now
+
+    def left(self, now: float) -> int:
+        """Requests left in this window."""
+        self._turn(now)
+        return self._rate.count - self._used
+
+    def _turn(self, now: float) -> None:
+        window = int(now // self._rate.period_s)
+        if window != self._window:
+            self._window, self._used = window, 0
+
+
+class SlidingWindow:
+    """`count` requests in any stretch of one period's length."""
+
+    def __init__(self, rate: Rate) -> None:
+        self._rate = rate
+        self._taken: deque[float] = deque()
+
+    def take(self, now: float) -> float:
+        """0, or the seconds until the oldest counted request is a period old."""
+        self._forget(now)
+        if len(self._taken) < self._rate.count:
+            self._taken.append(now)
+            return 0
+        return self._taken[0] + self._rate.period_s - now
+
+    def left(self, now: float) -> int:
+        """Requests left at this instant."""
+        self._forget(now)
+        return self._rate.count - len(self._taken)
+
+    def _forget(self, now: float) -> None:
+        while self._taken and self._taken[0] <= now - self._rate.period_s:
+            self._taken.popleft()
+
+
+class Limiter:
+    """All meters of a sandbox. A meter starts afresh when its policy is switched."""
+
+    def __init__(self) -> None:
+        self._meters: dict[tuple[str, str], tuple[Policy, Meter]] = {}
+
+    def admit(self, route: str, key_name: str, rate: Rate | None, switches: Switches, now: float) -> tuple[tuple[str, str], ...]:
+        """Counts one request and returns the headers that tell the limit. Raises ApiError 429 with `Retry-After`."""
+        if rate is None:
+            return ()
+        meter = self._meter((route, key_name), Policy(switches.rate_kind, rate, switches.rate_burst))
+        wait_s = meter.take(now)
+        hints = _hints(switches.rate_headers, rate, meter.left(now), wait_s)
+        if wait_s <= 0:
+            return hints
+        refusal = ApiError(
+            "rate_limited", f"The limit of {rate} on this route is used up. Wait, then send the same request again."
+        )
+        refusal.headers = (*hints, *retry_after(switches.retry_after, wait_s, now))
+        raise refusal
+
+    def reset(self) -> None:
+        """Forgets every count."""
+        self._meters.clear()
+
+    def _meter(self, slot: tuple[str, str], policy: Policy) -> Meter:
+        held = self._meters.get(slot)
+        if held is None or held[0] != policy:
+            held = self._meters[slot] = (policy, _meter_of(policy))
+        return held[1]
+
+
+def _meter_of(policy: Policy) -> Meter:
+    match policy.kind:
+        case "bucket":
+            return TokenBucket(policy.rate, policy.burst)
+        case "window":
+            return FixedWindow(policy.rate)
+        case "sliding":
+            return SlidingWindow(policy.rate)
+        case _:
+            assert_never(policy.kind)
+
+
+def retry_after(style: RetryAfterStyle, wait_s: float, now: float) -> tuple[tuple[str, str], ...]:
+    """The `Retry-After` header for a wait of `wait_s` seconds from `now`, as the switch writes it; () where it is absent."""
+    match style:
+        case "absent":
+            return ()
+        case "seconds":
+            text = str(math.ceil(wait_s))
+        case "fraction":
+            text = f"{math.ceil(wait_s * 1000) / 1000:.3f}"
+        case "date":
+            text = formatdate(math.ceil(now + wait_s), usegmt=True)
+        case "garbage":
+            text = "soon"
+        case "negative":
+            text = "-1"
+        case "absurd":
+            text = "31536000"
+        case _:
+            assert_never(style)
+    return (("Retry-After", text),)
+
+
+def _hints(style: RateHeaders, rate: Rate, left: int, wait_s: float) -> tuple[tuple[str, str], ...]:
+    reset_s = math.ceil(wait_s) or rate.period_s
+    match style:
+        case "none":
+            return ()
+        case "x-ratelimit":
+            return (
+                ("X-RateLimit-Limit", str(rate.count)),
+                ("X-RateLimit-Remaining", str(left)),
+                ("X-RateLimit-Reset", str(reset_s)),
+            )
+        case "ratelimit":  # draft-ietf-httpapi-ratelimit-headers
+            return (
+                ("RateLimit-Policy", f'"default";q={rate.count};w={rate.period_s}'),
+                ("RateLimit", f'"default";r={left};t={reset_s}'),
+            )
+        case _:
+            assert_never(style)

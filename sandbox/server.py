@@ -1,0 +1,147 @@
+"""The sandbox as a server on this machine: its socket, its signals, its announcement.
+
+What is served is `app`'s; how it is started from a shell is `__main__`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from sandbox.app import app_of
+from sandbox.service import Sandbox, Surroundings, open_sandbox
+from sandbox.switches import Switches
+from sandbox.wire import Wire
+
+_GRACE_S: Final = 3
+_BACKLOG: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """Where a sandbox listens, the default key's secret, and the process id to signal."""
+
+    base_url: str
+    api_key: str = field(repr=False)
+    pid: int
+
+
+Ready = Callable[[Announcement], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen; port 0 takes a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+
+
+def serve(
+    address: Address, state: Path | None, switches: Switches, api_key: str | None = None, ready: Ready | None = None
+) -> None:
+    """Serves until SIGINT or SIGTERM, then returns. `ready` is told once requests are answered.
+
+    `state` None keeps everything in memory; without an `api_key` the default key gets a new secret. Raises OSError if
+    the address cannot be had, StateInUseError if another sandbox holds the state folder.
+    """
+    with _listening(address) as listener, closing(_opened(state, switches, api_key)) as sandbox:
+        _Server(sandbox, listener, ready or _nobody).run([listener])
+
+
+@contextmanager
+def running(state: Path | None, switches: Switches, api_key: str | None = None) -> Iterator[Announcement]:
+    """A sandbox on a free loopback port, served by a thread of this process for the length of the block."""
+    announced: SimpleQueue[Announcement] = SimpleQueue()
+    with _listening(Address()) as listener, closing(_opened(state, switches, api_key)) as sandbox:
+        server = _Server(sandbox, listener, announced.put)
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        try:
+            yield announced.get(timeout=30)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn server which announces itself when it is ready and returns when it is told to stop."""
+
+    def __init__(self, sandbox: Sandbox, listener: socket.socket, ready: Ready) -> None:
+        super().__init__(_settings(sandbox))
+        host, port = listener.getsockname()[:2]
+        self._ready = ready
+        self._announcement = Announcement(f"http://{f'[{host}]' if ':' in host else host}:{port}", sandbox.api_key, os.getpid())
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begins to listen, then says so."""
+        await super().startup(sockets)
+        self._ready(self._announcement)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """SIGINT and SIGTERM end the serving, not the process: what comes after `serve` is the caller's to say."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        former = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+
+def _settings(sandbox: Sandbox) -> uvicorn.Config:
+    return uvicorn.Config(
+        app_of(sandbox),
+        http=_tracked(sandbox.around.wire),
+        ws="none",
+        access_log=False,
+        log_level="warning",
+        # The address of a request is the connection's own: `admin` trusts it.
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=60,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+
+
+def _tracked(wire: Wire) -> type[asyncio.Protocol]:
+    """The HTTP protocol that uvicorn would use, telling the wire which connections are open."""
+
+    class Tracked(AutoHTTPProtocol):  # type: ignore[misc, valid-type] # chosen by uvicorn as it is imported
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            self._client = wire.opened(transport)
+            super().connection_made(transport)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            wire.closed(self._client)
+            super().connection_lost(exc)
+
+    return Tracked
+
+
+def _listening(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    return socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
+
+
+def _opened(state: Path | None, switches: Switches, api_key: str | None) -> Sandbox:
+    return open_sandbox(state, switches, api_key, Surroundings())
+
+
+def _nobody(_: Announcement) -> None:
+    """Nobody asked to be told."""

@@ -1,0 +1,153 @@
+"""What the service's specification leaves open, each as a switch with a documented default, beside the faults to rehearse with.
+
+How a switch is spelt on a command line is `switch_words`'s; what each one does is its room's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+FaultKind = Literal["error_500", "error_503", "reset", "truncated", "empty", "html"]
+"""How an answer goes wrong: the service's error, a connection reset, a body cut short, no body, a gateway's page."""
+
+FaultMoment = Literal["before", "after", "either"]
+RateKind = Literal["bucket", "window", "sliding"]
+RetryAfterStyle = Literal["seconds", "fraction", "date", "absent", "garbage", "negative", "absurd"]
+RateHeaders = Literal["none", "x-ratelimit", "ratelimit"]
+
+PERIODS_S: Final = {"s": 1, "m": 60, "h": 3600}
+"""Seconds in the periods that a rate may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """At most `count` requests in each `period` (`s`, `m` or `h`)."""
+
+    count: int
+    period: Literal["s", "m", "h"] = "s"
+
+    @property
+    def period_s(self) -> int:
+        """The period's length in seconds."""
+        return PERIODS_S[self.period]
+
+    def __str__(self) -> str:
+        return f"{self.count}/{self.period}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The whole numbers that a switch accepts, both ends included."""
+
+    least: int
+    most: int
+
+
+def _says(what: str, *between: int) -> dict[str, object]:
+    """A switch's line in the reference; `between`: the least and the most that a number may be."""
+    return {"says": what, "bounds": Bounds(*between) if between else None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switches:
+    """One behaviour of the sandbox. The defaults are a strict, well-mannered service without faults or limits."""
+
+    success_status: Literal[200, 201] = field(
+        default=201, metadata=_says("Status of the answer to a created event or an uploaded image.")
+    )
+    default_status: Literal["draft", "published"] = field(
+        default="draft", metadata=_says("Status of an event whose payload names none.")
+    )
+    created_doc: Literal["minimal", "full"] = field(
+        default="minimal", metadata=_says("Fields of the created `doc`: `id` and `title`, or the whole event.")
+    )
+    event_items: Literal["minimal", "full"] = field(
+        default="minimal", metadata=_says("Fields of the items of GET /events: `id` and `title`, or the whole event.")
+    )
+    event_order: Literal["newest", "oldest"] = field(default="newest", metadata=_says("Which events GET /events lists first."))
+    list_scope: Literal["none", "events:read"] = field(default="none", metadata=_says("Scope that GET /events asks for."))
+    classifications_auth: Literal["ignored", "required", "rejected"] = field(
+        default="ignored",
+        metadata=_says("An API key at GET /classifications: ignored, an active one required, or rejected with 400."),
+    )
+    missing_scope: Literal["insufficient_scope", "forbidden"] = field(
+        default="insufficient_scope", metadata=_says("Code of the 403 for a missing scope.")
+    )
+    channel_denied: Literal["forbidden", "insufficient_scope", "not_found"] = field(
+        default="forbidden",
+        metadata=_says("Code of the 403 for a channel that the owner cannot access; `not_found` makes it a 404."),
+    )
+    channel_unknown: Literal["not_found", "forbidden", "invalid_request"] = field(
+        default="not_found", metadata=_says("Code of the 404, 403 or 400 for a channel that does not exist.")
+    )
+
+    idempotency: Literal["replay", "refuse", "ignore"] = field(
+        default="replay",
+        metadata=_says("A used `Idempotency-Key`: its stored answer again, 409 for any reuse, or the header has no effect."),
+    )
+    idempotency_other_body: Literal["conflict", "replay"] = field(
+        default="conflict", metadata=_says("A used key with another body: 409, or the first body's answer all the same.")
+    )
+    idempotency_memory_s: int = field(
+        default=0, metadata=_says("Seconds after which a used key is forgotten; 0 for never.", 0, 10**9)
+    )
+    stored_refusals: Literal["none", "validation", "all"] = field(
+        default="validation", metadata=_says("Refusals that use up a key: none, 400 of the payload, or those of the channel too.")
+    )
+    key_max_chars: int = field(default=255, metadata=_says("Longest accepted `Idempotency-Key`, in characters.", 1, 10**6))
+
+    rate_events: Rate | None = field(default=None, metadata=_says("Limit of POST /events per API key."))
+    rate_lists: Rate | None = field(default=None, metadata=_says("Limit of each list route per API key."))
+    rate_media: Rate | None = field(default=None, metadata=_says("Limit of POST /media per API key."))
+    rate_kind: RateKind = field(
+        default="bucket", metadata=_says("How requests are counted: a token bucket, a fixed window or a sliding window.")
+    )
+    rate_burst: int = field(default=0, metadata=_says("Tokens that a full bucket holds; 0 for one second's worth.", 0, 10**6))
+    retry_after: RetryAfterStyle = field(default="seconds", metadata=_says("How `Retry-After` of a 429 or 503 is written."))
+    rate_headers: RateHeaders = field(default="none", metadata=_says("Headers that tell the limit and what is left of it."))
+
+    media_encoding: Literal["any", "multipart", "raw"] = field(
+        default="any", metadata=_says("Encodings that POST /media accepts.")
+    )
+    media_field: Literal["any", "file", "image", "media"] = field(
+        default="any", metadata=_says("Name of the multipart field that holds the image.")
+    )
+    media_scope: Literal["media:create", "events:create", "none"] = field(
+        default="media:create", metadata=_says("Scope that POST /media asks for.")
+    )
+
+    max_title_chars: int = field(default=300, metadata=_says("Longest accepted `title`, in characters.", 1, 10**6))
+    max_text_chars: int = field(
+        default=5_000, metadata=_says("Longest accepted other text of an event, in characters.", 1, 10**6)
+    )
+    max_offers: int = field(default=50, metadata=_says("Most offers of one event.", 0, 10**6))
+    max_body_bytes: int = field(
+        default=256 * 1024, metadata=_says("Largest accepted body of POST /events; beyond it 413.", 1, 2**30)
+    )
+    max_image_bytes: int = field(
+        default=10 * 1024 * 1024, metadata=_says("Largest accepted body of POST /media; beyond it 413.", 1, 2**30)
+    )
+    unknown_fields: Literal["kept", "refused"] = field(
+        default="kept", metadata=_says("Fields of an event that the specification does not name.")
+    )
+    null_fields: Literal["refused", "omitted"] = field(
+        default="refused", metadata=_says("An optional field that is null: 400, or as if it were not there.")
+    )
+    empty_classifications: Literal["refused", "accepted"] = field(
+        default="refused", metadata=_says("An event with an empty list of classifications.")
+    )
+    availability: Literal["available", "any"] = field(
+        default="available", metadata=_says("Accepted values of an offer's `availability`.")
+    )
+
+    latency_ms: int = field(default=0, metadata=_says("Wait before the work of POST /events and POST /media.", 0, 600_000))
+    answer_delay_ms: int = field(default=0, metadata=_says("Wait between that work, done and kept, and its answer.", 0, 600_000))
+    fault_per_mille: int = field(
+        default=0, metadata=_says("How many of 1000 attempts of POST /events and POST /media go wrong.", 0, 1000)
+    )
+    faults: tuple[FaultKind, ...] = field(default=("error_500",), metadata=_says("How they go wrong, evenly mixed."))
+    fault_moment: FaultMoment = field(
+        default="either", metadata=_says("Whether they go wrong before or after the work is done and kept.")
+    )
+    fault_seed: int = field(default=1, metadata=_says("Same seed, same key, same attempt: same fault.", 0, 2**53))

@@ -80,9 +80,13 @@ async def ask_until(
 
     `wait_s(attempt, answer)` names the wait after an unsettled answer; `is_spent(attempt, next_wait_s)` ends the asking.
     """
+    first = await ask()
+    if settled(first):  # nearly always: one row in many thousands pays for the machinery below
+        return first
+    asked = [first]
 
-    async def once() -> T:  # a lambda that returns an awaitable would be called and not awaited
-        return await ask()
+    async def once() -> T:
+        return asked.pop() if asked else await ask()
 
     retrying = AsyncRetrying(
         sleep=sleep,

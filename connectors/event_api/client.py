@@ -42,6 +42,7 @@ class EventApi:
         random: Random,
     ) -> None:
         self._exchange = Exchange(http, attempt_s=policy.attempt_s)
+        self._events_url = self._exchange.url("/events")
         self._policy = policy
         self._now = now
         self._sleep = sleep
@@ -78,7 +79,10 @@ class EventApi:
 
     async def _post_event(self, intent: Intent) -> Meaning:
         request = self._exchange.request(
-            "POST", "/events", content=intent.body, headers={"content-type": "application/json", "idempotency-key": intent.key}
+            "POST",
+            self._events_url,
+            content=intent.body,
+            headers={"content-type": "application/json", "idempotency-key": intent.key},
         )
         told = await self._exchange(request)
         if not isinstance(told, HttpAnswer):

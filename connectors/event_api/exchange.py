@@ -37,14 +37,15 @@ class Exchange:
         self._extensions = {"timeout": http.timeout.as_dict()}
 
     def request(
-        self, method: str, path: str, *, content: bytes = b"", headers: Mapping[str, str] | None = None, has_key: bool = True
+        self, method: str, url: httpx.URL, *, content: bytes = b"", headers: Mapping[str, str] | None = None, has_key: bool = True
     ) -> httpx.Request:
-        """Build one request to `path` under the API's prefix; without `has_key` it carries no Authorization."""
+        """Build one request to `url`; without `has_key` it carries no Authorization."""
         merged = httpx.Headers(self._http.headers)
         if not has_key:
             merged.pop("authorization", None)
-        merged.update(headers)
-        return httpx.Request(method, self.url(path), headers=merged, content=content, extensions=self._extensions)
+        if headers:
+            merged.update(headers)
+        return httpx.Request(method, url, headers=merged, content=content, extensions=self._extensions)
 
     def url(self, path: str) -> httpx.URL:
         """Return the address of `path` (with its query) under the API's prefix."""
@@ -75,7 +76,7 @@ class Exchange:
             body = await read_bounded(response)
         finally:
             await response.aclose()
-        return HttpAnswer(response.status_code, dict(response.headers), self._masked(body, is_success=response.is_success))
+        return HttpAnswer(response.status_code, response.headers, self._masked(body, is_success=response.is_success))
 
     def _masked(self, body: bytes, *, is_success: bool) -> bytes:
         secret = secret_of(self._http).encode("ascii")

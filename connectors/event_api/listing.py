@@ -78,16 +78,18 @@ def _by_slug(found: Iterable[Channel]) -> dict[str, int]:
 
 
 async def _channel_page(questions: Questions, page: int) -> ChannelPage:
+    url = questions.exchange.url(f"/channels?page={page}&limit={PAGE_SIZE}")
     return await questions.ask(
-        lambda: questions.exchange.request("GET", f"/channels?page={page}&limit={PAGE_SIZE}"),
+        lambda: questions.exchange.request("GET", url),
         _reader(ChannelPage),
         "the list of channels",
     )
 
 
 async def _classification_list(questions: Questions, *, has_key: bool) -> ClassificationList:
+    url = questions.exchange.url("/classifications")
     return await questions.ask(
-        lambda: questions.exchange.request("GET", "/classifications", has_key=has_key),
+        lambda: questions.exchange.request("GET", url, has_key=has_key),
         _reader(ClassificationList),
         "the list of classifications",
     )

@@ -1,0 +1,85 @@
+"""Refused rows as a CSV file for the partner's editor: their own columns, then where, what is wrong, what would be right.
+
+Which rows these are is the asking command's matter; nothing here draws on a terminal.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from mappings.errors import ConfigError
+from mappings.vocabulary import REASON_TEXTS, Reason
+from pipelines.cli.tables import RefusedRow
+
+_ADDED = ("place", "problem", "hint")
+_STARTS_A_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # OWASP, "CSV Injection"
+_PLAIN_NUMBER = re.compile(r"[+-]?\d[\d .,\u00a0\u202f]*")
+_BOM = "\ufeff"
+
+
+class RefusedRowWithCells(RefusedRow, Protocol):
+    """A refused row that still has its raw cells."""
+
+    @property
+    def cells(self) -> Mapping[str, str]:
+        """The partner's own columns and text."""
+        ...
+
+
+def write_rows_csv(target: Path | TextIO, rows: Iterable[RefusedRowWithCells], columns: Sequence[str] | None = None) -> int:
+    """Write one line per row to a file or a text stream; return how many there were.
+
+    UTF-8 with a byte order mark, so that Excel reads it right. With `columns`, all that occur, rows are streamed; without,
+    they are looked through first for all columns there are. A partner's column called like one of ours keeps its name
+    and ours becomes `eventsync place`. Cells that a spreadsheet would run as a formula begin with an apostrophe
+    (`safe_cell`).
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    if columns is None:
+        rows = list(rows)
+        columns = list(dict.fromkeys(name for row in rows for name in row.cells))
+    if not isinstance(target, Path):
+        return _write(target, rows, columns)
+    try:
+        with target.open("w", encoding="utf-8", newline="", errors="replace") as file:
+            return _write(file, rows, columns)
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}", hint="choose another file for --csv") from error
+
+
+def safe_cell(text: str) -> str:
+    """Return text that no spreadsheet takes for a formula: an apostrophe goes before = + - @ TAB CR LF.
+
+    Plain numbers (`-5`, `+48 123`) stay as they are.
+    """
+    return f"'{text}" if text.startswith(_STARTS_A_FORMULA) and not _PLAIN_NUMBER.fullmatch(text) else text
+
+
+def _write(stream: TextIO, rows: Iterable[RefusedRowWithCells], columns: Sequence[str]) -> int:
+    stream.write(_BOM)
+    writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
+    writer.writerow(map(safe_cell, [*columns, *(f"eventsync {name}" if name in columns else name for name in _ADDED)]))
+    count = 0
+    for row in rows:
+        cells = [row.cells.get(column, "") for column in columns]
+        writer.writerow(map(safe_cell, [*cells, str(row.origin), _problems(row.reasons), _hints(row.reasons)]))
+        count += 1
+    return count
+
+
+def _problems(reasons: Iterable[Reason]) -> str:
+    return " ".join(_about(reason, REASON_TEXTS[reason.code]) for reason in reasons)
+
+
+def _hints(reasons: Iterable[Reason]) -> str:
+    return "; ".join(_about(reason, reason.hint) for reason in reasons if reason.hint)
+
+
+def _about(reason: Reason, text: str) -> str:
+    return f"{reason.column}: {text}" if reason.column else text

@@ -1,0 +1,130 @@
+"""Drawing for people, through rich: tables, errors, the progress bar. The only module of ours that imports rich.
+
+What is drawn is handed in as plain values; where it goes is `output`'s.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TextIO
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+from rich.table import Table
+from rich.text import Text
+
+from mappings.errors import FileProblem, MappingFileError, SyncError
+
+_WIDTH_OF_A_PIPE = 160
+_LAST_CONTROL = 0x20
+
+
+def console_on(stream: TextIO) -> Console:
+    """Return rich's way to a stream. A pipe has no width: it gets a wide one, or `COLUMNS`."""
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH_OF_A_PIPE
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+def safe_text(text: str, style: str = "") -> Text:
+    """Return text of strangers that a terminal can only show: control characters stand as pictures of themselves."""
+    return Text("".join(map(_shown, text)), style=style, overflow="fold")
+
+
+def drawn_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table | Text:
+    """Return a table whose long cells fold; a sentence where there are no rows."""
+    body = [list(row) for row in rows]
+    if not body:
+        return safe_text(f"{title}: none")
+    table = Table(title=safe_text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, name in enumerate(columns):
+        is_number = all(isinstance(row[place], int | float) and not isinstance(row[place], bool) for row in body)
+        table.add_column(safe_text(name), justify="right" if is_number else "left", overflow="fold")
+    for row in body:
+        table.add_row(*(safe_text(_cell(value)) for value in row))
+    return table
+
+
+def drawn_error(error: SyncError) -> Text:
+    """Return what went wrong and what would help; of a mapping file every problem, its line and the spot in it."""
+    said = Text.assemble(("error: ", "bold red"))
+    if isinstance(error, MappingFileError):
+        said.append_text(Text("\n").join(map(_problem, error.problems)))
+    else:
+        said.append_text(safe_text(str(error)))
+    if error.hint:
+        said.append("\n hint: ", "bold")
+        said.append_text(safe_text(error.hint))
+    return said
+
+
+@contextmanager
+def drawn_progress(console: Console, description: str, total: int | None) -> Iterator[_Bar]:
+    """Draw a bar while the block runs."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn(compact=True))
+    # The bar lives on stderr; what is written to stdout meanwhile must stay there.
+    with RichProgress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as drawing:
+        yield _Bar(drawing, description, total)
+
+
+class _Bar:
+    """A bar on the screen."""
+
+    def __init__(self, drawing: RichProgress, description: str, total: int | None) -> None:
+        self._drawing = drawing
+        self._task = drawing.add_task(safe_text(description).plain, total=total)
+
+    def advance(self, count: int = 1) -> None:
+        """Say that `count` more are done."""
+        self._drawing.advance(self._task, count)
+
+    def expect(self, total: int) -> None:
+        """Say how many there are in all."""
+        self._drawing.update(self._task, total=total)
+
+
+class _Rate(ProgressColumn):
+    """How many are done in a second, lately."""
+
+    def render(self, task: Task) -> Text:
+        """Return the rate, or nothing before there is one."""
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:,.0f}/s" if speed else "", style="dim")
+
+
+def _problem(problem: FileProblem) -> Text:
+    said = safe_text(str(problem))
+    if problem.snippet:
+        spot = " " * (problem.column - 1) + "^"
+        said.append_text(safe_text(f"\n    {problem.snippet.replace(chr(9), ' ')}\n    {spot}", "dim"))
+    return said
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case datetime():
+            return value.isoformat(sep=" ", timespec="seconds")
+        case _:
+            return str(value)
+
+
+def _shown(char: str) -> str:
+    if char in "\n\t" or char.isprintable():
+        return char
+    code = ord(char)
+    if code < _LAST_CONTROL:
+        return chr(0x2400 + code)
+    # Direction marks could make a cell read backwards; joiners and soft hyphens only shape letters.
+    is_harmless = unicodedata.category(char) in {"Zs", "Zl", "Zp"} or char in "\u200c\u200d\u00ad"
+    return char if is_harmless else "\ufffd"

@@ -109,8 +109,8 @@ class HeldRow:
 class StageReport:
     """What one read of the source came to, and what the brakes need to judge it.
 
-    Of `account.new`, `repinned` are rows that were pending, never sent, and have changed, and `reopened` rows that were
-    refused or blocked and have changed; the rest was never seen before. `vanished`: newly absent from a whole read;
+    Of `account.new`, `restaged` are known rows whose changed payload is due (never sent so far, or refused as it was);
+    the rest was never seen before. `vanished`: newly absent from a whole read;
     `withdrawn`: pending rows, never sent, that the source no longer asks for. `known_before`: entries of the feed
     before this read; `last_whole_read`: rows of the last whole read that passed the brakes, None if there was none.
     `rejections` and `held` are the first few; all are in the state DB. `reasons` counts problems (not warnings).
@@ -122,8 +122,7 @@ class StageReport:
     warnings: int = 0
     vanished: int = 0
     withdrawn: int = 0
-    repinned: int = 0
-    reopened: int = 0
+    restaged: int = 0
     known_before: int = 0
     last_whole_read: int | None = None
     skipped: Mapping[str, int] = field(default_factory=dict)

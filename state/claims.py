@@ -1,0 +1,164 @@
+"""The statements of publishing: what is owed, what is claimed, what an answer changes. When each happens is `outbox`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, case, func, select, update
+
+from mappings.delivery import Answer, Intent
+from mappings.vocabulary import Cover, IdempotencyKey, RowKey
+from state.records import dump
+from state.tables import ENTRY
+from state.verdicts import Claim, Effect
+from state.words import EntryState
+
+_FEW = 500
+
+_PENDING = (ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.state == EntryState.PENDING.value)
+_CLAIMED = (
+    *(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.idempotency_key, ENTRY.c.body, ENTRY.c.channel_id, ENTRY.c.revision),
+    *(ENTRY.c.unanswered_at, ENTRY.c.refused_request_id, ENTRY.c.cover_url, ENTRY.c.cover_on_error),
+)
+_OLDEST = select(*_CLAIMED).where(*_PENDING, ENTRY.c.id > bindparam("after")).order_by(ENTRY.c.id).limit(bindparam("want"))
+_THESE = select(*_CLAIMED).where(*_PENDING, ENTRY.c.id.in_(bindparam("entries", expanding=True))).order_by(ENTRY.c.id)
+_BEGUN = {
+    "attempts": ENTRY.c.attempts + 1,
+    "unanswered_at": func.coalesce(ENTRY.c.unanswered_at, bindparam("now", type_=ENTRY.c.unanswered_at.type)),
+    "sent_run": bindparam("run"),
+    "updated_at": bindparam("now", type_=ENTRY.c.updated_at.type),
+}
+_BEGIN = update(ENTRY).where(ENTRY.c.id.in_(bindparam("entries", expanding=True))).values(**_BEGUN)
+_PIN = (
+    update(ENTRY)
+    .where(ENTRY.c.id == bindparam("entry"), ENTRY.c.state == EntryState.PENDING.value)
+    .values(body=bindparam("pinned"), cover_url=None, cover_on_error=None, **_BEGUN)
+)
+_SETTLE = (
+    update(ENTRY)
+    .where(ENTRY.c.id == bindparam("entry"), ENTRY.c.state == EntryState.PENDING.value)
+    .values(
+        state=bindparam("new_state"),
+        event_id=bindparam("new_event_id"),
+        answer=bindparam("new_answer"),
+        refused_request_id=bindparam("new_refused_request_id"),
+        revision=bindparam("new_revision"),
+        idempotency_key=bindparam("new_key"),
+        attempts=case((bindparam("restarts", type_=ENTRY.c.attempts.type) == 1, 0), else_=ENTRY.c.attempts + bindparam("more")),
+        unanswered_at=case((bindparam("keeps", type_=ENTRY.c.attempts.type) == 1, ENTRY.c.unanswered_at), else_=None),
+        updated_at=bindparam("now"),
+    )
+)
+
+
+def find_ids(connection: Connection, scope_id: int, row_keys: Collection[RowKey]) -> list[int]:
+    """Return the ids of these rows' entries, oldest first; rows that the ledger does not know are left out."""
+    keys, found = sorted(row_keys), list[int]()
+    for start in range(0, len(keys), _FEW):
+        some = ENTRY.c.row_key.in_(keys[start : start + _FEW])
+        found.extend(connection.execute(select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id, some)).scalars())
+    return sorted(found)
+
+
+def reopen(connection: Connection, scope_id: int, now: datetime, key_memory_s: float) -> int:
+    """Make blocked and uncertain entries pending again, as far as that is safe without a person.
+
+    An entry whose first unanswered attempt is older than `key_memory_s` is or becomes uncertain: the service may have
+    forgotten its key, and would create it twice. A blocked row that has vanished from its source is left alone.
+    Returns how many pending entries became uncertain.
+    """
+    forgotten = ENTRY.c.unanswered_at <= now - timedelta(seconds=key_memory_s)
+    of_feed = ENTRY.c.scope_id == scope_id
+    pending = {"state": EntryState.PENDING.value, "updated_at": now}
+    is_back = (of_feed, ENTRY.c.state == EntryState.BLOCKED.value, ENTRY.c.vanished_at.is_(None))
+    is_fresh = (of_feed, ENTRY.c.state == EntryState.UNCERTAIN.value, func.coalesce(forgotten, False).is_(False))
+    connection.execute(update(ENTRY).where(*is_back).values(**pending))
+    connection.execute(update(ENTRY).where(*is_fresh).values(**pending))
+    is_stale = (of_feed, ENTRY.c.state == EntryState.PENDING.value, forgotten)
+    return connection.execute(update(ENTRY).where(*is_stale).values(state=EntryState.UNCERTAIN.value, updated_at=now)).rowcount
+
+
+def count_pending(connection: Connection, scope_id: int, run_id: str) -> tuple[int, int]:
+    """Return how many entries are pending: those that this run staged, and the others."""
+    own = func.coalesce(func.sum(case((ENTRY.c.staged_run == run_id, 1), else_=0)), 0)
+    pending = select(own, func.count()).where(ENTRY.c.scope_id == scope_id, ENTRY.c.state == EntryState.PENDING.value)
+    new, every = connection.execute(pending).one()
+    return int(new), int(every) - int(new)
+
+
+def read_oldest(connection: Connection, scope_id: int, after: int, want: int) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return the `want` oldest pending entries with an id above `after`."""
+    return connection.execute(_OLDEST, {"scope": scope_id, "after": after, "want": want}).all()
+
+
+def read_these(connection: Connection, scope_id: int, entries: Collection[int]) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return those of these entries that are pending, oldest first."""
+    return connection.execute(_THESE, {"scope": scope_id, "entries": entries}).all() if entries else ()
+
+
+def begin(connection: Connection, entries: Collection[int], run_id: str, now: datetime) -> None:
+    """Record, before anything is sent, that an attempt of these entries begins."""
+    if entries:
+        connection.execute(_BEGIN, {"entries": entries, "run": run_id, "now": now})
+
+
+def pin(connection: Connection, entry_id: int, body: bytes, run_id: str, now: datetime) -> int:
+    """Record the final body of an entry and that its first attempt begins; return 1, or 0 if it is not pending."""
+    return connection.execute(_PIN, {"entry": entry_id, "pinned": body, "run": run_id, "now": now}).rowcount
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """One verdict as it is to be written. `key` is the one under which the entry goes on."""
+
+    entry_id: int
+    claim: Claim
+    effect: Effect
+    key: IdempotencyKey
+    answer: Answer
+    attempts: int
+
+
+def settle(connection: Connection, settlements: Sequence[Settlement], now: datetime) -> int:
+    """Write verdicts, and return how many found their entry pending: all, unless somebody else wrote to it."""
+    rows = [_as_row(settlement, now) for settlement in settlements]
+    return connection.execute(_SETTLE, rows).rowcount if rows else 0
+
+
+def _as_row(settlement: Settlement, now: datetime) -> dict[str, object]:
+    effect, claim = settlement.effect, settlement.claim
+    return {
+        "entry": settlement.entry_id,
+        "new_state": effect.state.value,
+        "new_event_id": effect.event_id,
+        "new_answer": dump(settlement.answer),
+        "new_refused_request_id": effect.refused_request_id,
+        "new_revision": claim.revision + effect.is_next_revision,
+        "new_key": settlement.key,
+        "restarts": int(effect.is_next_revision),
+        "more": settlement.attempts - claim.is_begun,
+        "keeps": int(effect.keeps_unanswered),
+        "now": now,
+    }
+
+
+def as_intent(row: Row[*tuple[Any, ...]]) -> Intent:
+    """Turn a claimed entry into what is handed to the client."""
+    return Intent(
+        entry_id=row.id,
+        row_key=RowKey(row.row_key),
+        key=IdempotencyKey(row.idempotency_key),
+        body=row.body,
+        channel_id=row.channel_id,
+        is_unanswered=row.unanswered_at is not None,
+        refused_request_id=row.refused_request_id,
+        cover=None if row.cover_url is None else Cover(row.cover_url, row.cover_on_error),
+    )
+
+
+def as_claim(row: Row[*tuple[Any, ...]]) -> Claim:
+    """Keep what was true of an entry before it was claimed."""
+    return Claim(row.revision, row.unanswered_at is not None, row.refused_request_id, is_begun=row.cover_url is None)

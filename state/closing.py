@@ -1,0 +1,122 @@
+"""The end of a read: what its source no longer asks for is withdrawn or marked, the account balanced, the gate set."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, bindparam, delete, select, update
+
+from state.accounts import StageReport
+from state.comparing import Progress
+from state.gate import Opening, judge
+from state.records import dump
+from state.seen import Seen
+from state.tables import ENTRY
+from state.turn import Turn
+from state.words import EntryState, Phase
+
+_PAGE = 5_000
+_FEW = 500
+
+_SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
+_DELETE = delete(ENTRY).where(_SOME)
+_PUT_BACK = update(ENTRY).where(_SOME).values(state=EntryState.REFUSED.value, fingerprint="", updated_at=bindparam("now"))
+_VANISH = update(ENTRY).where(_SOME, ENTRY.c.vanished_at.is_(None)).values(vanished_at=bindparam("now"))
+_PAGE_OF_STATE = (
+    ENTRY.c.scope_id == bindparam("scope"),
+    ENTRY.c.state == bindparam("in_state"),
+    ENTRY.c.id > bindparam("after"),
+    ENTRY.c.id <= bindparam("boundary"),
+)
+_ENTRIES = (
+    select(ENTRY.c.id, ENTRY.c.attempts, ENTRY.c.revision, ENTRY.c.refused_request_id)
+    .where(*_PAGE_OF_STATE)
+    .order_by(ENTRY.c.id)
+    .limit(_PAGE)
+)
+_IDS = select(ENTRY.c.id).where(*_PAGE_OF_STATE).order_by(ENTRY.c.id).limit(_PAGE)
+
+
+def finish(
+    connection: Connection, turn: Turn, opening: Opening, progress: Progress, brake: Callable[[StageReport], Sequence[str]]
+) -> StageReport:
+    """End a read in the caller's transaction, and return its report with the brakes that it tripped."""
+    tally = progress.tally
+    unheard = _withdraw(connection, turn, opening, progress)
+    if opening.is_whole:
+        tally.vanished = _mark_vanished(connection, turn, progress.seen)
+    report = tally.report(
+        turn.run_id, is_whole=opening.is_whole, known_before=opening.known_before, last_whole_read=opening.last_whole_read
+    )
+    report.account.check()
+    report = replace(report, brakes=tuple(brake(report)))
+    judge(connection, turn, opening, report, is_anything_unheard=bool(unheard))
+    turn.note(
+        connection,
+        phase=Phase.STAGED.value,
+        read_account=dump(report.account),
+        stage_report=dump(report),
+        brakes=json.dumps(report.brakes),
+    )
+    return report
+
+
+def _withdraw(connection: Connection, turn: Turn, opening: Opening, progress: Progress) -> int:
+    """Take back pending entries of which nothing was ever sent: those that two rows claim, and those that the source no
+    longer asks for (gone from a whole read, or met in this one as rejected or skipped). Return how many were not heard of.
+
+    What was refused before goes back to refused, without a fingerprint: whatever the source says next reopens it.
+    """
+    unheard, seen = 0, progress.seen
+    withdrawn = [entry_id for entry_id in seen.disputed if entry_id > seen.boundary]
+    put_back: list[int] = []
+    for row in _never_sent(connection, turn, seen.boundary):
+        is_unasked = not seen.is_said(row.id)
+        if seen.is_disputed(row.id) or (is_unasked and (opening.is_whole or seen.is_present(row.id))):
+            (put_back if row.revision or row.refused_request_id else withdrawn).append(row.id)
+            progress.tally.withdrawn += not seen.is_disputed(row.id)
+        else:
+            unheard += is_unasked
+    for few in _in_fews(withdrawn):
+        connection.execute(_DELETE, {"entries": few})
+    for few in _in_fews(put_back):
+        connection.execute(_PUT_BACK, {"entries": few, "now": turn.now()})
+    return unheard
+
+
+def _mark_vanished(connection: Connection, turn: Turn, seen: Seen) -> int:
+    """Mark the entries that a whole read has not met, and return how many were not marked before."""
+    count = 0
+    for state in EntryState:
+        absent = array(
+            "q", (row.id for row in _pages(connection, _IDS, turn, state, seen.boundary) if not seen.is_present(row.id))
+        )
+        for few in _in_fews(absent):
+            count += connection.execute(_VANISH, {"entries": few, "now": turn.now()}).rowcount
+    return count
+
+
+def _never_sent(connection: Connection, turn: Turn, boundary: int) -> Iterator[Row[*tuple[Any, ...]]]:
+    pages = _pages(connection, _ENTRIES, turn, EntryState.PENDING, boundary)
+    return (row for row in pages if row.attempts == 0)
+
+
+def _pages(
+    connection: Connection, page: Select[Any], turn: Turn, state: EntryState, boundary: int
+) -> Iterator[Row[*tuple[Any, ...]]]:
+    """Yield the entries of one state by age, up to the boundary, a page at a time."""
+    after = 0
+    while rows := connection.execute(
+        page, {"scope": turn.scope_id, "in_state": state.value, "after": after, "boundary": boundary}
+    ).all():
+        yield from rows
+        after = rows[-1].id
+
+
+def _in_fews(ids: Sequence[int]) -> Iterator[list[int]]:
+    for start in range(0, len(ids), _FEW):
+        yield list(ids[start : start + _FEW])

@@ -1,0 +1,161 @@
+"""One batch of rows against the ledger: each row is looked up, decided on, counted, and gathered for writing.
+
+What the decision is stands in `plan`; which batches there are is `stage`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from sqlalchemy import Connection
+
+from mappings.vocabulary import MappedRow, Origin, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
+from state.entries import Batch, find_known, find_twins
+from state.plan import Drifted, Held, Known, New, Reopen, Repin, Unchanged, plan_known, plan_new
+from state.problems import Problem, held, rejected, storable, warned, write_problems
+from state.seen import Seen
+from state.tally import Tally
+from state.turn import Turn
+from state.words import EntryState
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one read has come to so far. `holds_twins`: whether likely copies of known entries are held back."""
+
+    seen: Seen
+    tally: Tally
+    holds_twins: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A batch in which every row key occurs once, and what is gathered about it."""
+
+    progress: Progress
+    known: dict[str, Known]
+    twins: dict[bytes, RowKey]
+    batch: Batch
+    problems: list[Problem]
+
+    def take(self, outcome: RowOutcome) -> None:
+        """Decide on one row, count it in exactly one place, and gather what is to be written."""
+        match outcome:
+            case MappedRow():
+                self._take_row(outcome)
+            case Rejection():
+                self._meet(outcome.row_key)
+                self._reject(outcome)
+            case Skipped():
+                self._meet(outcome.row_key)
+                self.progress.tally.skip(outcome.because)
+            case _:
+                assert_never(outcome)
+
+    def _take_row(self, row: MappedRow) -> None:
+        if row.warnings:
+            self.progress.tally.warnings += len(row.warnings)
+        known = self.known.get(row.row_key)
+        if known is None:
+            self._take_new(row)
+            return
+        if known.is_vanished:
+            self.batch.welcome_back(known.entry_id)
+        if self.progress.seen.is_said(known.entry_id):
+            self._take_again(known, row)
+        else:
+            self._take_known(known, row)
+
+    def _take_new(self, row: MappedRow) -> None:
+        twin_key = self.twins.get(row.twin_digest) if self.progress.holds_twins else None
+        match plan_new(twin_key):
+            case New():
+                self.twins[row.twin_digest] = row.row_key
+                self.progress.tally.new += 1
+                self.batch.create(row)
+                self._warn(row)
+            case Held(twin_key):
+                self.progress.tally.hold(row, twin_key)
+                self.problems.append(held(row, twin_key))
+
+    def _take_known(self, known: Known, row: MappedRow) -> None:
+        entry_id = known.entry_id
+        match plan_known(known, row):
+            case Unchanged() as same:
+                self.progress.seen.hear(entry_id)
+                self.progress.tally.unchanged += 1
+                if same.is_drift_over or same.is_stale or _is_misplaced(known, row):
+                    self.batch.refresh(entry_id, row)
+            case Drifted(is_recorded):
+                self.progress.seen.hear(entry_id)
+                self.progress.tally.drifted += 1
+                if not is_recorded:
+                    self.batch.drift(entry_id, row)
+                    self._warn(row)
+            case Repin() | Reopen():
+                self.progress.seen.stage(entry_id)
+                self.progress.tally.new += 1
+                self.progress.tally.restaged += 1
+                self.batch.pin(entry_id, row)
+                self._warn(row)
+
+    def _take_again(self, known: Known, row: MappedRow) -> None:
+        """A second row of this read claims an entry: the same words are a duplicate, others leave both in doubt."""
+        if row.fingerprint == known.said and not self.progress.seen.is_disputed(known.entry_id):
+            self.progress.tally.duplicate += 1
+            return
+        self._reject(_claimed_twice(row.row_key, row.origin, f"the first one is at {known.origin}", row.cells))
+        if known.is_never_sent and not self.progress.seen.is_disputed(known.entry_id):
+            self._dispute(known, row)
+
+    def _dispute(self, known: Known, row: MappedRow) -> None:
+        """Take the first claim back as well: until a person says which row is right, both are wrong."""
+        if self.progress.seen.is_staged(known.entry_id):
+            self.progress.tally.new -= 1
+            self.progress.tally.restaged -= known.entry_id <= self.progress.seen.boundary
+        else:
+            self.progress.tally.unchanged -= 1
+        self.progress.seen.dispute(known.entry_id)
+        self._reject(_claimed_twice(row.row_key, Origin(known.origin), f"another one is at {row.origin}", {}))
+
+    def _meet(self, row_key: RowKey) -> None:
+        known = self.known.get(storable(row_key)) if row_key else None
+        if known is None:
+            return
+        self.progress.seen.meet(known.entry_id)
+        if known.is_vanished:
+            self.batch.welcome_back(known.entry_id)
+
+    def _reject(self, rejection: Rejection) -> None:
+        self.progress.tally.reject(rejection)
+        self.problems.append(rejected(rejection))
+
+    def _warn(self, row: MappedRow) -> None:
+        """List a warning when its row is staged or has drifted; an unchanged row's were listed before."""
+        if row.warnings:
+            self.problems.append(warned(row))
+
+
+def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Sequence[RowOutcome]) -> None:
+    """Compare rows of different keys with the ledger and write what follows, in the caller's transaction."""
+    keys = [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]
+    known = find_known(connection, turn.scope_id, keys)
+    unknown = [row.twin_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]
+    twins = find_twins(connection, turn.scope_id, unknown)
+    comparison = Comparison(progress, known, twins, Batch(turn), [])
+    for outcome in outcomes:
+        comparison.take(outcome)
+    comparison.batch.write(connection)
+    write_problems(connection, turn.scope_id, turn.run_id, turn.now(), comparison.problems)
+
+
+def _is_misplaced(known: Known, row: MappedRow) -> bool:
+    """Whether a person who looks for the row would be sent to the wrong place; delivered rows may move about freely."""
+    return known.origin != row.origin.place and known.state != EntryState.DELIVERED
+
+
+def _claimed_twice(row_key: RowKey, origin: Origin, hint: str, cells: Mapping[str, str]) -> Rejection:
+    reason = Reason(ReasonCode.DUPLICATE_KEY, "", "", row_key, hint)
+    return Rejection(origin, row_key, (reason,), cells)

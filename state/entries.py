@@ -1,0 +1,189 @@
+"""The statements of staging: finding the entries of a batch of rows, and writing what was decided, by batches.
+
+What to decide is `plan`'s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from mappings.vocabulary import MappedRow, RowKey
+from state.plan import Known
+from state.tables import ENTRY
+from state.turn import Turn
+from state.words import DriftKind, EntryState
+
+_FIND = select(
+    ENTRY.c.id,
+    ENTRY.c.row_key,
+    ENTRY.c.state,
+    ENTRY.c.fingerprint,
+    ENTRY.c.row_digest,
+    ENTRY.c.drift_fingerprint,
+    ENTRY.c.attempts,
+    ENTRY.c.unanswered_at.is_not(None),
+    ENTRY.c.vanished_at.is_not(None),
+    ENTRY.c.origin,
+    ENTRY.c.revision,
+    ENTRY.c.refused_request_id,
+).where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key.in_(bindparam("row_keys", expanding=True)))
+
+_FIND_TWINS = select(ENTRY.c.twin_digest, ENTRY.c.row_key).where(
+    ENTRY.c.scope_id == bindparam("scope"),
+    ENTRY.c.twin_digest.in_(bindparam("twins", expanding=True)),
+    ENTRY.c.state != EntryState.REFUSED.value,
+)
+
+_PIN_COLUMNS = (
+    *("body", "cover_url", "cover_on_error", "fingerprint", "row_digest", "twin_digest", "channel_id"),
+    *("origin", "staged_run", "updated_at"),
+)
+_ONE = ENTRY.c.id == bindparam("entry")
+_SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
+_NO_DRIFT = {"drift_body": None, "drift_fingerprint": None, "drift_kind": None}
+
+_INSERT = insert(ENTRY)
+_PIN = (
+    update(ENTRY)
+    .where(_ONE)
+    .values(state=EntryState.PENDING.value, attempts=0, **_NO_DRIFT, **{name: bindparam(f"new_{name}") for name in _PIN_COLUMNS})
+)
+_DRIFT_COLUMNS = ("drift_body", "drift_fingerprint", "drift_kind", "row_digest", "origin", "updated_at")
+_DRIFT = update(ENTRY).where(_ONE).values({name: bindparam(f"new_{name}") for name in _DRIFT_COLUMNS})
+_REFRESH_COLUMNS = ("row_digest", "origin", "updated_at")
+_REFRESH = update(ENTRY).where(_ONE).values(**_NO_DRIFT, **{name: bindparam(f"new_{name}") for name in _REFRESH_COLUMNS})
+_RETURN = update(ENTRY).where(_SOME).values(vanished_at=None)
+_BODIES = select(ENTRY.c.id, ENTRY.c.body).where(_SOME)
+
+
+def find_known(connection: Connection, scope_id: int, row_keys: Collection[str]) -> dict[str, Known]:
+    """Return what the ledger remembers of these rows; those that it does not know are absent."""
+    if not row_keys:
+        return {}
+    found = connection.execute(_FIND, {"scope": scope_id, "row_keys": row_keys})
+    return {row[1]: Known._make(row) for row in found}
+
+
+def find_twins(connection: Connection, scope_id: int, twins: Collection[bytes]) -> dict[bytes, RowKey]:
+    """Return, by twin digest, the key of an entry that is or may still be created and looks the same."""
+    if not twins:
+        return {}
+    return dict(connection.execute(_FIND_TWINS, {"scope": scope_id, "twins": twins}).all())
+
+
+class Batch:
+    """What was decided for a batch of rows, gathered to be written with one statement per kind."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._now: datetime = turn.now()
+        self._inserts: list[dict[str, object]] = []
+        self._pins: list[dict[str, object]] = []
+        self._drifts: dict[int, MappedRow] = {}
+        self._refreshes: list[dict[str, object]] = []
+        self._returns: list[int] = []
+
+    def create(self, row: MappedRow) -> None:
+        """Pin a new row's body under its key, for life."""
+        self._inserts.append(
+            {
+                "scope_id": self._turn.scope_id,
+                "row_key": row.row_key,
+                "state": "pending",
+                "idempotency_key": self._turn.key(row.row_key),
+                "revision": 0,
+                "body": row.body,
+                "cover_url": row.cover and row.cover.url,
+                "cover_on_error": row.cover and row.cover.on_error,
+                "fingerprint": row.fingerprint,
+                "row_digest": row.row_digest,
+                "twin_digest": row.twin_digest,
+                "channel_id": row.channel_id,
+                "attempts": 0,
+                "refused_request_id": "",
+                "origin": row.origin.place,
+                "staged_run": self._turn.run_id,
+                "sent_run": "",
+                "created_at": self._now,
+                "updated_at": self._now,
+            }
+        )
+
+    def pin(self, entry_id: int, row: MappedRow) -> None:
+        """Put another body in the place of one that was never sent, or was refused."""
+        self._pins.append(
+            {
+                "entry": entry_id,
+                "new_body": row.body,
+                "new_cover_url": row.cover and row.cover.url,
+                "new_cover_on_error": row.cover and row.cover.on_error,
+                "new_fingerprint": row.fingerprint,
+                "new_row_digest": row.row_digest,
+                "new_twin_digest": row.twin_digest,
+                "new_channel_id": row.channel_id,
+                "new_origin": row.origin.place,
+                "new_staged_run": self._turn.run_id,
+                "new_updated_at": self._now,
+            }
+        )
+
+    def drift(self, entry_id: int, row: MappedRow) -> None:
+        """Record what the source asks for now, beside what is pinned."""
+        self._drifts[entry_id] = row
+
+    def refresh(self, entry_id: int, row: MappedRow) -> None:
+        """Record that the source says again what is pinned, and where."""
+        self._refreshes.append(
+            {
+                "entry": entry_id,
+                "new_row_digest": row.row_digest,
+                "new_origin": row.origin.place,
+                "new_updated_at": self._now,
+            }
+        )
+
+    def welcome_back(self, entry_id: int) -> None:
+        """Record that a row which had vanished is in its source again."""
+        self._returns.append(entry_id)
+
+    def write(self, connection: Connection) -> None:
+        """Write it all; a batch without decisions costs nothing."""
+        if self._inserts:
+            connection.execute(_INSERT, self._inserts)
+        if self._pins:
+            connection.execute(_PIN, self._pins)
+        if self._drifts:
+            connection.execute(_DRIFT, self._drift_rows(connection))
+        if self._refreshes:
+            connection.execute(_REFRESH, self._refreshes)
+        if self._returns:
+            connection.execute(_RETURN, {"entries": self._returns})
+
+    def _drift_rows(self, connection: Connection) -> list[dict[str, object]]:
+        pinned = dict(connection.execute(_BODIES, {"entries": list(self._drifts)}).all())
+        return [
+            {
+                "entry": entry_id,
+                "new_drift_body": row.body,
+                "new_drift_fingerprint": row.fingerprint,
+                "new_drift_kind": _kind_of_drift(pinned[entry_id], row.body).value,
+                "new_row_digest": row.row_digest,
+                "new_origin": row.origin.place,
+                "new_updated_at": self._now,
+            }
+            for entry_id, row in self._drifts.items()
+        ]
+
+
+def _kind_of_drift(pinned: bytes, asked: bytes) -> DriftKind:
+    is_release = _status(pinned) != "published" and _status(asked) == "published"
+    return DriftKind.TO_PUBLISH if is_release else DriftKind.EDITED
+
+
+def _status(body: bytes) -> object:
+    payload = json.loads(body)
+    return payload.get("status") if isinstance(payload, dict) else None

@@ -1,0 +1,133 @@
+"""The gate between the two commit points: what was staged may be published only after a stage that completed, and that no
+brake stopped. What the brakes look at is the caller's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select, update
+
+from mappings.errors import PermanentError
+from state.accounts import StageReport
+from state.records import load_report
+from state.tables import ENTRY, RUN, SCOPE
+from state.turn import Turn
+from state.words import GateState, Phase
+
+
+class GateClosedError(PermanentError):
+    """What is staged must not be published: a stage was cut short, or a brake stopped it, or there was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Whether staged rows may be published; if not, `reason` says why, and `run_id` is the run that closed it."""
+
+    is_open: bool
+    reason: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a stage finds when it opens. `boundary`: the feed's highest entry id; `before`: the gate as it was."""
+
+    is_whole: bool
+    stamp: str
+    boundary: int
+    known_before: int
+    last_whole_read: int | None
+    before: GateState
+    before_run: str
+    before_reason: str
+
+
+_REASONS = {
+    GateState.UNSTAGED: "nothing was staged yet",
+    GateState.STAGING: "a stage is under way, or was cut short before its rows could be judged",
+}
+
+
+def read_gate(connection: Connection, scope_id: int) -> Gate:
+    """Return the gate of one feed."""
+    row = connection.execute(select(SCOPE.c.gate, SCOPE.c.gate_reason, SCOPE.c.gate_run).where(SCOPE.c.id == scope_id)).one()
+    state = GateState(row.gate)
+    return Gate(state is GateState.OPEN, row.gate_reason or _REASONS.get(state, ""), row.gate_run)
+
+
+def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str) -> Opening:
+    """Close the gate for the length of a stage."""
+    scope = connection.execute(select(SCOPE).where(SCOPE.c.id == turn.scope_id)).one()
+    entries = select(func.coalesce(func.max(ENTRY.c.id), 0), func.count()).where(ENTRY.c.scope_id == turn.scope_id)
+    boundary, known_before = connection.execute(entries).one()
+    _set(connection, turn, GateState.STAGING)
+    turn.note(connection, phase=Phase.STAGING.value, is_whole=is_whole)
+    return Opening(
+        is_whole=is_whole,
+        stamp=stamp,
+        boundary=boundary,
+        known_before=known_before,
+        last_whole_read=scope.last_whole_read,
+        before=GateState(scope.gate),
+        before_run=scope.gate_run,
+        before_reason=scope.gate_reason,
+    )
+
+
+def judge(connection: Connection, turn: Turn, opening: Opening, report: StageReport, *, is_anything_unheard: bool) -> None:
+    """Set the gate after a completed stage.
+
+    A partial read opens a gate that was closed before it only if it has heard again of every row that waits behind it:
+    otherwise three rows picked by hand would let out all that a brake had stopped.
+    """
+    if report.brakes:
+        _set(connection, turn, GateState.BRAKED, "stopped by " + ", ".join(report.brakes))
+    elif opening.before is GateState.OPEN or opening.is_whole or not is_anything_unheard:
+        _set(connection, turn, GateState.OPEN)
+        if opening.is_whole:
+            _remember_read(connection, turn.scope_id, report.account.read, opening.stamp)
+    else:
+        restored = {"gate": opening.before.value, "gate_run": opening.before_run, "gate_reason": opening.before_reason}
+        connection.execute(update(SCOPE).where(SCOPE.c.id == turn.scope_id).values(**restored))
+
+
+def accept(connection: Connection, scope_id: int, by: str) -> Gate:
+    """Open a gate that brakes closed, on a person's word.
+
+    Raises `GateClosedError` where no completed stage stands behind it: there is nothing yet that could be accepted.
+    """
+    gate = read_gate(connection, scope_id)
+    state = connection.execute(select(SCOPE.c.gate).where(SCOPE.c.id == scope_id)).scalar_one()
+    if state not in (GateState.BRAKED, GateState.OPEN):
+        raise closed(gate)
+    if not gate.is_open:
+        opened = {"gate": GateState.OPEN.value, "gate_reason": f"{gate.reason}; accepted by {by}"}
+        connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(**opened))
+        _accept_read(connection, scope_id, gate.run_id)
+    return read_gate(connection, scope_id)
+
+
+def closed(gate: Gate) -> GateClosedError:
+    """Say why nothing is published, and what would help."""
+    hint = "look at `eventsync rows`, then mend the source or the mapping and run again, or accept the brake with `--accept`"
+    if not gate.reason.startswith("stopped"):
+        hint = "run the feed again without `--publish-only`: its rows are read, checked and then published"
+    return GateClosedError(f"nothing is published: {gate.reason}", hint=hint)
+
+
+def _accept_read(connection: Connection, scope_id: int, run_id: str) -> None:
+    """From now on the accepted read is what the next one is compared with."""
+    stored = connection.execute(select(RUN.c.stage_report).where(RUN.c.scope_id == scope_id, RUN.c.id == run_id)).scalar()
+    report = load_report(stored) if stored else None
+    if report is not None and report.is_whole:
+        _remember_read(connection, scope_id, report.account.read, "")
+
+
+def _remember_read(connection: Connection, scope_id: int, rows: int, stamp: str) -> None:
+    connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(last_whole_read=rows, stamp=stamp))
+
+
+def _set(connection: Connection, turn: Turn, state: GateState, reason: str = "") -> None:
+    columns = {"gate": state.value, "gate_run": turn.run_id, "gate_reason": reason}
+    connection.execute(update(SCOPE).where(SCOPE.c.id == turn.scope_id).values(**columns))

@@ -1,0 +1,173 @@
+"""The ledger of one feed at one destination: runs, the lease, the gate, and the doors to the two commit points.
+
+Reading across feeds is `books`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+from sqlalchemy import Connection, Engine, insert, select, update
+
+from mappings.vocabulary import FeedName, RowKey
+from state.accounts import PublishAccount
+from state.database import reading, writing
+from state.gate import Gate, accept, read_gate
+from state.lease import LEASE_TTL_S, Holder, Lease, acquire, this_process
+from state.outbox import KEY_MEMORY_S, Outbox, Reach, start_outbox
+from state.records import dump
+from state.stage import Stage, start_stage
+from state.tables import RUN, SCOPE
+from state.turn import Turn
+from state.words import Phase
+
+
+class Ledger:
+    """What we have told one destination about one feed's rows.
+
+    `destination` names the service and the account, so that a rehearsal never marks a row as delivered elsewhere;
+    `namespace` is part of every key; `now` returns aware times. Staging and publishing need the feed's lease: its
+    `token` is the `fence` below.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        destination: str,
+        feed: FeedName,
+        *,
+        namespace: str,
+        now: Callable[[], datetime],
+        lease_ttl_s: float = LEASE_TTL_S,
+    ) -> None:
+        self._engine = engine
+        self._destination = destination
+        self._feed = feed
+        self._namespace = namespace
+        self._now = now
+        self._ttl_s = lease_ttl_s
+        self._known_scope: int | None = None
+
+    def acquire_lease(self, holder: str | Holder) -> Lease:
+        """Take the feed for this process, under a name for people; use it in a `with` block.
+
+        Raises `HeldByAnotherError` while another run holds it.
+        """
+        who = this_process(holder) if isinstance(holder, str) else holder
+        return acquire(self._engine, self._scope_id(), who, now=self._now, ttl_s=self._ttl_s)
+
+    def begin_run(self, run_id: str, *, launched_by: str, dagster_run_id: str | None = None) -> None:
+        """Open the run's record; a run that was begun before (another attempt of one step) goes on with its own."""
+        row = {
+            "scope_id": self._scope_id(),
+            "id": run_id,
+            "started_at": self._now(),
+            "launched_by": launched_by,
+            "dagster_run_id": dagster_run_id,
+            "phase": Phase.BEGUN.value,
+            "message": "",
+            "is_whole": False,
+            "brakes": "[]",
+        }
+        with writing(self._engine) as connection:
+            known = connection.execute(select(RUN.c.id).where(RUN.c.scope_id == self._scope_id(), RUN.c.id == run_id))
+            if known.one_or_none() is None:
+                connection.execute(insert(RUN), row)
+
+    def finish_run(
+        self, run_id: str, *, outcome: str, exit_code: int, message: str, publish_account: PublishAccount | None = None
+    ) -> None:
+        """Close the run's record: `outcome` in a word, `message` for people, the account of what was published, if any."""
+        columns = {
+            "finished_at": self._now(),
+            "phase": Phase.FINISHED.value,
+            "outcome": outcome,
+            "exit_code": exit_code,
+            "message": message,
+        }
+        if publish_account is not None:
+            columns["publish_account"] = dump(publish_account)
+        with writing(self._engine) as connection:
+            connection.execute(update(RUN).where(RUN.c.scope_id == self._scope_id(), RUN.c.id == run_id).values(**columns))
+
+    def open_stage(self, run_id: str, *, is_whole: bool, fence: int, stamp: str = "", holds_twins: bool = True) -> Stage:
+        """Close the gate and begin to write down what the source says.
+
+        `is_whole`: the source is read from end to end, so that an absent row has vanished. `stamp`: evidence of the
+        content's version, returned by `last_stamp` once this read has passed its brakes. `holds_twins`: hold back new
+        rows that look like copies of known entries. Raises `LeaseLostError` if the fence is not the lease's any more.
+        """
+        return start_stage(self._turn(run_id, fence), is_whole=is_whole, stamp=stamp, holds_twins=holds_twins)
+
+    def open_outbox(
+        self,
+        run_id: str,
+        fence: int,
+        *,
+        limit: int | None = None,
+        keys: Collection[RowKey] | None = None,
+        key_memory_s: float = KEY_MEMORY_S,
+    ) -> Outbox:
+        """Begin to hand out what is owed, oldest first: at most `limit` rows, only those of `keys`.
+
+        What is blocked or uncertain is owed again; but an entry whose attempt went unanswered more than `key_memory_s`
+        seconds ago becomes or stays uncertain, and waits for a person. Raises `GateClosedError` if what is staged must
+        not be published, `LeaseLostError` if the fence is not the lease's any more.
+        """
+        return start_outbox(self._turn(run_id, fence), Reach(limit, keys), key_memory_s)
+
+    def gate(self) -> Gate:
+        """Return whether what is staged may be published."""
+        scope_id = self._scope_id()
+        with reading(self._engine) as connection:
+            return read_gate(connection, scope_id)
+
+    def open_gate(self, by: str) -> Gate:
+        """Let out what brakes have stopped, on a person's word.
+
+        Raises `GateClosedError` if no completed stage stands behind the gate.
+        """
+        with writing(self._engine) as connection:
+            return accept(connection, self._scope_in(connection), by)
+
+    def last_stamp(self) -> str:
+        """Return the stamp of the last whole read that passed its brakes, "" if there is none."""
+        scope_id = self._scope_id()
+        with reading(self._engine) as connection:
+            return str(connection.execute(select(SCOPE.c.stamp).where(SCOPE.c.id == scope_id)).scalar_one())
+
+    def _turn(self, run_id: str, fence: int) -> Turn:
+        return Turn(
+            engine=self._engine,
+            scope_id=self._scope_id(),
+            feed=self._feed,
+            namespace=self._namespace,
+            run_id=run_id,
+            token=fence,
+            now=self._now,
+            ttl_s=self._ttl_s,
+        )
+
+    def _scope_id(self) -> int:
+        if self._known_scope is None:
+            with writing(self._engine) as connection:
+                self._known_scope = self._scope_in(connection)
+        return self._known_scope
+
+    def _scope_in(self, connection: Connection) -> int:
+        """Find the feed's scope, or make it."""
+        ours = (SCOPE.c.destination == self._destination, SCOPE.c.feed == self._feed)
+        found = connection.execute(select(SCOPE.c.id).where(*ours)).scalar()
+        if found is not None:
+            return int(found)
+        row = {
+            "destination": self._destination,
+            "feed": self._feed,
+            "gate": "unstaged",
+            "gate_run": "",
+            "gate_reason": "",
+            "stamp": "",
+            "created_at": self._now(),
+        }
+        return int(connection.execute(insert(SCOPE).values(**row).returning(SCOPE.c.id)).scalar_one())

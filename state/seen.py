@@ -1,0 +1,60 @@
+"""What one read of a source has met so far: one byte for each ledger entry, however many rows there are.
+
+What follows from it is `stage`'s.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+_PRESENT = 1
+_SAID = 2
+_STAGED = 4
+_DISPUTED = 8
+
+
+class Seen:
+    """Marks on entries, by id. `boundary` is the highest id before this read: whatever is above is new in it."""
+
+    def __init__(self, boundary: int) -> None:
+        self.boundary = boundary
+        self.disputed = array("q")
+        self._marks = bytearray(boundary + 1)
+
+    def meet(self, entry_id: int) -> None:
+        """The source has the row, though perhaps not in a shape that can be used."""
+        self._mark(entry_id, _PRESENT)
+
+    def hear(self, entry_id: int) -> None:
+        """The source has the row and it maps to an event."""
+        self._mark(entry_id, _PRESENT | _SAID)
+
+    def stage(self, entry_id: int) -> None:
+        """This read has staged a known entry anew."""
+        self._mark(entry_id, _PRESENT | _SAID | _STAGED)
+
+    def dispute(self, entry_id: int) -> None:
+        """Two rows of this read claim the entry, and nothing of it was ever sent."""
+        self._mark(entry_id, _DISPUTED)
+        self.disputed.append(entry_id)
+
+    def is_present(self, entry_id: int) -> bool:
+        """Whether the source has the row."""
+        return entry_id > self.boundary or bool(self._marks[entry_id] & _PRESENT)
+
+    def is_said(self, entry_id: int) -> bool:
+        """Whether this read has already mapped the row to an event."""
+        return entry_id > self.boundary or bool(self._marks[entry_id] & _SAID)
+
+    def is_staged(self, entry_id: int) -> bool:
+        """Whether this read has staged the entry."""
+        return entry_id > self.boundary or bool(self._marks[entry_id] & _STAGED)
+
+    def is_disputed(self, entry_id: int) -> bool:
+        """Whether two rows of this read claim the entry."""
+        return entry_id < len(self._marks) and bool(self._marks[entry_id] & _DISPUTED)
+
+    def _mark(self, entry_id: int, mark: int) -> None:
+        if entry_id >= len(self._marks):
+            self._marks.extend(bytes(entry_id + 1 - len(self._marks)))
+        self._marks[entry_id] |= mark

@@ -1,0 +1,74 @@
+"""COMMIT POINT 1: what a source says, compared with the ledger and written down to be sent, one transaction per chunk.
+
+What each row comes to is `comparing`'s; how a read ends is `closing`'s; sending is `outbox`'s.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from mappings.vocabulary import RowOutcome
+from state.accounts import StageReport
+from state.closing import finish
+from state.comparing import Progress, compare
+from state.gate import Opening, shut
+from state.records import dump
+from state.seen import Seen
+from state.tally import Tally
+from state.turn import Turn
+
+
+class Stage:
+    """One read of a source on its way into the ledger. While it is open, and if it is cut short, the gate is closed.
+
+    Memory does not grow with the source, but for one byte per ledger entry. After an error the stage is over: open
+    another one, which finds what this one wrote and goes on from there.
+    """
+
+    def __init__(self, turn: Turn, opening: Opening, *, holds_twins: bool) -> None:
+        self._turn = turn
+        self._opening = opening
+        self._progress = Progress(Seen(opening.boundary), Tally(), holds_twins)
+
+    def write(self, outcomes: Sequence[RowOutcome]) -> None:
+        """Write one chunk of rows, about 500, in one transaction with the counts so far.
+
+        Raises `LeaseLostError` if another run has taken the feed over.
+        """
+        tally = self._progress.tally
+        with self._turn.transaction() as connection:
+            tally.read += len(outcomes)
+            for batch in _without_repeats(outcomes):
+                compare(connection, self._turn, self._progress, batch)
+            self._turn.note(connection, read_account=dump(tally.account()))
+
+    def close(self, brake: Callable[[StageReport], Sequence[str]]) -> StageReport:
+        """End the read in one transaction: mark what vanished, withdraw what is no longer asked for, set the gate.
+
+        `brake` is shown the report and returns the names of the brakes that stop publishing, none to let it go on.
+        Raises `ImbalanceError` if the rows do not add up; the gate then stays closed.
+        """
+        with self._turn.transaction() as connection:
+            return finish(connection, self._turn, self._opening, self._progress, brake)
+
+
+def start_stage(turn: Turn, *, is_whole: bool, stamp: str, holds_twins: bool) -> Stage:
+    """Close the gate and begin a read. Raises `LeaseLostError` if another run has taken the feed over."""
+    with turn.transaction() as connection:
+        opening = shut(connection, turn, is_whole=is_whole, stamp=stamp)
+    return Stage(turn, opening, holds_twins=holds_twins)
+
+
+def _without_repeats(outcomes: Sequence[RowOutcome]) -> Iterable[Sequence[RowOutcome]]:
+    """Split a chunk so that no row key occurs twice in a part: the second row of a key must find what the first did."""
+    keys = [outcome.row_key for outcome in outcomes if outcome.row_key]
+    if len(set(keys)) == len(keys):
+        return (outcomes,)
+    parts: defaultdict[int, list[RowOutcome]] = defaultdict(list)
+    times: defaultdict[str, int] = defaultdict(int)
+    for outcome in outcomes:
+        if outcome.row_key:
+            times[outcome.row_key] += 1
+        parts[times[outcome.row_key]].append(outcome)
+    return parts.values()

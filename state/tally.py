@@ -1,0 +1,88 @@
+"""What one read of the source has come to so far: counts, a few examples, and problems counted once per raw value.
+
+All of it stays small however long the source is. What becomes of the rows is `stage`'s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey
+from state.accounts import HeldRow, ReadAccount, ReasonCount, RejectedRow, StageReport
+
+_EXAMPLES = 20
+_DISTINCT_VALUES = 500  # beyond, problems are counted per field without their value
+
+_Problem = tuple[ReasonCode, str, str, str]
+
+
+class Tally:
+    """The running counts of one read; `report()` freezes them."""
+
+    def __init__(self) -> None:
+        self.read = self.duplicate = self.rejected = self.held = self.unchanged = self.drifted = self.new = 0
+        self.restaged = self.warnings = self.vanished = self.withdrawn = 0
+        self._skipped: Counter[str] = Counter()
+        self._reasons: Counter[_Problem] = Counter()
+        self._hints: dict[_Problem, str] = {}
+        self._rejections: list[RejectedRow] = []
+        self._held: list[HeldRow] = []
+
+    def skip(self, because: str) -> None:
+        """Count a row that a rule of the mapping leaves out."""
+        self._skipped[because] += 1
+
+    def reject(self, rejection: Rejection) -> None:
+        """Count a row that cannot be used, and each of its reasons."""
+        self.rejected += 1
+        self._count(rejection.reasons)
+        if len(self._rejections) < _EXAMPLES:
+            self._rejections.append(RejectedRow(rejection.origin.place, rejection.row_key, rejection.reasons))
+
+    def hold(self, row: MappedRow, twin_key: RowKey) -> None:
+        """Count a row that looks like a copy of a known entry."""
+        self.held += 1
+        if len(self._held) < _EXAMPLES:
+            self._held.append(HeldRow(row.origin.place, row.row_key, twin_key))
+
+    def account(self) -> ReadAccount:
+        """Freeze the counts that must balance."""
+        return ReadAccount(
+            read=self.read,
+            filtered=self._skipped.total(),
+            duplicate=self.duplicate,
+            rejected=self.rejected,
+            held=self.held,
+            unchanged=self.unchanged,
+            drifted=self.drifted,
+            new=self.new,
+        )
+
+    def report(self, run_id: str, *, is_whole: bool, known_before: int, last_whole_read: int | None) -> StageReport:
+        """Freeze everything, for the brakes and for people."""
+        return StageReport(
+            run_id=run_id,
+            is_whole=is_whole,
+            account=self.account(),
+            warnings=self.warnings,
+            vanished=self.vanished,
+            withdrawn=self.withdrawn,
+            restaged=self.restaged,
+            known_before=known_before,
+            last_whole_read=last_whole_read,
+            skipped=dict(self._skipped),
+            reasons=tuple(
+                ReasonCount(*problem, self._hints.get(problem, ""), count) for problem, count in self._reasons.most_common()
+            ),
+            rejections=tuple(self._rejections),
+            held=tuple(self._held),
+        )
+
+    def _count(self, reasons: Iterable[Reason]) -> None:
+        for reason in reasons:
+            problem = (reason.code, reason.field, reason.column, reason.found)
+            if problem not in self._reasons and len(self._reasons) >= _DISTINCT_VALUES:
+                problem = (reason.code, reason.field, reason.column, "")
+            self._reasons[problem] += 1
+            self._hints.setdefault(problem, reason.hint)

@@ -1,0 +1,99 @@
+"""What a verdict on an intent does to its ledger entry: a pure decision over a closed union.
+
+How it is written is `outbox`'s; how a verdict is reached is the client's.
+
+| verdict     | state                 | the mark of an unanswered attempt                                    |
+|-------------|-----------------------|----------------------------------------------------------------------|
+| Receipt     | delivered             | cleared                                                              |
+| Unconfirmed | delivered_unconfirmed | cleared                                                              |
+| Refusal     | refused               | cleared                                                              |
+| Superseded  | pending, next key     | cleared: nothing was created under the old key, or it is a conflict  |
+| Blocked     | blocked               | as before: access is checked before the key, so 403 proves nothing of an earlier attempt |
+| Uncertain   | uncertain             | kept                                                                 |
+| Conflict    | conflict              | as before                                                            |
+| Postponed   | pending               | as before                                                            |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from mappings.delivery import (
+    Blocked,
+    Conflict,
+    Postponed,
+    Receipt,
+    Refusal,
+    Superseded,
+    Uncertain,
+    Unconfirmed,
+    Verdict,
+)
+from state.words import EntryState
+
+_UNNAMED = "unnamed"  # a refusal without a request id is a refusal all the same
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What was true of an entry when this drain claimed it. `is_begun`: an attempt was recorded as begun."""
+
+    revision: int
+    was_unanswered: bool
+    refused_request_id: str
+    is_begun: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What becomes of the entry. `keeps_unanswered`: the mark of an unanswered attempt stays, if there is one."""
+
+    state: EntryState
+    refused_request_id: str
+    event_id: int | None = None
+    keeps_unanswered: bool = False
+    is_next_revision: bool = False
+
+
+def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: C901, PLR0911 # one arm for each member of the union
+    """Decide what a verdict means for the entry that was claimed."""
+    before = claim.refused_request_id
+    match verdict:
+        case Receipt(event_id=event_id):
+            return Effect(EntryState.DELIVERED, before, event_id)
+        case Unconfirmed():
+            return Effect(EntryState.DELIVERED_UNCONFIRMED, before)
+        case Refusal():
+            return Effect(EntryState.REFUSED, _refusal_id(verdict, before))
+        case Superseded():
+            return _supersede(verdict, claim)
+        case Blocked():
+            refusal = before if claim.was_unanswered else _refusal_id(verdict, before)
+            return Effect(EntryState.BLOCKED, refusal, keeps_unanswered=claim.was_unanswered)
+        case Uncertain():
+            return Effect(EntryState.UNCERTAIN, before, keeps_unanswered=True)
+        case Conflict():
+            return Effect(EntryState.CONFLICT, before, keeps_unanswered=claim.was_unanswered)
+        case Postponed():
+            return Effect(EntryState.PENDING, before, keeps_unanswered=claim.was_unanswered)
+        case _:
+            assert_never(verdict)
+
+
+def _supersede(verdict: Superseded, claim: Claim) -> Effect:
+    """Move on to the next revision of the key, once: only where our own record shows a refusal under the present one.
+
+    After an unanswered attempt with the corrected body a bare 409 may mean that attempt: only the refusal itself,
+    replayed with its own request id, proves that nothing was created.
+    """
+    before = claim.refused_request_id
+    is_replayed = bool(before) and verdict.answer.request_id == before
+    if not before or (claim.was_unanswered and not is_replayed):
+        return Effect(EntryState.CONFLICT, before, keeps_unanswered=claim.was_unanswered)
+    return Effect(EntryState.PENDING, "", is_next_revision=True)
+
+
+def _refusal_id(verdict: Refusal | Blocked, before: str) -> str:
+    """Return the request id to recognise the refusal by; a row refused without a request leaves no trace at the service."""
+    return (verdict.answer.request_id or _UNNAMED) if verdict.attempts else before

@@ -1,0 +1,236 @@
+"""What commands print, read back from the streams it went to."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from mappings.errors import ConfigError, FileProblem, MappingFileError, SyncError, TransientError
+from pipelines.cli.output import Output
+
+ESCAPE = "\x1b"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "60")
+
+
+def piped(*, is_json: bool = False) -> tuple[Output, io.StringIO, io.StringIO]:
+    out, err = io.StringIO(), io.StringIO()
+    return Output(json=is_json, stdout=out, stderr=err), out, err
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Model(BaseModel):
+    limit: float = float("inf")
+
+
+@dataclass
+class Row:
+    z: int
+    a: Path
+
+
+def test_a_document_is_json_whatever_it_is_made_of() -> None:
+    output, out, _ = piped(is_json=True)
+    output.document(
+        {
+            "when": datetime(2025, 3, 1, 20, 0, tzinfo=UTC),
+            "day": date(2025, 3, 1),
+            "row": Row(1, Path("a/b")),
+            "model": Model(),
+            "set": {"b", "a"},
+            "rows": iter([Colour.RED, b"\xff", None, True]),
+            Colour.RED: "上海",
+        }
+    )
+    assert json.loads(out.getvalue()) == {
+        "when": "2025-03-01T20:00:00+00:00",
+        "day": "2025-03-01",
+        "row": {"z": 1, "a": "a/b"},
+        "model": {"limit": None},
+        "set": ["a", "b"],
+        "rows": ["red", "\\xff", None, True],
+        "red": "上海",
+    }
+    assert "上海" in out.getvalue()
+    assert out.getvalue().index('"z"') < out.getvalue().index('"a":')
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_document_is_json_in_any_encoding_of_the_terminal(encoding: str) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    Output(json=True, stdout=stream, stderr=io.StringIO()).document({"city": "Łódź é \udce9"})
+    stream.seek(0)
+    assert json.loads(stream.read()) == {"city": "Łódź é \udce9"}
+
+
+def test_with_json_nothing_but_the_one_document_is_on_stdout() -> None:
+    output, out, err = piped(is_json=True)
+    output.note("reading")
+    output.table("Rows", ["a"], [["x"]])
+    with output.progress("sending", 3) as bar:
+        bar.advance()
+    output.document([1])
+    output.error(ConfigError("too late for a second document"))
+    assert json.loads(out.getvalue()) == [1]
+    assert "reading" in err.getvalue()
+    assert "too late" in err.getvalue()
+    with pytest.raises(RuntimeError):
+        output.document([2])
+
+
+def test_without_json_a_document_is_not_printed() -> None:
+    output, out, err = piped()
+    output.document({"a": 1})
+    assert out.getvalue() + err.getvalue() == ""
+
+
+def test_an_error_says_what_happened_and_what_would_help_on_stderr() -> None:
+    output, out, err = piped()
+    output.error(SyncError("the key …abcd was refused", hint="ask for a new one"))
+    assert err.getvalue() == "error: the key …abcd was refused\n hint: ask for a new one\n"
+    assert out.getvalue() == ""
+
+
+def test_an_error_is_the_document_of_a_command_that_failed() -> None:
+    output, out, err = piped(is_json=True)
+    output.error(TransientError("busy", hint="later", retry_after_s=30))
+    assert json.loads(out.getvalue()) == {
+        "error": {"type": "TransientError", "message": "busy", "hint": "later", "retry_after_s": 30}
+    }
+    assert "busy" in err.getvalue()
+
+
+def test_problems_of_a_mapping_file_are_shown_with_their_line_and_spot() -> None:
+    error = MappingFileError(
+        Path("a.yaml"),
+        (
+            FileProblem(Path("a.yaml"), 3, 4, 'unknown step "trimm"', 'did you mean "trim"?', "do: trimm"),
+            FileProblem(Path("a.yaml"), 9, 1, "no key"),
+        ),
+    )
+    output, _, err = piped()
+    output.error(error)
+    assert 'a.yaml:3:4: unknown step "trimm", did you mean "trim"?\n    do: trimm\n       ^\n' in err.getvalue()
+    assert "a.yaml:9:1: no key" in err.getvalue()
+    output, out, _ = piped(is_json=True)
+    output.error(error)
+    assert [problem["line"] for problem in json.loads(out.getvalue())["error"]["problems"]] == [3, 9]
+
+
+def test_long_and_wide_cells_are_folded_and_never_cut() -> None:
+    output, out, _ = piped()
+    output.table(
+        "Rows", ["place", "title"], [["events.csv:42", "上海国際芸術祭" * 20], ["x", "https://example.org/" + "a" * 200]]
+    )
+    shown = "".join(out.getvalue().split())
+    assert shown.count("上") == 20
+    assert shown.count("a") >= 200
+    assert max(map(len, out.getvalue().splitlines())) <= 60
+
+
+def test_numbers_stand_to_the_right_and_flags_are_words() -> None:
+    output, out, _ = piped()
+    output.table(
+        "Feeds",
+        ["feed", "rows", "due", "last"],
+        [["a", 1234567, True, datetime(2025, 3, 1, 20, tzinfo=UTC)], ["b", 5, False, None]],
+    )
+    first, second = (line for line in out.getvalue().splitlines() if line.strip().startswith(("a ", "b ")))
+    assert first.split()[:3] == ["a", "1,234,567", "yes"]
+    assert "2025-03-01 20:00:00+00:00" in first
+    assert second.index("5") == first.index("7  ")
+
+
+def test_a_table_without_rows_says_so() -> None:
+    output, out, _ = piped()
+    output.table("Rejected rows", ["place"], [])
+    assert out.getvalue() == "Rejected rows: none\n"
+
+
+@pytest.mark.parametrize(
+    "hostile", ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\u202etxt", "\x00", "\x7f", "\udce9", "[bold]x[/bold]", ":smile:"]
+)
+def test_text_of_partners_can_only_be_shown(hostile: str) -> None:
+    out = Terminal()
+    output = Output(stdout=out, stderr=out)
+    output.table("T", ["c"], [[f"<{hostile}>"]])
+    output.note(f"<{hostile}>")
+    output.error(SyncError(f"<{hostile}>"))
+    shown = out.getvalue()
+    assert hostile in shown if hostile.isprintable() else hostile not in shown
+    assert shown.encode("utf-8", "strict")
+
+
+def test_there_is_colour_on_a_terminal_and_none_elsewhere_or_where_it_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, (elsewhere, _, pipe) = Terminal(), piped()
+    Output(stdout=terminal, stderr=terminal).error(SyncError("x"))
+    elsewhere.error(SyncError("x"))
+    assert f"{ESCAPE}[1;31m" in terminal.getvalue()
+    assert ESCAPE not in pipe.getvalue()
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = Terminal()
+    Output(stdout=plain, stderr=plain).error(SyncError("x"))
+    assert "31m" not in plain.getvalue()
+
+
+def test_a_bar_is_drawn_on_a_terminal_with_count_and_wiped_away() -> None:
+    out, err = Terminal(), Terminal()
+    output = Output(stdout=out, stderr=err)
+    with output.progress("sending", None) as bar:
+        bar.expect(200)
+        bar.advance(50)
+        bar.advance(150)
+        output.note("above the bar")
+    assert "sending" in err.getvalue()
+    assert "200/200" in err.getvalue()
+    assert "above the bar" in err.getvalue()
+    assert "sending" not in out.getvalue()
+    output.note("after it")
+    assert "after it" in out.getvalue()
+
+
+def test_no_bar_is_drawn_where_nobody_watches() -> None:
+    output, out, err = piped()
+    with output.progress("sending", 10) as bar:
+        bar.expect(20)
+        bar.advance(3)
+    assert out.getvalue() + err.getvalue() == ""
+
+
+def test_a_terminal_that_lacks_a_character_shows_its_escape() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    output = Output(stdout=stream, stderr=stream)
+    output.note("Łódź")
+    output.table("Städte", ["n"], [["Łódź"]])
+    stream.seek(0)
+    assert "\\u0141" in stream.read()
+
+
+def test_output_is_ready_before_rich_is_loaded() -> None:
+    code = "import sys; from pipelines.cli.output import Output; Output(json=True).document({}); sys.exit('rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0

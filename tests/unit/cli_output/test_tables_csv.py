@@ -1,0 +1,97 @@
+"""The file that a partner's editor opens in a spreadsheet program."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mappings.errors import ConfigError
+from mappings.vocabulary import Origin, Reason, ReasonCode, Rejection, RowKey
+from pipelines.cli.tables_csv import safe_cell, write_rows_csv
+
+
+def rejection(number: int, **cells: str) -> Rejection:
+    reasons = (
+        Reason(ReasonCode.NOT_A_DATE, "startAt", "INICIO", "x", "like 24.12.2025"),
+        Reason(ReasonCode.REQUIRED, "title", "", "", ""),
+    )
+    return Rejection(Origin(f"events.csv:{number}", number), RowKey(str(number)), reasons, cells)
+
+
+def test_the_partners_own_columns_come_first_and_ours_are_added(tmp_path: Path) -> None:
+    path = tmp_path / "rejected.csv"
+    assert write_rows_csv(path, [rejection(2, REF="1", NOME="Łódź"), rejection(3, REF="2", NEW="x")]) == 2
+    assert path.read_bytes().startswith(b"\xef\xbb\xbf")
+    header, first, second = csv.reader(path.read_text("utf-8-sig").splitlines())
+    assert header == ["REF", "NOME", "NEW", "place", "problem", "hint"]
+    assert first == [
+        "1",
+        "Łódź",
+        "",
+        "events.csv:2",
+        "INICIO: This is not a date in one of the formats agreed for this feed. This cell is needed and is empty.",
+        "INICIO: like 24.12.2025",
+    ]
+    assert second[:4] == ["2", "", "x", "events.csv:3"]
+
+
+def test_a_partners_column_called_like_one_of_ours_keeps_its_name() -> None:
+    stream = io.StringIO()
+    write_rows_csv(stream, [rejection(2, place="Town hall")])
+    header, row = csv.reader(stream.getvalue().removeprefix("\ufeff").splitlines())
+    assert header[:2] == ["place", "eventsync place"]
+    assert row[:2] == ["Town hall", "events.csv:2"]
+
+
+def test_rows_are_streamed_where_the_columns_are_known() -> None:
+    stream = io.StringIO()
+    seen: list[int] = []
+
+    def rows() -> Iterator[Rejection]:
+        for number in range(3):
+            seen.append(stream.getvalue().count("\n"))
+            yield rejection(number, REF=str(number))
+
+    assert write_rows_csv(stream, rows(), columns=["REF"]) == 3
+    assert seen == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "formula", ["=1+1", "+A1", "-A1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "-2+3", "+48 123-456", "=", "-", "＝1+1", "-1=2"]
+)
+def test_what_a_spreadsheet_would_run_gets_an_apostrophe(formula: str) -> None:
+    assert safe_cell(formula) == f"'{formula}"
+    stream = io.StringIO(newline="")
+    write_rows_csv(stream, [rejection(2, **{formula: formula})])
+    rows = list(csv.reader(io.StringIO(stream.getvalue().removeprefix("\ufeff"), newline="")))
+    assert [row[0] for row in rows] == [f"'{formula}"] * 2
+
+
+@pytest.mark.parametrize(
+    "text", ["-5", "+48 123", "-12,50", "+1.000,00", "5", "", "a=b", " =x", "'quoted", "02134", "2025-01-01"]
+)
+def test_plain_numbers_and_ordinary_text_stay_as_they_are(text: str) -> None:
+    assert safe_cell(text) == text
+
+
+@given(st.text())
+def test_no_cell_ever_begins_a_formula(text: str) -> None:
+    safe = safe_cell(text)
+    assert safe in {text, f"'{text}"}
+    assert not safe.startswith(("=", "@", "\t", "\r"))
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be written"):
+        write_rows_csv(tmp_path / "absent" / "x.csv", [rejection(2, a="b")])
+
+
+def test_text_that_has_no_utf_8_does_not_stop_the_file(tmp_path: Path) -> None:
+    write_rows_csv(tmp_path / "x.csv", [rejection(2, a="caf\udce9")])
+    assert "caf" in (tmp_path / "x.csv").read_text("utf-8")

@@ -23,6 +23,8 @@ _PLATEAU_S = 30.0
 """Seconds until the rate is back at the last limit; three times as long and it is 1.4 times as high."""
 _LONGEST_GUESS_S = 60.0
 """The longest pause of our own choosing, where the service names none."""
+_LONGEST_DOUBT_S = 5.0
+"""The least pause in the end, where the service names shorter ones and then does not keep to them."""
 _FAR_FUTURE_S = 366 * 86_400.0
 """A pause that nobody will wait for; longer ones are read as this one."""
 
@@ -157,7 +159,7 @@ class Pacer:
         until = now + min(wait_s, _FAR_FUTURE_S)
         self._limited_since = now if self._limited_since is None else self._limited_since
         if until - self._limited_since > self._patience.max_pause_s:
-            self.close(self._paused(until - now))
+            self.close(self._paused(until - now, now - self._limited_since))
         if until > self._resume_at:
             self._pauses += now >= self._resume_at
             self._paused_s += until - max(now, self._resume_at)
@@ -168,7 +170,7 @@ class Pacer:
         guess = ceiling * (0.5 + self._random() / 2)
         if asked_s is None:
             return guess
-        return max(asked_s, guess) if self._unbroken_limits > 3 else asked_s
+        return max(asked_s, min(guess, _LONGEST_DOUBT_S)) if self._unbroken_limits > 3 else asked_s
 
     def _take_slot(self) -> float:
         slot = max(self.clock(), self._resume_at, self._next_slot)
@@ -187,10 +189,11 @@ class Pacer:
         self._counting_since = resume_at
         self._next_slot = resume_at
 
-    def _paused(self, wait_s: float) -> PausedError:
+    def _paused(self, wait_s: float, waited_s: float) -> PausedError:
         resume_at = self._now() + timedelta(seconds=wait_s)
+        so_far = f" after {waited_s:.0f} s in which it let nothing through" if waited_s else ""
         return PausedError(
-            f"the service asks us to pause for {wait_s:.0f} s, which is longer than this feed's patience "
+            f"the service asks us to pause for {wait_s:.0f} s{so_far}: longer than this feed's patience "
             f"({self._patience.max_pause_s:.0f} s)",
             hint=f"nothing is lost: run again after {resume_at:%Y-%m-%d %H:%M:%S %Z}, or raise max_pause",
             resume_at=resume_at,

@@ -1,0 +1,335 @@
+"""The table of delivery.md, answer by answer: what the service says, what the worker asks again, what it concludes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import httpx
+import pytest
+from unit.connectors_api.wired import (
+    EPOCH,
+    SECRET,
+    Scripted,
+    Service,
+    api_over,
+    at_once,
+    created,
+    intent,
+    page,
+    told,
+)
+
+from connectors.errors import (
+    KeyRefusedError,
+    NotTheServiceError,
+    PausedError,
+    RedirectRefusedError,
+    ScopeMissingError,
+    ServiceUnavailableError,
+)
+from connectors.pacing import Patience
+from connectors.retry import RetryPolicy
+from mappings.delivery import (
+    Answer,
+    Blocked,
+    Conflict,
+    Intent,
+    Postponed,
+    Receipt,
+    Refusal,
+    Superseded,
+    Uncertain,
+    Unconfirmed,
+    Verdict,
+)
+
+TIMEOUT = httpx.ReadTimeout("no answer")
+RESET = httpx.ReadError("connection reset")
+NO_CONNECTION = httpx.ConnectError("connection refused")
+CONFLICT = told(409, "conflict", request_id="req_c")
+UNREADABLE = [
+    httpx.Response(201, content=b""),
+    httpx.Response(204),
+    httpx.Response(200, content=b"<html>ok</html>", headers={"content-type": "text/html"}),
+    httpx.Response(201, content=b'{"doc": {"id": 4'),
+    httpx.Response(201, json={"doc": {"id": "41"}}),
+    httpx.Response(201, json={"doc": {"id": True}}),
+    httpx.Response(201, json={"doc": {"id": 4.0}}),
+    httpx.Response(201, json={"doc": None}),
+    httpx.Response(201, json=[]),
+    httpx.Response(201, content=b"\xff\xfe"),
+]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Scripted answers (the last one for ever) and what they must add up to."""
+
+    says: list[Scripted]
+    verdict: type[Verdict]
+    requests: int
+    intent: Intent = intent()
+
+
+def answers_to(*says: Scripted, for_intent: Intent | None = None, **wired: object) -> tuple[Verdict, Service]:
+    service = Service(says)
+
+    async def main() -> Verdict:
+        api, http = api_over(service, **wired)  # type: ignore[arg-type]
+        async with http:
+            return await api.deliver(for_intent or intent())
+
+    return at_once(main), service
+
+
+SIX = RetryPolicy().attempts
+TABLE = {
+    "a document with an id is delivered": Row([created()], Receipt, 1),
+    "200 is as good as 201": Row([httpx.Response(200, json={"doc": {"id": 1}})], Receipt, 1),
+    "an invalid request is refused at once": Row([told(400, "invalid_request")], Refusal, 1),
+    "a body too large is refused at once": Row([told(413, "invalid_request")], Refusal, 1),
+    "a wrong media type is refused at once": Row([told(415, "invalid_request")], Refusal, 1),
+    "an unprocessable body is refused at once": Row([told(422, "invalid_request")], Refusal, 1),
+    "a wrong method is refused at once": Row([told(405, "invalid_request")], Refusal, 1),
+    "a resource gone for good is refused at once": Row([told(410, "gone")], Refusal, 1),
+    "a rejected key postpones": Row([told(401, "invalid_api_key")], Postponed, 1),
+    "a rejected key postpones, even in a stranger's words": Row([page(401)], Postponed, 1),
+    "a missing scope postpones": Row([told(403, "insufficient_scope")], Postponed, 1),
+    "a forbidden channel blocks": Row([told(403, "forbidden")], Blocked, 1),
+    "a 403 of an unknown code blocks": Row([told(403, "no_way")], Blocked, 1),
+    "a channel not found blocks": Row([told(404, "not_found")], Blocked, 1),
+    "a page not found, on first contact, is another host": Row([page(404)], Postponed, 1),
+    "a redirect postpones": Row([httpx.Response(307, headers={"location": "https://elsewhere.example/x"})], Postponed, 1),
+    "not modified postpones as well": Row([httpx.Response(304)], Postponed, 1),
+    "a conflict without a past is a conflict": Row([CONFLICT], Conflict, 1),
+    "a conflict after a timeout of ours is asked about, then unconfirmed": Row([TIMEOUT, CONFLICT], Unconfirmed, 5),
+    "a conflict after a reset that ends in the document is delivered": Row([RESET, CONFLICT, CONFLICT, created()], Receipt, 4),
+    "a conflict after a 502 is unconfirmed": Row([page(502), CONFLICT], Unconfirmed, 5),
+    "a conflict after an unreadable success is unconfirmed": Row([page(200), CONFLICT], Unconfirmed, 5),
+    "a conflict after no connection at all is a conflict": Row([NO_CONNECTION, CONFLICT], Conflict, 2),
+    "a conflict after a 429 is a conflict": Row([told(429, "rate_limited"), CONFLICT], Conflict, 2),
+    "a conflict after an earlier run's silence is unconfirmed": Row([CONFLICT], Unconfirmed, 4, intent(is_unanswered=True)),
+    "an earlier run's silence ends in the replayed document": Row([created()], Receipt, 1, intent(is_unanswered=True)),
+    "a conflict for a corrected body is superseded": Row([CONFLICT], Superseded, 1, intent(refused_request_id="req_a")),
+    "a corrected body that meets its old refusal is superseded": Row(
+        [told(400, "invalid_request", request_id="req_a")], Superseded, 1, intent(refused_request_id="req_a")
+    ),
+    "a corrected body that is refused anew is refused": Row(
+        [told(400, "invalid_request", request_id="req_b")], Refusal, 1, intent(refused_request_id="req_a")
+    ),
+    "a refusal without a request id is never a replay": Row([told(400, "invalid_request", request_id="")], Refusal, 1),
+    "a corrected body sent without an answer is unconfirmed, not superseded": Row(
+        [TIMEOUT, CONFLICT], Unconfirmed, 5, intent(refused_request_id="req_a")
+    ),
+    "a limit is waited out": Row([told(429, "rate_limited"), created()], Receipt, 2),
+    "a timeout is asked again": Row([TIMEOUT, created()], Receipt, 2),
+    "a reset is asked again": Row([RESET, created()], Receipt, 2),
+    "no connection is tried again": Row([NO_CONNECTION, created()], Receipt, 2),
+    "a refusal after a timeout is a refusal": Row([TIMEOUT, told(400, "invalid_request")], Refusal, 2),
+    "timeouts to the end are uncertain": Row([TIMEOUT], Uncertain, SIX),
+    "resets to the end are uncertain": Row([RESET], Uncertain, SIX),
+    "no connection to the end is postponed": Row([NO_CONNECTION], Postponed, SIX),
+    "no connection after one timeout is uncertain": Row([TIMEOUT, NO_CONNECTION], Uncertain, SIX),
+    "a protocol error is uncertain": Row([httpx.RemoteProtocolError("no HTTP")], Uncertain, SIX),
+    "a rejected key after a timeout is uncertain": Row([TIMEOUT, told(401, "invalid_api_key")], Uncertain, 2),
+    **{f"{status} is asked again": Row([told(status, "x"), created()], Receipt, 2) for status in (408, 425, 500, 502, 503, 504, 599)},
+    **{f"{status} to the end is uncertain": Row([page(status)], Uncertain, SIX) for status in (408, 425, 500, 503)},
+    **{f"an unreadable success is uncertain ({n})": Row([body], Uncertain, SIX) for n, body in enumerate(UNREADABLE)},
+    **{f"an unreadable success is asked again ({n})": Row([body, created()], Receipt, 2) for n, body in enumerate(UNREADABLE)},
+}
+
+
+@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE.keys())
+def test_every_answer_leads_to_its_verdict(row: Row) -> None:
+    verdict, service = answers_to(*row.says, for_intent=row.intent)
+    assert isinstance(verdict, row.verdict), verdict
+    assert len(service.requests) == row.requests
+
+
+@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE.keys())
+def test_every_attempt_is_the_same_request(row: Row) -> None:
+    _, service = answers_to(*row.says, for_intent=row.intent)
+    sent = {(one.method, str(one.url), one.headers["idempotency-key"], one.headers["authorization"], one.content) for one in service.requests}
+    expected = ("POST", "https://events.example.org/api/public/v1/events", row.intent.key, f"Bearer {SECRET}", row.intent.body)
+    assert sent == {expected}
+
+
+@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE.keys())
+def test_attempts_count_what_was_not_paced_away(row: Row) -> None:
+    verdict, _ = answers_to(*row.says, for_intent=row.intent)
+    limited = sum(isinstance(one, httpx.Response) and one.status_code == 429 for one in row.says)
+    assert verdict.attempts == row.requests - limited
+
+
+def test_a_receipt_carries_the_events_id() -> None:
+    verdict, _ = answers_to(created(981_273))
+    assert isinstance(verdict, Receipt)
+    assert verdict.event_id == 981_273
+
+
+def test_a_refusal_keeps_what_a_person_needs() -> None:
+    verdict, _ = answers_to(told(400, "invalid_request", request_id="req_77", field="classifications", issue="no slug `jaz`"))
+    assert verdict == Refusal(
+        Answer(400, "invalid_request", "invalid_request it is", "req_77", "classifications", "no slug `jaz`"), attempts=1
+    )
+
+
+CAUSES = {
+    "401": ([told(401, "invalid_api_key")], KeyRefusedError),
+    "scope": ([told(403, "insufficient_scope")], ScopeMissingError),
+    "redirect": ([httpx.Response(308, headers={"location": "https://elsewhere.example/"})], RedirectRefusedError),
+    "another host": ([page(404)], NotTheServiceError),
+    "another host that forbids": ([page(403)], NotTheServiceError),
+    "no connection": ([NO_CONNECTION], ServiceUnavailableError),
+    "a day's pause": ([told(429, "rate_limited", headers={"retry-after": "86400"})], PausedError),
+}
+
+
+@pytest.mark.parametrize(("says", "cause"), CAUSES.values(), ids=CAUSES.keys())
+def test_a_postponed_row_names_why_the_route_stops(says: list[Scripted], cause: type[Exception]) -> None:
+    verdict, _ = answers_to(*says)
+    assert isinstance(verdict, Postponed)
+    assert isinstance(verdict.cause, cause)
+    assert verdict.cause.hint
+
+
+@pytest.mark.parametrize("stopper", [told(401, "invalid_api_key"), told(403, "insufficient_scope"), httpx.Response(302), page(404)])
+def test_what_concerns_everyone_stops_the_route_for_everyone(stopper: httpx.Response) -> None:
+    service = Service([stopper])
+
+    async def main() -> tuple[list[Verdict], bool]:
+        api, http = api_over(service)
+        async with http:
+            verdicts = [await api.deliver(intent(number=number)) for number in range(5)]
+            return verdicts, api.stopped is not None
+
+    verdicts, is_stopped = at_once(main)
+    assert len(service.requests) == 1
+    assert is_stopped
+    assert all(isinstance(verdict, Postponed) and verdict.attempts == (not number) for number, verdict in enumerate(verdicts))
+
+
+def test_a_blocked_channel_and_a_refused_row_leave_the_route_open() -> None:
+    service = Service([told(403, "forbidden"), told(400, "invalid_request"), CONFLICT, created()])
+
+    async def main() -> list[Verdict]:
+        api, http = api_over(service)
+        async with http:
+            return [await api.deliver(intent(number=number)) for number in range(4)]
+
+    assert [type(verdict) for verdict in at_once(main)] == [Blocked, Refusal, Conflict, Receipt]
+
+
+@pytest.mark.parametrize(("status", "verdict"), [(413, Refusal), (400, Refusal), (404, Uncertain), (403, Uncertain)])
+def test_once_acquainted_a_proxys_page_is_no_other_host(status: int, verdict: type[Verdict]) -> None:
+    service = Service([created(), page(status)])
+
+    async def main() -> Verdict:
+        api, http = api_over(service)
+        async with http:
+            await api.deliver(intent(number=1))
+            return await api.deliver(intent(number=2))
+
+    assert isinstance(at_once(main), verdict)
+
+
+def test_a_pause_beyond_the_feeds_patience_says_when_to_come_back() -> None:
+    verdict, service = answers_to(told(429, "rate_limited", headers={"retry-after": "3600"}), patience=Patience(max_pause_s=900))
+    assert isinstance(verdict, Postponed)
+    assert isinstance(verdict.cause, PausedError)
+    assert (verdict.cause.resume_at - EPOCH).total_seconds() == pytest.approx(3600)
+    assert len(service.requests) == 1
+
+
+def test_limits_do_not_count_as_attempts() -> None:
+    many = [told(429, "rate_limited", headers={"retry-after": "2"})] * 20
+    verdict, service = answers_to(*many, TIMEOUT, created(), policy=RetryPolicy(attempts=2))
+    assert isinstance(verdict, Receipt)
+    assert verdict.attempts == 2
+    assert len(service.requests) == 22
+
+
+def test_a_service_that_only_ever_limits_is_given_up_within_the_patience() -> None:
+    verdict, service = answers_to(told(429, "rate_limited", headers={"retry-after": "0"}), patience=Patience(max_pause_s=600))
+    assert isinstance(verdict, Postponed)
+    assert isinstance(verdict.cause, PausedError)
+    assert service.times[-1] <= 600
+    assert len(service.requests) < 250
+
+
+def test_maintenance_announced_by_a_503_pauses_the_route() -> None:
+    verdict, service = answers_to(told(503, "down", headers={"retry-after": "120"}), created())
+    assert isinstance(verdict, Receipt)
+    assert service.times[1] == pytest.approx(120)
+
+
+def test_maintenance_beyond_the_patience_ends_the_asking_and_the_row_is_uncertain() -> None:
+    verdict, service = answers_to(told(503, "down", headers={"retry-after": "7200"}))
+    assert isinstance(verdict, Uncertain)
+    assert len(service.requests) == 1
+
+
+def test_the_budget_of_time_ends_the_asking_before_the_attempts_do() -> None:
+    verdict, service = answers_to(TIMEOUT, policy=RetryPolicy(attempts=100, budget_s=60, first_wait_s=8, longest_wait_s=16))
+    assert isinstance(verdict, Uncertain)
+    assert service.times[-1] <= 60
+
+
+def test_waits_grow_and_are_bounded() -> None:
+    _, service = answers_to(RESET, policy=RetryPolicy(attempts=7, budget_s=900, first_wait_s=1, longest_wait_s=10))
+    waits = [after - before for before, after in zip(service.times, service.times[1:], strict=False)]
+    assert waits == pytest.approx([1, 2, 4, 8, 10, 10])
+
+
+def test_a_pause_is_not_charged_to_the_rows_budget() -> None:
+    limited = told(429, "rate_limited", headers={"retry-after": "500"})
+    verdict, _ = answers_to(TIMEOUT, limited, TIMEOUT, created(), policy=RetryPolicy(budget_s=30))
+    assert isinstance(verdict, Receipt)
+
+
+def test_a_cancelled_delivery_is_cancelled_and_nothing_else() -> None:
+    async def hang(_: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(3600)
+        return created()
+
+    async def main() -> None:
+        api, http = api_over(hang, policy=RetryPolicy(attempt_s=9999))
+        async with http:
+            task = asyncio.ensure_future(api.deliver(intent()))
+            await asyncio.sleep(1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    at_once(main)
+
+
+def test_one_attempt_ends_in_time_even_if_bytes_keep_dripping() -> None:
+    async def drip(_: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(10_000)
+        return created()
+
+    async def main() -> Verdict:
+        api, http = api_over(drip, policy=RetryPolicy(attempts=2, attempt_s=20))
+        async with http:
+            return await api.deliver(intent())
+
+    verdict = at_once(main)
+    assert isinstance(verdict, Uncertain)
+    assert verdict.answer.code == "timeout"
+
+
+def test_an_outage_stops_the_route_instead_of_burning_through_every_row() -> None:
+    service = Service([page(503)])
+
+    async def main() -> tuple[list[Verdict], int]:
+        api, http = api_over(service, patience=Patience(outage_s=60, outage_failures=20))
+        async with http:
+            verdicts = [await api.deliver(intent(number=number)) for number in range(200)]
+            return verdicts, len(service.requests)
+
+    verdicts, requests = at_once(main)
+    assert isinstance(verdicts[-1], Postponed)
+    assert isinstance(verdicts[-1].cause, ServiceUnavailableError)
+    assert requests < 60

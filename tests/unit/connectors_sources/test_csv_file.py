@@ -207,7 +207,7 @@ def test_quotes_mean_nothing_where_the_mapping_says_so(tmp_path: Path) -> None:
 def test_large_cells_are_read_whatever_limit_stood_before(tmp_path: Path) -> None:
     csv.field_size_limit(131_072)
     (row,) = read(tmp_path, f"id,text\n1,{'x' * 1_000_000}\n")
-    assert len(row.cells["text"]) == 1_000_000
+    assert (len(row.cells["text"]), row.problems) == (1_000_000, ())
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe"])
@@ -225,6 +225,13 @@ def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
 def test_a_file_we_may_not_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "events.csv").touch(mode=0o000)
     source = open_source(CsvSource(kind="csv", path="events.csv"), tmp_path, frozenset())
+    with pytest.raises(SourceRefusedError, match="may not"), source.read():
+        pytest.fail("the block was entered")
+
+
+def test_a_path_through_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").touch()
+    source = open_source(CsvSource(kind="csv", path="events.csv/inner.csv"), tmp_path, frozenset())
     with pytest.raises(SourceRefusedError, match="may not"), source.read():
         pytest.fail("the block was entered")
 

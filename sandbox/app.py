@@ -5,7 +5,7 @@ What a route does is its own room's; how the application is served is `server`'s
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -64,17 +64,17 @@ def app_of(sandbox: Sandbox) -> Starlette:
 
 def _public_doors(sandbox: Sandbox) -> list[Door]:
     return [
-        _door(sandbox, "events", "POST", f"{PREFIX}/events", create_event),  # first, as it is the one that is hurried
-        _door(sandbox, "events_list", "GET", f"{PREFIX}/events", list_events),
-        _door(sandbox, "media", "POST", f"{PREFIX}/media", upload_image),
-        _door(sandbox, "channels", "GET", f"{PREFIX}/channels", list_channels),
-        _door(sandbox, "classifications", "GET", f"{PREFIX}/classifications", list_classifications),
-        _door(sandbox, "openapi", "GET", "/api/developer/openapi/public-api-v1", describe),
+        _door(sandbox, f"{PREFIX}/events", {"POST": ("events", create_event), "GET": ("events_list", list_events)}),
+        _door(sandbox, f"{PREFIX}/media", {"POST": ("media", upload_image)}),
+        _door(sandbox, f"{PREFIX}/channels", {"GET": ("channels", list_channels)}),
+        _door(sandbox, f"{PREFIX}/classifications", {"GET": ("classifications", list_classifications)}),
+        _door(sandbox, "/api/developer/openapi/public-api-v1", {"GET": ("openapi", describe)}),
     ]
 
 
-def _door(sandbox: Sandbox, route: Route, method: str, path: str, act: Act) -> Door:
+def _door(sandbox: Sandbox, path: str, acts: Mapping[str, tuple[Route, Act]]) -> Door:
     async def endpoint(request: Request) -> Response:
+        route, act = acts["GET" if request.method == "HEAD" else request.method]
         visit = sandbox.arrive(request, route)
         try:
             answer = await act(sandbox, visit)
@@ -83,7 +83,7 @@ def _door(sandbox: Sandbox, route: Route, method: str, path: str, act: Act) -> D
         sandbox.leave(visit, answer)
         return _response(sandbox, answer, visit.hints)
 
-    return Door(path, endpoint, methods=[method])
+    return Door(path, endpoint, methods=list(acts))
 
 
 def _response(sandbox: Sandbox, answer: Answer, hints: tuple[tuple[str, str], ...] = ()) -> Response:

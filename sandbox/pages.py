@@ -1,8 +1,170 @@
-"""Pages stub."""
+"""The pages that a person looks at: channels, their events as a visitor would see them, the API keys.
 
-from sandbox.service import Sandbox
+How HTML is written safely is `html_parts`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route as Door
+
+from sandbox.html_parts import Markup, page, tag
+from sandbox.keys import ApiKey
+from sandbox.records import KeyUse, StoredEvent
+from sandbox.seed import CLASSIFICATIONS, Channel
+from sandbox.service import Sandbox
+
+_PER_PAGE: Final = 60
+_NAMES: Final = {one.slug: one.name for one in CLASSIFICATIONS}
+
+Show = Callable[[Sandbox, Request], Response]
 
 
 def page_doors(sandbox: Sandbox) -> list[Door]:
-    return []
+    """The routes of the pages, and of the images on them."""
+    shows: dict[str, Show] = {
+        "/": _channels,
+        "/channels/{slug}": _channel,
+        "/media/{number:int}": _image,
+        "/developers/keys": _keys,
+    }
+    return [Door(path, _showing(sandbox, show)) for path, show in shows.items()]
+
+
+def _showing(sandbox: Sandbox, show: Show) -> Callable[[Request], Any]:
+    async def endpoint(request: Request) -> Response:
+        return show(sandbox, request)
+
+    return endpoint
+
+
+def _channels(sandbox: Sandbox, _: Request) -> Response:
+    counts = sandbox.records.per_channel()
+    cards = [_channel_card(channel, counts.get(channel.id, {})) for channel in sandbox.channels.values()]
+    lead = tag("p", "Events that were published to this machine, and to nobody else.", class_="lead")
+    return page("Channels", tag("h1", "Channels"), lead, tag("ul", *cards, class_="grid"))
+
+
+def _channel_card(channel: Channel, counts: dict[str, int]) -> Markup:
+    name = tag("h2", tag("a", channel.name, href=f"/channels/{channel.slug}"))
+    note = tag("p", f"{counts.get('published', 0)} published · {counts.get('draft', 0)} in draft", class_="note")
+    who = tag(
+        "p",
+        tag("code", channel.slug),
+        f" · channel {channel.id} · {', '.join(sorted(channel.owners)) or 'nobody'}",
+        class_="note",
+    )
+    number = tag("div", str(sum(counts.values())), class_="number")
+    return tag("li", tag("div", number, name, note, who, class_="text"), class_="card")
+
+
+def _channel(sandbox: Sandbox, request: Request) -> Response:
+    channel = next((one for one in sandbox.channels.values() if one.slug == request.path_params["slug"]), None)
+    if channel is None:
+        return page("No such channel", tag("h1", "No such channel"), tag("p", tag("a", "All channels", href="/")), status=404)
+    number = _page_number(request)
+    events = sandbox.records.programme(channel.id, (number - 1) * _PER_PAGE, _PER_PAGE + 1)
+    total = sum(sandbox.records.per_channel().get(channel.id, {}).values())
+    lead = tag("p", f"{total} events" if total != 1 else "1 event", class_="lead")
+    cards = [_event_card(event) for event in events[:_PER_PAGE]]
+    body = tag("ul", *cards, class_="grid") if cards else tag("p", "Nothing here yet.")
+    return page(channel.name, tag("h1", channel.name), lead, body, _pager(number, has_more=len(events) > _PER_PAGE))
+
+
+def _page_number(request: Request) -> int:
+    text = request.query_params.get("page", "1")
+    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 8 else 1
+
+
+def _pager(number: int, *, has_more: bool) -> Markup:
+    earlier = tag("a", "← Earlier", href=f"?page={number - 1}") if number > 1 else Markup()
+    later = tag("a", "Later →", href=f"?page={number + 1}") if has_more else Markup()
+    return tag("nav", earlier, later, class_="pager")
+
+
+def _event_card(event: StoredEvent) -> Markup:
+    payload: dict[str, Any] = orjson.loads(event.body)
+    is_draft = event.status == "draft"
+    text = tag(
+        "div",
+        tag("span", "Draft: not public yet", class_="badge draft") if is_draft else Markup(),
+        tag("p", _when(payload), class_="when"),
+        tag("h2", event.title),
+        tag("p", _where(payload), class_="where"),
+        tag("ul", *(tag("li", _NAMES.get(slug, slug)) for slug in payload["classifications"]), class_="chips"),
+        tag("ul", *(_offer(offer) for offer in payload.get("offers") or ()), class_="offers"),
+        class_="text",
+    )
+    return tag("li", _cover(payload, event.title), text, class_="card draft" if is_draft else "card", id=f"event-{event.id}")
+
+
+def _cover(payload: dict[str, Any], title: str) -> Markup:
+    image = payload.get("coverImage")
+    if image is None:
+        initial = next((letter for letter in title if letter.isalnum()), "·")
+        return tag("div", initial.upper(), class_="cover blank")
+    return tag("img", src=f"/media/{image}", alt="", class_="cover", loading="lazy")
+
+
+def _when(payload: dict[str, Any]) -> str:
+    """Start and end on the clocks of the event's own zone."""
+    zone = ZoneInfo(payload["timezone"])
+    start = _local(payload["startAt"], zone)
+    text = f"{start:%a} {start.day} {start:%b %Y, %H:%M}"
+    if not payload.get("endAt"):
+        return f"{text} ({start.tzname()})"
+    end = _local(payload["endAt"], zone)
+    until = f"{end:%H:%M}" if end.date() == start.date() else f"{end:%a} {end.day} {end:%b %Y, %H:%M}"
+    return f"{text} – {until} ({start.tzname()})"
+
+
+def _local(text: str, zone: ZoneInfo) -> datetime:
+    instant = datetime.fromisoformat(text)
+    try:
+        return instant.astimezone(zone)
+    except OverflowError:  # the first or the last day of the calendar, from elsewhere
+        return instant
+
+
+def _where(payload: dict[str, Any]) -> str:
+    city = payload["approxLocation"]["city"]
+    town = city.get("name") or city["placeId"]
+    return ", ".join(part for part in (payload.get("locationName"), town, city.get("countryCode")) if part)
+
+
+def _offer(offer: dict[str, Any]) -> Markup:
+    name = offer.get("name") or "Tickets"
+    if not offer.get("url"):
+        return tag("li", name)
+    return tag("li", tag("a", name, href=offer["url"], rel="nofollow noopener noreferrer"))
+
+
+def _image(sandbox: Sandbox, request: Request) -> Response:
+    number = request.path_params["number"]
+    found = sandbox.records.image(number) if number in sandbox.records.image_ids else None
+    if found is None:
+        return page("No such image", tag("h1", "No such image"), status=404)
+    media_type, image = found
+    return Response(image, headers={"X-Content-Type-Options": "nosniff"}, media_type=media_type)
+
+
+def _keys(sandbox: Sandbox, _: Request) -> Response:
+    uses, now = sandbox.records.uses(), sandbox.around.clock()
+    heads = ("Name", "Owner", "Secret", "State", "Scopes", "Requests", "Last used")
+    rows = [_key_row(key, uses.get(key.name), now) for key in sandbox.store.api_keys()]
+    lead = tag("p", "A secret is shown once, when its key is made; later only its last four characters are.", class_="lead")
+    return page("API keys", tag("h1", "API keys"), lead, tag("table", tag("tr", *(tag("th", head) for head in heads)), *rows))
+
+
+def _key_row(key: ApiKey, use: KeyUse | None, now: float) -> Markup:
+    secret, scopes = tag("code", f"····{key.last_four}"), tag("code", " ".join(sorted(key.scopes)))
+    last = f"{datetime.fromtimestamp(use.last_at, UTC):%Y-%m-%d %H:%M} UTC" if use else "never"
+    cells = (key.name, key.owner, secret, key.state_at(now), scopes, str(use.times if use else 0), last)
+    return tag("tr", *(tag("td", cell) for cell in cells))

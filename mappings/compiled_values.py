@@ -1,0 +1,195 @@
+"""Each kind of value compiled to a function of one row. What they share is `compiling`'s, the payload `settling`'s."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, assert_never
+
+from mappings.compiling import Compiled, Compiler, Spot, constant, is_reference, lenient, nothing, refused_empty, unescape_dollar
+from mappings.evaluation import RowState, is_empty, mending
+from mappings.moment_values import compile_moment
+from mappings.refusals import Refusal, did_you_mean
+from mappings.stepping import Flow
+from mappings.transforms.lookups import split_columns, table_finder
+from mappings.transforms.step import Kind
+from mappings.values import At, ChannelValue, Choose, Fields, FirstOf, From, Image, Items, Joined, TableValue, Value
+from mappings.vocabulary import ReasonCode
+
+
+def compile_value(compiler: Compiler, value: Value, spot: Spot) -> Compiled:  # noqa: C901, PLR0911 - one arm per kind of value
+    """Compile a value that gives one thing: objects and images have their place in the payload only."""
+    match value:
+        case str():
+            return compiler.reference(value[1:], spot) if is_reference(value) else constant(unescape_dollar(value))
+        case From():
+            return _from(compiler, value, spot)
+        case FirstOf():
+            return _first_of(compiler, value, spot)
+        case Choose():
+            return _choose(compiler, value, spot)
+        case At():
+            return compile_moment(compiler, value, spot)
+        case TableValue():
+            return _table_value(compiler, value, spot)
+        case Joined():
+            return _joined(compiler, value, spot)
+        case ChannelValue():
+            return _channel(compiler, value, spot)
+        case Items():
+            return _items(compiler, value, spot)
+        case Fields() | Image():
+            return compiler.misfit(spot, "one value is needed here", "an object or an image has its place in the payload only")
+        case _:
+            assert_never(value)
+
+
+def _from(compiler: Compiler, value: From, spot: Spot) -> Compiled:
+    source = compiler.source(value.source, spot.inner("from"))
+    ends = compiler.ends(value, spot, source.column)
+    return compiler.through(source, value.do, ends, spot)
+
+
+def _first_of(compiler: Compiler, value: FirstOf, spot: Spot) -> Compiled:
+    parts = [
+        compiler.value(part, spot.inner("first_of", position, may_be_empty=True)) for position, part in enumerate(value.first_of)
+    ]
+    getters = tuple(lenient(part.get) for part in parts)
+    column = next((part.column for part in parts if part.column), "")
+
+    def first(row: RowState) -> Any:
+        for get in getters:
+            found = get(row)
+            if found is not None:
+                return found
+        return None
+
+    source = Compiled(first, _common_flow(parts), column)
+    return compiler.through(source, value.do, compiler.ends(value, spot, column), spot)
+
+
+def _choose(compiler: Compiler, value: Choose, spot: Spot) -> Compiled:
+    conditions = [
+        compiler.condition(choice.when, (*spot.loc, "choose", position, "when")) for position, choice in enumerate(value.choose)
+    ]
+    parts = [compiler.value(choice.then, spot.inner("choose", n, "then")) for n, choice in enumerate(value.choose)]
+    branches = tuple(zip(conditions, (part.get for part in parts), strict=True))
+    other = Compiled(nothing) if value.otherwise is None else compiler.value(value.otherwise, spot.inner("otherwise"))
+    every = parts if value.otherwise is None else [*parts, other]
+    column = next((part.column for part in every if part.column), "")
+    ends = compiler.ends(value, spot, column)
+    may_end_empty = value.on_empty is None
+
+    def chosen(row: RowState) -> Any:
+        try:
+            found = next((get(row) for holds, get in branches if holds(row)), UNCHOSEN)
+            found = other.get(row) if found is UNCHOSEN else found
+        except Refusal as refusal:
+            return ends.on_error(row, refusal)
+        return found if may_end_empty or not is_empty(found) else refused_empty(ends, row)
+
+    return Compiled(chosen, _common_flow(every), column)
+
+
+UNCHOSEN: Any = object()
+
+
+def _table_value(compiler: Compiler, value: TableValue, spot: Spot) -> Compiled:
+    parts = [compiler.value(part, spot.inner("by", position)) for position, part in enumerate(value.by)]
+    column = next((part.column for part in parts if part.column), "")
+    ends = compiler.ends(value, spot, column)
+    on_miss = mending(value.on_miss if value.on_miss is not None else value.on_error, spot.path)
+    table = compiler.tables[value.lookup]
+    find = table_finder(table, len(parts), value.take, value.ignore, many=value.many)
+    getters = tuple(part.get for part in parts)
+
+    def looked_up(row: RowState) -> Any:
+        keys = [get(row) for get in getters]
+        if any(map(is_empty, keys)):
+            return refused_empty(ends, row)
+        try:
+            return find("\x1f".join(map(str, keys)))
+        except Refusal as refusal:
+            found = ", ".join(map(str, keys))
+            return on_miss(
+                row, Refusal(refusal.code, refusal.hint.replace("\x1f", ", "), column=column, found=found, step="lookup")
+            )
+
+    results = split_columns(table, len(parts), value.take)[1]
+    kind = Kind.TEXT if len(results) == 1 else Kind.OBJECT
+    return Compiled(looked_up, Flow(kind, value.many), column)
+
+
+def _joined(compiler: Compiler, value: Joined, spot: Spot) -> Compiled:
+    parts = [compiler.value(part, spot.inner("join", position, may_be_empty=True)) for position, part in enumerate(value.join)]
+    getters = tuple(lenient(part.get) for part in parts)
+    column = next((part.column for part in parts if part.column), "")
+    separator = value.separator
+
+    def joined(row: RowState) -> Any:
+        return separator.join(str(found) for found in (get(row) for get in getters) if found is not None)
+
+    source = Compiled(joined, Flow(Kind.TEXT), column)
+    return compiler.through(source, value.do, compiler.ends(value, spot, column), spot)
+
+
+def _items(compiler: Compiler, value: Items, spot: Spot) -> Compiled:
+    parts = [compiler.value(part, spot.inner(position)) for position, part in enumerate(value.root)]
+    getters = tuple(part.get for part in parts)
+    column = next((part.column for part in parts if part.column), "")
+
+    def items(row: RowState) -> Any:
+        found = (get(row) for get in getters)
+        return [item for item in found if not is_empty(item)]
+
+    return Compiled(items, Flow(_common_flow(parts).kind, is_list=True), column)
+
+
+def _channel(compiler: Compiler, value: ChannelValue, spot: Spot) -> Compiled:
+    inner = compiler.value(value.channel, spot.inner("channel"))
+    if inner.constant is not None and compiler.channels is not None and inner.constant not in compiler.channels:
+        hint = did_you_mean(inner.constant, compiler.channels) or _channel_list(compiler)
+        return compiler.misfit(spot.inner("channel"), f'the key has no channel "{inner.constant}"', hint)
+    find = _channel_finder(compiler)
+    if inner.constant is not None:
+        channel_id = find(inner.constant)
+        return Compiled(lambda _row: channel_id, Flow(Kind.NUMBER))
+    ends = compiler.ends(value, spot, inner.column)
+
+    def channel(row: RowState) -> Any:
+        slug = inner.get(row)
+        if is_empty(slug):
+            return refused_empty(ends, row)
+        try:
+            return find(str(slug))
+        except Refusal as refusal:
+            return ends.on_error(row, refusal.about(inner.column, str(slug), "channel"))
+
+    return Compiled(channel, Flow(Kind.NUMBER), inner.column)
+
+
+def _channel_finder(compiler: Compiler) -> Any:
+    channels = compiler.channels
+    if channels is None:
+        return stand_in_channel
+
+    def find(slug: str) -> int:
+        if slug in channels:
+            return channels[slug]
+        hint = did_you_mean(slug, channels) or _channel_list(compiler)
+        raise Refusal(ReasonCode.NOT_ACCEPTED, hint, found=slug)
+
+    return find
+
+
+def stand_in_channel(slug: str) -> int:
+    """Return the id that stands for a channel while the service has not been asked: 1 to 999,999, by its slug."""
+    return 1 + zlib.crc32(slug.encode("utf-8", "replace")) % 999_999
+
+
+def _channel_list(compiler: Compiler) -> str:
+    return "the key's channels are " + ", ".join(sorted(compiler.channels or ())[:10])
+
+
+def _common_flow(parts: list[Compiled]) -> Flow:
+    flows = {part.flow for part in parts}
+    return flows.pop() if len(flows) == 1 else Flow(Kind.ANY)

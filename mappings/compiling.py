@@ -1,0 +1,240 @@
+"""What all compiled values share: where they stand, what they give, and the named values of one mapping.
+
+How each kind of value is compiled is `compiled_values`'s; the payload they fill is `settling`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mappings.conditions import All, Condition, Not, Test
+from mappings.conditions import Any as AnyOf
+from mappings.deciding import Holds, column_reader, compile_condition, parse_time
+from mappings.evaluation import UNSET, Getter, RowState, is_empty, mending, nfc, required
+from mappings.policies import Policy
+from mappings.refusals import Refusal
+from mappings.stepping import Ends, Flow, MisfitError, Stage, compile_step, stepped
+from mappings.tables import Table
+from mappings.transforms.catalogue import AnyStep
+from mappings.transforms.step import Kind
+from mappings.values import Value
+
+Loc = tuple[int | str, ...]
+"""A place in the mapping file, as keys and positions."""
+
+
+ANYTHING = Flow(Kind.ANY)
+"""What is known of a value that may be of several kinds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A compiled value: what gives it, of what kind, the column a person would look at, its text if it is constant."""
+
+    get: Getter
+    flow: Flow = ANYTHING
+    column: str = ""
+    constant: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a value stands: in the file, in the payload; and whether it may be empty there."""
+
+    loc: Loc
+    path: str = ""
+    may_be_empty: bool = False
+
+    def inner(self, *loc: int | str, may_be_empty: bool | None = None) -> Spot:
+        """Return the spot of a value inside this one."""
+        return Spot(self.loc + loc, self.path, self.may_be_empty if may_be_empty is None else may_be_empty)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in the file that cannot be compiled."""
+
+    loc: Loc
+    message: str
+    hint: str = ""
+
+
+CompileValue = Callable[["Compiler", Value, Spot], Compiled]
+
+
+@dataclass(slots=True)
+class Compiler:
+    """One mapping being compiled. `problems` collects what cannot be, `columns` every column that is read."""
+
+    let: Mapping[str, Value]
+    tables: Mapping[str, Table]
+    channels: Mapping[str, int] | None
+    compile_value: CompileValue
+    problems: list[Problem] = field(default_factory=list)
+    columns: set[str] = field(default_factory=set)
+    _named: dict[str, Compiled] = field(default_factory=dict)
+    _under_way: list[str] = field(default_factory=list)
+
+    @property
+    def named_count(self) -> int:
+        """How many named values a row keeps."""
+        return len(self.let)
+
+    def value(self, value: Value, spot: Spot) -> Compiled:
+        """Compile one value."""
+        return self.compile_value(self, value, spot)
+
+    def misfit(self, spot: Spot, message: str, hint: str = "") -> Compiled:
+        """Note a problem; what is returned is never used."""
+        self.problems.append(Problem(spot.loc, message, hint))
+        return Compiled(nothing)
+
+    def column(self, name: str) -> Compiled:
+        """Return the value of a column's raw text."""
+        self.columns.add(name)
+        return Compiled(column_reader(name), Flow(Kind.TEXT), name)
+
+    def reference(self, name: str, spot: Spot) -> Compiled:
+        """Return a named value, worked out once a row; the first who needs it compiles it."""
+        if name in self._under_way:
+            circle = [*self._under_way[self._under_way.index(name) :], name]
+            return self.misfit(spot, f"the named values go in a circle: {' -> '.join('$' + each for each in circle)}")
+        if name not in self.let:
+            return self.misfit(spot, f'unknown name "${name}"', "define it under let")
+        if name not in self._named:
+            self._under_way.append(name)
+            compiled = self.value(self.let[name], Spot(("let", name), f"${name}"))
+            self._under_way.pop()
+            self._named[name] = Compiled(_remembered(len(self._named), compiled.get), compiled.flow, compiled.column)
+        return self._named[name]
+
+    def source(self, text: str, spot: Spot) -> Compiled:
+        """Return what `from` names: a column, or a named value."""
+        if is_reference(text):
+            return self.reference(text[1:], spot)
+        return self.column(unescape_dollar(text))
+
+    def ends(self, value: Any, spot: Spot, column: str) -> Ends:
+        """Compile the author's choices for a value that is empty or refused."""
+        on_empty: Policy | None = value.on_empty
+        chosen = on_empty is not None
+        return Ends(
+            column,
+            mending("omit" if spot.may_be_empty and not chosen else on_empty, spot.path),
+            mending(value.on_error, spot.path),
+            is_empty_chosen=chosen,
+        )
+
+    def through(self, source: Compiled, steps: tuple[AnyStep, ...], ends: Ends, spot: Spot) -> Compiled:
+        """Pass a value through steps."""
+        stages: list[Stage] = []
+        flow = source.flow
+        for position, step in enumerate(steps):
+            try:
+                stage, flow = compile_step(step, flow, self.tables, spot.path)
+            except MisfitError as error:
+                self.problems.append(Problem((*spot.loc, "do", position), str(error)))
+                return Compiled(nothing, Flow(Kind.ANY))
+            stages.append(stage)
+        return Compiled(stepped(source.get, tuple(stages), ends), flow, source.column)
+
+    def condition(self, condition: Condition, loc: Loc) -> Holds:
+        """Compile a condition."""
+        self._check_times(condition, loc)
+        if any(problem.loc[: len(loc)] == loc for problem in self.problems):
+            return lambda _row: False
+        refer: Callable[[str], Getter] = lambda text: lenient(self._operand(text, Spot(loc)).get)  # noqa: E731 - two one-line doors
+        return compile_condition(condition, refer, lambda name: self.column(name).get)
+
+    def _operand(self, text: str, spot: Spot) -> Compiled:
+        return self.reference(text[1:], spot) if is_reference(text) else constant(unescape_dollar(text))
+
+    def _check_times(self, condition: Condition, loc: Loc) -> None:
+        match condition:
+            case All():
+                for position, part in enumerate(condition.all):
+                    self._check_times(part, (*loc, "all", position))
+            case AnyOf():
+                for position, part in enumerate(condition.any):
+                    self._check_times(part, (*loc, "any", position))
+            case Not():
+                self._check_times(condition.negated, (*loc, "not"))
+            case Test():
+                self._check_test(condition, loc)
+
+    def _check_test(self, test: Test, loc: Loc) -> None:
+        for key, text in (("before", test.before), ("after", test.after)):
+            if text is None:
+                continue
+            if test.column is not None:
+                hint = "name the column's date under let, and look at that value"
+                self.problems.append(Problem((*loc, key), "a column is text, and has no earlier or later", hint))
+            elif not is_reference(text) and not _is_time(text):
+                self.problems.append(Problem((*loc, key), f'"{text}" is not a date or time', 'write it like "2026-07-01"'))
+
+
+def nothing(_row: RowState) -> Any:
+    """The getter of a value that could not be compiled."""
+    return None
+
+
+def constant(text: str) -> Compiled:
+    """Return a value that is the same for every row."""
+    text = nfc(text)
+    return Compiled(lambda _row: text, Flow(Kind.TEXT), constant=text)
+
+
+def is_reference(text: str) -> bool:
+    """True for `$name`; `$$` at the beginning is a plain `$`."""
+    return text.startswith("$") and not text.startswith("$$")
+
+
+def unescape_dollar(text: str) -> str:
+    """Return the text that a file means by one beginning with `$$`."""
+    return text[1:] if text.startswith("$$") else text
+
+
+def lenient(get: Getter) -> Getter:
+    """Return the same value, with None where there is nothing."""
+
+    def value(row: RowState) -> Any:
+        try:
+            found = get(row)
+        except Refusal as refusal:
+            if refusal.is_empty:
+                return None
+            raise
+        return None if is_empty(found) else found
+
+    return value
+
+
+def refused_empty(ends: Ends, row: RowState, hint: str = "") -> Any:
+    """Return what the author chose for nothing."""
+    return ends.on_empty(row, required(ends.column, hint))
+
+
+def _remembered(place: int, get: Getter) -> Getter:
+    def value(row: RowState) -> Any:
+        known = row.named[place]
+        if known is UNSET:
+            try:
+                known = get(row)
+            except Refusal as refusal:
+                known = refusal
+            row.named[place] = known
+        if type(known) is Refusal:
+            raise known.with_traceback(None)
+        return known
+
+    return value
+
+
+def _is_time(text: str) -> bool:
+    try:
+        parse_time(text)
+    except ValueError:
+        return False
+    return True

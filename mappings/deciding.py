@@ -1,0 +1,180 @@
+"""Conditions compiled to functions of one row. How they are spelt is `conditions`'s."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+from typing import Any, assert_never
+
+from mappings.conditions import All, Condition, Not, Test
+from mappings.conditions import Any as AnyOf
+from mappings.evaluation import Getter, RowState, is_empty, read_cell
+from mappings.refusals import Refusal
+from mappings.tables import normaliser
+from mappings.transforms.patterns import short_enough
+from mappings.vocabulary import ReasonCode
+
+Holds = Callable[[RowState], bool]
+"""A compiled condition. Raises Refusal where the value it looks at is unusable."""
+Check = Callable[[Any], bool]
+Refer = Callable[[str], Getter]
+"""Returns the getter of a named value (`$name`) or of a constant text; nothing there is None."""
+ReadColumn = Callable[[str], Getter]
+
+
+def compile_condition(condition: Condition, refer: Refer, read_column: ReadColumn) -> Holds:
+    """Return the function that decides a condition for a row."""
+    match condition:
+        case All():
+            parts = tuple(compile_condition(part, refer, read_column) for part in condition.all)
+            return lambda row: all(part(row) for part in parts)
+        case AnyOf():
+            parts = tuple(compile_condition(part, refer, read_column) for part in condition.any)
+            return lambda row: any(part(row) for part in parts)
+        case Not():
+            negated = compile_condition(condition.negated, refer, read_column)
+            return lambda row: not negated(row)
+        case Test():
+            return _compile_test(condition, refer, read_column)
+        case _:
+            assert_never(condition)
+
+
+def column_reader(column: str) -> Getter:
+    """Return the getter of a column's raw text."""
+    return lambda row: read_cell(row.cells, column)
+
+
+def _compile_test(test: Test, refer: Refer, read_column: ReadColumn) -> Holds:
+    subject = read_column(test.column) if test.column is not None else refer(test.value or "")
+    checks = tuple(_value_checks(test))
+    comparisons = tuple(_comparisons(test, refer))
+
+    def holds(row: RowState) -> bool:
+        value = subject(row)
+        return all(check(value) for check in checks) and all(compare(value, other(row)) for compare, other in comparisons)
+
+    return holds
+
+
+def _value_checks(test: Test) -> list[Check]:
+    checks: list[Check] = []
+    same = normaliser(test.ignore)
+    if test.equals is not None and not _is_reference(test.equals):
+        checks.append(_is_among({same(test.equals)}, same))
+    if test.among is not None:
+        checks.append(_is_among({same(text) for text in test.among}, same))
+    if test.matches is not None:
+        checks.append(_matches(test.matches))
+    if test.contains is not None:
+        checks.append(_contains(tuple(same(text) for text in test.contains), same))
+    if test.state is not None:
+        checks.append(is_empty if test.state == "missing" else lambda value: not is_empty(value))
+    checks.extend(_number_checks(test))
+    return checks
+
+
+def _is_reference(text: str) -> bool:
+    return text.startswith("$") and not text.startswith("$$")
+
+
+def _is_among(known: set[str], same: Callable[[str], str]) -> Check:
+    return lambda value: same(_as_text(value)) in known
+
+
+def _matches(pattern: str) -> Check:
+    search = re.compile(pattern).search
+    return lambda value: search(short_enough(_as_text(value))) is not None
+
+
+def _contains(parts: tuple[str, ...], same: Callable[[str], str]) -> Check:
+    def contains(value: Any) -> bool:
+        if isinstance(value, list):
+            return any(same(_as_text(item)) in parts for item in value)
+        text = same(_as_text(value))
+        return any(part in text for part in parts)
+
+    return contains
+
+
+def _number_checks(test: Test) -> list[Check]:
+    checks: list[Check] = []
+    if test.less is not None:
+        most = as_number(test.less)
+        checks.append(lambda value: not is_empty(value) and as_number(value) < most)
+    if test.greater is not None:
+        least = as_number(test.greater)
+        checks.append(lambda value: not is_empty(value) and as_number(value) > least)
+    return checks
+
+
+def _comparisons(test: Test, refer: Refer) -> list[tuple[Callable[[Any, Any], bool], Getter]]:
+    found: list[tuple[Callable[[Any, Any], bool], Getter]] = []
+    if test.equals is not None and _is_reference(test.equals):
+        found.append((lambda value, other: value == other, refer(test.equals)))
+    if test.before is not None:
+        found.append((is_earlier, _time_or_reference(test.before, refer)))
+    if test.after is not None:
+        found.append((lambda value, other: is_earlier(other, value), _time_or_reference(test.after, refer)))
+    return found
+
+
+def _time_or_reference(text: str, refer: Refer) -> Getter:
+    if _is_reference(text):
+        return refer(text)
+    moment = parse_time(text)
+    return lambda _row: moment
+
+
+def parse_time(text: str) -> date | time | datetime:
+    """Read an ISO date (2026-07-01), time (18:00) or date and time, as a condition writes them.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    if "T" in text or " " in text.strip():
+        return datetime.fromisoformat(text)
+    return time.fromisoformat(text) if ":" in text else date.fromisoformat(text)
+
+
+def is_earlier(one: Any, other: Any) -> bool:
+    """True if one date, time or moment comes before another; nothing comes before nothing."""
+    if is_empty(one) or is_empty(other):
+        return False
+    if isinstance(one, datetime) != isinstance(other, datetime):
+        one, other = (value.date() if isinstance(value, datetime) else value for value in (one, other))
+    elif isinstance(one, datetime) and (one.tzinfo is None) != (other.tzinfo is None):
+        one, other = one.replace(tzinfo=None), other.replace(tzinfo=None)
+    try:
+        return bool(one < other)
+    except TypeError:
+        raise Refusal(ReasonCode.NOT_A_DATE, "two dates or two times can be compared", found=str(one)) from None
+
+
+def as_number(value: Any) -> Decimal:
+    """Return a plain number.
+
+    Raises:
+        Refusal: the text is none.
+    """
+    try:
+        number = Decimal(value if isinstance(value, int | Decimal) else str(value).strip())
+    except InvalidOperation:
+        number = Decimal("nan")
+    if number.is_finite():
+        return number
+    raise Refusal(ReasonCode.NOT_A_NUMBER, "a plain number such as 12.50 is needed to compare", found=str(value))
+
+
+def _as_text(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case date() | time():
+            return value.isoformat()
+        case _:
+            return str(value)

@@ -1,0 +1,113 @@
+"""One row on its way to becoming an event: its cells, its named values, and the policies for what is empty or refused.
+
+Which values are worked out, and in what order, is `compiling`'s.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping
+from typing import Any, assert_never
+
+from mappings.policies import Policy, Use
+from mappings.refusals import Refusal
+from mappings.vocabulary import Reason, ReasonCode
+
+UNSET: Any = object()
+"""Not worked out yet."""
+
+
+class RowState:
+    """A row being mapped. `named` holds the values of `let` as they are first needed."""
+
+    __slots__ = ("cells", "is_draft", "named", "reasons", "warnings")
+
+    def __init__(self, cells: Mapping[str, str], named: int) -> None:
+        self.cells = cells
+        self.named: list[Any] = [UNSET] * named
+        self.reasons: list[Reason] = []
+        self.warnings: list[Reason] = []
+        self.is_draft = False
+
+
+Getter = Callable[[RowState], Any]
+"""A compiled value: None where it was left out, Refusal raised where it cannot be had."""
+Mend = Callable[[RowState, Refusal], Any]
+"""What becomes of a refusal: a value to use, None to leave it out, or the refusal again."""
+
+
+def is_empty(value: object) -> bool:
+    """True for what is never sent: nothing, blank text, an empty list or object."""
+    if type(value) is str:
+        return not value or value.isspace()
+    return value is None or value in ([], {})
+
+
+def nfc(text: str) -> str:
+    """Return the text in Unicode's composed form."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def read_cell(cells: Mapping[str, str], column: str) -> str:
+    """Return a cell's text in NFC, "" where the row has no such cell."""
+    text = cells.get(column, "")
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def mending(policy: Policy | None, path: str) -> Mend:
+    """Compile an author's choice for the value of the event's field `path`."""
+    match policy:
+        case None | "reject":
+            return _reject
+        case "omit":
+            return _omit
+        case "warn":
+            return _warning(path)
+        case "draft":
+            return _drafting(path)
+        case Use():
+            return _using(policy, path)
+        case _:
+            assert_never(policy)
+
+
+def _reject(_row: RowState, refusal: Refusal) -> Any:
+    raise refusal
+
+
+def _omit(_row: RowState, _refusal: Refusal) -> Any:
+    return None
+
+
+def _warning(path: str) -> Mend:
+    def warn(row: RowState, refusal: Refusal) -> Any:
+        row.warnings.append(refusal.reason(path))
+
+    return warn
+
+
+def _drafting(path: str) -> Mend:
+    def draft(row: RowState, refusal: Refusal) -> Any:
+        row.warnings.append(refusal.reason(path))
+        row.is_draft = True
+
+    return draft
+
+
+def _using(policy: Use, path: str) -> Mend:
+    value = policy.use if isinstance(policy.use, str) else list(policy.use)
+    is_shown = policy.warn or policy.draft
+
+    def use(row: RowState, refusal: Refusal) -> Any:
+        if is_shown:
+            row.warnings.append(refusal.reason(path))
+        row.is_draft = row.is_draft or policy.draft
+        return value
+
+    return use
+
+
+def required(column: str, hint: str = "") -> Refusal:
+    """Return the refusal of an empty value."""
+    wanted = hint or (f'fill in the column "{column}"' if column else "a value is needed here")
+    return Refusal(ReasonCode.REQUIRED, wanted, column=column)

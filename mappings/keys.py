@@ -1,0 +1,61 @@
+"""The key of a row: the cells that identify it for life, checked for what spreadsheets do to them.
+
+How the parts become one name is `identity`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from mappings.evaluation import read_cell, required
+from mappings.identity import row_key
+from mappings.refusals import Refusal
+from mappings.schema import KeyColumn
+from mappings.vocabulary import Reason, ReasonCode, RowKey
+
+_ROUNDED = re.compile(r"[+-]?\d(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
+_SHEET_ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|NULL!|DIV/0!|NUM!|#+)")
+_HINT = "format the column as text, and put the original identifiers back"
+
+ReadKey = Callable[[Mapping[str, str]], "RowKey | tuple[Reason, ...]"]
+
+
+def compile_key(columns: tuple[KeyColumn, ...]) -> ReadKey:
+    """Return the function that gives a row's key, or every reason why it has none."""
+    if len(columns) == 1:
+        return _one_column(columns[0])
+
+    def read(cells: Mapping[str, str]) -> RowKey | tuple[Reason, ...]:
+        parts, reasons = [], []
+        for column in columns:
+            part = read_cell(cells, column.column)
+            parts.append(part)
+            refusal = _refusal(part.strip(), column)
+            if refusal is not None:
+                reasons.append(refusal.reason(""))
+        return tuple(reasons) or row_key(parts)
+
+    return read
+
+
+def _one_column(column: KeyColumn) -> ReadKey:
+    def read(cells: Mapping[str, str]) -> RowKey | tuple[Reason, ...]:
+        part = read_cell(cells, column.column)
+        refusal = _refusal(part.strip(), column)
+        return row_key((part,)) if refusal is None else (refusal.reason(""),)
+
+    return read
+
+
+def _refusal(part: str, column: KeyColumn) -> Refusal | None:
+    if not part:
+        hint = f'every row needs its identifier in "{column.column}"'
+        return None if column.optional else required(column.column, hint)
+    if part[0] == "#" and _SHEET_ERROR.fullmatch(part):
+        return Refusal(ReasonCode.BAD_KEY, _HINT, column=column.column, found=part)
+    if "E" in part.upper() and _ROUNDED.fullmatch(part):
+        return Refusal(ReasonCode.BAD_KEY, _HINT, column=column.column, found=part)
+    if not part.isascii() and any("\ud800" <= char <= "\udfff" for char in part):
+        return Refusal(ReasonCode.BAD_TEXT, "the identifier holds bytes that are not text", column=column.column)
+    return None

@@ -1,0 +1,34 @@
+"""What a mapping file may do and had better not: keys that partners edit, and examples that prove nothing.
+
+What may not be is `soundness`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from mappings.compiling import Problem
+from mappings.engine import RowMapper
+from mappings.schema import FeedMapping
+
+_EDITED = ("title", "startAt", "endAt", "locationName")
+
+
+def find_warnings(mapping: FeedMapping, mapper: RowMapper) -> tuple[Problem, ...]:
+    """Return what is unwise, for the command check to show."""
+    return (*_edited_keys(mapping, mapper.field_columns), *_weak_examples(mapping))
+
+
+def _edited_keys(mapping: FeedMapping, columns: Mapping[str, str]) -> Iterator[Problem]:
+    for position, part in enumerate(mapping.key_columns):
+        fields = [field for field in _EDITED if columns.get(field) == part.column]
+        if fields:
+            message = f'the key uses "{part.column}", which partners edit (it fills {fields[0]})'
+            yield Problem(("key", position), message, "an edit makes the row look new: prefer an identifier that stays")
+
+
+def _weak_examples(mapping: FeedMapping) -> Iterator[Problem]:
+    if not mapping.examples:
+        yield Problem(("feed",), "the feed has no examples", "add a row with its event, and one that must be rejected")
+    elif not any(example.rejected is not None for example in mapping.examples):
+        yield Problem(("examples",), "no example is a rejection", "add a row that must be rejected, and why")

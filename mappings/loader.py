@@ -1,0 +1,156 @@
+"""Mapping files read from disk: YAML with positions, the models, the lookup files, and every problem at once.
+
+What the keys mean is `schema`'s, what they do `engine`'s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from pydantic import ValidationError
+
+from mappings.compiling import Problem
+from mappings.engine import Directory, attempt
+from mappings.errors import FileProblem, MappingFileError
+from mappings.file_context import FileContext
+from mappings.file_problems import Told, told_by
+from mappings.lint import find_warnings
+from mappings.lookup_files import LookupShelf
+from mappings.marks import Block, Slip, locate, read_blocks
+from mappings.schema import FeedMapping
+from mappings.soundness import find_circles, find_problems
+from mappings.tables import Table
+from mappings.vocabulary import FeedName
+
+SUFFIXES = (".yaml", ".yml")
+_ABOUT_ROWS = ("feed", "source", "key", "let", "rows", "event")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFeed:
+    """One feed that may run."""
+
+    path: Path
+    mapping: FeedMapping
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFolder:
+    """The feeds of a folder: those that may run, and the files that are broken, each by itself."""
+
+    feeds: tuple[LoadedFeed, ...]
+    broken: tuple[MappingFileError, ...]
+
+    def named(self, name: str) -> FeedMapping | None:
+        """Return the feed of that name, or None."""
+        return next((feed.mapping for feed in self.feeds if feed.mapping.feed == name), None)
+
+
+def load_folder(folder: Path) -> FeedFolder:
+    """Load every mapping file of a folder, in the order of their names.
+
+    A broken file harms no other. Two files with one feed name (or two that differ in `-` and `_` only): the later is broken.
+    """
+    feeds: list[LoadedFeed] = []
+    broken: list[MappingFileError] = []
+    shelf = LookupShelf()
+    taken: dict[str, Path] = {}
+    for path in sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES and path.is_file()):
+        try:
+            mapping = load_feed(path, shelf)
+            _claim_name(mapping.feed, path, taken)
+        except MappingFileError as error:
+            broken.append(error)
+        else:
+            feeds.append(LoadedFeed(path, mapping))
+    return FeedFolder(tuple(feeds), tuple(broken))
+
+
+def load_feed(path: Path, shelf: LookupShelf | None = None) -> FeedMapping:
+    """Read and check one mapping file with its lookup files (`shelf` keeps those already read).
+
+    Raises:
+        MappingFileError: with every problem of the file, in the order of its lines.
+    """
+    try:
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise MappingFileError(path, (FileProblem(path, 1, 1, f"the file cannot be read: {error}"),)) from error
+    return parse_feed(text, path, shelf or LookupShelf())
+
+
+def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
+    """Check the text of a mapping file as if it stood at `path`.
+
+    Raises:
+        MappingFileError: with every problem, in the order of the lines.
+    """
+    document, slips = read_blocks(text)
+    told = [_told_slip(slip) for slip in slips]
+    if not isinstance(document, Block):
+        raise _error(path, text, [Told((1, 1), "a mapping file is a list of keys: feed, source, key, event")])
+    context = FileContext(_let_names(document), shelf.opener(path.parent))
+    try:
+        mapping = FeedMapping.model_validate(document, context=context)
+    except ValidationError as error:
+        problems = (*find_problems(document, context.tables), *find_circles(document.get("let")))
+        raise _error(path, text, [*told, *told_by(error, document), *_placed(document, problems)]) from None
+    mapping = mapping.loaded(path, _digest(document, context.tables), context.tables)
+    mapper, misfits = attempt(mapping, Directory())
+    told.extend(_placed(document, (*misfits, *find_problems(document, context.tables))))
+    if told:
+        raise _error(path, text, told)
+    warnings = _file_problems(path, text, _placed(document, find_warnings(mapping, mapper)))
+    return mapping.loaded(path, mapping.digest, context.tables, warnings)
+
+
+def _placed(document: Block, problems: Iterable[Problem]) -> list[Told]:
+    return [Told(locate(document, problem.loc)[0], problem.message, problem.hint) for problem in problems]
+
+
+def _claim_name(feed: FeedName, path: Path, taken: dict[str, Path]) -> None:
+    other = taken.setdefault(feed.replace("-", "_"), path)
+    if other != path:
+        message = f'the feed name "{feed}" is taken by {other.name}'
+        hint = "feed names must differ in more than - and _"
+        raise MappingFileError(path, (FileProblem(path, 1, 1, message, hint),))
+
+
+def _let_names(document: Block) -> frozenset[str]:
+    names = document.get("let")
+    return frozenset(names) if isinstance(names, Block) else frozenset()
+
+
+def _digest(document: Block, tables: Mapping[str, Table]) -> bytes:
+    """Digest what decides over rows: comments, layout, owner, schedule, publishing and examples do not."""
+    content = {key: document[key] for key in _ABOUT_ROWS if key in document}
+    shelves = {name: [table.columns, table.rows] for name, table in tables.items()}
+    text = orjson.dumps([_plain(content), shelves], option=orjson.OPT_SORT_KEYS)
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _told_slip(slip: Slip) -> Told:
+    return Told(slip.place, slip.message, slip.hint)
+
+
+def _error(path: Path, text: str, told: Iterable[Told]) -> MappingFileError:
+    return MappingFileError(path, _file_problems(path, text, told))
+
+
+def _file_problems(path: Path, text: str, told: Iterable[Told]) -> tuple[FileProblem, ...]:
+    lines = text.splitlines()
+    found = dict.fromkeys(sorted(told, key=lambda one: one.place))
+    return tuple(
+        FileProblem(path, *one.place, one.message, one.hint, lines[one.place[0] - 1] if one.place[0] <= len(lines) else "")
+        for one in found
+    )

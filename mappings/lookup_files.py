@@ -1,0 +1,50 @@
+"""Lookup files found and read: beside the feed file, else in the folder `lookups` next to the feed's folder.
+
+What a table holds is `tables`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mappings.refusals import did_you_mean
+from mappings.tables import Table, TableError, parse_table
+
+FOLDER = "lookups"
+
+
+@dataclass(slots=True)
+class LookupShelf:
+    """Lookup files already read, so that the feeds of one folder share them."""
+
+    _tables: dict[Path, Table] = field(default_factory=dict)
+
+    def opener(self, folder: Path) -> Callable[[str], Table]:
+        """Return the function that finds a lookup file for the feeds of `folder`, by the name they give."""
+        return lambda name: self._open(folder, name)
+
+    def _open(self, folder: Path, name: str) -> Table:
+        for place in (folder, folder.parent / FOLDER):
+            path = place / name
+            if path.is_file():
+                return self._read(path, name)
+        raise TableError(_missing(folder, name))
+
+    def _read(self, path: Path, name: str) -> Table:
+        path = path.resolve()
+        if path not in self._tables:
+            try:
+                self._tables[path] = parse_table(name, path.read_text("utf-8-sig"))
+            except (OSError, UnicodeDecodeError) as error:
+                raise TableError(f"the lookup file {name} cannot be read: {error}") from error
+        return self._tables[path]
+
+
+def _missing(folder: Path, name: str) -> str:
+    places = (folder, folder.parent / FOLDER)
+    known = [str(path.relative_to(place)) for place in places if place.is_dir() for path in place.rglob("*.csv")]
+    near = did_you_mean(name, known)
+    where = f"neither beside the feed file nor in {FOLDER}/"
+    return f'there is no lookup file "{name}", {where}' + (f", {near}" if near else "")

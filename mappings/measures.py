@@ -1,0 +1,112 @@
+"""The small words of a mapping file, parsed from text: durations, shares, texts, zones and patterns.
+
+Every scalar of a file arrives as text; these types turn it into what it says, or say what would be accepted.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from functools import lru_cache
+from typing import Annotated
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import AfterValidator, BeforeValidator, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from mappings.refusals import did_you_mean
+
+_DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_DURATION_UNITS = ("weeks", "days", "hours", "minutes", "seconds")
+
+
+def mistake(message: str, hint: str = "") -> PydanticCustomError:
+    """An error for a file's author, with a hint of its own."""
+    return PydanticCustomError("mistake", "{message}", {"message": message, "hint": hint})
+
+
+def parse_duration(value: object) -> timedelta:
+    """Read `90d`, `15m`, `1h30m`, `45s`, `2w`; a leading `-` turns it round."""
+    if isinstance(value, timedelta):
+        return value
+    text = str(value).strip().replace(" ", "")
+    match = _DURATION.fullmatch(text.removeprefix("-"))
+    if not match or not any(match.groups()):
+        raise mistake(f'"{value}" is not a duration', 'write it like "90d", "15m" or "1h30m"')
+    length = timedelta(**{unit: int(part) for unit, part in zip(_DURATION_UNITS, match.groups(), strict=True) if part})
+    return -length if text.startswith("-") else length
+
+
+def parse_share(value: object) -> float | None:
+    """Read `5%` or `0.05` as 0.05, `off` as None."""
+    if value is None or isinstance(value, float):
+        return value
+    text = str(value).strip()
+    if text == "off":
+        return None
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise mistake(f'"{value}" is not a share', 'write it like "5%", or "off"') from None
+    if not 0 <= share <= 100:
+        raise mistake(f'"{value}" is not a share', 'write it like "5%", or "off"')
+    return share
+
+
+def parse_pattern(text: str) -> str:
+    """Check a regular expression; it is compiled once, with the mapping."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise mistake(f'"{text}" is not a regular expression: {error}') from None
+    return text
+
+
+@lru_cache(maxsize=1024)
+def find_zone(name: str) -> ZoneInfo | None:
+    """Return the IANA zone of that exact name, or None."""
+    try:
+        return ZoneInfo(name) if name else None
+    except (ValueError, OSError, KeyError):
+        return None
+
+
+def parse_zone(name: str) -> str:
+    """Check an IANA zone name; bare offsets and abbreviations are not zones."""
+    if find_zone(name) is None:
+        raise mistake(
+            f'"{name}" is not a time zone', did_you_mean(name, available_timezones()) or 'write it like "Europe/Lisbon"'
+        )
+    return name
+
+
+def _one_or_many(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _switched_on(value: object) -> bool:
+    if value in ("", "true", True):
+        return True
+    raise mistake(f'this step takes no parameter, and got "{value}"', "write its bare name")
+
+
+ANY_SCALAR = {"type": ["string", "number", "boolean"]}
+Text = Annotated[str, WithJsonSchema(ANY_SCALAR)]
+"""A text, however an editor's YAML may type it."""
+Texts = Annotated[
+    tuple[Text, ...],
+    BeforeValidator(_one_or_many),
+    WithJsonSchema({"anyOf": [ANY_SCALAR, {"type": "array", "items": ANY_SCALAR, "minItems": 1}]}),
+]
+"""One text, or a list of them."""
+Duration = Annotated[timedelta, PlainValidator(parse_duration), WithJsonSchema({"type": "string", "examples": ["90d", "1h30m"]})]
+Share = Annotated[
+    float | None, PlainValidator(parse_share), WithJsonSchema({"type": ["string", "number"], "examples": ["5%", "off"]})
+]
+Pattern = Annotated[str, AfterValidator(parse_pattern), WithJsonSchema({"type": "string", "format": "regex"})]
+Zone = Annotated[str, AfterValidator(parse_zone), WithJsonSchema({"type": "string", "examples": ["Europe/Lisbon"]})]
+Switch = Annotated[
+    bool,
+    PlainValidator(_switched_on),
+    WithJsonSchema({"type": ["boolean", "null"], "description": "This step has no parameter."}),
+]

@@ -1,0 +1,117 @@
+"""The value `at`: a day and a clock in a zone, compiled to the moment they are. Steps that move moments are in `transforms`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime, time
+from functools import lru_cache
+from typing import Any
+
+from mappings.compiling import Compiled, Compiler, Spot, lenient, refused_empty
+from mappings.evaluation import Getter, RowState, required
+from mappings.measures import find_zone
+from mappings.refusals import Refusal
+from mappings.stepping import Flow
+from mappings.transforms.step import Kind
+from mappings.values import At, Wall
+from mappings.vocabulary import ReasonCode
+from mappings.zones import Localise, localiser
+
+_DAYS = (Kind.DATE, Kind.WALL, Kind.ANY)
+_CLOCKS = (Kind.CLOCK, Kind.ANY)
+
+
+def compile_moment(compiler: Compiler, value: At, spot: Spot) -> Compiled:
+    """Compile a wall time in a zone."""
+    wall = value.at
+    day = _operand(
+        compiler, wall.day, spot.inner("at", "day", may_be_empty=True), _DAYS, 'a date is needed: do: [{date: "%Y-%m-%d"}]'
+    )
+    clock = None
+    if wall.clock is not None:
+        clock_spot = spot.inner("at", "clock", may_be_empty=True)
+        clock = _operand(compiler, wall.clock, clock_spot, _CLOCKS, 'a time is needed: do: [{time: "%H:%M"}]')
+    ends = compiler.ends(value, spot, day.column)
+    clock_column = "" if clock is None else clock.column
+    read = _wall_reader(lenient(day.get), None if clock is None else lenient(clock.get), wall, clock_column)
+    place = _placer(compiler, wall, spot.inner("at", "zone"))
+
+    def moment(row: RowState) -> Any:
+        local: datetime | None = None
+        try:
+            local = read(row)
+            return refused_empty(ends, row) if local is None else place(row, local)
+        except Refusal as refusal:
+            found = "" if local is None else local.isoformat(" ", "minutes")
+            told = refusal.about(clock_column or day.column, found, "at")
+            return (ends.on_empty if refusal.is_empty else ends.on_error)(row, told)
+
+    return Compiled(moment, Flow(Kind.MOMENT), day.column)
+
+
+def _operand(compiler: Compiler, value: Any, spot: Spot, kinds: tuple[Kind, ...], hint: str) -> Compiled:
+    compiled = compiler.value(value, spot)
+    if compiled.flow.is_list or compiled.flow.kind not in kinds:
+        return compiler.misfit(spot, f"a {compiled.flow.kind} does not fit here", hint)
+    return compiled
+
+
+def _wall_reader(day: Getter, clock: Getter | None, wall: Wall, clock_column: str) -> Callable[[RowState], datetime | None]:
+    all_day = None if wall.all_day is None else time.fromisoformat(wall.all_day)
+
+    def read(row: RowState) -> datetime | None:
+        on = day(row)
+        if on is None:
+            return None
+        shown = None if clock is None else clock(row)
+        if isinstance(on, datetime) and clock is None:
+            return on
+        shown = all_day if shown is None else shown
+        if shown is None:
+            raise required(clock_column, "a time of day is needed, or all_day in the mapping")
+        return _combined(on, shown)
+
+    return read
+
+
+def _combined(day: Any, clock: Any) -> datetime:
+    if isinstance(day, datetime):
+        day = day.date()
+    if isinstance(day, date) and isinstance(clock, time):
+        return datetime.combine(day, clock)
+    raise Refusal(ReasonCode.NOT_A_DATE, "a date and a time of day are needed here", found=str(day))
+
+
+def _placer(compiler: Compiler, wall: Wall, spot: Spot) -> Callable[[RowState, datetime], datetime]:
+    compiled = compiler.value(wall.zone, spot)
+    localise = lru_cache(maxsize=64)(lambda name: _localiser(name, wall))
+    if compiled.constant is not None:
+        if find_zone(compiled.constant) is None:
+            compiler.misfit(spot, f'"{compiled.constant}" is not a time zone', 'write it like "Europe/Lisbon"')
+            return lambda _row, local: local
+        fixed = _localiser(compiled.constant, wall)
+        return lambda _row, local: fixed(_naive(local))
+
+    def place(row: RowState, local: datetime) -> datetime:
+        name = compiled.get(row)
+        if find_zone(str(name or "")) is None:
+            wanted = "an IANA zone such as Europe/Lisbon would be accepted"
+            raise Refusal(ReasonCode.NOT_A_ZONE, wanted, column=compiled.column, found=str(name or ""))
+        zoned: datetime = localise(str(name))(_naive(local))
+        return zoned
+
+    return place
+
+
+def _localiser(name: str, wall: Wall) -> Localise:
+    zone = find_zone(name)
+    if zone is None:
+        raise Refusal(ReasonCode.NOT_A_ZONE, found=name)
+    return localiser(zone, wall.gap, wall.overlap)
+
+
+def _naive(local: datetime) -> datetime:
+    if local.tzinfo is not None:
+        hint = "it carries an offset already: use it as it is, or the step in_zone"
+        raise Refusal(ReasonCode.NOT_A_DATE, hint, found=local.isoformat())
+    return local

@@ -1,0 +1,38 @@
+"""What becomes of a row whose value is empty, refused by a step or missing from a lookup: the author's choice.
+
+The refusal itself is `refusals`'; how a choice is carried out for one row is `evaluation`'s.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from mappings.measures import Text
+from mappings.strict import Strict
+
+Word = Literal["reject", "omit", "warn", "draft"]
+
+
+class Use(Strict):
+    """Put a fixed value in its place; `warn` also counts and shows the row, `draft` also sends it for review."""
+
+    use: Text | tuple[Text, ...] = Field(description="The text, or list of texts, to use instead.")
+    warn: bool = Field(default=False, description="Count and show the rows where this happens.")
+    draft: bool = Field(default=False, description="Send such rows as drafts, for review.")
+
+
+def _kind_of_policy(value: object) -> str:
+    return "policy:use" if isinstance(value, dict | Use) else "policy:word"
+
+
+Policy = Annotated[
+    Annotated[Word, Tag("policy:word")] | Annotated[Use, Tag("policy:use")],
+    Discriminator(_kind_of_policy),
+    Field(
+        description="reject: the row is rejected with the reason; omit: the value is left out; warn: left out, counted and"
+        " shown; draft: left out and the event sent as a draft; {use: X}: X stands in."
+    ),
+]
+"""reject (default), omit, warn, draft, or a value to use instead."""

@@ -1,0 +1,82 @@
+"""When a feed runs and how far it may go by itself: schedule, brakes, patience. Nothing here is about a row's content."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
+
+from mappings.measures import Share, Zone, mistake, parse_duration
+from mappings.strict import Strict
+
+_CRON_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
+_CRON_NAMES = frozenset(re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdecsunmontuewedthufrisat"))
+_CRON_PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
+
+
+def _parse_cron(text: str) -> str:
+    fields = text.split()
+    if len(fields) != len(_CRON_FIELDS):
+        raise mistake(f'"{text}" is not a cron line', 'it has five fields, such as "15 */2 * * *"')
+    for field, (what, least, most) in zip(fields, _CRON_FIELDS, strict=True):
+        if not all(_is_cron_part(part, least, most) for part in field.split(",")):
+            raise mistake(f'"{field}" is not a {what} in a cron line', f"{what}s go from {least} to {most}")
+    return text
+
+
+def _is_cron_part(part: str, least: int, most: int) -> bool:
+    found = _CRON_PART.fullmatch(part)
+    if found is None or (found[3] is not None and int(found[3]) < 1):
+        return False
+    return all(_is_cron_value(value, least, most) for value in (found[1], found[2]) if value is not None)
+
+
+def _is_cron_value(value: str, least: int, most: int) -> bool:
+    if value.isascii() and value.isdigit():
+        return least <= int(value) <= most
+    return most in (7, 12) and value.lower() in _CRON_NAMES
+
+
+def _seconds(value: object) -> float:
+    length = timedelta(seconds=value) if isinstance(value, int | float) else parse_duration(value)
+    if length < timedelta(0):
+        raise mistake(f'"{value}" is negative', 'write it like "15m"')
+    return length.total_seconds()
+
+
+Cron = Annotated[str, AfterValidator(_parse_cron), WithJsonSchema({"type": "string", "examples": ["15 */2 * * *"]})]
+Seconds = Annotated[float, PlainValidator(_seconds), WithJsonSchema({"type": "string", "examples": ["15m", "24h"]})]
+
+
+class Schedule(Strict):
+    """When the feed runs by itself: a cron line, in the zone whose clocks it means."""
+
+    cron: Cron = Field(description="Minute, hour, day of the month, month, day of the week.")
+    timezone: Zone = Field(default="UTC", description="The IANA zone of the cron line.")
+
+
+class Brakes(Strict):
+    """What stops a run before anything is sent. `off` releases a brake; a person may release one for one run."""
+
+    rejected: Share = Field(default=0.05, description="Stop when more than this share of the rows is rejected.")
+    rejected_at_least: int = Field(default=3, ge=1, description="So many rejected rows are always tolerated before that.")
+    shrink: Share = Field(default=0.5, description="Stop when the source lost more than this share of its rows.")
+    new: Share = Field(default=0.5, description="Stop when more than this share of a known feed's rows is suddenly new.")
+
+
+class PublishPolicy(Strict):
+    """What the feed does about changes it cannot send, and how patient it is."""
+
+    on_change: Literal["report", "ignore", "create_draft_again"] = Field(
+        default="report",
+        description="A delivered row has changed at its source: report the drift, ignore it, or create a new draft.",
+    )
+    on_vanish: Literal["report", "ignore"] = Field(default="report", description="A delivered row is gone from its source.")
+    brakes: Brakes = Brakes()
+    max_pause_s: Seconds = Field(default=900.0, alias="max_pause", description="The longest pause the service may ask for.")
+    key_memory_s: Seconds = Field(
+        default=86400.0, alias="key_memory", description="How long the service is trusted to remember an idempotency key."
+    )
+    in_flight: int = Field(default=8, ge=1, le=256, description="Requests under way at once.")

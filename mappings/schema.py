@@ -1,0 +1,145 @@
+"""The mapping file as types: one file is one feed. Reading it from YAML is `loader`'s, carrying it out `engine`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
+
+from mappings.conditions import Condition
+from mappings.errors import FileProblem
+from mappings.measures import Duration, Text, mistake
+from mappings.publishing import PublishPolicy, Schedule
+from mappings.source_specs import SourceSpec
+from mappings.strict import Strict
+from mappings.tables import Table
+from mappings.values import Fields, Value
+from mappings.vocabulary import FeedName, ReasonCode
+
+
+class KeyColumn(Strict):
+    """A column of the key that may be empty."""
+
+    column: Text = Field(min_length=1)
+    optional: bool = Field(default=False, description="An empty cell is a part of the key like any other.")
+
+
+class Skip(Strict):
+    """Leave out the rows for which the condition holds."""
+
+    skip: Condition
+    because: Text = Field(min_length=1, description="The label under which these rows are counted.")
+
+
+class Keep(Strict):
+    """Leave out the rows for which the condition does not hold."""
+
+    keep: Condition
+    because: Text = Field(min_length=1, description="The label under which the other rows are counted.")
+
+
+class WindowSpan(Strict):
+    """The span of time whose events are wanted, seen from the start of the run."""
+
+    past: Literal["skip", "keep"] = Field(default="skip", description="Events that are over.")
+    horizon: Duration | None = Field(default=None, description="Events that start later than this from now are left out.")
+
+
+class Window(Strict):
+    """Leave out events that are over or too far ahead."""
+
+    window: WindowSpan
+
+
+def _kind_of_rule(value: object) -> str:
+    if isinstance(value, dict):
+        return "rule:" + next((key for key in ("skip", "keep", "window") if key in value), next(iter(value), ""))
+    return "rule:" + type(value).__name__.lower()
+
+
+def _kind_of_key(value: object) -> str:
+    return "key:column" if isinstance(value, dict | KeyColumn) else "key:text"
+
+
+Rule = Annotated[
+    Annotated[Skip, Tag("rule:skip")] | Annotated[Keep, Tag("rule:keep")] | Annotated[Window, Tag("rule:window")],
+    Discriminator(_kind_of_rule),
+]
+KeyPart = Annotated[Annotated[Text, Tag("key:text")] | Annotated[KeyColumn, Tag("key:column")], Discriminator(_kind_of_key)]
+
+
+class Example(Strict):
+    """A row and what must become of it: an event (the fields named must be so), a rejection, or a labelled skip."""
+
+    row: dict[str, Text] = Field(description="The cells of the row; columns not named are empty.")
+    event: dict[str, object] | None = Field(default=None, description="Fields of the payload and what they must be.")
+    rejected: dict[str, ReasonCode] | None = Field(
+        default=None, description='The rejected fields and their codes; "" is the row itself.'
+    )
+    skipped: Text | None = Field(default=None, description="The label of the rule that leaves the row out.")
+    as_of: Text | None = Field(default=None, description="The moment of the run, for feeds with a window: 2026-07-01T00:00:00Z.")
+
+    @model_validator(mode="after")
+    def _check_outcome(self) -> Self:
+        if sum(outcome is not None for outcome in (self.event, self.rejected, self.skipped)) != 1:
+            raise mistake("an example has one outcome", "write one of event, rejected, skipped")
+        return self
+
+
+class FeedMapping(Strict):
+    """One feed: where its rows come from, what identifies a row, how a row becomes an event, and how it is published."""
+
+    feed: Annotated[FeedName, Field(pattern=r"^[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*$", max_length=64)] = Field(
+        description="The feed's name, for life: part of every idempotency key."
+    )
+    owner: Text = Field(default="", description="Who is told when something needs attention.")
+    source: SourceSpec = Field(description="Where the rows come from.")
+    schedule: Schedule | None = Field(default=None, description="When the feed runs by itself (default: only when asked).")
+    key: tuple[KeyPart, ...] = Field(min_length=1, description="The columns that identify a row, for life.")
+    let: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], Value] = Field(
+        default_factory=dict, description="Named values, used elsewhere as $name."
+    )
+    rows: tuple[Rule, ...] = Field(default=(), description="Which rows are wanted: rules, tried in order.")
+    event: Fields = Field(description="The payload: each field of the event, and where its value comes from.")
+    publish: PublishPolicy = Field(default=PublishPolicy(), description="What to do about changes, and when to stop.")
+    examples: tuple[Example, ...] = Field(default=(), description="Rows and what must become of them, run by the command check.")
+
+    _path: Path = PrivateAttr(default=Path("feed.yaml"))
+    _digest: bytes = PrivateAttr(default=bytes(16))
+    _tables: Mapping[str, Table] = PrivateAttr(default_factory=dict)
+    _warnings: tuple[FileProblem, ...] = PrivateAttr(default=())
+
+    @property
+    def path(self) -> Path:
+        """The file it was read from."""
+        return self._path
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that change whenever what a row becomes may change: the file's content and its lookup tables."""
+        return self._digest
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """The lookup files it names, by name."""
+        return self._tables
+
+    @property
+    def warnings(self) -> tuple[FileProblem, ...]:
+        """What is allowed and still unwise, for the command check."""
+        return self._warnings
+
+    @property
+    def key_columns(self) -> tuple[KeyColumn, ...]:
+        """The columns of the key, in order."""
+        return tuple(part if isinstance(part, KeyColumn) else KeyColumn(column=part) for part in self.key)
+
+    def loaded(
+        self, path: Path, digest: bytes, tables: Mapping[str, Table], warnings: tuple[FileProblem, ...] = ()
+    ) -> FeedMapping:
+        """Return the same mapping with what the loader knows about its file."""
+        mapping = self.model_copy()
+        mapping.__pydantic_private__ = {"_path": path, "_digest": digest, "_tables": tables, "_warnings": warnings}
+        return mapping

@@ -1,0 +1,205 @@
+"""The payload compiled: which field holds which value, nested as the service wants it, empties left out.
+
+Where the values come from is `compiled_values`'s; what the service accepts is `event`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+from mappings.compiling import Compiled, Compiler, Loc, Problem, Spot, nothing
+from mappings.evaluation import Getter, RowState, is_empty, nfc
+from mappings.refusals import Refusal
+from mappings.transforms.step import Kind
+from mappings.transforms.urls import clean_url
+from mappings.values import Fields, Image, Items, Value
+from mappings.vocabulary import Cover
+
+Settle = Callable[[Any], Any]
+_NUMBERED = frozenset({"channelId", "coverImage"})
+_LISTED = frozenset({"classifications"})
+
+
+@dataclass(slots=True)
+class Payload:
+    """A compiled payload: `build` gives it for a row and notes the reasons, `cover` its image; `columns` names each field's."""
+
+    build: Getter = nothing
+    cover: Getter = nothing
+    columns: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Branch:
+    """An object on its way to being compiled: a field is a value with its place in the file, or a branch."""
+
+    fields: dict[str, _Branch | tuple[Value, Loc]] = field(default_factory=dict)
+
+
+def compile_payload(compiler: Compiler, event: Fields) -> Payload:
+    """Compile the whole payload; what cannot be compiled is noted with the compiler."""
+    payload = Payload()
+    payload.build = _object(compiler, payload, _branch(compiler, event, ("event",)), "")
+    return payload
+
+
+def _branch(compiler: Compiler, fields: Fields, loc: Loc) -> _Branch:
+    """Unfold dotted names; two fields in one place are a problem."""
+    root = _Branch()
+    for dotted, value in fields.root.items():
+        *outer, last = dotted.split(".")
+        branch: _Branch | tuple[Value, Loc] = root
+        for name in outer:
+            branch = branch.fields.setdefault(name, _Branch()) if isinstance(branch, _Branch) else branch
+        if not isinstance(branch, _Branch) or last in branch.fields or not all((*outer, last)):
+            compiler.problems.append(Problem((*loc, dotted), f'the field "{dotted}" is filled in two places, or has no name'))
+            continue
+        branch.fields[last] = _unfolded(compiler, value, (*loc, dotted))
+    return root
+
+
+def _unfolded(compiler: Compiler, value: Value, loc: Loc) -> _Branch | tuple[Value, Loc]:
+    return _branch(compiler, value, loc) if isinstance(value, Fields) else (value, loc)
+
+
+def _object(compiler: Compiler, payload: Payload, branch: _Branch, path: str) -> Getter:
+    """Compile an object: constants are put in place once, the other fields are asked for each row."""
+    fixed: dict[str, Any] = {}
+    asked: list[tuple[str, Getter]] = []
+    for name, inner in branch.fields.items():
+        inner_path = f"{path}.{name}" if path else name
+        if isinstance(inner, _Branch):
+            asked.append((name, _object(compiler, payload, inner, inner_path)))
+            continue
+        value, loc = inner
+        settled = _field(compiler, payload, value, Spot(loc, inner_path))
+        if settled.constant is not None and settled.get is not nothing:
+            fixed[name] = settled.get(RowState({}, 0))
+        elif settled.get is not nothing:
+            asked.append((name, settled.get))
+    return _assembled(fixed, tuple(asked))
+
+
+def _assembled(fixed: dict[str, Any], asked: tuple[tuple[str, Getter], ...]) -> Getter:
+    def build(row: RowState) -> Any:
+        built = fixed.copy()
+        for name, get in asked:
+            value = get(row)
+            if value is not None:
+                built[name] = value
+        return built or None
+
+    return build
+
+
+def _field(compiler: Compiler, payload: Payload, value: Value, spot: Spot) -> Compiled:
+    if isinstance(value, Image):
+        return _image(compiler, payload, value, spot)
+    if isinstance(value, Items) and any(isinstance(item, Fields) for item in value.root):
+        return _list_of_objects(compiler, payload, value, spot)
+    compiled = compiler.value(value, spot)
+    payload.columns[spot.path] = compiled.column
+    return Compiled(_guarded(compiled, spot.path, _settle_for(spot.path)), compiled.flow, compiled.column, compiled.constant)
+
+
+def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: Spot) -> Compiled:
+    getters: list[Getter] = []
+    for position, item in enumerate(value.root):
+        loc, path = (*spot.loc, position), f"{spot.path}[{position}]"
+        if isinstance(item, Fields):
+            getters.append(_object(compiler, payload, _branch(compiler, item, loc), path))
+        else:
+            getters.append(_field(compiler, payload, item, Spot(loc, path)).get)
+    items = tuple(getters)
+
+    def build(row: RowState) -> Any:
+        return [built for built in (get(row) for get in items) if built is not None] or None
+
+    return Compiled(build)
+
+
+def _image(compiler: Compiler, payload: Payload, value: Image, spot: Spot) -> Compiled:
+    if spot.path != "coverImage":
+        return compiler.misfit(spot, "an image has its place in coverImage only")
+    inner = compiler.value(value.image, spot.inner("image", may_be_empty=True))
+    payload.cover = _cover(inner, value.on_error)
+    return Compiled(nothing)
+
+
+def _cover(inner: Compiled, on_error: str) -> Getter:
+    def cover(row: RowState) -> Any:
+        try:
+            found = inner.get(row)
+            return None if is_empty(found) else Cover(clean_url(str(found)), on_error)
+        except Refusal as refusal:
+            reason = refusal.about(inner.column, "", "image").reason("coverImage")
+        if on_error == "reject":
+            row.reasons.append(reason)
+            return None
+        row.warnings.append(reason)
+        row.is_draft = row.is_draft or on_error == "draft"
+        return None
+
+    return cover
+
+
+def _settle_for(path: str) -> Settle:
+    if path in _NUMBERED:
+        return _settle_number
+    return _settle_list if path in _LISTED else settle
+
+
+def _guarded(compiled: Compiled, path: str, settle_value: Settle) -> Getter:
+    """Return the field's value as the payload holds it; a refusal becomes a reason of the row."""
+    get = compiled.get
+    if compiled.flow.kind is Kind.MOMENT and settle_value is settle:
+        settle_value = _settle_moment
+
+    def guarded(row: RowState) -> Any:
+        try:
+            value = get(row)
+        except Refusal as refusal:
+            row.reasons.append(refusal.reason(path))
+            return None
+        return None if value is None else settle_value(value)
+
+    return guarded
+
+
+def _settle_moment(value: Any) -> Any:
+    return value.isoformat() if type(value) is datetime else settle(value)
+
+
+def _settle_number(value: Any) -> Any:
+    text = str(value).strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else settle(value)
+
+
+def _settle_list(value: Any) -> Any:
+    settled = settle(value)
+    if settled is None or type(settled) is list:
+        return settled
+    return [settled]
+
+
+def settle(value: Any) -> Any:
+    """Return a value as JSON holds it: texts in NFC, times in ISO 8601, empties as None."""
+    match value:
+        case str():
+            return None if not value or value.isspace() else nfc(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case list():
+            return [item for item in map(settle, value) if item is not None] or None
+        case dict():
+            return {
+                name: part for name, part in ((name, settle(part)) for name, part in value.items()) if part is not None
+            } or None
+        case _:
+            return value

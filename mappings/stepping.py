@@ -1,0 +1,176 @@
+"""A value's way through its steps: the straight way when every step agrees, the careful one when a step refuses.
+
+What a single step does is `transforms`'s; where the value comes from is `compiling`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mappings.evaluation import Getter, Mend, RowState, is_empty, mending, required
+from mappings.refusals import Refusal
+from mappings.tables import Table
+from mappings.transforms.lookups import LastIn, Lookup
+from mappings.transforms.step import Kind, Run, Step
+from mappings.transforms.times import Datetime
+from mappings.vocabulary import ReasonCode
+
+Walk = Callable[[RowState, Any], Any]
+"""A way from what was found to the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What is on its way: its kind, and whether there may be several of it."""
+
+    kind: Kind
+    is_list: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One compiled step. `one` works on one item; `run` on all there is; `mend` is the step's own policy, if it has one."""
+
+    name: str
+    one: Run
+    run: Run
+    is_each: bool
+    works_on_empty: bool
+    mend: Mend | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """How a value's way may end otherwise. `is_empty_chosen`: the author said what to do with nothing."""
+
+    column: str
+    on_empty: Mend
+    on_error: Mend
+    is_empty_chosen: bool = False
+
+
+class MisfitError(ValueError):
+    """A step that cannot work on what it would get, said to the author."""
+
+
+def compile_step(step: Step, flow: Flow, tables: Mapping[str, Table], path: str) -> tuple[Stage, Flow]:
+    """Compile one step for what reaches it, and say what it passes on.
+
+    Raises:
+        MisfitError: the step works on something else.
+    """
+    is_each = flow.is_list and step.takes is not Kind.LIST
+    _check_fit(step, flow)
+    run = step.compile(tables)
+    one = _whole(run) if step.takes is Kind.LIST and not flow.is_list else run
+    if step.takes is Kind.TEXT and flow.kind is Kind.ANY:
+        one = _texts(run)
+    mend = None if step.policy is None else mending(step.policy, path)
+    stage = Stage(step.name, one, _each(one) if is_each else one, is_each, step.works_on_empty, mend)
+    return stage, _after(step, flow, is_each=is_each)
+
+
+def stepped(read: Getter, stages: tuple[Stage, ...], ends: Ends) -> Getter:
+    """Return the value that `read` gives once it has passed all stages."""
+    runs = tuple(stage.run for stage in stages)
+    has_default = any(stage.works_on_empty for stage in stages)
+    careful = _careful(stages, ends)
+
+    def value(row: RowState) -> Any:
+        found = current = read(row)
+        if is_empty(found) and not has_default:
+            return ends.on_empty(row, required(ends.column))
+        try:
+            for run in runs:
+                current = run(current)
+        except Refusal:
+            return careful(row, found)
+        if is_empty(current):
+            return ends.on_empty(row, required(ends.column))
+        return current
+
+    return value
+
+
+def _careful(stages: tuple[Stage, ...], ends: Ends) -> Walk:
+    """The same way once more, one stage at a time, so that the refusal names its step and the policies are heard."""
+
+    def walk(row: RowState, found: Any) -> Any:
+        current = found
+        for stage in stages:
+            if is_empty(current) and not stage.works_on_empty:
+                break
+            current = _try_stage(row, stage, current, str(found), ends.column)
+            if current is None:
+                return ends.on_empty(row, required(ends.column)) if ends.is_empty_chosen else None
+        return ends.on_empty(row, required(ends.column)) if is_empty(current) else current
+
+    def careful(row: RowState, found: Any) -> Any:
+        try:
+            return walk(row, found)
+        except Refusal as refusal:
+            return (ends.on_empty if refusal.is_empty else ends.on_error)(row, refusal)
+
+    return careful
+
+
+def _try_stage(row: RowState, stage: Stage, current: Any, found: str, column: str) -> Any:
+    if stage.is_each and isinstance(current, list):
+        tried = [_try_one(row, stage, item, str(item), column) for item in current]
+        kept = [item for item in tried if not is_empty(item)]
+        return kept or None
+    return _try_one(row, stage, current, found, column)
+
+
+def _try_one(row: RowState, stage: Stage, item: Any, found: str, column: str) -> Any:
+    try:
+        return stage.one(item)
+    except Refusal as refusal:
+        told = refusal.about(column, found, stage.name)
+        if stage.mend is None:
+            raise told from refusal
+        return stage.mend(row, told)
+
+
+def _check_fit(step: Step, flow: Flow) -> None:
+    if Kind.ANY in (step.takes, flow.kind) or step.takes is Kind.LIST or step.takes is flow.kind:
+        return
+    raise MisfitError(f'the step "{step.name}" works on a {step.takes}, and would get a {flow.kind}')
+
+
+def _after(step: Step, flow: Flow, *, is_each: bool) -> Flow:
+    if step.gives is Kind.LIST:
+        return Flow(Kind.TEXT, is_list=True)
+    if isinstance(step, Datetime) and step.has_offset:
+        return Flow(Kind.MOMENT, is_each)
+    if isinstance(step, Lookup | LastIn):
+        kind = Kind.TEXT if step.take is not None and len(step.take) == 1 else Kind.ANY
+        return Flow(kind, is_each or step.many)
+    return Flow(flow.kind if step.gives is Kind.ANY else step.gives, is_each)
+
+
+def _each(one: Run) -> Run:
+    def run(items: Any) -> Any:
+        if type(items) is not list:
+            return one(items)
+        results = [one(item) for item in items]
+        flat = [part for result in results for part in (result if type(result) is list else [result])]
+        return [item for item in flat if not is_empty(item)]
+
+    return run
+
+
+def _whole(run: Run) -> Run:
+    """A list step may meet one text where a list was possible: it counts as a list of one."""
+    return lambda value: run(value if type(value) is list else [value])
+
+
+def _texts(run: Run) -> Run:
+    def checked(value: Any) -> Any:
+        if type(value) is not str:
+            raise Refusal(ReasonCode.BAD_TEXT, "a text is needed here")
+        return run(value)
+
+    return checked

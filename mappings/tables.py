@@ -1,0 +1,120 @@
+"""Lookup tables: rows of text under named columns, indexed by one or several of them.
+
+The loader brings the text of the CSV file; nothing here opens one.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Ignorable = Literal["case", "accents", "spaces", "punctuation"]
+Result = str | Mapping[str, str]
+
+_SPACES = re.compile(r"\s+")
+
+
+class TableError(ValueError):
+    """What is wrong with a lookup table, for the author of the feed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One lookup file: `columns` in order, `rows` of equally many trimmed texts."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def parse_table(name: str, text: str) -> Table:
+    """Read CSV text (comma or semicolon, header in the first row; blank rows are passed over).
+
+    Raises:
+        TableError: a header cell is empty or stands twice, or a row has another number of cells.
+    """
+    header_line = text.split("\n", 1)[0]
+    delimiter = ";" if header_line.count(";") > header_line.count(",") else ","
+    lines = csv.reader(io.StringIO(unicodedata.normalize("NFC", text)), delimiter=delimiter)
+    rows = [(lines.line_num, tuple(cell.strip() for cell in cells)) for cells in lines if any(map(str.strip, cells))]
+    if not rows:
+        raise TableError(f"the lookup file {name} is empty")
+    columns = rows[0][1]
+    if "" in columns or len(set(columns)) < len(columns):
+        raise TableError(f"the header of the lookup file {name} has an empty or repeated column")
+    for line, cells in rows[1:]:
+        if len(cells) != len(columns):
+            raise TableError(f"line {line} of the lookup file {name} has {len(cells)} cells, the header {len(columns)}")
+    return Table(name, columns, tuple(cells for _, cells in rows[1:]))
+
+
+def normaliser(ignore: Sequence[Ignorable]) -> Callable[[str], str]:
+    """Return the function that brings a key to the form in which keys are compared: NFC, trimmed, and as told."""
+    steps: list[Callable[[str], str]] = []
+    for what in dict.fromkeys(ignore):
+        match what:
+            case "case":
+                steps.append(str.casefold)
+            case "accents":
+                steps.append(_without_accents)
+            case "spaces":
+                steps.append(_without_spaces)
+            case "punctuation":
+                steps.append(_without_punctuation)
+    return _chain(tuple(steps))
+
+
+def index(table: Table, key_columns: Sequence[str], take: Sequence[str], ignore: Sequence[Ignorable]) -> dict[str, list[Result]]:
+    """Map each key (the key cells normalised and joined by a unit separator) to what stands in the `take` columns of its rows.
+
+    One result column gives texts, several give one mapping a row.
+
+    Raises:
+        TableError: a named column is not in the table.
+    """
+    for column in (*key_columns, *take):
+        if column not in table.columns:
+            raise TableError(f'{table.name} has no column "{column}"; it has {", ".join(table.columns)}')
+    normalise = normaliser(ignore)
+    key_places = [table.columns.index(column) for column in key_columns]
+    take_places = [(column, table.columns.index(column)) for column in take]
+    found: dict[str, list[Result]] = {}
+    for cells in table.rows:
+        key = "\x1f".join(normalise(cells[place]) for place in key_places)
+        result = _result(cells, take_places)
+        if result not in found.setdefault(key, []):
+            found[key].append(result)
+    return found
+
+
+def _result(cells: Sequence[str], places: Sequence[tuple[str, int]]) -> Result:
+    if len(places) == 1:
+        return cells[places[0][1]]
+    return {column: cells[place] for column, place in places if cells[place]}
+
+
+def _chain(steps: tuple[Callable[[str], str], ...]) -> Callable[[str], str]:
+    def normalise(text: str) -> str:
+        text = text.strip() if text.isascii() else unicodedata.normalize("NFC", text).strip()
+        for step in steps:
+            text = step(text)
+        return text
+
+    return normalise
+
+
+def _without_accents(text: str) -> str:
+    return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+
+
+def _without_spaces(text: str) -> str:
+    return _SPACES.sub("", text)
+
+
+def _without_punctuation(text: str) -> str:
+    return "".join(char for char in text if unicodedata.category(char)[0] not in "PS").strip()

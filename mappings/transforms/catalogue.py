@@ -1,0 +1,63 @@
+"""All steps a mapping file may name: the closed union. A new step is one class in a module beside this one, and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Union
+
+from pydantic import Discriminator, Tag
+
+from mappings.transforms import lists, lookups, markup, moments, numbers, patterns, text, times, urls
+from mappings.transforms.step import Step
+
+FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
+    "Text": (
+        text.Trim,
+        text.Collapse,
+        text.Newlines,
+        text.StripPrefix,
+        text.StripSuffix,
+        text.StripControl,
+        text.Replace,
+        text.Lower,
+        text.Upper,
+        text.Title,
+        text.Truncate,
+        text.Default,
+    ),
+    "Mark-up": (markup.HtmlUnescape, markup.HtmlToText),
+    "Patterns": (patterns.RegexExtract, patterns.RegexAll, patterns.RegexReplace),
+    "Lists": (lists.Split, lists.Nth, lists.First, lists.Last, lists.Join, lists.Unique),
+    "Dates and times": (times.Date, times.Time, times.Datetime, times.RangeStart, times.RangeEnd),
+    "Moments": (moments.WallTimeIn, moments.InZone, moments.Plus, moments.DayOf, moments.ClockOf),
+    "Lookups": (lookups.Map, lookups.Lookup, lookups.LastIn),
+    "Web addresses": (urls.Url,),
+    "Numbers": (numbers.Number,),
+}
+"""The steps by family, in the order of the reference page."""
+
+STEPS: Mapping[str, type[Step]] = {step.name: step for family in FAMILIES.values() for step in family}
+TAG = "step:"
+
+
+def _kind_of_step(value: object) -> str:
+    """Name a step as the file writes it: bare, or as the key of a block whose other keys are its parameters."""
+    match value:
+        case str():
+            return TAG + value
+        case Step():
+            return TAG + value.name
+        case dict():
+            return TAG + next((key for key in value if key in STEPS), next(iter(value), ""))
+        case _:
+            return TAG
+
+
+if TYPE_CHECKING:
+    AnyStep = Step
+else:
+    AnyStep = Annotated[
+        Union[tuple(Annotated[step, Tag(TAG + name)] for name, step in STEPS.items())],  # noqa: UP007 - built from the catalogue
+        Discriminator(_kind_of_step),
+    ]
+"""Any step, told apart by its name."""

@@ -1,0 +1,209 @@
+"""strptime notation compiled once to a regular expression: what a text must look like to be a date or a time.
+
+No format is ever guessed, and nothing here knows a zone, today's date or the machine's language.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from functools import lru_cache
+from typing import Literal
+
+from babel import Locale, UnknownLocaleError
+from babel.dates import get_day_names, get_month_names, get_period_names
+
+_NUMBERS = {
+    "Y": r"(?P<Y>[0-9]{4})",
+    "m": r"(?P<m>1[0-2]|0[1-9]|[1-9])",
+    "d": r"(?P<d>3[01]|[12][0-9]|0[1-9]|[1-9])",
+    "H": r"(?P<H>2[0-3]|[01][0-9]|[0-9])",
+    "I": r"(?P<I>1[0-2]|0[1-9]|[1-9])",
+    "M": r"(?P<M>[0-5][0-9]|[0-9])",
+    "S": r"(?P<S>[0-5][0-9]|[0-9])",
+    "f": r"(?P<f>[0-9]{1,6})",
+    "y": r"(?P<y>[0-9]{2})",
+    "j": r"(?P<j>36[0-6]|3[0-5][0-9]|[12][0-9]{2}|0?[1-9][0-9]|0{0,2}[1-9])",
+    "z": r"(?P<z>[Zz]|[+-][0-9]{2}:?[0-5][0-9])",
+}
+_NAMES = frozenset("BbAap")
+_Context = Literal["stand-alone", "format"]
+_CONTEXTS: tuple[_Context, ...] = ("stand-alone", "format")
+DIRECTIVES = "%Y %m %d %H %M %S %y %b %B %A %a %p %I %z %j %f %%"
+
+
+class FormatError(ValueError):
+    """A format that the language does not have, said to the author."""
+
+
+class NotRealError(ValueError):
+    """The text has the right shape, and still is no date: said to the partner's editor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One compiled format: `pattern` matches the whole text, `names` turns words into numbers, `parts` are its directives."""
+
+    spelling: str
+    pattern: re.Pattern[str]
+    names: Mapping[str, Mapping[str, int]]
+    parts: frozenset[str]
+
+    @property
+    def has_date(self) -> bool:
+        """True if a whole date can be read: a year and a day, never a missing year."""
+        return bool(self.parts & {"Y", "y"}) and ("j" in self.parts or ("d" in self.parts and bool(self.parts & set("mBb"))))
+
+    @property
+    def has_clock(self) -> bool:
+        """True if a time of day can be read: the hour of 24, or that of 12 with AM or PM."""
+        return "H" in self.parts or {"I", "p"} <= self.parts
+
+
+@lru_cache(maxsize=2048)
+def compile_format(spelling: str, language: str = "en") -> Format:
+    """Compile one format; month, weekday and AM/PM names come from `language` (any locale name, such as `pt` or `pl_PL`).
+
+    Raises:
+        FormatError: an unknown directive, or one that stands twice or cannot go with another.
+    """
+    parts: list[str] = []
+    names: dict[str, Mapping[str, int]] = {}
+    pattern = "".join(_piece(token, parts, names, language) for token in re.findall(r"%.?|\s+|[^%\s]+", spelling))
+    if len(parts) != len(set(parts)):
+        raise FormatError(f'the format "{spelling}" has a directive twice')
+    for both in ({"H", "I"}, {"H", "p"}, {"Y", "y"}, {"B", "b"}, {"m", "B"}, {"m", "b"}):
+        if both <= set(parts):
+            raise FormatError(f'the format "{spelling}" has {" and ".join("%" + part for part in sorted(both))} at once')
+    return Format(spelling, re.compile(pattern, re.IGNORECASE), names, frozenset(parts))
+
+
+def read_date(form: Format, text: str) -> date | None:
+    """Return the date that the whole text writes in this format, or None if it has another shape.
+
+    Raises:
+        NotRealError: the shape is right and there is no such day, or it falls on another weekday.
+    """
+    values = _values(form, text)
+    return None if values is None else _date(values)
+
+
+def read_clock(form: Format, text: str) -> time | None:
+    """Return the time of day that the whole text writes in this format, or None."""
+    values = _values(form, text)
+    return None if values is None else _clock(values)
+
+
+def read_datetime(form: Format, text: str) -> datetime | None:
+    """Return the date and time that the whole text writes in this format (aware where it has `%z`), or None.
+
+    Raises:
+        NotRealError: as for `read_date`.
+    """
+    values = _values(form, text)
+    if values is None:
+        return None
+    offset = values.get("z")
+    return datetime.combine(_date(values), _clock(values), None if offset is None else _zone(offset))
+
+
+def _piece(token: str, parts: list[str], names: dict[str, Mapping[str, int]], language: str) -> str:
+    if token.isspace():
+        return r"\s+"
+    if not token.startswith("%"):
+        return re.escape(unicodedata.normalize("NFC", token))
+    letter = token[1:]
+    if letter == "%":
+        return "%"
+    if letter not in _NUMBERS and letter not in _NAMES:
+        what = "zone names such as EST are ambiguous" if letter == "Z" else f"the directives are {DIRECTIVES}"
+        raise FormatError(f'there is no "{token}" in a format: {what}')
+    parts.append(letter)
+    if letter in _NUMBERS:
+        return _NUMBERS[letter]
+    names[letter] = _names(letter, language)
+    longest_first = sorted(names[letter], key=len, reverse=True)
+    return f"(?P<{letter}>{'|'.join(map(re.escape, longest_first))})"
+
+
+@lru_cache(maxsize=256)
+def _names(letter: str, language: str) -> dict[str, int]:
+    try:
+        locale = Locale.parse(language.replace("-", "_"))
+    except (UnknownLocaleError, ValueError) as error:
+        raise FormatError(f'"{language}" is not a language that names months and days') from error
+    if letter == "p":
+        return _periods(locale)
+    wide = letter in "BA"
+    spellings = [pair for context in _CONTEXTS for pair in _calendar_names(locale, context, months=letter in "Bb", wide=wide)]
+    return {form: number for name, number in spellings for form in _spellings(name)}
+
+
+def _calendar_names(locale: Locale, context: _Context, *, months: bool, wide: bool) -> list[tuple[str, int]]:
+    names = get_month_names if months else get_day_names
+    return [(name, number) for number, name in names("wide" if wide else "abbreviated", context, locale).items()]
+
+
+def _periods(locale: Locale) -> dict[str, int]:
+    known = {"am": 0, "pm": 12, "a.m.": 0, "p.m.": 12}
+    local = get_period_names("abbreviated", locale=locale)
+    return known | {local[period].casefold(): hours for period, hours in (("am", 0), ("pm", 12)) if period in local}
+
+
+def _spellings(name: str) -> tuple[str, str]:
+    """An abbreviation counts with and without its dot."""
+    folded = unicodedata.normalize("NFC", name).casefold()
+    return folded, folded.rstrip(".")
+
+
+def _values(form: Format, text: str) -> dict[str, int] | None:
+    found = form.pattern.fullmatch(text)
+    if found is None:
+        return None
+    values: dict[str, int] = {}
+    for part, value in found.groupdict().items():
+        if part in form.names:
+            values[part] = form.names[part][value.casefold()]
+        elif part == "z":
+            values[part] = _offset_s(value)
+        else:
+            values[part] = int(value.ljust(6, "0")) if part == "f" else int(value)
+    return values
+
+
+def _date(values: Mapping[str, int]) -> date:
+    year = values["Y"] if "Y" in values else values["y"] + (1900 if values["y"] >= 69 else 2000)
+    try:
+        if "j" in values:
+            day = date(year, 1, 1) + timedelta(days=values["j"] - 1)
+        else:
+            day = date(year, next(values[part] for part in "mBb" if part in values), values["d"])
+    except (ValueError, OverflowError):
+        raise NotRealError("there is no such day in the calendar") from None
+    weekday = values.get("A", values.get("a"))
+    if day.year != year or (weekday is not None and day.weekday() != weekday):
+        raise NotRealError(f"{day.isoformat()} is a {_ENGLISH_DAYS[day.weekday()]}, and the text says another day")
+    return day
+
+
+_ENGLISH_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def _clock(values: Mapping[str, int]) -> time:
+    hour = values["H"] if "H" in values else values["I"] % 12 + values["p"]
+    return time(hour, values.get("M", 0), values.get("S", 0), values.get("f", 0))
+
+
+def _offset_s(text: str) -> int:
+    if text in "Zz":
+        return 0
+    digits = text[1:].replace(":", "")
+    seconds = int(digits[:2]) * 3600 + int(digits[2:]) * 60
+    return -seconds if text.startswith("-") else seconds
+
+
+def _zone(offset_s: int) -> timezone:
+    return timezone(timedelta(seconds=offset_s)) if offset_s else UTC

@@ -1,0 +1,105 @@
+"""Steps that move a date or time: into a zone, seen from another, later or earlier. Reading them from text is `times`'s."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import ClassVar
+
+from pydantic import Field
+
+from mappings.measures import Duration, Switch, Zone, find_zone
+from mappings.refusals import Refusal
+from mappings.transforms.step import Kind, Run, Shown, Step
+from mappings.vocabulary import ReasonCode
+from mappings.zones import Gap, Overlap, localiser
+
+
+class WallTimeIn(Step):
+    """Say that a date and time is what the clocks show in a zone (the step form of the value `at`)."""
+
+    name: ClassVar[str] = "wall_time_in"
+    takes: ClassVar[Kind] = Kind.WALL
+    gives: ClassVar[Kind] = Kind.MOMENT
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{wall_time_in: Europe/Lisbon}", "2026-07-01T18:00:00", "2026-07-01T18:00:00+01:00"),
+        Shown("{wall_time_in: Europe/Lisbon}", "2026-03-29T01:30:00", ReasonCode.NO_SUCH_TIME),
+        Shown("{wall_time_in: Europe/Lisbon, gap: later}", "2026-03-29T01:30:00", "2026-03-29T02:30:00+01:00"),
+        Shown("{wall_time_in: Europe/Lisbon, overlap: later}", "2026-10-25T01:30:00", "2026-10-25T01:30:00+00:00"),
+    )
+    zone: Zone = Field(alias="wall_time_in", description="The IANA zone whose clocks are meant.")
+    gap: Gap = Field(default="reject", description="A time that the clocks jump over.")
+    overlap: Overlap = Field(default="earlier", description="A time that happens twice.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return localiser(find_zone(self.zone) or find_zone("UTC"), self.gap, self.overlap)  # type: ignore[arg-type] # both exist
+
+
+class InZone(Step):
+    """Show a moment as the clocks of a zone show it: the same instant, another offset."""
+
+    name: ClassVar[str] = "in_zone"
+    takes: ClassVar[Kind] = Kind.MOMENT
+    gives: ClassVar[Kind] = Kind.MOMENT
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{in_zone: Europe/Lisbon}", "2026-07-01T17:00:00+00:00", "2026-07-01T18:00:00+01:00"),
+    )
+    zone: Zone = Field(alias="in_zone", description="The IANA zone to show it in.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        zone = find_zone(self.zone)
+        return lambda moment: moment.astimezone(zone)
+
+
+class Plus(Step):
+    """Add a duration, or take one away: elapsed time for a moment, whole days for a date."""
+
+    name: ClassVar[str] = "plus"
+    takes: ClassVar[Kind] = Kind.ANY
+    gives: ClassVar[Kind] = Kind.ANY
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{plus: 1h30m}", "2026-07-01T18:00:00+01:00", "2026-07-01T19:30:00+01:00"),
+        Shown("{plus: -1d}", "2026-07-01", "2026-06-30"),
+    )
+    length: Duration = Field(alias="plus", description="How much: 90m, 1h30m, 2d; -1d is a day earlier.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        length = self.length
+
+        def plus(value: date | datetime) -> date | datetime:
+            try:
+                return value + length
+            except OverflowError:
+                raise Refusal(ReasonCode.NOT_A_DATE, "a year between 1 and 9999 would be accepted") from None
+
+        return plus
+
+
+class DayOf(Step):
+    """Keep only the calendar day of a date and time."""
+
+    name: ClassVar[str] = "day_of"
+    takes: ClassVar[Kind] = Kind.ANY
+    gives: ClassVar[Kind] = Kind.DATE
+    shown: ClassVar[tuple[Shown, ...]] = (Shown("day_of", "2026-07-01T18:00:00+01:00", "2026-07-01"),)
+    switch: Switch = Field(default=True, alias="day_of")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return lambda value: value.date() if isinstance(value, datetime) else value
+
+
+class ClockOf(Step):
+    """Keep only the time of day of a date and time."""
+
+    name: ClassVar[str] = "clock_of"
+    takes: ClassVar[Kind] = Kind.ANY
+    gives: ClassVar[Kind] = Kind.CLOCK
+    shown: ClassVar[tuple[Shown, ...]] = (Shown("clock_of", "2026-07-01T18:00:00+01:00", "18:00:00"),)
+    switch: Switch = Field(default=True, alias="clock_of")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return lambda value: value.time() if isinstance(value, datetime) else None

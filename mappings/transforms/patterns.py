@@ -1,0 +1,82 @@
+"""Steps that use regular expressions, on texts of a bounded length. Literal replacements are `text`'s."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from pydantic import Field
+
+from mappings.measures import Pattern, Text
+from mappings.refusals import Refusal
+from mappings.transforms.step import Kind, Run, Shown, Step
+from mappings.vocabulary import ReasonCode
+
+LONGEST = 20_000
+"""Characters a pattern may look at: a careless pattern can cost more than linear time."""
+
+
+class RegexExtract(Step):
+    """Keep what the pattern finds first: its first group, or all of it. Refuses a text without it."""
+
+    name: ClassVar[str] = "regex_extract"
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown(r"{regex_extract: 'desde (\d+) €'}", "desde 15 €", "15"),
+        Shown(r"{regex_extract: '\d+'}", "grátis", ReasonCode.BAD_TEXT),
+    )
+    pattern: Pattern = Field(alias="regex_extract", description="A regular expression (Python's), searched anywhere.")
+    group: int | None = Field(default=None, ge=0, description="The group to keep (default: the first, if there is one).")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        search = re.compile(self.pattern).search
+        groups = re.compile(self.pattern).groups
+        group = min(1, groups) if self.group is None else min(self.group, groups)
+
+        def extract(text: str) -> str:
+            found = search(short_enough(text))
+            if found is None:
+                raise Refusal(ReasonCode.BAD_TEXT, f"a text that matches {self.pattern} would be accepted")
+            return found[group] or ""
+
+        return extract
+
+
+class RegexAll(Step):
+    """Collect everything the pattern finds, as a list."""
+
+    name: ClassVar[str] = "regex_all"
+    gives: ClassVar[Kind] = Kind.LIST
+    shown: ClassVar[tuple[Shown, ...]] = (Shown(r"{regex_all: '#(\w+)'}", "#jazz #blues", ("jazz", "blues")),)
+    pattern: Pattern = Field(alias="regex_all", description="A regular expression; its first group is kept, or all of it.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        pattern = re.compile(self.pattern)
+        group = min(1, pattern.groups)
+        return lambda text: [found[group] for found in pattern.finditer(short_enough(text)) if found[group]]
+
+
+class RegexReplace(Step):
+    r"""Replace every match of a pattern; `\1` is what its first group found."""
+
+    name: ClassVar[str] = "regex_replace"
+    shown: ClassVar[tuple[Shown, ...]] = (Shown(r"{regex_replace: '\s*\(.*?\)', with: ''}", "Hamlet (premiere)", "Hamlet"),)
+    pattern: Pattern = Field(alias="regex_replace", description="A regular expression (Python's).")
+    new: Text = Field(default="", alias="with", description=r"What stands there instead; \1 is the first group.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        pattern, new = re.compile(self.pattern), self.new
+        return lambda text: pattern.sub(new, short_enough(text))
+
+
+def short_enough(text: str) -> str:
+    """Return the text itself.
+
+    Raises:
+        Refusal: it is longer than a pattern may look at.
+    """
+    if len(text) > LONGEST:
+        raise Refusal(ReasonCode.TOO_LONG, f"at most {LONGEST} characters can be searched by a pattern")
+    return text

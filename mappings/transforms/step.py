@@ -1,0 +1,87 @@
+"""What every step is: a model of its parameters that compiles to one pure function of one value.
+
+The steps themselves live in the modules beside this one, one family each; `catalogue` lists them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from pydantic import Field, model_validator
+
+from mappings.measures import mistake
+from mappings.policies import Policy
+from mappings.strict import Strict
+from mappings.tables import Table
+from mappings.vocabulary import ReasonCode
+
+Run = Callable[[Any], Any]
+"""A compiled step: takes what it was promised, returns its result, raises Refusal."""
+
+
+class Kind(StrEnum):
+    """What travels between steps. `WALL` is a date and time without a zone, `MOMENT` one with an offset."""
+
+    TEXT = "text"
+    DATE = "date"
+    CLOCK = "time of day"
+    WALL = "date and time without zone"
+    MOMENT = "moment"
+    NUMBER = "number"
+    OBJECT = "object"
+    LIST = "list"
+    ANY = "anything"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An example in a step's own declaration: the step as a file writes it, what goes in, what comes out.
+
+    `comes_out` is the text of the result (an ISO form for times), a tuple for lists, or the code of the refusal.
+    """
+
+    step: str
+    goes_in: str | tuple[str, ...]
+    comes_out: str | tuple[str, ...] | ReasonCode
+
+
+class Step(Strict):
+    """The base of all steps. A text step that meets a list works on each of its items."""
+
+    name: ClassVar[str]
+    takes: ClassVar[Kind] = Kind.TEXT
+    gives: ClassVar[Kind] = Kind.TEXT
+    shown: ClassVar[tuple[Shown, ...]]
+
+    on_error: Policy | None = Field(default=None, description="What to do when this step refuses a value (default: reject).")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _open_bare_name(cls, value: object) -> object:
+        """Accept `trim` for a step without parameters."""
+        if not isinstance(value, str):
+            return value
+        if any(parameter.is_required() for parameter in cls.model_fields.values()):
+            raise mistake(f'the step "{cls.name}" needs to know more', f"write it like {cls.shown[0].step}")
+        return {}
+
+    def function(self) -> Run:
+        """Return the step's function of one value."""
+        raise NotImplementedError
+
+    def compile(self, tables: Mapping[str, Table]) -> Run:  # noqa: ARG002 - the steps that look things up need them
+        """Return the function of one value; `tables` are the lookup files that the mapping names, by name."""
+        return self.function()
+
+    @property
+    def policy(self) -> Policy | None:
+        """What the author chose for a value that this step refuses."""
+        return self.on_error
+
+    @property
+    def works_on_empty(self) -> bool:
+        """True for the rare step that has something to say about an empty value."""
+        return False

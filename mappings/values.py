@@ -1,0 +1,172 @@
+"""Where a value of the event comes from, as a mapping file spells it: a closed union of small models.
+
+How a value is worked out for a row is `compiling`'s; the steps it passes through are `transforms`'s.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Discriminator, Field, RootModel, Tag, ValidationInfo, model_validator
+
+from mappings.conditions import Condition
+from mappings.file_context import Referring, TableFile, table_of
+from mappings.measures import Text, Texts, parse_zone
+from mappings.policies import Policy
+from mappings.strict import Strict
+from mappings.tables import Ignorable
+from mappings.transforms.catalogue import AnyStep
+from mappings.transforms.lookups import check_columns
+from mappings.zones import Gap, Overlap
+
+_EMPTY = "What to do when there is nothing to use (default: reject)."
+_ERROR = "What to do when a step refuses the value (default: reject)."
+_DO = "The steps that the value passes through, in order."
+
+
+class _Valued(Strict):
+    """What every value has: a choice for nothing to use, and one for something unusable."""
+
+    on_empty: Policy | None = Field(default=None, description=_EMPTY)
+    on_error: Policy | None = Field(default=None, description=_ERROR)
+
+
+class From(_Valued):
+    """A column of the row, or a named value, passed through steps."""
+
+    source: Referring = Field(alias="from", min_length=1, description="A column's name, or $name for a named value.")
+    do: tuple[AnyStep, ...] = Field(default=(), description=_DO)
+
+
+class FirstOf(_Valued):
+    """The first of several values that is not empty; one that is unusable is still refused."""
+
+    first_of: tuple[Value, ...] = Field(min_length=1, description="The values, in order of preference.")
+    do: tuple[AnyStep, ...] = Field(default=(), description=_DO)
+
+
+class Choice(Strict):
+    """One branch: what to use when its condition holds."""
+
+    when: Condition
+    then: Value
+
+
+class Choose(_Valued):
+    """The value of the first branch whose condition holds, else that of `otherwise`, else nothing."""
+
+    choose: tuple[Choice, ...] = Field(min_length=1, description="Branches of when and then, tried in order.")
+    otherwise: Value | None = Field(default=None, description="What to use when no condition holds.")
+
+
+def _check_zone(value: Value) -> Value:
+    return parse_zone(value) if isinstance(value, str) and not value.startswith("$") else value
+
+
+class Wall(Strict):
+    """A wall time: what the clocks of a zone show. Without a clock it is an all-day event, if `all_day` says when it begins."""
+
+    day: Value = Field(description="A date (or a date and time, if there is no clock).")
+    clock: Value | None = Field(default=None, description="A time of day.")
+    zone: Annotated[Value, AfterValidator(_check_zone)] = Field(description="The IANA zone whose clocks are meant.")
+    all_day: Text | None = Field(
+        default=None, pattern=r"^[0-2]\d:[0-5]\d$", description="The time to use without a clock: 00:00."
+    )
+    gap: Gap = Field(default="reject", description="A time that the clocks jump over: reject, later or earlier.")
+    overlap: Overlap = Field(default="earlier", description="A time that happens twice: earlier, later or reject.")
+
+
+class At(_Valued):
+    """The moment at which the clocks of a zone show a day and a time."""
+
+    at: Wall
+
+
+class TableValue(_Valued):
+    """What a CSV file says of several values at once; its first columns are the key, the others the result."""
+
+    lookup: TableFile = Field(description="The lookup file, a CSV with a header.")
+    by: tuple[Value, ...] = Field(min_length=1, description="The values of the key columns, in the file's order.")
+    take: Texts | None = Field(default=None, description="The result columns (default: all others); several give an object.")
+    ignore: tuple[Ignorable, ...] = Field(default=(), description="Differences that do not count in keys.")
+    many: bool = Field(default=False, description="A key may have several rows: the result is a list.")
+    on_miss: Policy | None = Field(default=None, description="What to do with a key that is not in the file (default: reject).")
+
+    @model_validator(mode="after")
+    def _check_columns(self, info: ValidationInfo) -> Self:
+        check_columns(table_of(self.lookup, info), len(self.by), self.take, self.ignore, many=self.many)
+        return self
+
+
+class Joined(_Valued):
+    """Several values in one text; a separator vanishes beside an empty one."""
+
+    join: tuple[Value, ...] = Field(min_length=1, description="The pieces, in order.")
+    separator: Text = Field(default=" ", alias="with", description="What stands between them.")
+    do: tuple[AnyStep, ...] = Field(default=(), description=_DO)
+
+
+class ChannelValue(_Valued):
+    """The id of the channel with this slug, as the service lists it."""
+
+    channel: Value = Field(description="The slug, or the value that gives it.")
+
+
+class Image(Strict):
+    """The cover image: its address; the picture is fetched, checked and uploaded when the event is sent."""
+
+    image: Value = Field(description="The value that gives the picture's address.")
+    on_error: Literal["omit", "draft", "reject"] = Field(
+        default="omit", description="When the picture cannot be used: send without it, send a draft without it, or do not send."
+    )
+
+
+class Items(RootModel[tuple["Value", ...]]):
+    """A list of values; empty ones are left out."""
+
+    model_config = {"frozen": True}
+
+
+class Fields(RootModel[dict[str, "Value"]]):
+    """An object: named fields, each with its value. A dotted name reaches into an object; empty fields are left out."""
+
+    model_config = {"frozen": True}
+
+
+MARKERS = ("from", "first_of", "choose", "at", "lookup", "join", "channel", "image")
+"""The keys that say what kind of value a block is."""
+COMPANIONS = ("do", "on_empty", "on_error", "on_miss", "by", "take", "otherwise", "ignore", "many")
+"""Keys that stand beside a marker, and never in an object of the payload."""
+
+
+def _kind_of_value(value: object) -> str:
+    if isinstance(value, str):
+        return "value:text"
+    if isinstance(value, list | tuple | Items):
+        return "value:list"
+    if not isinstance(value, dict):
+        return "value:object" if isinstance(value, Fields) else "value:" + type(value).__name__
+    marker = next((marker for marker in MARKERS if marker in value), None)
+    if marker is None and any(companion in value for companion in COMPANIONS):
+        return f"value:{next(key for key in value if key not in COMPANIONS or len(value) == 1)}"
+    return "value:" + (marker or "object")
+
+
+Value = Annotated[
+    Annotated[Referring, Tag("value:text")]
+    | Annotated[Items, Tag("value:list")]
+    | Annotated[Fields, Tag("value:object")]
+    | Annotated[From, Tag("value:from")]
+    | Annotated[FirstOf, Tag("value:first_of")]
+    | Annotated[Choose, Tag("value:choose")]
+    | Annotated[At, Tag("value:at")]
+    | Annotated[TableValue, Tag("value:lookup")]
+    | Annotated[Joined, Tag("value:join")]
+    | Annotated[ChannelValue, Tag("value:channel")]
+    | Annotated[Image, Tag("value:image")],
+    Discriminator(_kind_of_value),
+]
+"""A constant text, `$name`, a list, an object, or a block that says where the value comes from."""
+
+for _model in (FirstOf, Choice, Choose, Wall, At, TableValue, Joined, ChannelValue, Image, Items, Fields):
+    _model.model_rebuild(_types_namespace={"Value": Value, **vars()})

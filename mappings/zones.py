@@ -1,0 +1,83 @@
+"""Wall times and zones: what a clock on the wall shows becomes a moment, with the hours that do not exist or come twice.
+
+Formats are read elsewhere; nothing here knows the machine's own zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from functools import lru_cache, partial
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from mappings.refusals import Refusal
+from mappings.vocabulary import ReasonCode
+
+Gap = Literal["reject", "later", "earlier"]
+Overlap = Literal["reject", "earlier", "later"]
+Localise = Callable[[datetime], datetime]
+
+_AROUND_NOON = tuple(timedelta(hours=hour) for hour in range(-15, 16))
+
+
+def localiser(zone: ZoneInfo, gap: Gap = "reject", overlap: Overlap = "earlier") -> Localise:
+    """Return the function that says which moment a naive wall time in `zone` is.
+
+    `gap`: a time that the clocks jump over is refused, or moved `later` (02:30 becomes 03:30, as a clock not yet
+    changed would mean it) or `earlier` (01:30) by the length of the gap. `overlap`: a time that happens twice is its
+    `earlier` moment, its `later` one, or refused. The function raises Refusal (NO_SUCH_TIME, AMBIGUOUS_TIME).
+    """
+    steady_offset = lru_cache(maxsize=4096)(partial(_steady_offset, zone))
+
+    def localise(wall: datetime) -> datetime:
+        offset = steady_offset(wall.date())
+        if offset is not None:
+            return wall.replace(tzinfo=offset)
+        return _near_a_change(wall, zone, gap, overlap)
+
+    return localise
+
+
+def _steady_offset(zone: ZoneInfo, day: date) -> timezone | None:
+    """The zone's offset on a day with no change of clocks on it or close to it, else None."""
+    noon = datetime.combine(day, time(12))
+    try:
+        offsets = {zone.utcoffset((noon + hours).replace(fold=fold)) for hours in _AROUND_NOON for fold in (0, 1)}
+    except OverflowError:
+        return None
+    offset = offsets.pop()
+    return timezone(offset) if offset is not None and not offsets else None
+
+
+def _near_a_change(wall: datetime, zone: ZoneInfo, gap: Gap, overlap: Overlap) -> datetime:
+    first, second = wall.replace(tzinfo=zone, fold=0), wall.replace(tzinfo=zone, fold=1)
+    before, after = first.utcoffset(), second.utcoffset()
+    if before is None or after is None or before == after:
+        return _fixed(first)
+    if before > after:
+        return _in_an_overlap(first, second, overlap)
+    return _in_a_gap(first, second, gap)
+
+
+def _in_an_overlap(first: datetime, second: datetime, overlap: Overlap) -> datetime:
+    if overlap == "reject":
+        hint = f"the clocks go back: write {_clock(first)} or {_clock(second)}, or let the feed choose with overlap"
+        raise Refusal(ReasonCode.AMBIGUOUS_TIME, hint)
+    return _fixed(first if overlap == "earlier" else second)
+
+
+def _in_a_gap(first: datetime, second: datetime, gap: Gap) -> datetime:
+    later, earlier = (moment.astimezone(UTC).astimezone(moment.tzinfo) for moment in (first, second))
+    if gap == "reject":
+        hint = f"{_clock(earlier, offset=False)} or {_clock(later, offset=False)} would be accepted on that day"
+        raise Refusal(ReasonCode.NO_SUCH_TIME, hint)
+    return _fixed(later if gap == "later" else earlier)
+
+
+def _fixed(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=timezone(moment.utcoffset() or timedelta()), fold=0)
+
+
+def _clock(moment: datetime, *, offset: bool = True) -> str:
+    return moment.isoformat(timespec="minutes")[11 : None if offset else 16]

@@ -54,11 +54,13 @@ def _is_form(sandbox: Sandbox, visit: Visit) -> bool:
 
 
 async def _image_of_form(sandbox: Sandbox, visit: Visit, body: bytes) -> bytes:
-    form = await _form(visit, body)
-    wanted = sandbox.switches.media_field
-    for name, value in form.multi_items():
-        if isinstance(value, UploadFile) and wanted in {"any", name}:
-            return await value.read()
+    wanted, form = sandbox.switches.media_field, await _form(visit, body)
+    try:
+        for name, value in form.multi_items():
+            if isinstance(value, UploadFile) and wanted in {"any", name}:
+                return await value.read()
+    finally:
+        await form.close()
     raise invalid("file" if wanted == "any" else wanted, "is required, as a file")
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import httpx
 import pytest
 import yaml
+from unit.sandbox.bench import Bench, Event, Open
 
 ENVELOPE = {"docs", "page", "limit", "totalDocs", "totalPages", "hasNextPage", "hasPrevPage"}
 
 
-def refusal(answer):
+def refusal(answer: httpx.Response) -> tuple[int, str]:
     error = answer.json()["error"]
     assert set(error) <= {"code", "message", "requestId", "details"}
     assert error["message"]
@@ -16,37 +20,37 @@ def refusal(answer):
     return answer.status_code, error["code"]
 
 
-def test_channels_come_in_the_full_envelope_and_without_those_of_other_owners(bench):
+def test_channels_come_in_the_full_envelope_and_without_those_of_other_owners(bench: Bench) -> None:
     page = bench.http.get("/api/public/v1/channels").json()
     assert set(page) == ENVELOPE
     assert [set(doc) for doc in page["docs"]] == [{"id", "name", "slug"}] * 4
     assert "members-only" not in {doc["slug"] for doc in page["docs"]}
 
 
-def test_channels_are_cut_into_pages(bench):
+def test_channels_are_cut_into_pages(bench: Bench) -> None:
     page = bench.http.get("/api/public/v1/channels", params={"page": 2, "limit": 3}).json()
     assert [doc["slug"] for doc in page.pop("docs")] == ["kids-workshops"]
     assert page == {"page": 2, "limit": 3, "totalDocs": 4, "totalPages": 2, "hasNextPage": False, "hasPrevPage": True}
 
 
-def test_a_page_beyond_the_last_is_empty_and_no_error(bench):
+def test_a_page_beyond_the_last_is_empty_and_no_error(bench: Bench) -> None:
     answer = bench.http.get("/api/public/v1/channels", params={"page": 9})
     assert (answer.status_code, answer.json()["docs"]) == (200, [])
 
 
 @pytest.mark.parametrize("route", ["channels", "events"])
-def test_the_limit_is_capped_at_100(bench, route):
+def test_the_limit_is_capped_at_100(bench: Bench, route: str) -> None:
     assert bench.http.get(f"/api/public/v1/{route}", params={"limit": 500}).json()["limit"] == 100
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=ten", "page=0", "page=1.5", "page=", "page=٣"])
-def test_a_page_or_limit_that_is_no_whole_number_is_refused_by_its_name(bench, query):
+def test_a_page_or_limit_that_is_no_whole_number_is_refused_by_its_name(bench: Bench, query: str) -> None:
     answer = bench.http.get(f"/api/public/v1/channels?{query}")
     assert refusal(answer) == (400, "invalid_request")
     assert answer.json()["error"]["details"]["field"] == query.partition("=")[0]
 
 
-def test_classifications_have_a_version_in_date_form_and_need_no_key(bench):
+def test_classifications_have_a_version_in_date_form_and_need_no_key(bench: Bench) -> None:
     del bench.http.headers["Authorization"]
     found = bench.http.get("/api/public/v1/classifications").json()
     assert [len(part) for part in found["version"].split("-")] == [4, 2, 2]
@@ -54,7 +58,7 @@ def test_classifications_have_a_version_in_date_form_and_need_no_key(bench):
     assert all(set(doc) == {"slug", "name", "description"} for doc in found["docs"])
 
 
-def test_events_are_listed_in_the_minimal_envelope_newest_first(bench, event):
+def test_events_are_listed_in_the_minimal_envelope_newest_first(bench: Bench, event: Event) -> None:
     for title in ("one", "two", "three"):
         bench.create(event | {"title": title})
     page = bench.http.get("/api/public/v1/events", params={"limit": 2}).json()
@@ -63,7 +67,7 @@ def test_events_are_listed_in_the_minimal_envelope_newest_first(bench, event):
     assert page["totalDocs"] == 3
 
 
-def test_event_items_may_be_full_and_oldest_first(open_bench, event):
+def test_event_items_may_be_full_and_oldest_first(open_bench: Open, event: Event) -> None:
     bench = open_bench("event_items=full", "event_order=oldest", "created_doc=full")
     created = bench.create(event | {"note": "kept"}).json()["doc"]
     bench.create(event | {"title": "later"})
@@ -72,7 +76,7 @@ def test_event_items_may_be_full_and_oldest_first(open_bench, event):
     assert first.items() >= (event | {"note": "kept"}).items()
 
 
-def test_events_of_a_channel_that_was_taken_away_are_not_listed(bench, event):
+def test_events_of_a_channel_that_was_taken_away_are_not_listed(bench: Bench, event: Event) -> None:
     bench.create(event)
     bench.admin("channels/access", {"channel": "city-agenda", "allowed": False})
     assert bench.http.get("/api/public/v1/events").json()["totalDocs"] == 0
@@ -88,20 +92,22 @@ def test_events_of_a_channel_that_was_taken_away_are_not_listed(bench, event):
         ("POST", "/api/public/v1/channels", (405, "invalid_request")),
     ],
 )
-def test_what_does_not_exist_is_refused_in_the_error_envelope(bench, method, path, expected):
+def test_what_does_not_exist_is_refused_in_the_error_envelope(
+    bench: Bench, method: str, path: str, expected: tuple[int, str]
+) -> None:
     assert refusal(bench.http.request(method, path)) == expected
 
 
-def test_a_method_that_is_not_possible_is_told_which_are(bench):
+def test_a_method_that_is_not_possible_is_told_which_are(bench: Bench) -> None:
     assert set(bench.http.delete("/api/public/v1/events").headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
 
 
-def test_every_request_id_is_another(bench):
+def test_every_request_id_is_another(bench: Bench) -> None:
     ids = [bench.http.get("/nothing").json()["error"]["requestId"] for _ in range(20)]
     assert len(set(ids)) == 20
 
 
-def test_the_openapi_page_names_the_fields_that_are_required(bench, event):
+def test_the_openapi_page_names_the_fields_that_are_required(bench: Bench, event: Event) -> None:
     answer = bench.http.get("/api/developer/openapi/public-api-v1")
     assert answer.headers["content-type"].startswith("application/yaml")
     schemas = yaml.safe_load(answer.text)["components"]["schemas"]
@@ -116,7 +122,7 @@ def test_the_openapi_page_names_the_fields_that_are_required(bench, event):
         assert (answer.status_code == 400) == (name in schemas["City"]["required"]), name
 
 
-def test_the_openapi_page_describes_every_route(bench):
+def test_the_openapi_page_describes_every_route(bench: Bench) -> None:
     document = yaml.safe_load(bench.http.get("/api/developer/openapi/public-api-v1").text)
     for path, methods in document["paths"].items():
         for method in methods:
@@ -124,10 +130,10 @@ def test_the_openapi_page_describes_every_route(bench):
             assert str(answer.status_code) in methods[method]["responses"], (method, path)
 
 
-def test_every_reference_of_the_openapi_page_leads_somewhere(bench):
+def test_every_reference_of_the_openapi_page_leads_somewhere(bench: Bench) -> None:
     document = yaml.safe_load(bench.http.get("/api/developer/openapi/public-api-v1").text)
 
-    def references(node):
+    def references(node: object) -> Iterator[str]:
         if isinstance(node, dict):
             yield from ([node["$ref"]] if "$ref" in node else [])
             for child in node.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from unit.sandbox.bench import Bench, Event, Open
 
 CITY = "approxLocation.city"
 
@@ -58,7 +59,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("change", "field", "issue"), REFUSED)
-def test_a_field_that_is_wrong_is_refused_by_its_path_with_the_issue(bench, event, change, field, issue):
+def test_a_field_that_is_wrong_is_refused_by_its_path_with_the_issue(
+    bench: Bench, event: Event, change: Event, field: str, issue: str
+) -> None:
     answer = bench.create(event | change)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["details"]["field"]) == (400, "invalid_request", field)
@@ -67,7 +70,7 @@ def test_a_field_that_is_wrong_is_refused_by_its_path_with_the_issue(bench, even
 
 
 @pytest.mark.parametrize("name", ["channelId", "title", "startAt", "timezone", "classifications", "approxLocation"])
-def test_a_required_field_that_is_missing_is_refused(bench, event, name):
+def test_a_required_field_that_is_missing_is_refused(bench: Bench, event: Event, name: str) -> None:
     del event[name]
     assert bench.create(event).json()["error"]["details"] == {"field": name, "issue": "is required"}
 
@@ -87,21 +90,22 @@ def test_a_required_field_that_is_missing_is_refused(bench, event, name):
         {"title": "雪まつり ❄️ — «кириллица»"},
     ],
 )
-def test_what_the_specification_allows_is_accepted_and_kept_as_it_came(bench, event, change):
+def test_what_the_specification_allows_is_accepted_and_kept_as_it_came(bench: Bench, event: Event, change: Event) -> None:
     answer = bench.create(event | change)
     assert answer.status_code == 201, answer.text
     assert [stored["payload"] for stored in bench.stored()] == [event | change]
 
 
-def test_the_answer_names_the_new_event(bench, event):
+def test_the_answer_names_the_new_event(bench: Bench, event: Event) -> None:
     doc = bench.create(event).json()
     assert doc == {"doc": {"id": bench.stored()[0]["id"], "title": "Jazz & blues"}}
 
 
 @pytest.mark.parametrize(
-    ("content", "issue"), [(b"", "JSON"), (b"{", "JSON"), (b"\xff{}", "JSON"), (b'{"a": NaN}', "JSON"), (b"[]", "object"), (b"null", "object")]
+    ("content", "issue"),
+    [(b"", "JSON"), (b"{", "JSON"), (b"\xff{}", "JSON"), (b'{"a": NaN}', "JSON"), (b"[]", "object"), (b"null", "object")],
 )
-def test_a_body_that_is_no_json_object_is_refused(bench, content, issue):
+def test_a_body_that_is_no_json_object_is_refused(bench: Bench, content: bytes, issue: str) -> None:
     answer = bench.http.post("/api/public/v1/events", content=content, headers={"Content-Type": "application/json"})
     details = answer.json()["error"]["details"]
     assert (answer.status_code, details["field"]) == (400, "body")
@@ -109,16 +113,16 @@ def test_a_body_that_is_no_json_object_is_refused(bench, content, issue):
 
 
 @pytest.mark.parametrize("declared", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonx"])
-def test_a_body_that_is_not_declared_as_json_is_refused_with_415(bench, declared):
+def test_a_body_that_is_not_declared_as_json_is_refused_with_415(bench: Bench, declared: str) -> None:
     answer = bench.http.post("/api/public/v1/events", content=b"{}", headers={"Content-Type": declared})
     assert (answer.status_code, answer.json()["error"]["code"]) == (415, "invalid_request")
 
 
-def test_a_charset_beside_the_type_does_no_harm(bench, event):
+def test_a_charset_beside_the_type_does_no_harm(bench: Bench, event: Event) -> None:
     assert bench.create(event, **{"Content-Type": "application/json; charset=utf-8"}).status_code == 201
 
 
-def test_a_body_that_is_too_large_is_refused_with_413_declared_or_not(open_bench):
+def test_a_body_that_is_too_large_is_refused_with_413_declared_or_not(open_bench: Open) -> None:
     bench = open_bench("max_body_bytes=100")
     json = {"Content-Type": "application/json"}
     declared = bench.http.post("/api/public/v1/events", content=b"x" * 101, headers=json)
@@ -139,12 +143,14 @@ def test_a_body_that_is_too_large_is_refused_with_413_declared_or_not(open_bench
         ("max_offers=0", {}, 400),
     ],
 )
-def test_what_the_specification_leaves_open_is_a_switch(open_bench, event, word, change, status):
+def test_what_the_specification_leaves_open_is_a_switch(
+    open_bench: Open, event: Event, word: str, change: Event, status: int
+) -> None:
     assert open_bench(word).create(event | change).status_code == status
 
 
 @pytest.mark.parametrize("default", ["draft", "published"])
-def test_an_event_without_a_status_gets_the_switched_one(open_bench, event, default):
+def test_an_event_without_a_status_gets_the_switched_one(open_bench: Open, event: Event, default: str) -> None:
     bench = open_bench(f"default_status={default}", "success_status=200")
     del event["status"]
     assert bench.create(event).status_code == 200
@@ -152,7 +158,11 @@ def test_an_event_without_a_status_gets_the_switched_one(open_bench, event, defa
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
@@ -160,7 +170,7 @@ JSON = st.recursive(
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_no_value_of_any_field_makes_the_service_fail(bench, event, data):
+def test_no_value_of_any_field_makes_the_service_fail(bench: Bench, event: Event, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted({*event, "coverImage", "unknown"})))
     answer = bench.create(event | {name: data.draw(JSON)})
     assert answer.status_code in {201, 400, 403, 404}

@@ -1,0 +1,82 @@
+"""The service as a test sees it: a client without a socket, a clock that is set by hand, the admin door beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from starlette.applications import Starlette
+
+SECRET = "sandbox-secret-for-tests-4321"
+EVENTS = "/api/public/v1/events"
+
+
+@dataclass
+class Clock:
+    now: float = 1_800_000_000.0
+    slept: list[float] = field(default_factory=list)
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+class InProcess(httpx.BaseTransport):
+    """An application without a socket, driven by an event loop of its own."""
+
+    def __init__(self, app: Starlette, client: tuple[str, int] = ("127.0.0.1", 40_000)) -> None:
+        self._app = httpx.ASGITransport(app, client=client)
+        self._loop = asyncio.Runner()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        request.read()
+        return self._loop.run(self._exchange(request))
+
+    async def _exchange(self, request: httpx.Request) -> httpx.Response:
+        answer = await self._app.handle_async_request(request)
+        return httpx.Response(answer.status_code, headers=answer.headers, content=await answer.aread())
+
+    def close(self) -> None:
+        self._loop.close()
+
+
+@dataclass
+class Bench:
+    """The service as its caller sees it, with the admin door beside it."""
+
+    http: httpx.Client
+    clock: Clock
+    app: Starlette
+
+    def create(self, payload: object, *, key: str = "", **headers: str) -> httpx.Response:
+        extra = {"Idempotency-Key": key} if key else {}
+        return self.http.post(EVENTS, json=payload, headers={**extra, **headers})
+
+    def as_key(self, secret: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {secret}"}
+
+    def switch(self, **switches: object) -> None:
+        self.admin("switches", switches)
+
+    def admin(self, path: str, wishes: object) -> Any:
+        answer = self.http.post(f"/_sandbox/{path}", json=wishes)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def stored(self) -> list[dict[str, Any]]:
+        return list(self.http.get("/_sandbox/events").json()["events"])
+
+    def requests(self, route: str = "events") -> list[dict[str, Any]]:
+        return list(self.http.get("/_sandbox/requests", params={"route": route}).json()["requests"])
+
+    def close(self) -> None:
+        self.app.state.sandbox.close()
+
+
+Open = Callable[..., Bench]
+Event = dict[str, Any]

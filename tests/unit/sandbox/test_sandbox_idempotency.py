@@ -1,0 +1,126 @@
+"""What a used Idempotency-Key is answered, in each of the behaviours that a service may have."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+from unit.sandbox.bench import Bench, Event, Open
+
+from sandbox.app import create_app
+from sandbox.service import Surroundings
+from sandbox.switches import Switches
+
+
+def test_the_same_request_again_gets_the_stored_answer_and_creates_nothing(bench: Bench, event: Event) -> None:
+    first, second = bench.create(event, key="k1"), bench.create(event, key="k1")
+    assert (first.status_code, first.content) == (second.status_code, second.content)
+    assert len(bench.stored()) == 1
+    assert [request["outcome"] for request in bench.requests()] == ["created", "replayed"]
+
+
+def test_a_stored_refusal_is_replayed_with_its_request_id(bench: Bench, event: Event) -> None:
+    wrong = event | {"title": ""}
+    first, second = bench.create(wrong, key="k1"), bench.create(wrong, key="k1")
+    assert (first.status_code, first.content) == (400, second.content)
+    assert bench.create(event, key="k1").status_code == 409
+
+
+def test_another_body_under_a_used_key_is_a_conflict(bench: Bench, event: Event) -> None:
+    bench.create(event, key="k1")
+    answer = bench.create(event | {"title": "other"}, key="k1")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
+    assert len(bench.stored()) == 1
+
+
+def test_another_body_may_be_given_the_first_ones_answer(open_bench: Open, event: Event) -> None:
+    bench = open_bench("idempotency_other_body=replay")
+    first = bench.create(event, key="k1")
+    assert bench.create(event | {"title": "other"}, key="k1").content == first.content
+
+
+def test_a_key_counts_for_one_api_key_and_one_route(bench: Bench, event: Event) -> None:
+    bench.create(event, key="k1")
+    assert bench.create(event, key="k1", **bench.as_key("sandbox-key-starter")).status_code == 201
+    png = b"\x89PNG\r\n\x1a\n"
+    upload = bench.http.post("/api/public/v1/media", content=png, headers={"Content-Type": "image/png", "Idempotency-Key": "k1"})
+    assert upload.status_code == 201
+    assert len(bench.stored()) == 2
+
+
+def test_without_a_key_every_request_creates(bench: Bench, event: Event) -> None:
+    bench.create(event)
+    bench.create(event)
+    assert len(bench.stored()) == 2
+
+
+def test_a_service_that_refuses_any_reuse_answers_409_to_the_same_request(open_bench: Open, event: Event) -> None:
+    bench = open_bench("idempotency=refuse")
+    assert [bench.create(event, key="k1").status_code for _ in range(2)] == [201, 409]
+
+
+def test_a_service_that_ignores_keys_creates_twice(open_bench: Open, event: Event) -> None:
+    bench = open_bench("idempotency=ignore")
+    assert [bench.create(event, key="k1").status_code for _ in range(2)] == [201, 201]
+    assert [stored["idempotencyKey"] for stored in bench.stored()] == ["k1", "k1"]
+
+
+def test_a_key_is_forgotten_after_its_time(open_bench: Open, event: Event) -> None:
+    bench = open_bench("idempotency_memory_s=60")
+    bench.create(event, key="k1")
+    bench.clock.now += 59
+    bench.create(event, key="k1")
+    assert len(bench.stored()) == 1
+    bench.clock.now += 1
+    assert bench.create(event | {"title": "other"}, key="k1").status_code == 201
+    assert bench.create(event | {"title": "other"}, key="k1").status_code == 201
+    assert len(bench.stored()) == 2
+
+
+@pytest.mark.parametrize(("word", "refused", "denied"), [("none", 201, 201), ("validation", 409, 201), ("all", 409, 409)])
+def test_which_refusals_use_up_a_key_is_a_switch(open_bench: Open, event: Event, word: str, refused: int, denied: int) -> None:
+    bench = open_bench(f"stored_refusals={word}")
+    bench.create(event | {"title": ""}, key="refused")
+    assert bench.create(event, key="refused").status_code == refused
+    bench.create(event | {"channelId": 105}, key="denied")
+    assert bench.create(event, key="denied").status_code == denied
+
+
+def test_a_401_a_403_for_the_scope_and_a_429_never_use_up_a_key(open_bench: Open, event: Event) -> None:
+    bench = open_bench("rate_events=1/m", "stored_refusals=all")
+    bench.create(event, key="k1", Authorization="Bearer wrong")
+    bench.create(event)
+    assert bench.create(event, key="k1").status_code == 429
+    bench.clock.now += 60
+    assert bench.create(event, key="k1").status_code == 201
+
+
+@pytest.mark.parametrize(("key", "status"), [("x" * 20, 201), ("x" * 21, 400), (" ", 400)])
+def test_a_key_that_is_blank_or_too_long_is_refused(open_bench: Open, event: Event, key: str, status: int) -> None:
+    answer = open_bench("key_max_chars=20").create(event, key=key)
+    assert answer.status_code == status
+    if status == 400:
+        assert answer.json()["error"]["details"]["field"] == "Idempotency-Key"
+
+
+def test_while_the_first_request_is_in_progress_the_second_is_a_conflict(event: Event) -> None:
+    async def scene() -> tuple[int, list[int], bool]:
+        arrived, may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def sleep(_: float) -> None:
+            arrived.set()
+            await may_go_on.wait()
+
+        app = create_app(None, Switches(latency_ms=5), "secret", Surroundings(sleep=sleep))
+        transport, headers = httpx.ASGITransport(app), {"Authorization": "Bearer secret", "Idempotency-Key": "k1"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as http:
+            first = asyncio.create_task(http.post("/api/public/v1/events", json=event))
+            await arrived.wait()
+            second = await http.post("/api/public/v1/events", json=event)
+            may_go_on.set()
+            third = await first, await http.post("/api/public/v1/events", json=event)
+        app.state.sandbox.close()
+        return second.status_code, [answer.status_code for answer in third], third[0].content == third[1].content
+
+    assert asyncio.run(scene()) == (409, [201, 201], True)

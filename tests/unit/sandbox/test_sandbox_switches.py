@@ -1,0 +1,57 @@
+"""Switches as words: strict parsing, and a reference that says what the code does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sandbox.switch_words import SwitchError, reference, spelt, switched
+from sandbox.switches import Rate, Switches
+
+DOCS = Path(__file__).parents[3] / "docs" / "sandbox.md"
+
+
+def test_words_become_switches() -> None:
+    read = switched(["success_status=200", "rate_events=50/s", "faults=reset+html", "latency_ms = 20", "rate_lists=off"])
+    assert read == Switches(success_status=200, rate_events=Rate(50), faults=("reset", "html"), latency_ms=20)
+
+
+def test_every_switch_can_be_read_back_as_it_is_written() -> None:
+    for switches in (Switches(), Switches(rate_media=Rate(5, "h"), faults=("empty", "reset"), retry_after="date")):
+        assert switched(f"{name}={value}" for name, value in spelt(switches).items()) == switches
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("latency=20", "did you mean `latency_ms`?"),
+        ("latency_ms", "has no value"),
+        ("latency_ms=", "a whole number from 0"),
+        ("latency_ms=-1", "a whole number from 0"),
+        ("latency_ms=1.5", "a whole number from 0"),
+        ("latency_ms=٣", "a whole number from 0"),
+        ("fault_per_mille=1001", "from 0 to 1000"),
+        ("success_status=202", "one of `201`, `200`"),
+        ("retry_after=second", "did you mean `seconds`?"),
+        ("rate_events=50", "`off` or a rate"),
+        ("rate_events=0/s", "`off` or a rate"),
+        ("rate_events=5/d", "`off` or a rate"),
+        ("faults=reset+rset", "did you mean `reset`?"),
+        ("faults=", "one or several"),
+    ],
+)
+def test_a_word_that_is_no_switch_is_refused_with_what_would_be(word: str, says: str) -> None:
+    with pytest.raises(SwitchError) as refused:
+        switched([word])
+    assert says in str(refused.value).replace("`200`, `201`", "`201`, `200`")
+
+
+def test_all_wrong_words_are_told_at_once() -> None:
+    with pytest.raises(SwitchError) as refused:
+        switched(["a=1", "latency_ms=20", "b=2"])
+    assert len(refused.value.problems) == 2
+
+
+def test_the_documentation_has_the_reference_of_the_code() -> None:
+    assert reference() in DOCS.read_text(encoding="utf-8")

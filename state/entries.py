@@ -9,9 +9,10 @@ import json
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from mappings.vocabulary import MappedRow, RowKey
+from state.bulk import EntryTuple, bound_time, insert_entries, new_entry
 from state.plan import Known
 from state.tables import ENTRY
 from state.turn import Turn
@@ -46,7 +47,6 @@ _ONE = ENTRY.c.id == bindparam("entry")
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
 _NO_DRIFT = {"drift_body": None, "drift_fingerprint": None, "drift_kind": None}
 
-_INSERT = insert(ENTRY)
 _PIN = (
     update(ENTRY)
     .where(_ONE)
@@ -81,7 +81,8 @@ class Batch:
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
         self._now: datetime = turn.now()
-        self._inserts: list[dict[str, object]] = []
+        self._bound_now = bound_time(turn, self._now)
+        self._inserts: list[EntryTuple] = []
         self._pins: list[dict[str, object]] = []
         self._drifts: dict[int, MappedRow] = {}
         self._refreshes: list[dict[str, object]] = []
@@ -89,29 +90,8 @@ class Batch:
 
     def create(self, row: MappedRow) -> None:
         """Pin a new row's body under its key, for life."""
-        self._inserts.append(
-            {
-                "scope_id": self._turn.scope_id,
-                "row_key": row.row_key,
-                "state": "pending",
-                "idempotency_key": self._turn.key(row.row_key),
-                "revision": 0,
-                "body": row.body,
-                "cover_url": row.cover and row.cover.url,
-                "cover_on_error": row.cover and row.cover.on_error,
-                "fingerprint": row.fingerprint,
-                "row_digest": row.row_digest,
-                "twin_digest": row.twin_digest,
-                "channel_id": row.channel_id,
-                "attempts": 0,
-                "refused_request_id": "",
-                "origin": row.origin.place,
-                "staged_run": self._turn.run_id,
-                "sent_run": "",
-                "created_at": self._now,
-                "updated_at": self._now,
-            }
-        )
+        key = self._turn.key(row.row_key)
+        self._inserts.append(new_entry(self._turn, key, row, self._bound_now))
 
     def pin(self, entry_id: int, row: MappedRow) -> None:
         """Put another body in the place of one that was never sent, or was refused."""
@@ -153,7 +133,7 @@ class Batch:
     def write(self, connection: Connection) -> None:
         """Write it all; a batch without decisions costs nothing."""
         if self._inserts:
-            connection.execute(_INSERT, self._inserts)
+            insert_entries(connection, self._inserts)
         if self._pins:
             connection.execute(_PIN, self._pins)
         if self._drifts:

@@ -8,6 +8,7 @@ bear, one request at a time, and then probes for more: slowly near the last limi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,12 +20,18 @@ from mappings.errors import SyncError
 
 _BACK_OFF = 0.05
 """Share of the proven rate that is given up after a limit."""
-_PLATEAU_S = 30.0
-"""Seconds until the rate is back at the last limit; three times as long and it is 1.4 times as high."""
+_FIRST_PLATEAU_S = 2.5
+"""Seconds until the rate is back at the limit after the first one met; three times as long and it is 1.4 times as high."""
+_LONGEST_PLATEAU_S = 20.0
+"""The same once some limits were met: each one makes us surer of it, and probing twice as slow."""
+_CATCH_UP_S = 0.02
+"""How late a request may leave without those after it being put off as well: timers are no more exact than that."""
 _LONGEST_GUESS_S = 60.0
 """The longest pause of our own choosing, where the service names none."""
 _LONGEST_DOUBT_S = 5.0
 """The least pause in the end, where the service names shorter ones and then does not keep to them."""
+_LOWEST_RATE = 1 / 60
+"""Requests per second that are always tried."""
 _FAR_FUTURE_S = 366 * 86_400.0
 """A pause that nobody will wait for; longer ones are read as this one."""
 
@@ -81,7 +88,8 @@ class Pacer:
         self._patience = patience or Patience()
         self._closed: SyncError | None = None
         self._resume_at = clock()
-        self._next_slot = self._resume_at
+        self._last_slot = self._resume_at
+        self._turn = asyncio.Lock()
         self._wave = 0
         self._pauses = 0
         self._paused_s = 0.0
@@ -110,14 +118,12 @@ class Pacer:
         return Pacer(clock=self.clock, sleep=self._sleep, random=self._random, now=self._now, patience=self._patience)
 
     async def admit(self) -> Admitted | Closed:
-        """Wait until a request may leave. Never returns `Admitted` during a pause."""
-        while self._closed is None:
-            slot = self._take_slot()
-            while (wait := slot - self.clock()) > 0 and self._closed is None:
+        """Wait until a request may leave, in the order of asking. Never returns `Admitted` during a pause."""
+        async with self._turn:
+            while self._closed is None and (wait := self._slot() - self.clock()) > 0:
                 await self._sleep(min(wait, 1.0))
-            if slot >= self._resume_at:
-                break
-        return Closed(self._closed) if self._closed else Admitted(self._wave)
+            self._last_slot = self._slot()
+            return Closed(self._closed) if self._closed else Admitted(self._wave)
 
     def passed(self) -> None:
         """An answer came that was no limit and no failure."""
@@ -172,22 +178,31 @@ class Pacer:
             return guess
         return max(asked_s, min(guess, _LONGEST_DOUBT_S)) if self._unbroken_limits > 3 else asked_s
 
-    def _take_slot(self) -> float:
-        slot = max(self.clock(), self._resume_at, self._next_slot)
-        if self._curve is not None:
-            self._next_slot = slot + 1.0 / self._curve.rate_at(slot)
-        return slot
+    def _slot(self) -> float:
+        """The clock's time at which the next request may leave: evenly spaced once a rate is known."""
+        now = self.clock()
+        if self._curve is None:
+            return max(now, self._resume_at)
+        even = self._last_slot + 1.0 / self._curve.rate_at(now)
+        return max(even, now - _CATCH_UP_S, self._resume_at)
 
     def _learn(self) -> None:
-        """Settle what the route bears: between what got through (a lower bound) and what we tried (an upper one)."""
+        """Settle what the route bears: between what got through, its pause included, and what was tried when it refused.
+
+        The longer it went well, the more what was tried is the truth; shortly after a pause it may be far above.
+        """
         now = self.clock()
         resume_at = max(now, self._resume_at)
-        proven = max(self._passed, 1) / max(resume_at - self._counting_since, 0.001)
-        tried = self._curve.rate_at(now) if self._curve else proven
-        self._curve = _Curve(limit=max(sqrt(proven * tried), 1 / _LONGEST_GUESS_S), since=resume_at)
+        passed, lasted_s = max(self._passed, 1), max(now - self._counting_since, 0.001)
+        proven = passed / max(resume_at - self._counting_since, 0.001)
+        if self._curve is None:
+            self._curve = _Curve(sqrt(proven * passed / lasted_s), since=resume_at, plateau_s=_FIRST_PLATEAU_S)
+        else:
+            trust = 0.5 + min(lasted_s / _LONGEST_PLATEAU_S, 1.0) / 2
+            limit = max(proven ** (1 - trust) * self._curve.rate_at(now) ** trust, _LOWEST_RATE)
+            self._curve = _Curve(limit, since=resume_at, plateau_s=min(self._curve.plateau_s * 2, _LONGEST_PLATEAU_S))
         self._passed = 0
         self._counting_since = resume_at
-        self._next_slot = resume_at
 
     def _paused(self, wait_s: float, waited_s: float) -> PausedError:
         resume_at = self._now() + timedelta(seconds=wait_s)
@@ -207,9 +222,10 @@ class _Curve:
 
     limit: float
     since: float
+    plateau_s: float
 
     def rate_at(self, clock_s: float) -> float:
-        distance = (max(clock_s - self.since, 0.0) - _PLATEAU_S) / _PLATEAU_S
+        distance = max(clock_s - self.since, 0.0) / self.plateau_s - 1.0
         return self.limit * (1.0 + _BACK_OFF * distance**3)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from email.utils import format_datetime
 
@@ -50,7 +51,10 @@ def test_an_absent_retry_after_asks_for_nothing() -> None:
 
 def test_a_date_is_measured_from_the_answers_own_date() -> None:
     theirs = EPOCH + timedelta(hours=3)
-    headers = {"date": format_datetime(theirs, usegmt=True), "retry-after": format_datetime(theirs + timedelta(seconds=30), usegmt=True)}
+    headers = {
+        "date": format_datetime(theirs, usegmt=True),
+        "retry-after": format_datetime(theirs + timedelta(seconds=30), usegmt=True),
+    }
     assert retry_after_s(headers, EPOCH) == 30
 
 
@@ -60,13 +64,22 @@ def test_no_text_is_too_strange_for_retry_after(text: str) -> None:
     assert wait is None or 0 <= wait <= YEAR_S
 
 
-@given(st.integers(200, 599), st.binary(max_size=200) | st.sampled_from([b"null", b"[]", b'{"error":1}', b'{"error":{"code":null}}', b'{"doc":{}}']))
+@given(
+    st.integers(200, 599),
+    st.binary(max_size=200) | st.sampled_from([b"null", b"[]", b'{"error":1}', b'{"error":{"code":null}}', b'{"doc":{}}']),
+)
 def test_no_body_is_too_strange_to_be_interpreted(status: int, body: bytes) -> None:
     assert interpret(status, {}, body, EPOCH).answer.status == status
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda kids: st.lists(kids) | st.dictionaries(st.sampled_from(["error", "code", "message", "requestId", "details", "field", "issue"]), kids)))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda kids: (
+            st.lists(kids)
+            | st.dictionaries(st.sampled_from(["error", "code", "message", "requestId", "details", "field", "issue"]), kids)
+        ),
+    )
+)
 def test_no_envelope_is_too_strange_to_be_interpreted(envelope: object) -> None:
-    import json
-
     assert interpret_failure(400, {}, json.dumps(envelope).encode(), EPOCH).answer.status == 400

@@ -82,7 +82,9 @@ def created(event_id: int = 41) -> httpx.Response:
     return httpx.Response(201, json={"doc": {"id": event_id, "title": "An evening"}})
 
 
-def told(status: int, code: str, *, request_id: str = "req_1", headers: dict[str, str] | None = None, **details: str) -> httpx.Response:
+def told(
+    status: int, code: str, *, request_id: str = "req_1", headers: dict[str, str] | None = None, **details: str
+) -> httpx.Response:
     error = {"code": code, "message": f"{code} it is", "requestId": request_id, "details": details}
     return httpx.Response(status, json={"error": error}, headers=headers)
 

@@ -15,6 +15,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
 from state.migrations.upgrade import HEAD, is_known, upgrade
 
+StateDb = Engine
+"""The open state DB, as those call it who only hand it on."""
+
 _BUSY_TIMEOUT_MS = 30_000
 _WRITER = "eventsync_writer"
 _UPGRADE_LOCK = 0x6576_7379  # any number of our own: PostgreSQL's advisory locks are named by numbers

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, insert, select, update
 
 from mappings.vocabulary import FeedName, RowKey
 from state.accounts import PublishAccount
+from state.books import Books
 from state.database import reading, writing
 from state.gate import Gate, accept, read_gate
 from state.lease import LEASE_TTL_S, Holder, Lease, acquire, this_process
@@ -20,6 +21,7 @@ from state.records import dump
 from state.stage import Stage, start_stage
 from state.tables import RUN, SCOPE
 from state.turn import Turn
+from state.views import RunRecord
 from state.words import Phase
 
 
@@ -90,6 +92,10 @@ class Ledger:
             columns["publish_account"] = dump(publish_account)
         with writing(self._engine) as connection:
             connection.execute(update(RUN).where(RUN.c.scope_id == self._scope_id(), RUN.c.id == run_id).values(**columns))
+
+    def runs(self, limit: int = 20) -> tuple[RunRecord, ...]:
+        """Return the feed's latest runs, youngest first."""
+        return Books(self._engine).runs(destination=self._destination, feed=self._feed, limit=limit)
 
     def open_stage(self, run_id: str, *, is_whole: bool, fence: int, stamp: str = "", holds_twins: bool = True) -> Stage:
         """Close the gate and begin to write down what the source says.

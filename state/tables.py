@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import ClassVar
 
-from sqlalchemy import CheckConstraint, Column, Index, MetaData, Table, Text, UniqueConstraint
+from sqlalchemy import CheckConstraint, Column, Index, MetaData, Table, Text, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 from state.columns import BIG_ID, UtcTime
@@ -23,6 +23,11 @@ METADATA = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+
+
+def _partial_index(name: str, column: str, where: str) -> Index:
+    """An index of the few entries that people look for; the many others cost nothing."""
+    return Index(f"ix_ledger_entry_{name}", "scope_id", column, sqlite_where=text(where), postgresql_where=text(where))
 
 
 class Row(SQLModel):
@@ -60,6 +65,8 @@ class LedgerEntry(Row, table=True):
         UniqueConstraint("scope_id", "row_key"),
         Index(None, "scope_id", "state", "id"),
         Index(None, "scope_id", "twin_digest"),
+        _partial_index("drift", "drift_kind", "drift_kind IS NOT NULL"),
+        _partial_index("vanished", "vanished_at", "vanished_at IS NOT NULL"),
         CheckConstraint("state IN ({})".format(", ".join(f"'{state.value}'" for state in EntryState)), name="state"),
         {"sqlite_autoincrement": True},
     )

@@ -99,6 +99,11 @@ def upgrade() -> None:
     )
     op.create_index("ix_ledger_entry_scope_id_state_id", "ledger_entry", ["scope_id", "state", "id"])
     op.create_index("ix_ledger_entry_scope_id_twin_digest", "ledger_entry", ["scope_id", "twin_digest"])
+    for name, column in (("drift", "drift_kind"), ("vanished", "vanished_at")):
+        where = sa.text(f"{column} IS NOT NULL")
+        op.create_index(
+            f"ix_ledger_entry_{name}", "ledger_entry", ["scope_id", column], sqlite_where=where, postgresql_where=where
+        )
     op.create_table(
         "problem_row",
         sa.Column("id", BIG_ID, autoincrement=True, nullable=False),

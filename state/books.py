@@ -1,0 +1,185 @@
+"""Reading the ledger across feeds, for people: what stands where, what waits for whom. Nothing is changed here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, func, select
+
+from mappings.vocabulary import FeedName, IdempotencyKey, RowKey
+from state.database import reading
+from state.gate import read_gate
+from state.records import load_answer, load_publish, load_read, load_reasons, load_report
+from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE
+from state.views import Book, FeedStatus, LeaseHolder, ProblemRecord, RowFilter, RowRecord, RunRecord
+from state.words import DriftKind, EntryState, Phase, ProblemKind
+
+_PAGE = 500
+_RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
+
+
+class Books:
+    """All feeds of a state DB. Pages go by age: pass the last record's id as `after` to read on."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def status(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[FeedStatus, ...]:
+        """Return where each feed stands, by destination and name."""
+        scopes = _of_books(select(SCOPE), destination, feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
+        with reading(self._engine) as connection:
+            return tuple(_status(connection, scope) for scope in connection.execute(scopes).all())
+
+    def runs(
+        self, *, destination: str | None = None, feed: FeedName | None = None, run_id: str | None = None, limit: int = 20
+    ) -> tuple[RunRecord, ...]:
+        """Return the latest runs, youngest first."""
+        runs = _of_books(_RUNS, destination, feed).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(limit)
+        if run_id is not None:
+            runs = runs.where(RUN.c.id == run_id)
+        with reading(self._engine) as connection:
+            return tuple(_run(row) for row in connection.execute(runs))
+
+    def rows(self, book: Book, which: RowFilter, *, after: int = 0, limit: int = _PAGE) -> tuple[RowRecord, ...]:
+        """Return one page of a feed's entries, oldest first."""
+        page = select(ENTRY).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(*_filtered(which), ENTRY.c.id > after)
+        page = _of_books(page, book.destination, book.feed).order_by(ENTRY.c.id).limit(limit)
+        with reading(self._engine) as connection:
+            return tuple(_entry(row) for row in connection.execute(page))
+
+    def every_row(self, book: Book, which: RowFilter) -> Iterator[RowRecord]:
+        """Yield all of a feed's entries that match, oldest first, however many there are."""
+        after = 0
+        while page := self.rows(book, which, after=after):
+            yield from page
+            after = page[-1].entry_id
+
+    def problems(
+        self, book: Book, kind: ProblemKind, *, run_id: str | None = None, after: int = 0, limit: int = _PAGE
+    ) -> tuple[ProblemRecord, ...]:
+        """Return one page of the rows that people must see, as a run last met them; without `run_id`, the last that staged."""
+        with reading(self._engine) as connection:
+            run = _last_staged(connection, book) if run_id is None else run_id
+            page = select(PROBLEM).join(SCOPE, SCOPE.c.id == PROBLEM.c.scope_id)
+            page = page.where(PROBLEM.c.kind == kind.value, PROBLEM.c.run_id == run, PROBLEM.c.id > after)
+            page = _of_books(page, book.destination, book.feed).order_by(PROBLEM.c.id).limit(limit)
+            return tuple(_problem(row) for row in connection.execute(page))
+
+    def every_problem(self, book: Book, kind: ProblemKind, *, run_id: str | None = None) -> Iterator[ProblemRecord]:
+        """Yield all problems of one kind, however many there are."""
+        after = 0
+        while page := self.problems(book, kind, run_id=run_id, after=after):
+            yield from page
+            after = page[-1].problem_id
+
+
+def _of_books(query: Select[Any], destination: str | None, feed: FeedName | None) -> Select[Any]:
+    if destination is not None:
+        query = query.where(SCOPE.c.destination == destination)
+    return query if feed is None else query.where(SCOPE.c.feed == feed)
+
+
+def _filtered(which: RowFilter) -> Iterator[ColumnElement[bool]]:
+    if which.states:
+        yield ENTRY.c.state.in_([state.value for state in which.states])
+    if which.row_key is not None:
+        yield ENTRY.c.row_key == which.row_key
+    if which.is_drifted:
+        yield ENTRY.c.drift_kind.is_not(None)
+    if which.is_vanished:
+        yield ENTRY.c.vanished_at.is_not(None)
+
+
+def _status(connection: Connection, scope: Row[*tuple[Any, ...]]) -> FeedStatus:
+    of_feed = ENTRY.c.scope_id == scope.id
+    states: dict[str, int] = dict(
+        connection.execute(select(ENTRY.c.state, func.count()).where(of_feed).group_by(ENTRY.c.state)).all()
+    )
+    drift = select(ENTRY.c.drift_kind, func.count()).where(of_feed, ENTRY.c.drift_kind.is_not(None)).group_by(ENTRY.c.drift_kind)
+    drifts: dict[str, int] = dict(connection.execute(drift).all())
+    vanished = connection.execute(select(func.count()).where(of_feed, ENTRY.c.vanished_at.is_not(None))).scalar_one()
+    last = _RUNS.where(RUN.c.scope_id == scope.id).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)
+    run = connection.execute(last).one_or_none()
+    return FeedStatus(
+        book=Book(scope.destination, FeedName(scope.feed)),
+        counts={state: states.get(state.value, 0) for state in EntryState},
+        drifted=sum(drifts.values()),
+        to_publish=drifts.get(DriftKind.TO_PUBLISH.value, 0),
+        vanished=vanished,
+        gate=read_gate(connection, scope.id),
+        lease=_lease(connection, scope.id),
+        last_whole_read=scope.last_whole_read,
+        last_run=None if run is None else _run(run),
+    )
+
+
+def _lease(connection: Connection, scope_id: int) -> LeaseHolder | None:
+    row = connection.execute(select(LEASE).where(LEASE.c.scope_id == scope_id, LEASE.c.holder != "")).one_or_none()
+    if row is None:
+        return None
+    return LeaseHolder(row.holder, row.host.partition(" ")[0], row.pid, row.acquired_at, row.expires_at)
+
+
+def _last_staged(connection: Connection, book: Book) -> str:
+    runs = _of_books(_RUNS, book.destination, book.feed).where(RUN.c.read_account.is_not(None))
+    run = connection.execute(runs.order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)).first()
+    return "" if run is None else str(run.id)
+
+
+def _run(row: Row[*tuple[Any, ...]]) -> RunRecord:
+    return RunRecord(
+        book=Book(row.destination, FeedName(row.feed)),
+        run_id=row.id,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        launched_by=row.launched_by,
+        dagster_run_id=row.dagster_run_id,
+        phase=Phase(row.phase),
+        outcome=row.outcome,
+        exit_code=row.exit_code,
+        message=row.message,
+        read_account=row.read_account and load_read(row.read_account),
+        stage_report=row.stage_report and load_report(row.stage_report),
+        publish_account=row.publish_account and load_publish(row.publish_account),
+        brakes=tuple(json.loads(row.brakes)),
+    )
+
+
+def _entry(row: Row[*tuple[Any, ...]]) -> RowRecord:
+    return RowRecord(
+        entry_id=row.id,
+        row_key=RowKey(row.row_key),
+        state=EntryState(row.state),
+        key=IdempotencyKey(row.idempotency_key),
+        revision=row.revision,
+        body=row.body,
+        channel_id=row.channel_id,
+        event_id=row.event_id,
+        attempts=row.attempts,
+        unanswered_at=row.unanswered_at,
+        answer=row.answer and load_answer(row.answer),
+        drift_body=row.drift_body,
+        drift_kind=row.drift_kind and DriftKind(row.drift_kind),
+        vanished_at=row.vanished_at,
+        origin=row.origin,
+        staged_run=row.staged_run,
+        sent_run=row.sent_run,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def _problem(row: Row[*tuple[Any, ...]]) -> ProblemRecord:
+    return ProblemRecord(
+        problem_id=row.id,
+        kind=ProblemKind(row.kind),
+        row_key=RowKey(row.row_key),
+        origin=row.origin,
+        reasons=load_reasons(row.reasons),
+        cells=json.loads(row.cells),
+        run_id=row.run_id,
+        first_seen_at=row.first_seen_at,
+        seen_at=row.seen_at,
+    )

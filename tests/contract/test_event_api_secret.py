@@ -1,0 +1,122 @@
+"""The API key is a bearer secret: it travels in one header, and appears nowhere else."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+
+import httpx
+import pytest
+from pydantic import SecretStr
+from unit.connectors_api.wired import SECRET, Scripted, Service, api_over, at_once, intent, page, told
+
+from connectors.errors import BaseUrlError, KeyFormatError
+from connectors.event_api.http import check_base_url, open_http
+from mappings.delivery import Postponed
+
+ECHO = httpx.Response(
+    400,
+    json={
+        "error": {
+            "code": f"c {SECRET}",
+            "message": f"Bearer {SECRET}",
+            "requestId": SECRET,
+            "details": {"field": SECRET, "issue": SECRET},
+        }
+    },
+)
+LEAKS: dict[str, list[Scripted]] = {
+    "an envelope that repeats the key": [ECHO],
+    "a page that repeats the key": [page(404, f"<p>{SECRET}</p>")],
+    "a rejected key": [told(401, "invalid_api_key")],
+    "a missing scope": [told(403, "insufficient_scope")],
+    "a redirect with the key": [httpx.Response(302, headers={"location": f"https://x.example/?key={SECRET}"})],
+    "silence": [httpx.ReadTimeout("silence")],
+    "no connection": [httpx.ConnectError("refused")],
+    "an unreadable success": [page(200)],
+}
+
+
+@pytest.mark.parametrize("says", LEAKS.values(), ids=LEAKS.keys())
+def test_the_key_is_in_no_verdict_error_or_log(says: list[Scripted], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    texts: list[str] = []
+
+    async def main() -> None:
+        api, http = api_over(Service(says))
+        async with http:
+            verdict = await api.deliver(intent())
+            texts.extend((repr(verdict), repr(http), repr(api), repr(api.stopped)))
+            if isinstance(verdict, Postponed):
+                texts.extend((str(verdict.cause), verdict.cause.hint))
+            try:
+                await api.channels()
+            except Exception as problem:  # noqa: BLE001  # whatever it is, its whole chain is looked through
+                texts.append("".join(traceback.format_exception(problem)))
+
+    at_once(main)
+    assert not [text for text in [*texts, caplog.text] if SECRET in text]
+
+
+def test_a_refused_key_is_named_by_its_last_four_characters() -> None:
+    async def main() -> object:
+        api, http = api_over(Service([told(401, "invalid_api_key")]))
+        async with http:
+            await api.deliver(intent())
+            return api.stopped
+
+    text = str(at_once(main))
+    assert "…last" in text
+    assert SECRET[-5:] not in text
+
+
+@pytest.mark.parametrize("key", ["", "   ", "sk live", "sk\nlive-secret", "sk\r\nx: y", "schlüssel-geheim", "sk_\x00"])
+def test_a_key_that_no_header_can_carry_is_refused_unseen(key: str) -> None:
+    with pytest.raises(KeyFormatError) as raised:
+        open_http("https://events.example.org", SecretStr(key))
+    assert not key.strip() or key.strip() not in str(raised.value)
+
+
+GOOD = {
+    "https://events.example.org": "https://events.example.org/",
+    "https://events.example.org/": "https://events.example.org/",
+    " https://events.example.org ": "https://events.example.org/",
+    "HTTPS://Events.Example.org:8443/": "https://events.example.org:8443/",
+    "https://example.org/events/": "https://example.org/events",
+    "https://example.org/events/api/public/v1": "https://example.org/events",
+    "https://example.org/api/public/v1/": "https://example.org/",
+    "http://localhost:8080": "http://localhost:8080/",
+    "http://127.0.0.1:8080": "http://127.0.0.1:8080/",
+    "http://127.9.9.9": "http://127.9.9.9/",
+    "http://[::1]:8080/": "http://[::1]:8080/",
+    "http://sandbox.localhost": "http://sandbox.localhost/",
+    "https://bücher.example": "https://xn--bcher-kva.example/",
+}
+BAD = [
+    "",
+    "events.example.org",
+    "http://events.example.org",
+    "http://10.0.0.1",
+    "http://localhost.example.org",
+    "http://127.0.0.1.example.org",
+    "ftp://localhost",
+    "https://",
+    "https://user:password@events.example.org",
+    "https://events.example.org/?a=b",
+    "https://events.example.org/#x",
+    "https://events.example.org:notaport",
+    "https://[::1",
+]
+
+
+@pytest.mark.parametrize(("url", "opened"), GOOD.items(), ids=GOOD.keys())
+def test_an_address_is_accepted_in_each_of_its_spellings(url: str, opened: str) -> None:
+    assert str(check_base_url(url)) == str(httpx.URL(opened))
+
+
+@pytest.mark.parametrize("url", BAD, ids=[repr(url) for url in BAD])
+def test_an_address_that_would_give_the_key_away_is_refused(url: str) -> None:
+    with pytest.raises(BaseUrlError) as raised:
+        check_base_url(url)
+    assert "password" not in str(raised.value) or "holds a user name" in str(raised.value)
+    assert raised.value.hint

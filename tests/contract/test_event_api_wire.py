@@ -1,0 +1,331 @@
+"""The wire itself: a real server on loopback that resets, cuts off, dawdles or talks nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import httpx
+import pytest
+from pydantic import SecretStr
+from unit.connectors_api.wired import SECRET, intent
+
+from connectors.event_api.client import EventApi
+from connectors.event_api.exchange import Exchange, HttpAnswer
+from connectors.event_api.answers import Lost, NotReached
+from connectors.event_api.http import LONGEST_BODY, open_http
+from connectors.pacing import Pacer
+from connectors.retry import RetryPolicy
+from mappings.delivery import Postponed, Receipt, Uncertain
+
+T = TypeVar("T")
+DOCUMENT = b'{"doc":{"id":41,"title":"An evening"}}'
+CREATED = b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(DOCUMENT), DOCUMENT)
+
+Behaviour = Callable[[asyncio.StreamWriter], Awaitable[bool]]
+"""Answers one request; false ends the connection."""
+
+
+@dataclass
+class Seen:
+    connections: int = 0
+    requests: list[bytes] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def server(*behaviours: Behaviour) -> AsyncIterator[tuple[str, Seen]]:
+    """Behave as told for each request in turn, for ever as the last one says."""
+    seen, script, open_writers = Seen(), list(behaviours), []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.connections += 1
+        open_writers.append(writer)
+        goes_on = True
+        while goes_on and (request := await read_request(reader)):
+            seen.requests.append(request)
+            goes_on = await (script.pop(0) if len(script) > 1 else script[0])(writer)
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", seen
+    finally:
+        listening.close()
+        for writer in open_writers:
+            writer.close()
+        await asyncio.sleep(0)
+
+
+async def read_request(reader: asyncio.StreamReader) -> bytes:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next((int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")), 0)
+        return head + await reader.readexactly(length)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return b""
+
+
+def says(answer: bytes, *, goes_on: bool = True) -> Behaviour:
+    async def behave(writer: asyncio.StreamWriter) -> bool:
+        writer.write(answer)
+        await writer.drain()
+        return goes_on
+
+    return behave
+
+
+async def resets(writer: asyncio.StreamWriter) -> bool:
+    sock = writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return False
+
+
+async def hangs(_: asyncio.StreamWriter) -> bool:
+    await asyncio.sleep(30)
+    return False
+
+
+creates = says(CREATED)
+closes = says(b"", goes_on=False)
+BREAKAGES: dict[str, Behaviour] = {
+    "reset after the request": resets,
+    "closed after the request": closes,
+    "body cut off": says(b"HTTP/1.1 201 Created\r\ncontent-length: 100\r\n\r\n" + DOCUMENT[:20], goes_on=False),
+    "chunk cut off": says(b"HTTP/1.1 201 Created\r\ntransfer-encoding: chunked\r\n\r\n20\r\n" + DOCUMENT[:20], goes_on=False),
+    "no HTTP": says(b"220 mail.example.org ESMTP\r\n\r\n", goes_on=False),
+    "silence": hangs,
+    "silence in the body": says(b"HTTP/1.1 201 Created\r\ncontent-length: 100\r\n\r\n" + DOCUMENT[:20]),
+    "a header cut off": says(b"HTTP/1.1 201 Created\r\ncontent-le", goes_on=False),
+    "a broken content encoding": says(b"HTTP/1.1 201 Created\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\nnope"),
+}
+
+
+def run(main: Callable[[], Awaitable[T]]) -> T:
+    async def whole() -> T:
+        result = await main()
+        await asyncio.sleep(0)
+        return result
+
+    return asyncio.run(whole())
+
+
+def opened(url: str, **options: object) -> httpx.AsyncClient:
+    return open_http(url, SecretStr(SECRET), timeouts=httpx.Timeout(0.2, connect=2.0), **options)  # type: ignore[arg-type]
+
+
+def wired(http: httpx.AsyncClient, *, attempts: int = 2) -> EventApi:
+    clock = asyncio.get_running_loop().time
+
+    def now() -> datetime:
+        return datetime(2026, 3, 1, tzinfo=UTC)
+
+    async def no_wait(_: float) -> None:
+        await asyncio.sleep(0)
+
+    pacer = Pacer(clock=clock, sleep=asyncio.sleep, random=lambda: 0.0, now=now)
+    return EventApi(http, pacer=pacer, policy=RetryPolicy(attempts=attempts), now=now, sleep=no_wait, random=lambda: 0.0)
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES.keys())
+def test_a_broken_answer_to_a_sent_request_is_lost_never_unreached(breakage: Behaviour) -> None:
+    async def main() -> object:
+        async with server(breakage) as (url, _), opened(url) as http:
+            exchange = Exchange(http, attempt_s=5)
+            return await exchange(exchange.request("POST", exchange.url("/events"), content=b"{}"))
+
+    assert isinstance(run(main), Lost)
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES.keys())
+def test_a_broken_answer_is_asked_again_with_the_same_bytes(breakage: Behaviour) -> None:
+    async def main() -> tuple[object, Seen]:
+        async with server(breakage, creates) as (url, seen), opened(url) as http:
+            return await wired(http).deliver(intent()), seen
+
+    verdict, seen = run(main)
+    assert isinstance(verdict, Receipt)
+    assert verdict.attempts == 2
+    assert len(seen.requests) == 2
+    assert seen.requests[0] == seen.requests[1]
+
+
+@pytest.mark.parametrize("breakage", [resets, closes], ids=["reset", "close"])
+@pytest.mark.parametrize("is_kept_alive", [False, True], ids=["fresh connection", "kept-alive connection"])
+def test_no_request_is_repeated_behind_our_back(breakage: Behaviour, is_kept_alive: bool) -> None:  # noqa: FBT001  # a parameter
+    async def main() -> tuple[object, Seen]:
+        behaviours = (creates, breakage) if is_kept_alive else (breakage,)
+        async with server(*behaviours) as (url, seen), opened(url) as http:
+            api = wired(http, attempts=1)
+            if is_kept_alive:
+                assert isinstance(await api.deliver(intent(number=1)), Receipt)
+            return await api.deliver(intent(number=2)), seen
+
+    verdict, seen = run(main)
+    assert isinstance(verdict, Uncertain)
+    assert verdict.attempts == 1
+    assert len(seen.requests) == 1 + is_kept_alive
+    assert seen.connections == 1
+
+
+def test_a_connection_closed_while_idle_is_not_used_again() -> None:
+    async def main() -> tuple[object, int]:
+        async with server(says(CREATED, goes_on=False), creates) as (url, seen), opened(url) as http:
+            api = wired(http, attempts=1)
+            await api.deliver(intent(number=1))
+            await asyncio.sleep(0.05)
+            return await api.deliver(intent(number=2)), seen.connections
+
+    verdict, connections = run(main)
+    assert isinstance(verdict, Receipt)
+    assert connections == 2
+
+
+def test_nobody_listening_means_not_reached() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+        async def main() -> tuple[object, object]:
+            async with opened(url) as http:
+                exchange = Exchange(http, attempt_s=5)
+                return await exchange(exchange.request("POST", exchange.url("/events"))), await wired(http).deliver(intent())
+
+        reached, verdict = run(main)
+    assert isinstance(reached, NotReached)
+    assert isinstance(verdict, Postponed)
+
+
+def test_a_name_that_nobody_knows_means_not_reached() -> None:
+    async def main() -> object:
+        async with opened("http://nobody.localhost.invalid.localhost:1") as http:
+            exchange = Exchange(http, attempt_s=5)
+            return await exchange(exchange.request("POST", exchange.url("/events")))
+
+    assert isinstance(run(main), NotReached)
+
+
+def test_a_redirect_is_not_followed_and_the_secret_stays() -> None:
+    redirect = says(b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /elsewhere?token=1\r\ncontent-length: 0\r\n\r\n")
+
+    async def main() -> tuple[object, Seen]:
+        async with server(redirect, creates) as (url, seen), opened(url) as http:
+            return await wired(http).deliver(intent()), seen
+
+    verdict, seen = run(main)
+    assert isinstance(verdict, Postponed)
+    assert "/elsewhere" in str(verdict.cause)
+    assert "token" not in str(verdict.cause)
+    assert len(seen.requests) == 1
+
+
+def test_a_compressed_answer_is_understood_although_nobody_asked_for_it() -> None:
+    body = gzip.compress(DOCUMENT)
+    answer = b"HTTP/1.1 201 Created\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+
+    async def main() -> object:
+        async with server(says(answer)) as (url, _), opened(url) as http:
+            return await wired(http).deliver(intent())
+
+    assert isinstance(run(main), Receipt)
+
+
+def test_an_endless_answer_is_read_up_to_a_bound() -> None:
+    async def endless(writer: asyncio.StreamWriter) -> bool:
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"x" * 65536)
+            await writer.drain()
+            await asyncio.sleep(0)
+        return False
+
+    async def main() -> object:
+        async with server(endless) as (url, _), opened(url) as http:
+            exchange = Exchange(http, attempt_s=10)
+            return await exchange(exchange.request("GET", exchange.url("/channels")))
+
+    answer = run(main)
+    assert isinstance(answer, HttpAnswer)
+    assert len(answer.body) == LONGEST_BODY
+
+
+def test_there_are_never_more_connections_than_requests_in_flight() -> None:
+    async def slowly(writer: asyncio.StreamWriter) -> bool:
+        await asyncio.sleep(0.01)
+        return await creates(writer)
+
+    async def main() -> tuple[list[object], int]:
+        async with server(slowly) as (url, seen), opened(url, in_flight=3) as http:
+            api = wired(http)
+            verdicts = await asyncio.gather(*(api.deliver(intent(number=number)) for number in range(12)))
+            return list(verdicts), seen.connections
+
+    verdicts, connections = run(main)
+    assert all(isinstance(verdict, Receipt) for verdict in verdicts)
+    assert connections == 3
+
+
+def test_a_cancelled_delivery_leaves_the_client_usable() -> None:
+    async def main() -> object:
+        async with server(hangs, creates) as (url, _), opened(url, in_flight=1) as http:
+            api = wired(http)
+            task = asyncio.ensure_future(api.deliver(intent(number=1)))
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return await api.deliver(intent(number=2))
+
+    assert isinstance(run(main), Receipt)
+
+
+def test_the_request_on_the_wire_is_what_the_specification_asks_for() -> None:
+    async def main() -> bytes:
+        async with server(creates) as (url, seen), opened(f"{url}/events-service/") as http:
+            await wired(http).deliver(intent())
+            return seen.requests[0]
+
+    head, _, body = run(main).partition(b"\r\n\r\n")
+    line, *lines = head.decode().split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in lines)}
+    assert line == "POST /events-service/api/public/v1/events HTTP/1.1"
+    assert headers["authorization"] == f"Bearer {SECRET}"
+    assert headers["idempotency-key"] == intent().key
+    assert headers["content-type"] == "application/json"
+    assert headers["user-agent"].startswith("eventsync/")
+    assert headers["content-length"] == str(len(intent().body))
+    assert "cookie" not in headers
+    assert body == intent().body
+
+
+def test_a_server_without_tls_is_not_reached_over_https() -> None:
+    async def main() -> object:
+        async with server(creates) as (url, _), opened(url.replace("http://", "https://")) as http:
+            exchange = Exchange(http, attempt_s=5)
+            return await exchange(exchange.request("POST", exchange.url("/events")))
+
+    assert isinstance(run(main), NotReached)
+
+
+def test_the_environments_proxy_is_used_and_its_exceptions_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> tuple[Seen, Seen]:
+        async with server(creates) as (proxy, through), server(creates) as (url, direct):
+            monkeypatch.setenv("http_proxy", proxy)
+            monkeypatch.setenv("no_proxy", "127.0.0.1")
+            async with opened("http://events.localhost:1") as http:
+                await wired(http).deliver(intent())
+            async with opened(url) as http:
+                await wired(http).deliver(intent())
+            return through, direct
+
+    through, direct = run(main)
+    assert [request.split(b"\r\n")[0] for request in through.requests] == [
+        b"POST http://events.localhost:1/api/public/v1/events HTTP/1.1"
+    ]
+    assert len(direct.requests) == 1

@@ -55,7 +55,7 @@ def paged(
 @pytest.mark.parametrize("number", [0, 1, 99, 100, 101, 250])
 @pytest.mark.parametrize("most", [100, 30])
 @pytest.mark.parametrize("is_minimal", [False, True])
-def test_all_channels_are_found_however_they_are_paged(number: int, most: int, is_minimal: bool) -> None:  # noqa: FBT001  # a parameter
+def test_all_channels_are_found_however_they_are_paged(number: int, most: int, is_minimal: bool) -> None:  # a parameter
     found = asked(paged(channels(number), most=most, is_minimal=is_minimal), lambda api: api.channels())
     assert found == {f"channel-{one}": one for one in range(1, number + 1)}
 

@@ -17,9 +17,9 @@ import pytest
 from pydantic import SecretStr
 from unit.connectors_api.wired import SECRET, intent
 
+from connectors.event_api.answers import Lost, NotReached
 from connectors.event_api.client import EventApi
 from connectors.event_api.exchange import Exchange, HttpAnswer
-from connectors.event_api.answers import Lost, NotReached
 from connectors.event_api.http import LONGEST_BODY, open_http
 from connectors.pacing import Pacer
 from connectors.retry import RetryPolicy
@@ -158,7 +158,7 @@ def test_a_broken_answer_is_asked_again_with_the_same_bytes(breakage: Behaviour)
 
 @pytest.mark.parametrize("breakage", [resets, closes], ids=["reset", "close"])
 @pytest.mark.parametrize("is_kept_alive", [False, True], ids=["fresh connection", "kept-alive connection"])
-def test_no_request_is_repeated_behind_our_back(breakage: Behaviour, is_kept_alive: bool) -> None:  # noqa: FBT001  # a parameter
+def test_no_request_is_repeated_behind_our_back(breakage: Behaviour, is_kept_alive: bool) -> None:  # a parameter
     async def main() -> tuple[object, Seen]:
         behaviours = (creates, breakage) if is_kept_alive else (breakage,)
         async with server(*behaviours) as (url, seen), opened(url) as http:

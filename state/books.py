@@ -32,13 +32,16 @@ class Books:
         with reading(self._engine) as connection:
             return tuple(_status(connection, scope) for scope in connection.execute(scopes).all())
 
-    def runs(
-        self, *, destination: str | None = None, feed: FeedName | None = None, run_id: str | None = None, limit: int = 20
-    ) -> tuple[RunRecord, ...]:
+    def run(self, destination: str, feed: FeedName, run_id: str) -> RunRecord | None:
+        """Return one run, None if it never began."""
+        run = _of_books(_RUNS, destination, feed).where(RUN.c.id == run_id)
+        with reading(self._engine) as connection:
+            row = connection.execute(run).one_or_none()
+        return None if row is None else _run(row)
+
+    def runs(self, *, destination: str | None = None, feed: FeedName | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
         """Return the latest runs, youngest first."""
         runs = _of_books(_RUNS, destination, feed).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(limit)
-        if run_id is not None:
-            runs = runs.where(RUN.c.id == run_id)
         with reading(self._engine) as connection:
             return tuple(_run(row) for row in connection.execute(runs))
 
@@ -140,9 +143,9 @@ def _run(row: Row[*tuple[Any, ...]]) -> RunRecord:
         outcome=row.outcome,
         exit_code=row.exit_code,
         message=row.message,
-        read_account=row.read_account and load_read(row.read_account),
+        read=row.read_account and load_read(row.read_account),
         stage_report=row.stage_report and load_report(row.stage_report),
-        publish_account=row.publish_account and load_publish(row.publish_account),
+        publish=row.publish_account and load_publish(row.publish_account),
         brakes=tuple(json.loads(row.brakes)),
     )
 

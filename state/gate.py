@@ -61,6 +61,7 @@ def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str) -> O
     scope = connection.execute(select(SCOPE).where(SCOPE.c.id == turn.scope_id)).one()
     entries = select(func.coalesce(func.max(ENTRY.c.id), 0), func.count()).where(ENTRY.c.scope_id == turn.scope_id)
     boundary, known_before = connection.execute(entries).one()
+    turn.take_over(connection)
     _set(connection, turn, GateState.STAGING)
     turn.note(connection, phase=Phase.STAGING.value, is_whole=is_whole)
     return Opening(

@@ -60,7 +60,7 @@ class Ledger:
         return acquire(self._engine, self._scope_id(), who, now=self._now, ttl_s=self._ttl_s)
 
     def begin_run(self, run_id: str, *, launched_by: str, dagster_run_id: str | None = None) -> None:
-        """Open the run's record; a run that was begun before (another attempt of one step) goes on with its own."""
+        """Open the run's record; a run that was begun before (its next step, or a step again) goes on with its own."""
         row = {
             "scope_id": self._scope_id(),
             "id": run_id,
@@ -73,8 +73,11 @@ class Ledger:
             "brakes": "[]",
         }
         with writing(self._engine) as connection:
-            known = connection.execute(select(RUN.c.id).where(RUN.c.scope_id == self._scope_id(), RUN.c.id == run_id))
-            if known.one_or_none() is None:
+            ours = (RUN.c.scope_id == row["scope_id"], RUN.c.id == run_id)
+            again = connection.execute(
+                update(RUN).where(*ours).values(finished_at=None, outcome=None, exit_code=None, message="")
+            )
+            if again.rowcount == 0:
                 connection.execute(insert(RUN), row)
 
     def finish_run(

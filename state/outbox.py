@@ -58,12 +58,18 @@ class Outbox:
         self._turn = turn
         self._new = new
         self._carried_over = carried_over
+        self._given_up = uncertain
         self._ended: Counter[EntryState] = Counter({EntryState.UNCERTAIN: uncertain})
         self._left = limit
         self._ids = None if ids is None else deque(ids)
         self._last_id = 0
         self._held: dict[int, Claim] = {}
         self._again: deque[int] = deque()
+
+    @property
+    def owed(self) -> int:
+        """How many rows this drain would have to deliver if nothing bounded it."""
+        return self._new + self._carried_over - self._given_up
 
     def settle_and_claim(self, settled: Sequence[Settled], want: int) -> list[Intent]:
         """Write verdicts and hand out up to `want` further intents, in one transaction.
@@ -161,6 +167,7 @@ def start_outbox(turn: Turn, reach: Reach, key_memory_s: float) -> Outbox:
         gate = read_gate(connection, turn.scope_id)
         if not gate.is_open:
             raise closed(gate)
+        turn.take_over(connection)
         turn.note(connection, phase=Phase.PUBLISHING.value)
         uncertain = claims.reopen(connection, turn.scope_id, turn.now(), key_memory_s)
         new, others = claims.count_pending(connection, turn.scope_id, turn.run_id)

@@ -46,9 +46,9 @@ class RunRecord:
     outcome: str | None
     exit_code: int | None
     message: str
-    read_account: ReadAccount | None
+    read: ReadAccount | None
     stage_report: StageReport | None
-    publish_account: PublishAccount | None
+    publish: PublishAccount | None
     brakes: tuple[str, ...]
 
 

@@ -61,16 +61,16 @@ class RowMapper:
         if not row.problems and not any(text and not text.isspace() for text in cells.values()):
             return Skipped(row.origin, BLANK)
         state = RowState(cells, self._named)
+        found = self._read_key(cells)
+        key = found if isinstance(found, str) else RowKey("")
         label = self._left_out(state)
         if label and not row.problems:
-            return Skipped(row.origin, label)
-        key = self._read_key(cells)
-        if not isinstance(key, str):
-            state.reasons.extend(key)
-            key = RowKey("")
+            return Skipped(row.origin, label, key)
+        if not isinstance(found, str):
+            state.reasons.extend(found)
         payload = self._payload.build(state) or {}
         if self._outside is not None and not row.problems and (label := self._outside(payload)):
-            return Skipped(row.origin, label)
+            return Skipped(row.origin, label, key)
         return self._settled(row, key, state, payload)
 
     def glance(self, row: SourceRow) -> tuple[RowKey, bytes] | None:

@@ -64,6 +64,8 @@ def _told(problem: ErrorDetails, document: Block) -> Told:  # noqa: PLR0911 - on
             return _not_among(problem, place)
         case "string_pattern_mismatch":
             return Told(place, f'"{problem["input"]}" is not written as it must be', "lower-case words joined by -")
+        case "value_error":
+            return Told(place, problem["msg"].removeprefix("Value error, "))
         case kind:
             return Told(place, _found(_WORDS.get(kind, problem["msg"]), problem["input"]))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
+from pydantic import AwareDatetime, Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from mappings.conditions import Condition
 from mappings.errors import FileProblem
@@ -79,7 +79,7 @@ class Example(Strict):
         default=None, description='The rejected fields and their codes; "" is the row itself.'
     )
     skipped: Text | None = Field(default=None, description="The label of the rule that leaves the row out.")
-    as_of: Text | None = Field(default=None, description="The moment of the run, for feeds with a window: 2026-07-01T00:00:00Z.")
+    as_of: AwareDatetime | None = Field(default=None, description="The moment of the run, where a window is meant.")
 
     @model_validator(mode="after")
     def _check_outcome(self) -> Self:

@@ -1,0 +1,135 @@
+"""The reference of the mapping language, written from the code: what a step promises, its parameters, its examples.
+
+The words themselves stand beside the steps; `docs/vocabulary.md` is this module's output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mappings.conditions import All, Not, Test
+from mappings.conditions import Any as AnyOf
+from mappings.event import REQUIRED_FIELDS, Event
+from mappings.schema import FeedMapping, Keep, Skip, Window, WindowSpan
+from mappings.strict import Strict
+from mappings.transforms.catalogue import FAMILIES
+from mappings.transforms.step import Shown, Step
+from mappings.values import At, ChannelValue, Choose, FirstOf, From, Image, Joined, TableValue, Wall
+from mappings.vocabulary import REASON_TEXTS, ReasonCode
+
+_SHARED = frozenset({"on_error", "on_miss", "on_empty", "ignore"})
+
+_OPENING = """# The mapping language
+
+One YAML file is one feed. This page is written from the code (`eventsync vocabulary`); a test keeps the two alike.
+
+A **value** is a constant text, a named value (`$name`, defined under `let`), a list, an object, or a block that says where it
+comes from. A **step** stands in a value's `do`: its bare name, or a block whose first key names it and whose other keys
+are its parameters. A text step that meets a list works on each item.
+
+What becomes of a value that is empty, refused by a step or missing from a lookup is said by `on_empty` (of a value), `on_error`
+(of a value or a step) and `on_miss` (of a lookup): `reject` (the default), `omit`, `warn` (left out, counted and shown),
+`draft` (left out, and the event is sent as a draft), or `{use: X}` (X stands in; `warn: true` and `draft: true` may be
+added). In lookups `ignore` lists the differences that do not count: `case`, `accents`, `spaces`, `punctuation`.
+"""
+
+
+def write_reference() -> str:
+    """Return the reference page, as Markdown."""
+    sections = (_OPENING, *_file(), *_values(), *_rules(), *_steps(), *_event(), *_reasons())
+    return "\n".join(section.rstrip("\n") + "\n" for section in sections)
+
+
+def _file() -> Iterator[str]:
+    yield "## The file"
+    yield _table(FeedMapping, frozenset())
+
+
+def _values() -> Iterator[str]:
+    yield "## Values"
+    for model in (From, FirstOf, Choose, At, Wall, TableValue, Joined, ChannelValue, Image):
+        yield f"### `{_first_key(model)}`" if model is not Wall else "#### inside `at`"
+        yield _words(model.__doc__)
+        yield _table(model, frozenset({"on_empty", "on_error"} if model is not Image else ()))
+
+
+def _rules() -> Iterator[str]:
+    yield "## Rows"
+    for model in (Skip, Keep, Window, WindowSpan):
+        yield f"### `{_first_key(model)}`" if model is not WindowSpan else "#### inside `window`"
+        yield _words(model.__doc__)
+        yield _table(model, frozenset())
+    yield "## Conditions"
+    for condition in (Test, All, AnyOf, Not):
+        yield f"* {_words(condition.__doc__)} Keys: {', '.join(f'`{key}`' for key in _keys(condition))}."
+    yield ""
+    yield _table(Test, frozenset())
+
+
+def _steps() -> Iterator[str]:
+    for family, steps in FAMILIES.items():
+        yield f"## Steps: {family.lower()}"
+        for step in steps:
+            yield f"### `{step.name}`"
+            yield _words(step.__doc__)
+            yield _table(step, _SHARED)
+            yield "\n".join(_examples(step))
+
+
+def _examples(step: type[Step]) -> Iterator[str]:
+    yield "| written | goes in | comes out |"
+    yield "|---|---|---|"
+    for shown in step.shown:
+        yield f"| {_code(shown.step)} | {_told(shown.goes_in)} | {_told(shown.comes_out)} |"
+
+
+def _event() -> Iterator[str]:
+    yield "## The event"
+    yield "Any field may be filled; those that the service spells out are checked before anything is sent."
+    required = {path.split(".", 1)[0] for path in REQUIRED_FIELDS}
+    lines = [f"| `{name}` | {'yes' if name in required else 'no'} |" for name in Event.model_fields]
+    yield "\n".join(["| field | required |", "|---|---|", *lines])
+
+
+def _reasons() -> Iterator[str]:
+    yield "## Why a row is rejected"
+    lines = [f"| `{code}` | {text} |" for code, text in REASON_TEXTS.items()]
+    yield "\n".join(["| code | in words |", "|---|---|", *lines])
+
+
+def _table(model: type[Strict], left_out: frozenset[str]) -> str:
+    fields = [(key, field) for key, field in _keys(model).items() if key not in left_out and field.description]
+    lines = [f"| `{key}` | {'yes' if field.is_required() else 'no'} | {_cell(field.description)} |" for key, field in fields]
+    return "\n".join(["| key | required | meaning |", "|---|---|---|", *lines]) if lines else ""
+
+
+def _keys(model: type[Strict]) -> dict[str, Any]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _first_key(model: type[Strict]) -> str:
+    return next(key for key in _keys(model) if key not in {"on_empty", "on_error"})
+
+
+def _words(docstring: str | None) -> str:
+    return " ".join((docstring or "").split())
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _code(text: str) -> str:
+    escaped = text.encode("unicode_escape").decode() if any(not char.isprintable() for char in text) else text
+    return f"`{_cell(escaped)}`" if escaped.strip() else "nothing"
+
+
+def _told(value: Shown | str | tuple[str, ...] | ReasonCode) -> str:
+    match value:
+        case ReasonCode():
+            return f"refused: `{value}`"
+        case tuple():
+            return " · ".join(_code(part) for part in value)
+        case _:
+            return _code(str(value))

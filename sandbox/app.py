@@ -12,7 +12,7 @@ from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as Door
 
@@ -80,6 +80,8 @@ def _door(sandbox: Sandbox, path: str, acts: Mapping[str, tuple[Route, Act]]) ->
             answer = await act(sandbox, visit)
         except ApiError as refusal:
             answer = refusal.answer(visit.attempt.request_id)
+        except ClientDisconnect:  # before its body was whole: nothing was done, and nobody is there to be told
+            answer = ApiError("invalid_request", "The body ended early.").answer(visit.attempt.request_id)
         sandbox.leave(visit, answer)
         return _response(sandbox, answer, visit.hints)
 

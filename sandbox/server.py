@@ -110,6 +110,8 @@ def _settings(sandbox: Sandbox) -> uvicorn.Config:
         http=_tracked(sandbox.around.wire),
         ws="none",
         access_log=False,
+        # A program that runs a sandbox inside keeps its own logging as it is.
+        log_config=None,
         log_level="warning",
         # The address of a request is the connection's own: `admin` trusts it.
         proxy_headers=False,

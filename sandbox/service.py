@@ -20,6 +20,7 @@ from starlette.requests import Request
 from sandbox.answers import Answer, ApiError
 from sandbox.database import open_database, writing
 from sandbox.faults import Dice
+from sandbox.idempotency import HEADER as KEY_HEADER
 from sandbox.idempotency import Memory
 from sandbox.keys import ApiKey, Keyring, made_key
 from sandbox.limits import Limiter
@@ -85,7 +86,9 @@ class Sandbox:
 
     def arrive(self, request: Request, route: Route) -> Visit:
         """The visit of a request that has just come in."""
-        return Visit(request, route, Attempt(self.around.clock(), self.around.new_request_id(), route))
+        attempt = Attempt(self.around.clock(), self.around.new_request_id(), route)
+        attempt.idempotency_key = request.headers.get(KEY_HEADER, "")
+        return Visit(request, route, attempt)
 
     def admit(self, visit: Visit, scope: str) -> ApiKey:
         """The caller's key, its request counted; `scope` "none" asks for none. Raises ApiError 401, 403 or 429."""

@@ -80,7 +80,7 @@ def _type_of(name: str) -> Any:
 
 
 def _value_of(switches: Switches, one: Field[Any]) -> object:
-    return object.__getattribute__(switches, one.name)
+    return getattr(switches, one.name)
 
 
 def _parsed(name: str, value: str | None) -> object:

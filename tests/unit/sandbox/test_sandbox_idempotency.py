@@ -117,7 +117,7 @@ def test_while_the_first_request_is_in_progress_the_second_is_a_conflict(event: 
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as http:
             first = asyncio.create_task(http.post("/api/public/v1/events", json=event))
             await arrived.wait()
-            second = await http.post("/api/public/v1/events", json=event)
+            second = await asyncio.wait_for(http.post("/api/public/v1/events", json=event), timeout=10)
             may_go_on.set()
             third = await first, await http.post("/api/public/v1/events", json=event)
         app.state.sandbox.close()

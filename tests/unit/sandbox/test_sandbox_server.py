@@ -159,3 +159,17 @@ def test_faults_are_the_same_in_every_run_and_a_retry_gets_past_them(event: Even
     runs = [[status for status, _ in post_to(words, event, attempts=12)[0]] for _ in range(2)]
     assert runs[0] == runs[1]
     assert {201, 500} <= set(runs[0])
+
+
+def test_a_client_that_leaves_before_its_body_is_whole_harms_nobody(event: Event) -> None:
+    lines = ("POST /api/public/v1/events HTTP/1.1", "Host: x", "Authorization: Bearer k", "Content-Type: application/json")
+    head = "\r\n".join((*lines, "Content-Length: 99", "", "{")).encode()
+    with running(None, Switches(), "k") as announced, httpx.Client(base_url=announced.base_url, trust_env=False) as http:
+        host, port = announced.base_url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(head)
+        answer = http.post(EVENTS, json=event, headers={"Authorization": "Bearer k"})
+        requests = http.get("/_sandbox/requests").json()["requests"]
+    assert answer.status_code == 201
+    assert requests[-1]["outcome"] == "created"
+    assert {one["outcome"] for one in requests[:-1]} <= {"refused"}

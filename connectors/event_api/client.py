@@ -16,8 +16,10 @@ from connectors.event_api.delivery import Courier
 from connectors.event_api.exchange import Exchange, HttpAnswer
 from connectors.event_api.http import key_tail
 from connectors.event_api.listing import Classifications
+from connectors.event_api.media import Image, ImageProblem
 from connectors.event_api.questions import Questions
 from connectors.event_api.route import Acquaintance, Route
+from connectors.event_api.upload import Uploader
 from connectors.pacing import Pace, Pacer
 from connectors.retry import Random, RetryPolicy, Sleep
 from mappings.delivery import Intent, Verdict
@@ -51,6 +53,7 @@ class EventApi:
         self._acquaintance = Acquaintance()
         self._events = Route(pacer, self._acquaintance, key_tail=self._key_tail, scope="events:create")
         self._courier = Courier(self._post_event, self._events, policy=policy, sleep=sleep, random=random)
+        self._uploader = Uploader(self._questions())
 
     @property
     def stopped(self) -> SyncError | None:
@@ -76,6 +79,10 @@ class EventApi:
     async def classifications(self) -> Classifications:
         """Return the classification list, asked without the key first; errors as `Questions.ask` names them."""
         return await listing.classifications(self._questions(), self._questions())
+
+    async def upload(self, image: Image, key: str) -> int | ImageProblem:
+        """Upload one image under the idempotency key `key` and return the id of its media document, or why there is none."""
+        return await self._uploader.upload(image, key)
 
     async def _post_event(self, intent: Intent) -> Meaning:
         request = self._exchange.request(

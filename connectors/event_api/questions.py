@@ -26,7 +26,7 @@ from connectors.event_api.answers import (
     interpret_failure,
 )
 from connectors.event_api.exchange import Exchange, HttpAnswer
-from connectors.event_api.route import Route
+from connectors.event_api.route import REFUSED_BY_PROXY, Route
 from connectors.pacing import Closed
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.delivery import Answer
@@ -63,7 +63,7 @@ class Questions:
         met = await self.insist(request, read)
         if isinstance(met, Read):
             return met.value
-        raise self._complaint(met, asked)
+        raise self.complaint(met, asked)
 
     async def insist(self, request: Callable[[], httpx.Request], read: Callable[[bytes], T | None]) -> Read[T] | Meaning | Closed:
         """Ask until an answer settles the question or the policy is spent; returns the last answer as it was understood."""
@@ -89,7 +89,8 @@ class Questions:
         self.route.acquaintance.is_made = True
         return Read(value, Answer(status=told.status))
 
-    def _complaint(self, met: Meaning | Closed, asked: str) -> SyncError:
+    def complaint(self, met: Meaning | Closed, asked: str) -> SyncError:
+        """Return the error in which an unsettled question reaches people; `asked` names the question."""
         if isinstance(met, Closed):
             return met.cause
         if self.route.closed is not None:
@@ -104,4 +105,6 @@ class Questions:
 
 
 def _is_settled(met: object) -> bool:
-    return not isinstance(met, Failing | NotReached | Lost | Unreadable | KeyUsed | Foreign)
+    if isinstance(met, Foreign):
+        return met.answer.status in REFUSED_BY_PROXY
+    return not isinstance(met, Failing | NotReached | Lost | Unreadable | KeyUsed)

@@ -66,19 +66,31 @@ class _FrankStream(httpx.AsyncByteStream):
 
 def _as_httpx(failure: httpx.TransportError | aiohttp.ClientError, request: httpx.Request) -> httpx.TransportError:
     origin = failure.__cause__ if isinstance(failure, httpx.TransportError) else failure
+    return _unreached(origin, request) or _lost(origin or failure, request)
+
+
+def _unreached(origin: BaseException | None, request: httpx.Request) -> httpx.TransportError | None:
     match origin:
         case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
             return httpx.ProxyError("the proxy let nothing through", request=request)
         case aiohttp.ConnectionTimeoutError():
             return httpx.ConnectTimeout("no connection in time", request=request)
-        case aiohttp.ClientConnectorError() | aiohttp.InvalidURL():
+        case aiohttp.InvalidURL():
+            return httpx.UnsupportedProtocol(f"no address to connect to: {origin}", request=request)
+        case aiohttp.ClientConnectorError():
             return httpx.ConnectError(str(origin), request=request)
+        case _:
+            return None
+
+
+def _lost(origin: BaseException, request: httpx.Request) -> httpx.TransportError:
+    match origin:
         case aiohttp.ServerTimeoutError():
             return httpx.ReadTimeout("no answer in time", request=request)
         case aiohttp.ClientResponseError():
             return httpx.RemoteProtocolError(f"no HTTP answer: {origin.message}", request=request)
         case _:
-            return httpx.ReadError(f"the connection broke: {origin or failure}", request=request)
+            return httpx.ReadError(f"the connection broke: {origin}", request=request)
 
 
 def _session(tls: ssl.SSLContext, in_flight: int) -> aiohttp.ClientSession:

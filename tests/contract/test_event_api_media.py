@@ -1,0 +1,360 @@
+"""Cover images: fetched from a real server on loopback, refused wherever a partner's link may not lead, uploaded once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import httpx
+import pytest
+from unit.connectors_api.test_pictures import gif, jpeg, png, webp_extended
+from unit.connectors_api.wired import SECRET, Service, api_over, at_once, page, told
+
+from connectors.errors import KeyRefusedError
+from connectors.event_api.addresses import is_public
+from connectors.event_api.media import Image, ImageFetcher, ImageLimits, ImageProblem, ImageUnchanged
+from mappings.errors import SyncError
+
+T = TypeVar("T")
+PNG = png(640, 480)
+
+
+class Site:
+    """Answers each path from a table, and remembers what was asked."""
+
+    def __init__(self, answers: dict[str, bytes]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+        self.heads: list[str] = []
+        self.left_waiting: list[asyncio.StreamWriter] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        path = head.split(" ")[1]
+        self.asked.append(path)
+        self.heads.append(head)
+        if path in self.answers:
+            writer.write(self.answers[path])
+            await writer.drain()
+            writer.close()
+        else:
+            self.left_waiting.append(writer)
+
+
+def ok(content: bytes, *headers: str) -> bytes:
+    lines = "".join(f"{line}\r\n" for line in headers)
+    return f"HTTP/1.1 200 OK\r\ncontent-length: {len(content)}\r\n{lines}\r\n".encode() + content
+
+
+def moved(location: str) -> bytes:
+    return f"HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n".encode()
+
+
+async def no_wait(_: float) -> None:
+    await asyncio.sleep(0)
+
+
+def fetched(
+    site: Site,
+    url: str,
+    *,
+    etag: str = "",
+    limits: ImageLimits | None = None,
+    resolve: Callable[[str, int], Awaitable[Sequence[str]]] | None = None,
+) -> Image | ImageUnchanged | ImageProblem:
+    """Fetch `url`, in which PORT stands for the site's."""
+
+    async def main() -> Image | ImageUnchanged | ImageProblem:
+        server = await asyncio.start_server(site.serve, "127.0.0.1", 0)
+        port = str(server.sockets[0].getsockname()[1])
+        site.answers = {path: answer.replace(b"PORT", port.encode()) for path, answer in site.answers.items()}
+        options = {"resolve": resolve} if resolve else {}
+        bounds = limits or ImageLimits(allows_private=True, timeout_s=1)
+        try:
+            async with ImageFetcher(bounds, sleep=no_wait, random=lambda: 0.0, **options) as fetcher:
+                return await fetcher.fetch_image(url.replace("PORT", port), etag=etag)
+        finally:
+            server.close()
+            for writer in site.left_waiting:
+                writer.close()
+            await asyncio.sleep(0.01)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [(PNG, "image/png"), (jpeg(3, 4), "image/jpeg"), (gif(9, 9), "image/gif"), (webp_extended(5, 6), "image/webp")],
+)
+def test_an_image_is_what_its_bytes_say(content: bytes, kind: str) -> None:
+    site = Site({"/x.html": ok(content, "content-type: text/html", 'etag: "v1"')})
+    image = fetched(site, "http://127.0.0.1:PORT/x.html")
+    assert image == Image(
+        content, kind, {"image/jpeg": "jpg"}.get(kind, kind[6:]), hashlib.blake2b(content, digest_size=16).digest(), '"v1"'
+    )
+
+
+def test_fetching_carries_no_secret() -> None:
+    site = Site({"/a": ok(PNG)})
+    fetched(site, "http://127.0.0.1:PORT/a")
+    assert "authorization" not in site.heads[0].lower()
+    assert "cookie" not in site.heads[0].lower()
+
+
+def test_an_unchanged_image_is_not_fetched_again() -> None:
+    site = Site({"/a": b'HTTP/1.1 304 Not Modified\r\netag: "v1"\r\n\r\n'})
+    assert fetched(site, "http://127.0.0.1:PORT/a", etag='"v1"') == ImageUnchanged()
+    assert 'if-none-match: "v1"' in site.heads[0].lower()
+
+
+PROBLEMS = {
+    "a page": (ok(b"<html>no image</html>", "content-type: image/png"), "not an image"),
+    "a drawing that may hold scripts": (ok(b"<svg xmlns='http://www.w3.org/2000/svg'/>"), "not an image"),
+    "not found": (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", "answers 404"),
+    "too many pixels": (ok(png(60_000, 60_000)), "60000 x 60000 pixels"),
+    "declared too large": (b"HTTP/1.1 200 OK\r\ncontent-length: 999999999\r\n\r\n", "larger than 10 MB"),
+    "too large all the same": (b"HTTP/1.1 200 OK\r\n\r\n" + b"\x89PNG" * (3 << 20), "larger than 10 MB"),
+    "cut off": (b"HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n" + PNG, "could not be fetched"),
+    "no HTTP": (b"220 ftp.example.org\r\n\r\n", "could not be fetched"),
+    "a redirect to a file": (moved("file:///etc/passwd"), "does not begin with http"),
+}
+
+
+@pytest.mark.parametrize(("answer", "reason"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_each_problem_is_a_value_with_a_reason(answer: bytes, reason: str) -> None:
+    problem = fetched(Site({"/a": answer}), "http://127.0.0.1:PORT/a", limits=ImageLimits(allows_private=True))
+    assert isinstance(problem, ImageProblem)
+    assert reason in problem.reason
+
+
+def test_a_slow_server_is_not_waited_for() -> None:
+    problem = fetched(Site({}), "http://127.0.0.1:PORT/a", limits=ImageLimits(allows_private=True, timeout_s=0.05))
+    assert isinstance(problem, ImageProblem)
+    assert problem.is_passing
+
+
+def test_a_passing_trouble_is_tried_again() -> None:
+    class Moody(Site):
+        async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.answers["/a"] = ok(PNG) if self.asked else b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n"
+            await super().serve(reader, writer)
+
+    site = Moody({})
+    assert isinstance(fetched(site, "http://127.0.0.1:PORT/a"), Image)
+    assert len(site.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "x",
+        "mailto:a@example.org",
+        "ftp://example.org/a.png",
+        "file:///etc/passwd",
+        "http://",
+        "https://[::1",
+        "http://u:p@example.org/",
+        "//example.org/a",
+        "http://exa mple.org:99999999/",
+    ],
+)
+def test_what_is_no_plain_web_address_is_refused_without_a_request(url: str) -> None:
+    site = Site({})
+    problem = fetched(site, url)
+    assert isinstance(problem, ImageProblem)
+    assert not problem.is_passing
+    assert not site.asked
+
+
+def test_redirects_are_followed_up_to_three_times() -> None:
+    hops = {f"/{hop}": moved(f"/{hop + 1}") for hop in range(3)}
+    assert isinstance(fetched(Site(hops | {"/3": ok(PNG)}), "http://127.0.0.1:PORT/0"), Image)
+    problem = fetched(Site({f"/{hop}": moved(f"/{hop + 1}") for hop in range(9)}), "http://127.0.0.1:PORT/0")
+    assert isinstance(problem, ImageProblem)
+    assert "redirects more than 3 times" in problem.reason
+
+
+PRIVATE = [
+    "127.0.0.1",
+    "10.1.2.3",
+    "172.16.0.1",
+    "192.168.1.1",
+    "169.254.169.254",
+    "100.64.0.1",
+    "0.0.0.0",
+    "224.0.0.1",
+    "255.255.255.255",
+    "240.0.0.1",
+    "::1",
+    "::",
+    "fe80::1",
+    "fe80::1%eth0",
+    "fc00::1",
+    "ff02::1",
+    "::ffff:127.0.0.1",
+    "::ffff:10.0.0.1",
+    "64:ff9b::7f00:1",
+    "2002:7f00:1::",
+    "2001:db8::1",
+    "not an address",
+]
+PUBLIC = ["93.184.216.34", "1.1.1.1", "2606:4700:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"]
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_a_private_address_is_told_from_a_public_one(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_a_public_address_is_told_from_a_private_one(address: str) -> None:
+    assert is_public(address)
+
+
+SNEAKY = [
+    "http://127.0.0.1:PORT/a",
+    "http://localhost:PORT/a",
+    "http://[::1]:PORT/a",
+    "http://127.1:PORT/a",
+    "http://2130706433:PORT/a",
+    "http://0x7f.0.0.1:PORT/a",
+    "http://0177.0.0.1:PORT/a",
+    "http://0:PORT/a",
+    "http://0.0.0.0:PORT/a",
+    "http://[::ffff:127.0.0.1]:PORT/a",
+    "http://１２７.0.0.1:PORT/a",
+    "http://127。0。0。1:PORT/a",
+]
+
+
+@pytest.mark.parametrize("url", SNEAKY)
+def test_no_spelling_leads_into_our_own_network(url: str) -> None:
+    site = Site({"/a": ok(PNG)})
+    outcome = fetched(site, url, limits=ImageLimits(timeout_s=1))
+    assert isinstance(outcome, ImageProblem)
+    assert not site.asked
+
+
+def resolver(*answers: list[str]) -> Callable[[str, int], Awaitable[Sequence[str]]]:
+    script = list(answers)
+
+    async def resolve(_host: str, _port: int) -> Sequence[str]:
+        return script.pop(0) if len(script) > 1 else script[0]
+
+    return resolve
+
+
+@pytest.mark.parametrize("addresses", [["127.0.0.1"], ["93.184.216.34", "127.0.0.1"], ["::1"], ["::ffff:127.0.0.1"]])
+def test_a_name_that_leads_into_our_own_network_is_refused(addresses: list[str]) -> None:
+    site = Site({"/a": ok(PNG)})
+    outcome = fetched(site, "http://images.example.org:PORT/a", limits=ImageLimits(timeout_s=1), resolve=resolver(addresses))
+    assert outcome == ImageProblem("The image's address leads into a private network.")
+    assert not site.asked
+
+
+def test_a_redirect_into_our_own_network_is_refused() -> None:
+    """Only the first hop is let through, as if it were public; the second is checked like any other."""
+    site = Site({"/a": moved("http://inside.example.org:PORT/b"), "/b": ok(PNG)})
+
+    async def resolve(host: str, _port: int) -> Sequence[str]:
+        return ["127.0.0.1"] if host == "inside.example.org" else ["93.184.216.34"]
+
+    async def main() -> tuple[object, list[str]]:
+        limits = ImageLimits(timeout_s=1)
+        async with ImageFetcher(limits, sleep=no_wait, random=lambda: 0.0, resolve=resolve) as fetcher:
+            return await fetcher.fetch_image("http://inside.example.org:1/b"), site.asked
+
+    outcome, asked = asyncio.run(main())
+    assert outcome == ImageProblem("The image's address leads into a private network.")
+    assert not asked
+
+
+def test_the_address_that_was_checked_is_the_one_that_is_connected_to() -> None:
+    """A name that resolves differently each time is looked up once for each connection: what was checked is used."""
+    lookups: list[str] = []
+
+    async def resolve(host: str, _port: int) -> Sequence[str]:
+        lookups.append(host)
+        return ["127.0.0.1"]
+
+    site = Site({"/a": ok(PNG)})
+    outcome = fetched(site, "http://images.example.org:PORT/a", resolve=resolve)
+    assert isinstance(outcome, Image)
+    assert lookups == ["images.example.org"]
+    assert "host: images.example.org:" in site.heads[0].lower()
+
+
+IMAGE = Image(PNG, "image/png", "png", hashlib.blake2b(PNG, digest_size=16).digest())
+
+
+def uploaded(service: Service, times: int = 1) -> list[int | ImageProblem]:
+    async def main() -> list[int | ImageProblem]:
+        api, http = api_over(service)
+        async with http:
+            return [await api.upload(IMAGE, f"es1-image-{number}") for number in range(times)]
+
+    return at_once(main)
+
+
+@pytest.mark.parametrize("body", [{"doc": {"id": 9, "url": "x"}}, {"id": 9}, {"data": {"id": 9}}])
+def test_the_documents_id_is_found_where_it_stands(body: dict[str, object]) -> None:
+    assert uploaded(Service([httpx.Response(201, json=body)])) == [9]
+
+
+def test_an_image_goes_as_a_form_with_one_file() -> None:
+    service = Service([httpx.Response(201, json={"doc": {"id": 9}})])
+    uploaded(service)
+    request = service.requests[0]
+    assert request.headers["content-type"].startswith("multipart/form-data; boundary=")
+    assert b'name="file"' in request.content
+    assert PNG in request.content
+    assert request.headers["idempotency-key"] == "es1-image-0"
+    assert request.headers["authorization"] == f"Bearer {SECRET}"
+
+
+@pytest.mark.parametrize("refusal", [told(400, "invalid_request"), told(415, "invalid_request"), page(415)])
+def test_an_image_goes_raw_where_forms_are_refused_and_that_is_remembered(refusal: httpx.Response) -> None:
+    acquainted = [told(404, "not_found")] if refusal.headers["content-type"] == "text/html" else []
+    service = Service([*acquainted, refusal, httpx.Response(201, json={"doc": {"id": 9}})])
+    outcomes = uploaded(service, times=3)
+    assert outcomes[-1] == 9
+    assert service.requests[-1].headers["content-type"] == "image/png"
+    assert service.requests[-1].content == PNG
+    kinds = [request.headers["content-type"].partition(";")[0] for request in service.requests]
+    assert kinds[-2:] == ["image/png", "image/png"]
+
+
+def test_a_repeated_upload_is_the_same_request() -> None:
+    service = Service([httpx.ReadTimeout("x"), page(502), httpx.Response(201, json={"doc": {"id": 9}})])
+    assert uploaded(service) == [9]
+    assert (
+        len(
+            {
+                (request.content, request.headers["idempotency-key"], request.headers["content-type"])
+                for request in service.requests
+            }
+        )
+        == 1
+    )
+
+
+UPLOAD_PROBLEMS = {
+    "refused in both encodings": (told(400, "invalid_request", field="file", issue="too small"), "too small", None),
+    "a rejected key": (told(401, "invalid_api_key"), "refused the API key", KeyRefusedError),
+    "a used key": (told(409, "conflict"), "uploaded before", None),
+    "a dead service": (page(503), "could not be uploaded", SyncError),
+    "nobody there": (httpx.ConnectError("refused"), "could not be uploaded", SyncError),
+}
+
+
+@pytest.mark.parametrize(("says", "reason", "cause"), UPLOAD_PROBLEMS.values(), ids=UPLOAD_PROBLEMS.keys())
+def test_an_image_that_cannot_be_uploaded_is_a_value(
+    says: httpx.Response | Exception, reason: str, cause: type[SyncError] | None
+) -> None:
+    (problem,) = uploaded(Service([says]))
+    assert isinstance(problem, ImageProblem)
+    assert reason in problem.reason
+    assert (problem.cause is None) if cause is None else isinstance(problem.cause, cause)

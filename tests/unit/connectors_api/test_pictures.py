@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import struct
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connectors.event_api.pictures import Picture, recognise
+
+
+def png(width: int, height: int) -> bytes:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\x00" * 10)) + chunk(b"IEND", b"")
+
+
+def jpeg(width: int, height: int) -> bytes:
+    def segment(marker: int, body: bytes) -> bytes:
+        return struct.pack(">BBH", 0xFF, marker, len(body) + 2) + body
+
+    thumbnail = b"Exif\x00\x00" + b"\xff\xd8\xff\xc0\x00\x11\x08\x00\x01\x00\x01"
+    frame = struct.pack(">BHHB", 8, height, width, 3) + b"\x01\x22\x00\x02\x11\x01\x03\x11\x01"
+    return (
+        b"\xff\xd8"
+        + segment(0xE1, thumbnail)
+        + segment(0xC4, b"\x00" * 20)
+        + b"\xff"
+        + segment(0xC2, frame)
+        + segment(0xDA, b"\x00" * 8)
+    )
+
+
+def gif(width: int, height: int) -> bytes:
+    return b"GIF89a" + struct.pack("<HH", width, height) + b"\x00\x00\x00;"
+
+
+def webp_lossy(width: int, height: int) -> bytes:
+    return b"RIFF\x00\x00\x00\x00WEBPVP8 \x00\x00\x00\x00\x00\x00\x00\x9d\x01\x2a" + struct.pack("<HH", width, height)
+
+
+def webp_lossless(width: int, height: int) -> bytes:
+    return b"RIFF\x00\x00\x00\x00WEBPVP8L\x00\x00\x00\x00\x2f" + struct.pack("<I", (width - 1) | (height - 1) << 14)
+
+
+def webp_extended(width: int, height: int) -> bytes:
+    return b"RIFF\x00\x00\x00\x00WEBPVP8X" + b"\x00" * 8 + (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+
+
+MAKERS = {
+    png: ("image/png", "png"),
+    jpeg: ("image/jpeg", "jpg"),
+    gif: ("image/gif", "gif"),
+    webp_lossy: ("image/webp", "webp"),
+    webp_lossless: ("image/webp", "webp"),
+    webp_extended: ("image/webp", "webp"),
+}
+
+
+@given(st.sampled_from(list(MAKERS)), st.integers(1, 16_000), st.integers(1, 16_000))
+def test_a_picture_is_known_by_its_first_bytes(make: object, width: int, height: int) -> None:
+    kind, extension = MAKERS[make]  # type: ignore[index]
+    assert recognise(make(width, height)) == Picture(kind, extension, width, height)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"<html>", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"%PDF-1.7", b"BM" + b"\x00" * 60, png(0, 5), gif(5, 0)],
+)
+def test_what_is_no_picture_of_a_size_is_not_recognised(content: bytes) -> None:
+    assert recognise(content) is None
+
+
+@given(
+    st.sampled_from([b"", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"RIFF0000WEBPVP8X", b"RIFF0000WEBPVP8L"]),
+    st.binary(max_size=200),
+)
+def test_no_bytes_are_too_strange(beginning: bytes, rest: bytes) -> None:
+    picture = recognise(beginning + rest)
+    assert picture is None or picture.width > 0
+
+
+@given(st.sampled_from(list(MAKERS)), st.integers(0, 60))
+def test_a_cut_off_picture_is_never_misread_as_another_kind(make: object, length: int) -> None:
+    picture = recognise(make(640, 480)[:length])  # type: ignore[operator]
+    assert picture is None or picture.content_type == MAKERS[make][0]  # type: ignore[index]

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+
+from mappings.errors import ConfigError
+from state.database import StateBusyError, StateUnavailableError, open_database, reading, writing
+from state.migrations.upgrade import HEAD
+from state.tables import METADATA
+
+MIGRATIONS = Path(sys.modules["state.migrations.upgrade"].__file__ or "").parent
+
+
+def url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def test_the_migrations_end_in_the_tables(tmp_path: Path) -> None:
+    engine = open_database(url(tmp_path / "state.db"))
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+        declared = {index.name for table in METADATA.tables.values() for index in table.indexes}
+        found = {index["name"] for table in METADATA.tables for index in inspect(connection).get_indexes(table)}
+        assert declared <= found
+        checks = connection.execute(text("SELECT sql FROM sqlite_master WHERE name = 'ledger_entry'")).scalar_one()
+        assert "ck_ledger_entry_state" in checks
+        assert "AUTOINCREMENT" in checks
+    engine.dispose()
+
+
+def test_the_newest_migration_is_the_one_that_opening_looks_for() -> None:
+    assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [HEAD]
+
+
+def test_a_new_state_db_gets_a_folder_for_its_owner_alone(tmp_path: Path) -> None:
+    open_database(url(tmp_path / "deep" / "er" / "state.db")).dispose()
+    assert (tmp_path / "deep" / "er").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_settled_answer_survives_power_loss(tmp_path: Path) -> None:
+    engine = open_database(url(tmp_path / "state.db"))
+    with writing(engine) as connection:
+        pragmas = {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("synchronous", "journal_mode")}
+    assert pragmas == {"synchronous": 2, "journal_mode": "wal"}
+    engine.dispose()
+
+
+def test_opening_a_current_state_db_does_not_load_the_migration_tool(tmp_path: Path) -> None:
+    open_database(url(tmp_path / "state.db")).dispose()
+    code = (
+        "import sys; from state.database import open_database; "
+        f"open_database({url(tmp_path / 'state.db')!r}).dispose(); print('alembic' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_processes_that_start_at_once_wait_for_one_another(tmp_path: Path) -> None:
+    code = f"from state.database import open_database; open_database({url(tmp_path / 'new' / 'state.db')!r}).dispose()"
+    starts = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(6)]
+    errors = [process.communicate()[1] for process in starts]
+    assert [process.returncode for process in starts] == [0] * 6, errors
+
+
+def test_a_schema_newer_than_ours_is_refused(tmp_path: Path) -> None:
+    engine = open_database(url(tmp_path / "state.db"))
+    with writing(engine) as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    with pytest.raises(ConfigError, match=r"newer version \(schema 9999, ours is"):
+        open_database(url(tmp_path / "state.db"))
+
+
+@pytest.mark.parametrize("address", ["", "no such thing", "oracel://x/y"])
+def test_an_address_that_names_no_database_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match="EVENTSYNC_STATE_URL") as caught:
+        open_database(address)
+    assert "sqlite:///" in caught.value.hint
+
+
+def test_a_password_never_reaches_a_message() -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_database("mysql+oursql://ana:s3cret@host/db")
+    assert "s3cret" not in str(caught.value) + caught.value.hint
+
+
+def test_a_folder_in_the_place_of_the_file_is_told_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(StateUnavailableError, match=str(tmp_path)):
+        open_database(url(tmp_path))
+
+
+def test_a_file_in_the_place_of_the_folder_is_told_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StateUnavailableError, match="file"):
+        open_database(url(tmp_path / "file" / "state.db"))
+
+
+def test_a_file_that_is_no_database_is_told_with_what_helps(tmp_path: Path) -> None:
+    (tmp_path / "state.db").write_bytes(b"not a database at all" * 100)
+    with pytest.raises(StateUnavailableError, match="damaged") as caught:
+        open_database(url(tmp_path / "state.db"))
+    assert "backup" in caught.value.hint
+
+
+def test_a_read_only_state_db_is_told_as_such(tmp_path: Path) -> None:
+    open_database(url(tmp_path / "state.db")).dispose()
+    engine = open_database(f"sqlite:///file:{tmp_path / 'state.db'}?mode=ro&uri=true")
+    with pytest.raises(StateUnavailableError, match="read-only"), writing(engine) as connection:
+        connection.execute(text("DELETE FROM scope"))
+    engine.dispose()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only to root")
+def test_a_folder_that_we_may_not_write_to_is_told_with_its_path(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(StateUnavailableError, match=str(tmp_path)):
+        open_database(url(tmp_path / "state.db"))
+
+
+def test_a_full_disk_is_told_as_such_and_nothing_is_half_written(tmp_path: Path) -> None:
+    engine = open_database(url(tmp_path / "state.db"))
+    insert = "INSERT INTO media VALUES ('d', :digest, 1, '2026-03-01T12:00:00.000000+00:00')"
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count = 1")
+    with pytest.raises(StateUnavailableError, match="full") as caught, writing(engine) as connection:
+        connection.execute(text(insert), [{"digest": bytes([count]) * 9000} for count in range(9)])
+    assert "make room" in caught.value.hint
+    with reading(engine) as connection:
+        assert connection.execute(text("SELECT count(*) FROM media")).scalar() == 0
+    engine.dispose()
+
+
+def test_a_state_db_that_another_process_holds_for_too_long_is_worth_another_attempt(tmp_path: Path) -> None:
+    engine = open_database(url(tmp_path / "state.db"))
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA busy_timeout = 10")
+    other = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StateBusyError, match="held by another process"), writing(engine):
+        pass
+    other.close()
+    engine.dispose()
+
+
+def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
+    engine = open_database(url(tmp_path / "state.db"))
+    with writing(engine) as writer:
+        writer.execute(text("INSERT INTO media VALUES ('d', x'00', 1, '2026-03-01T12:00:00.000000+00:00')"))
+        with reading(engine) as reader:
+            assert reader.execute(text("SELECT count(*) FROM media")).scalar() == 0
+    engine.dispose()

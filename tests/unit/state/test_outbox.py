@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from unit.state.world import DESTINATION, FEED, World, answer, body_of, receipt, row
+
+from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
+from mappings.errors import TransientError
+from mappings.vocabulary import Cover
+from state.accounts import ImbalanceError, PublishAccount
+from state.books import Books
+from state.lease import LeaseLostError
+from state.outbox import NotClaimedError, Settled
+from state.views import Book, RowFilter
+from state.words import EntryState
+
+PAUSED = TransientError("come back later")
+COVER = Cover("https://img.example/a.jpg", "draft")
+
+
+def test_rows_go_out_oldest_first_and_each_once(world: World) -> None:
+    world.stage([row(key) for key in "abcde"])
+    outbox = world.outbox()
+    first = outbox.settle_and_claim([], 2)
+    second = outbox.settle_and_claim([Settled(intent, receipt(intent)) for intent in first], 2)
+    third = outbox.settle_and_claim([Settled(intent, receipt(intent)) for intent in second], 9)
+    assert "".join(intent.row_key for intent in (*first, *second, *third)) == "abcde"
+    assert outbox.settle_and_claim([Settled(third[0], receipt(third[0]))], 9) == []
+    assert outbox.account() == PublishAccount(new=0, carried_over=5, delivered=5)
+
+
+def test_what_this_run_staged_is_new_and_the_rest_is_carried_over(world: World) -> None:
+    world.stage([row("a")])
+    stage = world.ledger.open_stage("one run", is_whole=True, fence=world.lease.token)
+    stage.write([row("a"), row("b")])
+    stage.close(lambda _report: ())
+    outbox = world.ledger.open_outbox("one run", world.lease.token)
+    assert (outbox.account(), outbox.owed) == (PublishAccount(new=1, carried_over=1, pending=2), 2)
+
+
+def test_an_event_id_is_kept_with_the_answer(world: World) -> None:
+    world.stage([row("a")])
+    world.publish(Receipt(4711, answer(201, "req-1"), attempts=3))
+    entry = world.known("a")
+    assert (entry.event_id, entry.attempts, entry.unanswered_at, entry.answer) == (4711, 3, None, answer(201, "req-1"))
+
+
+def test_a_claim_is_on_record_before_anything_is_sent(world: World) -> None:
+    world.stage([row("a")])
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert not intent.is_unanswered
+    entry = world.known("a")
+    assert (entry.attempts, entry.unanswered_at, entry.sent_run) == (1, world.clock(), "run-2")
+
+
+def test_a_run_that_died_between_sending_and_settling_leads_to_the_same_request_again(world: World) -> None:
+    world.stage([row("a")])
+    (before,) = world.outbox().settle_and_claim([], 1)
+    world.crash()
+    (after,) = world.outbox().settle_and_claim([], 1)
+    assert after == replace(before, is_unanswered=True)
+
+
+def test_a_delivered_row_is_never_handed_out_again(world: World) -> None:
+    world.stage([row("a")])
+    world.publish()
+    world.crash()
+    assert world.outbox().settle_and_claim([], 9) == []
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state"),
+    [
+        (Unconfirmed(answer(409)), EntryState.DELIVERED_UNCONFIRMED),
+        (Refusal(answer(400)), EntryState.REFUSED),
+        (Blocked(answer(403)), EntryState.BLOCKED),
+        (Uncertain(answer(503)), EntryState.UNCERTAIN),
+        (Conflict(answer(409)), EntryState.CONFLICT),
+        (Superseded(answer(409)), EntryState.CONFLICT),
+    ],
+)
+def test_each_answer_is_counted_in_its_place(world: World, verdict: Verdict, state: EntryState) -> None:
+    world.stage([row("a")])
+    account = world.publish(verdict)
+    assert world.known("a").state is state
+    assert account == replace(PublishAccount(carried_over=1), **{state.value: 1})
+
+
+@pytest.mark.parametrize("verdict", [Blocked(answer(404)), Uncertain(answer(503))])
+def test_blocked_and_uncertain_rows_are_owed_again_with_the_same_request(world: World, verdict: Verdict) -> None:
+    world.stage([row("a")])
+    outbox = world.outbox()
+    (before,) = outbox.settle_and_claim([], 1)
+    outbox.settle_and_claim([Settled(before, verdict)], 0)
+    (after,) = world.outbox().settle_and_claim([], 1)
+    assert (after.key, after.body) == (before.key, before.body)
+    assert after.is_unanswered is isinstance(verdict, Uncertain)
+
+
+@pytest.mark.parametrize("verdict", [Refusal(answer(400)), Conflict(answer(409)), Unconfirmed(answer(409))])
+def test_what_a_person_must_decide_is_not_sent_by_itself(world: World, verdict: Verdict) -> None:
+    world.stage([row("a")])
+    world.publish(verdict)
+    assert world.outbox().settle_and_claim([], 9) == []
+
+
+def test_a_blocked_row_that_has_vanished_is_left_alone(world: World) -> None:
+    world.stage([row("a")])
+    world.publish(Blocked(answer(404)))
+    world.stage([])
+    assert world.outbox().settle_and_claim([], 9) == []
+    assert world.known("a").state is EntryState.BLOCKED
+
+
+def test_an_unanswered_row_whose_key_may_be_forgotten_waits_for_a_person(world: World) -> None:
+    world.stage([row("a"), row("b")])
+    world.outbox().settle_and_claim([], 1)
+    world.clock.turn(hours=25)
+    world.crash()
+    outbox = world.outbox()
+    assert [intent.row_key for intent in outbox.settle_and_claim([], 9)] == ["b"]
+    assert world.known("a").state is EntryState.UNCERTAIN
+    assert (outbox.account(), outbox.owed) == (PublishAccount(carried_over=2, uncertain=1, pending=1), 1)
+    later = world.outbox()
+    assert (later.owed, later.account()) == (1, PublishAccount(carried_over=1, pending=1))
+
+
+def test_a_key_is_forgotten_from_its_first_unanswered_attempt_on_not_from_the_last(world: World) -> None:
+    world.stage([row("a")])
+    world.outbox().settle_and_claim([], 1)
+    world.clock.turn(hours=20)
+    world.crash()
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert intent.is_unanswered
+    world.clock.turn(hours=5)
+    world.crash()
+    assert world.outbox().settle_and_claim([], 1) == []
+
+
+def test_a_postponed_row_stays_pending_and_is_not_handed_out_twice_in_one_drain(world: World) -> None:
+    world.stage([row("a")])
+    outbox = world.outbox()
+    (intent,) = outbox.settle_and_claim([], 1)
+    assert outbox.settle_and_claim([Settled(intent, Postponed(answer(429), PAUSED, attempts=0))], 9) == []
+    assert outbox.account() == PublishAccount(carried_over=1, pending=1)
+    entry = world.known("a")
+    assert (entry.state, entry.attempts, entry.unanswered_at) == (EntryState.PENDING, 0, None)
+
+
+def test_a_postponed_row_may_still_change_if_no_attempt_counted(world: World) -> None:
+    world.stage([row("a", "first")])
+    world.publish(Postponed(answer(429), PAUSED, attempts=0))
+    assert world.stage([row("a", "second")]).account.new == 1
+    assert world.known("a").body == body_of("second")
+
+
+def test_a_postponed_row_that_was_unanswered_before_still_is(world: World) -> None:
+    world.stage([row("a")])
+    world.outbox().settle_and_claim([], 1)
+    world.crash()
+    world.publish(Postponed(answer(401), PAUSED))
+    assert world.known("a").unanswered_at is not None
+
+
+def test_a_corrected_row_goes_on_under_its_next_key_in_the_same_drain_once(world: World) -> None:
+    world.stage([row("a", "first")])
+    world.publish(Refusal(answer(400, "req-7")))
+    world.stage([row("a", "second")])
+    outbox = world.outbox(limit=1)
+    (first,) = outbox.settle_and_claim([], 5)
+    (second,) = outbox.settle_and_claim([Settled(first, Superseded(answer(400, "req-7")))], 5)
+    assert (second.body, second.refused_request_id) == (first.body, "")
+    assert second.key != first.key
+    assert outbox.settle_and_claim([Settled(second, Superseded(answer(409)))], 5) == []
+    assert world.known("a").state is EntryState.CONFLICT
+    assert outbox.account() == PublishAccount(carried_over=1, conflict=1)
+
+
+def test_a_limit_bounds_the_rows_of_one_drain(world: World) -> None:
+    world.stage([row(key) for key in "abc"])
+    outbox = world.outbox(limit=2)
+    (first,) = outbox.settle_and_claim([], 1)
+    assert [intent.row_key for intent in outbox.settle_and_claim([Settled(first, receipt(first))], 5)] == ["b"]
+
+
+def test_picked_keys_go_out_alone(world: World) -> None:
+    world.stage([row(key) for key in "abcd"])
+    outbox = world.outbox(keys=["d", "b", "unknown"])
+    assert [intent.row_key for intent in outbox.settle_and_claim([], 1)] == ["b"]
+    assert [intent.row_key for intent in outbox.settle_and_claim([], 5)] == ["d"]
+    assert outbox.settle_and_claim([], 5) == []
+
+
+def test_a_cover_is_pinned_before_the_first_attempt_begins(world: World) -> None:
+    world.stage([row("a", cover=COVER)])
+    outbox = world.outbox()
+    (intent,) = outbox.settle_and_claim([], 1)
+    assert world.known("a").attempts == 0
+    pinned = outbox.pin(intent, b'{"coverImage":5}')
+    assert (pinned.body, pinned.cover) == (b'{"coverImage":5}', None)
+    entry = world.known("a")
+    assert (entry.body, entry.attempts, entry.unanswered_at) == (b'{"coverImage":5}', 1, world.clock())
+    world.crash()
+    (again,) = world.outbox().settle_and_claim([], 1)
+    assert again == replace(pinned, is_unanswered=True)
+    assert world.stage([row("a", cover=COVER)]).account.unchanged == 1
+
+
+def test_a_run_that_died_before_the_cover_was_pinned_has_sent_nothing(world: World) -> None:
+    world.stage([row("a", cover=COVER)])
+    world.outbox().settle_and_claim([], 1)
+    world.crash()
+    (again,) = world.outbox().settle_and_claim([], 1)
+    assert (again.is_unanswered, again.cover) == (False, COVER)
+
+
+def test_a_row_whose_cover_cannot_be_used_is_refused_without_a_trace_at_the_service(world: World) -> None:
+    world.stage([row("a", cover=COVER)])
+    world.publish(Refusal(answer(0, ""), attempts=0))
+    assert (world.known("a").state, world.known("a").attempts) == (EntryState.REFUSED, 0)
+    world.stage([row("a", "mended")])
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert intent.refused_request_id == ""
+
+
+def test_a_verdict_counts_once(world: World) -> None:
+    world.stage([row("a")])
+    outbox = world.outbox()
+    (intent,) = outbox.settle_and_claim([], 1)
+    outbox.settle_and_claim([Settled(intent, receipt(intent))], 0)
+    with pytest.raises(NotClaimedError, match="a, which this drain does not hold"):
+        outbox.settle_and_claim([Settled(intent, receipt(intent))], 0)
+
+
+def test_a_run_that_lost_its_lease_settles_nothing(world: World) -> None:
+    world.stage([row("a")])
+    outbox = world.outbox()
+    (intent,) = outbox.settle_and_claim([], 1)
+    world.clock.turn(minutes=2)
+    world.lease = world.ledger.acquire_lease("another")
+    with pytest.raises(LeaseLostError):
+        outbox.settle_and_claim([Settled(intent, receipt(intent))], 1)
+    assert world.known("a").state is EntryState.PENDING
+
+
+def test_settling_keeps_the_lease_alive(world: World) -> None:
+    world.stage([row("a")])
+    outbox = world.outbox()
+    for _ in range(5):
+        world.clock.turn(seconds=50)
+        outbox.settle_and_claim([], 0)
+    (status,) = Books(world.engine).status()
+    assert status.lease is not None
+    assert status.lease.expires_at > world.clock()
+
+
+def test_an_account_that_does_not_balance_says_so() -> None:
+    with pytest.raises(ImbalanceError, match="by 1"):
+        PublishAccount(new=2, delivered=1).check()
+
+
+def test_the_record_of_a_run_that_died_is_closed_by_the_next(world: World) -> None:
+    world.stage([row("a")])
+    world.outbox().settle_and_claim([], 1)
+    world.crash()
+    world.publish()
+    runs = {run.run_id: run for run in world.ledger.runs()}
+    assert (runs["run-2"].outcome, runs["run-3"].outcome) == ("lost", None)
+    assert "run-3 carries on" in runs["run-2"].message
+
+
+def test_a_run_keeps_its_accounts(world: World) -> None:
+    report = world.stage([row("a")])
+    account = world.publish()
+    world.ledger.finish_run("run-2", outcome="done", exit_code=0, message="1 delivered", publish_account=account)
+    staged = Books(world.engine).run(DESTINATION, FEED, "run-1")
+    published = Books(world.engine).run(DESTINATION, FEED, "run-2")
+    assert staged is not None
+    assert published is not None
+    assert (staged.read, staged.stage_report) == (report.account, report)
+    assert (published.publish, published.outcome, published.exit_code) == (account, "done", 0)
+
+
+def test_a_run_that_is_begun_again_goes_on_with_its_record(world: World) -> None:
+    world.ledger.begin_run("r", launched_by="ana", dagster_run_id="d-1")
+    world.ledger.finish_run("r", outcome="staged", exit_code=0, message="")
+    world.ledger.begin_run("r", launched_by="ana", dagster_run_id="d-1")
+    (record,) = world.ledger.runs()
+    assert (record.outcome, record.finished_at, record.dagster_run_id) == (None, None, "d-1")
+
+
+def test_the_status_counts_every_state(world: World) -> None:
+    world.stage([row(key) for key in "abc"])
+    world.publish(Refusal(answer(400)), Blocked(answer(403)))
+    (status,) = Books(world.engine).status(feed=FEED)
+    assert {state: count for state, count in status.counts.items() if count} == {
+        EntryState.REFUSED: 1,
+        EntryState.BLOCKED: 1,
+        EntryState.DELIVERED: 1,
+    }
+    assert status.last_run is not None
+
+
+def test_rows_are_read_in_pages_and_by_filter(world: World) -> None:
+    world.stage([row(key) for key in "abc"])
+    world.publish(Refusal(answer(400)))
+    books, book = Books(world.engine), Book(DESTINATION, FEED)
+    refused = RowFilter(states=frozenset({EntryState.REFUSED}))
+    assert [entry.row_key for entry in books.every_row(book, refused)] == ["a"]
+    first = books.rows(book, RowFilter(), limit=2)
+    rest = books.rows(book, RowFilter(), after=first[-1].entry_id, limit=2)
+    assert [entry.row_key for entry in (*first, *rest)] == ["a", "b", "c"]

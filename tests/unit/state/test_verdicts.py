@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+from unit.state.world import answer
+
+from mappings.delivery import (
+    Blocked,
+    Conflict,
+    Postponed,
+    Receipt,
+    Refusal,
+    Superseded,
+    Uncertain,
+    Unconfirmed,
+    Verdict,
+)
+from mappings.errors import TransientError
+from state.verdicts import Claim, effect_of
+from state.words import EntryState
+
+POSTPONED = Postponed(answer(401), TransientError("key refused"))
+
+
+def claim(*, was_unanswered: bool = False, refused: str = "", revision: int = 0) -> Claim:
+    return Claim(revision, was_unanswered, refused, is_begun=True)
+
+
+@pytest.mark.parametrize("was_unanswered", [False, True])
+@pytest.mark.parametrize(
+    ("verdict", "state"),
+    [
+        (Receipt(5, answer(201)), EntryState.DELIVERED),
+        (Unconfirmed(answer(409)), EntryState.DELIVERED_UNCONFIRMED),
+        (Refusal(answer(400)), EntryState.REFUSED),
+        (Blocked(answer(403)), EntryState.BLOCKED),
+        (Uncertain(answer(503)), EntryState.UNCERTAIN),
+        (Conflict(answer(409)), EntryState.CONFLICT),
+        (POSTPONED, EntryState.PENDING),
+    ],
+)
+def test_each_verdict_has_its_state(verdict: Verdict, state: EntryState, was_unanswered: bool) -> None:
+    assert effect_of(verdict, claim(was_unanswered=was_unanswered)).state is state
+
+
+@pytest.mark.parametrize("verdict", [Blocked(answer(403)), Conflict(answer(409)), POSTPONED])
+def test_an_answer_that_proves_nothing_about_an_earlier_attempt_leaves_its_mark(verdict: Verdict) -> None:
+    assert effect_of(verdict, claim(was_unanswered=True)).keeps_unanswered
+    assert not effect_of(verdict, claim(was_unanswered=False)).keeps_unanswered
+
+
+@pytest.mark.parametrize("verdict", [Receipt(5, answer(201)), Unconfirmed(answer(409)), Refusal(answer(400))])
+def test_a_definitive_answer_clears_the_mark(verdict: Verdict) -> None:
+    assert not effect_of(verdict, claim(was_unanswered=True)).keeps_unanswered
+
+
+def test_an_uncertain_row_stays_marked_as_unanswered() -> None:
+    assert effect_of(Uncertain(answer(0)), claim()).keeps_unanswered
+
+
+def test_a_refusal_is_remembered_by_its_request_id() -> None:
+    assert effect_of(Refusal(answer(400, "req-9")), claim()).refused_request_id == "req-9"
+
+
+def test_a_refusal_without_a_request_id_is_remembered_all_the_same() -> None:
+    assert effect_of(Refusal(answer(413, "")), claim()).refused_request_id
+
+
+def test_a_row_refused_without_any_request_leaves_no_trace_at_the_service() -> None:
+    assert effect_of(Refusal(answer(0, ""), attempts=0), claim()).refused_request_id == ""
+
+
+def test_a_blocked_channel_is_no_refusal_to_go_by_while_an_attempt_is_unanswered() -> None:
+    assert effect_of(Blocked(answer(403, "req-9")), claim(was_unanswered=True)).refused_request_id == ""
+    assert effect_of(Blocked(answer(403, "req-9")), claim()).refused_request_id == "req-9"
+
+
+def test_a_corrected_row_goes_on_under_the_next_key() -> None:
+    effect = effect_of(Superseded(answer(409)), claim(refused="req-1"))
+    assert (effect.state, effect.is_next_revision, effect.refused_request_id) == (EntryState.PENDING, True, "")
+
+
+def test_a_row_that_was_never_refused_cannot_be_superseded() -> None:
+    assert effect_of(Superseded(answer(409)), claim()).state is EntryState.CONFLICT
+
+
+def test_a_bare_409_after_an_unanswered_attempt_of_the_corrected_body_may_mean_that_attempt() -> None:
+    assert effect_of(Superseded(answer(409, "req-2")), claim(was_unanswered=True, refused="req-1")).state is EntryState.CONFLICT
+
+
+def test_the_replayed_refusal_itself_proves_that_nothing_was_created() -> None:
+    effect = effect_of(Superseded(answer(400, "req-1")), claim(was_unanswered=True, refused="req-1"))
+    assert effect.is_next_revision

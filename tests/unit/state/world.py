@@ -1,0 +1,165 @@
+"""A feed's small world: rows as a mapping would make them, a clock to turn by hand, a ledger on a real SQLite file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import Engine, select
+
+from mappings.delivery import Answer, Intent, Receipt, Verdict
+from mappings.identity import fingerprint, row_digest, twin_digest
+from mappings.vocabulary import Cover, FeedName, MappedRow, Origin, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
+from state.accounts import PublishAccount, StageReport
+from state.books import Books
+from state.database import open_database
+from state.lease import Lease
+from state.ledger import Ledger
+from state.outbox import Outbox, Settled
+from state.tables import ENTRY
+from state.views import Book, RowFilter, RowRecord
+
+DESTINATION = "https://events.example|account-1"
+FEED = FeedName("agenda")
+START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Clock:
+    """A clock that stands still until it is turned."""
+
+    instant: datetime = START
+
+    def __call__(self) -> datetime:
+        return self.instant
+
+    def turn(self, **by: float) -> None:
+        self.instant += timedelta(**by)
+
+
+def body_of(title: str, *, status: str = "published") -> bytes:
+    return json.dumps({"status": status, "title": title}, separators=(",", ":"), sort_keys=True).encode()
+
+
+def row(
+    key: str,
+    title: str | None = None,
+    *,
+    place: str | None = None,
+    status: str = "published",
+    twin: str | None = None,
+    cover: Cover | None = None,
+    warnings: tuple[Reason, ...] = (),
+) -> MappedRow:
+    """A row that maps to an event; by default rows of different keys never look like copies of each other."""
+    body = body_of(title or f"Title of {key}", status=status)
+    return MappedRow(
+        origin=Origin(place or f"agenda.csv:{key}"),
+        row_key=RowKey(key),
+        body=body,
+        fingerprint=fingerprint(body, cover.url if cover else ""),
+        row_digest=row_digest(b"mapping", (title or key, status)),
+        twin_digest=twin_digest(7, twin or key, "2026-04-01T20:00:00+02:00", "Lisboa"),
+        channel_id=7,
+        cells={"REF": key, "TITLE": title or ""},
+        cover=cover,
+        warnings=warnings,
+    )
+
+
+def rejection(key: str = "", place: str = "agenda.csv:99") -> Rejection:
+    reason = Reason(ReasonCode.REQUIRED, "title", "TITLE", "", "write a title")
+    return Rejection(Origin(place), RowKey(key), (reason,), {"REF": key})
+
+
+def skipped(key: str = "", because: str = "online only") -> Skipped:
+    return Skipped(Origin("agenda.csv:50"), because, RowKey(key))
+
+
+def no_brakes(_report: StageReport) -> Sequence[str]:
+    return ()
+
+
+@dataclass(slots=True)
+class World:
+    """One state DB and one feed in it. `crash` drops every object and opens the file again, as a new process would."""
+
+    path: Path
+    clock: Clock = field(default_factory=Clock)
+    engine: Engine = field(init=False)
+    ledger: Ledger = field(init=False)
+    lease: Lease = field(init=False)
+    runs: int = 0
+
+    def __post_init__(self) -> None:
+        self._open()
+        self.lease = self.ledger.acquire_lease("test")
+
+    def _open(self) -> None:
+        self.engine = open_database(f"sqlite:///{self.path}")
+        self.ledger = Ledger(self.engine, DESTINATION, FEED, namespace="tests", now=self.clock)
+
+    def crash(self) -> None:
+        self.engine.dispose()
+        self._open()
+        self.clock.turn(minutes=5)
+        self.lease = self.ledger.acquire_lease("test")
+
+    def run(self) -> str:
+        self.runs += 1
+        self.clock.turn(seconds=1)
+        run_id = f"run-{self.runs}"
+        self.ledger.begin_run(run_id, launched_by="a test")
+        return run_id
+
+    def stage(
+        self,
+        *chunks: Iterable[RowOutcome],
+        is_whole: bool = True,
+        brakes: Sequence[str] = (),
+        stamp: str = "",
+        holds_twins: bool = True,
+    ) -> StageReport:
+        """Stage one read, given chunk by chunk."""
+        stage = self.ledger.open_stage(
+            self.run(), is_whole=is_whole, fence=self.lease.token, stamp=stamp, holds_twins=holds_twins
+        )
+        for chunk in chunks:
+            stage.write(list(chunk))
+        return stage.close(lambda _report: brakes)
+
+    def outbox(self, *, limit: int | None = None, keys: Sequence[str] | None = None, key_memory_s: float = 86_400) -> Outbox:
+        row_keys = None if keys is None else [RowKey(key) for key in keys]
+        return self.ledger.open_outbox(self.run(), self.lease.token, limit=limit, keys=row_keys, key_memory_s=key_memory_s)
+
+    def publish(self, *verdicts: Verdict) -> PublishAccount:
+        """Claim rows one by one, and give the first of them these verdicts and all others a receipt."""
+        outbox = self.outbox()
+        answers = iter(verdicts)
+        while intents := outbox.settle_and_claim([], 1):
+            outbox.settle_and_claim([Settled(intents[0], next(answers, receipt(intents[0])))], 0)
+        return outbox.account()
+
+    def entry(self, key: str) -> RowRecord | None:
+        found = Books(self.engine).rows(Book(DESTINATION, FEED), RowFilter(row_key=RowKey(key)))
+        return found[0] if found else None
+
+    def known(self, key: str) -> RowRecord:
+        entry = self.entry(key)
+        assert entry is not None, f"the ledger does not know {key}"
+        return entry
+
+    def states(self) -> dict[str, str]:
+        with self.engine.connect() as connection:
+            return dict(connection.execute(select(ENTRY.c.row_key, ENTRY.c.state)).all())
+
+
+def receipt(intent: Intent) -> Receipt:
+    return Receipt(1000 + intent.entry_id, Answer(201, request_id=f"req-{intent.entry_id}"))
+
+
+def answer(status: int, request_id: str = "req-x") -> Answer:
+    return Answer(status, "code", "message", request_id, "title", "too long")

@@ -1,0 +1,78 @@
+"""Asking the service for its lists while a person waits: a short try, then the answer is that it does not answer.
+
+What runs ask, and how long they insist, is `pipelines.service`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from connectors.event_api.client import EventApi
+from connectors.event_api.http import open_http
+from connectors.event_api.listing import Classifications
+from connectors.pacing import Pacer, Patience
+from connectors.retry import RetryPolicy
+from mappings.engine import Directory
+from mappings.errors import SyncError
+from pipelines.clock import monotonic_s, now
+from pipelines.service import require_service
+from pipelines.settings import Settings
+
+WHILE_SOMEBODY_WAITS = RetryPolicy(attempts=2, budget_s=20.0, attempt_s=15.0)
+_PATIENCE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The service's lists, each as it was told, or why it was not."""
+
+    channels: dict[str, int] | SyncError
+    classifications: Classifications | SyncError
+
+    @property
+    def refusal(self) -> SyncError | None:
+        """Why the service told nothing at all, None if it told anything."""
+        if isinstance(self.channels, SyncError) and isinstance(self.classifications, SyncError):
+            return self.channels
+        return None
+
+    @property
+    def directory(self) -> Directory:
+        """What mappings are resolved against; a list that was not told accepts everything."""
+        channels = None if isinstance(self.channels, SyncError) else self.channels
+        slugs = None if isinstance(self.classifications, SyncError) else self.classifications.slugs
+        return Directory(channels, slugs)
+
+
+def ask_lists(settings: Settings) -> Lists:
+    """Ask the configured service which channels and classifications there are; never raises for its answer."""
+    try:
+        require_service(settings)
+        return asyncio.run(_ask(settings))
+    except SyncError as error:
+        return Lists(error, error)
+
+
+async def _ask(settings: Settings) -> Lists:
+    async with open_http(settings.base_url, settings.api_key, in_flight=2) as http:
+        pacer = Pacer(
+            clock=monotonic_s, sleep=asyncio.sleep, random=random.random, now=now, patience=Patience(max_pause_s=_PATIENCE_S)
+        )
+        api = EventApi(http, pacer=pacer, policy=WHILE_SOMEBODY_WAITS, now=now, sleep=asyncio.sleep, random=random.random)
+        return Lists(await _channels(api), await _classifications(api))
+
+
+async def _channels(api: EventApi) -> dict[str, int] | SyncError:
+    try:
+        return await api.channels()
+    except SyncError as error:
+        return error
+
+
+async def _classifications(api: EventApi) -> Classifications | SyncError:
+    try:
+        return await api.classifications()
+    except SyncError as error:
+        return error

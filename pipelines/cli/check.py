@@ -1,0 +1,34 @@
+"""`eventsync check`: are the mapping files right? What is looked for is `findings`' and `live_findings`'."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.flags import AsJson
+
+FeedsOrFiles = Annotated[
+    list[str] | None, typer.Argument(metavar="[FEED]...", help="Feeds by name, or paths of mapping files; all without any.")
+]
+
+
+def check(
+    feeds: FeedsOrFiles = None,
+    live: Annotated[bool, typer.Option("--live", help="Ask the service and the sources as well; nothing is written.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Check mapping files: every mistake with its line and column, then the examples, offline.
+
+    Every file of the folder:               eventsync check
+
+    A file that you are writing:            eventsync check drafts/lisbon.yaml
+
+    Also the key, channels and columns:     eventsync check lisbon-agenda --live
+
+    Exit codes: 0 all is well (warnings are allowed), 2 a file has a mistake or an example did not come true;
+    with --live also 3 key or scope refused, 6 the service or a source does not answer.
+    """
+    from pipelines.cli.checking import check_feeds  # noqa: PLC0415  # keeps `--help` fast
+
+    return check_feeds(tuple(feeds or ()), is_live=live, as_json=as_json)

@@ -1,0 +1,62 @@
+"""What is found in one mapping file without asking anybody: its mistakes, what is unwise in it, examples that fail.
+
+How findings are shown is `checking`'s; what the service and the source say is `live_findings`'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from mappings.errors import FileProblem, MappingFileError
+from mappings.examples import ExampleFailure, run_examples
+from mappings.schema import FeedMapping
+from pipelines.cli.feed_files import shown_path
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleFindings:
+    """How many examples were run, and those parts that did not come true."""
+
+    run: int = 0
+    failed: tuple[ExampleFailure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFinding:
+    """One question that was asked for a feed: of whom, whether all is well, and the answer for people."""
+
+    asked: str
+    ok: bool
+    told: str
+    exit_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFindings:
+    """All that was found in one mapping file. `feed` is the file's stem where the file cannot be read as a feed."""
+
+    feed: str
+    path: Path
+    problems: tuple[FileProblem, ...] = ()
+    warnings: tuple[FileProblem, ...] = ()
+    examples: ExampleFindings = field(default=ExampleFindings())
+    live: tuple[LiveFinding, ...] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the file may be used: no mistake, and every example came true."""
+        return not self.problems and not self.examples.failed
+
+
+def find(loaded: FeedMapping | MappingFileError) -> FeedFindings:
+    """Look through one file, offline; paths are told from the working folder."""
+    path = shown_path(loaded.path)
+    if isinstance(loaded, MappingFileError):
+        return FeedFindings(loaded.path.stem, path, problems=_placed(path, loaded.problems))
+    examples = ExampleFindings(len(loaded.examples), run_examples(loaded))
+    return FeedFindings(loaded.feed, path, warnings=_placed(path, loaded.warnings), examples=examples)
+
+
+def _placed(path: Path, problems: tuple[FileProblem, ...]) -> tuple[FileProblem, ...]:
+    return tuple(replace(problem, path=path) for problem in problems)

@@ -1,0 +1,84 @@
+"""What the rows read so far come to, for a preview: counts, and each unmapped value once. Nothing is compared with the ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped
+
+_DISTINCT_VALUES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Unmapped:
+    """A value that a lookup of the mapping does not know, and how many rows have it."""
+
+    column: str
+    found: str
+    hint: str
+    count: int
+
+
+@dataclass(slots=True)
+class PreviewAccount:
+    """`read = events + skipped + rejected`, in rows. `is_whole`: the source was read to its end.
+
+    `skipped` counts by the rule's label, `codes` the problems by their code (a row may have several), `warned` the rows
+    that became events with a warning.
+    """
+
+    read: int = 0
+    events: int = 0
+    rejected: int = 0
+    warned: int = 0
+    is_whole: bool = False
+    skipped: Counter[str] = field(default_factory=Counter)
+    codes: Counter[str] = field(default_factory=Counter)
+    _misses: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _hints: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def take(self, outcome: RowOutcome) -> None:
+        """Count one row."""
+        self.read += 1
+        match outcome:
+            case MappedRow():
+                self.events += 1
+                self.warned += bool(outcome.warnings)
+                self._miss(outcome.warnings)
+            case Rejection():
+                self.rejected += 1
+                self.codes.update(reason.code.value for reason in outcome.reasons)
+                self._miss(outcome.reasons)
+            case Skipped():
+                self.skipped[outcome.because] += 1
+            case _:
+                assert_never(outcome)
+
+    @property
+    def unmapped(self) -> tuple[Unmapped, ...]:
+        """The unmapped values, the commonest first."""
+        return tuple(Unmapped(*value, self._hints[value], count) for value, count in self._misses.most_common())
+
+    def document(self) -> dict[str, object]:
+        """Return it as scripts read it."""
+        return {
+            "read": self.read,
+            "is_whole": self.is_whole,
+            "events": self.events,
+            "skipped": dict(self.skipped.most_common()),
+            "rejected": self.rejected,
+            "reasons": dict(self.codes.most_common()),
+            "warned": self.warned,
+            "unmapped": self.unmapped,
+        }
+
+    def _miss(self, reasons: Iterable[Reason]) -> None:
+        for reason in reasons:
+            value = (reason.column or reason.field, reason.found)
+            is_kept = value in self._misses or len(self._misses) < _DISTINCT_VALUES
+            if reason.code is ReasonCode.NOT_IN_LOOKUP and is_kept:
+                self._misses[value] += 1
+                self._hints.setdefault(value, reason.hint)

@@ -1,0 +1,45 @@
+"""`eventsync rows`: single rows, as the ledger has them. Which ones there are to ask for is `row_choices`'."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.flags import AsJson, OneFeed
+
+StateWord = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        metavar="S",
+        help="pending, delivered, delivered_unconfirmed, refused, blocked, uncertain, conflict;"
+        " or rejected, held, warning; or drift, vanished. Without it: what waits for a person.",
+    ),
+]
+
+
+def rows(
+    feed: OneFeed,
+    state: StateWord = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write them to FILE, with the partner's own columns.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many (100, or all with --csv).")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """List rows of a feed: those that wait for a person, or those in one state.
+
+    What somebody has to look at:           eventsync rows lisbon-agenda
+
+    What the partner has to mend:           eventsync rows lisbon-agenda --state rejected --csv for-partner.csv
+
+    What changed after it was delivered:    eventsync rows lisbon-agenda --state drift
+
+    Rejected, held and warned rows are those of the last run that read the source. The CSV file repeats the partner's
+    columns, then adds place, problem and hint; it is safe to open in a spreadsheet. Exit code 0.
+    """
+    from pipelines.cli.row_list import list_rows  # noqa: PLC0415  # keeps `--help` fast
+
+    return list_rows(feed, state, csv=csv, limit=limit, as_json=as_json)

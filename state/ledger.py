@@ -93,8 +93,9 @@ class Ledger:
         }
         if publish_account is not None:
             columns["publish_account"] = dump(publish_account)
+        ours = (RUN.c.scope_id == self._scope_id(), RUN.c.id == run_id)
         with writing(self._engine) as connection:
-            connection.execute(update(RUN).where(RUN.c.scope_id == self._scope_id(), RUN.c.id == run_id).values(**columns))
+            connection.execute(update(RUN).where(*ours).values(**columns))
 
     def runs(self, limit: int = 20) -> tuple[RunRecord, ...]:
         """Return the feed's latest runs, youngest first."""

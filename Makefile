@@ -1,0 +1,48 @@
+# One command each; the same environment for all of them. `make help` lists them.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export DAGSTER_DISABLE_TELEMETRY := yes
+
+.PHONY: help demo ui test bench lock clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("eventsync needs Python 3.11 to 3.13; say make PYTHON=python3.12" if not (3, 11) <= sys.version_info[:2] < (3, 14) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed requirements-test.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-test.lock
+	touch $@
+
+demo: $(VENV)/.installed ## sandbox service, three sample feeds through Dagster, twice: see every row end somewhere
+	$(BIN)/eventsync demo
+
+ui: $(VENV)/.installed ## the demo, left running: the Dagster UI and the sandbox's pages
+	$(BIN)/eventsync ui
+
+test: $(VENV)/.installed-test ## format, lint, types, import contracts, mapping examples, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/eventsync check
+	$(BIN)/pytest --numprocesses auto --dist loadfile
+
+bench: $(VENV)/.installed-test ## the benchmarks, with a table at the end
+	$(BIN)/python benchmarks/run.py
+
+lock: ## compile the lock files anew (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  --extra sheets --extra salesforce --output-file requirements.lock pyproject.toml build-tools.in
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  --all-extras --output-file requirements-test.lock pyproject.toml build-tools.in --constraint requirements.lock
+
+clean: ## forget the environment and what the demo wrote
+	rm -rf $(VENV) .eventsync

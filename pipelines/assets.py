@@ -1,0 +1,113 @@
+"""One feed becomes three assets: its source (external), `staged` (we know what to say) and `published` (it has been said).
+
+The assets are thin: what they do is told in `feed_run` and `sync`, what they show in `showing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from dagster import (
+    AssetExecutionContext,
+    AssetKey,
+    AssetsDefinition,
+    AssetSpec,
+    Backoff,
+    MaterializeResult,
+    ResourceParam,
+    RetryPolicy,
+    asset,
+)
+
+from mappings.loader import LoadedFeed
+from mappings.schema import FeedMapping
+from pipelines import names
+from pipelines.checks import brake_results, brake_specs, publish_results, publish_specs
+from pipelines.failures import as_failures
+from pipelines.feed_run import FeedAtWork, RunTicket
+from pipelines.options import RunOptions
+from pipelines.outcomes import ExitCode
+from pipelines.showing import published_metadata, source_metadata, staged_metadata
+from pipelines.verdicts import outcome_of_publish
+from pipelines.wiring import Workshop
+
+OpenWorkshop = Callable[[], AbstractContextManager[Workshop]]
+
+SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=10, backoff=Backoff.EXPONENTIAL)
+"""A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
+
+
+def feed_assets(feed: LoadedFeed, open_workshop: OpenWorkshop) -> tuple[AssetSpec | AssetsDefinition, ...]:
+    """Return the three assets of one feed, in a group of its name."""
+    return _source(feed), _staged(feed.mapping, open_workshop), _published(feed.mapping, open_workshop)
+
+
+def _source(feed: LoadedFeed) -> AssetSpec:
+    mapping = feed.mapping
+    return AssetSpec(
+        AssetKey(names.source_path(mapping.feed)),
+        group_name=names.group_of(mapping.feed),
+        owners=[mapping.owner] if mapping.owner else [],
+        kinds={mapping.source.kind},
+        description=f"Where the rows of {mapping.feed} come from.",
+        metadata=source_metadata(feed),
+    )
+
+
+def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefinition:
+    key = AssetKey(names.staged_path(mapping.feed))
+
+    @asset(
+        key=key,
+        deps=[AssetKey(names.source_path(mapping.feed))],
+        group_name=names.group_of(mapping.feed),
+        owners=[mapping.owner] if mapping.owner else [],
+        kinds={"python", "sqlite"},
+        code_version=mapping.digest.hex()[:12],
+        check_specs=brake_specs(key),
+        retry_policy=SOURCE_RETRIES,
+        description="Every row read, mapped and recorded: we know what to say. The brakes are its checks.",
+    )
+    def staged(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult[None]:
+        with as_failures(context), open_workshop() as workshop:
+            result = FeedAtWork(workshop, mapping, _ticket(context), options).stage()
+        return MaterializeResult(metadata=staged_metadata(result), check_results=brake_results(key, result))
+
+    return staged
+
+
+def _published(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefinition:
+    key = AssetKey(names.published_path(mapping.feed))
+
+    @asset(
+        key=key,
+        deps=[AssetKey(names.staged_path(mapping.feed))],
+        group_name=names.group_of(mapping.feed),
+        owners=[mapping.owner] if mapping.owner else [],
+        kinds={"python", "http"},
+        code_version=mapping.digest.hex()[:12],
+        pool="event-api",
+        check_specs=publish_specs(key),
+        description="Every owed row sent and settled: it has been said.",
+    )
+    def published(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult[None]:
+        with as_failures(context), open_workshop() as workshop:
+            result = FeedAtWork(workshop, mapping, _ticket(context), options).publish()
+            if result.cause is not None:
+                raise result.cause
+        outcome = outcome_of_publish(result, mapping)
+        if outcome.exit_code is not ExitCode.DONE:
+            context.log.warning("%s: %s", outcome.name, outcome.message)
+        return MaterializeResult(metadata=published_metadata(result), check_results=publish_results(key, result, outcome))
+
+    return published
+
+
+def _ticket(context: AssetExecutionContext) -> RunTicket:
+    launched_by = context.run.tags.get(names.LAUNCHED_BY_TAG) or _launcher_of(context)
+    return RunTicket(context.run_id, launched_by, context.run_id)
+
+
+def _launcher_of(context: AssetExecutionContext) -> str:
+    return "schedule" if "dagster/schedule_name" in context.run.tags else "dagster"

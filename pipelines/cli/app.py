@@ -1,0 +1,92 @@
+"""The command `eventsync`: its verbs, and the one place where errors become messages and exit codes.
+
+What a verb does stands in its own module, which imports what it needs when it runs: `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import ParamSpec
+
+import typer
+
+from pipelines.cli import check, demo, feeds, preview, rows, run, runs, sandbox, schema, status, ui
+
+P = ParamSpec("P")
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="eventsync",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Rows from spreadsheets, CRMs and partner files become events: every row exactly once, every bad row explained.",
+    epilog="First steps: `eventsync demo` · `eventsync check` · `eventsync preview FEED` · `eventsync run FEED`",
+)
+
+
+def _verb(function: Callable[P, int]) -> None:
+    """Register a verb under its function's name: its number is the exit code, its error a message with the right code."""
+
+    @functools.wraps(function)
+    def told(*args: P.args, **kwargs: P.kwargs) -> None:
+        from mappings.errors import SyncError  # noqa: PLC0415  # keeps `--help` fast
+
+        try:
+            code = function(*args, **kwargs)
+        except SyncError as error:
+            code = _explain(error)
+        except KeyboardInterrupt:
+            typer.echo("interrupted; the state is intact: run again to go on", err=True)
+            code = INTERRUPTED
+        raise typer.Exit(code)
+
+    app.command(function.__name__)(told)
+
+
+def _explain(error: Exception) -> int:
+    from mappings.errors import SyncError  # noqa: PLC0415  # keeps `--help` fast
+    from pipelines.cli.output import Output  # noqa: PLC0415  # as above
+    from pipelines.outcomes import outcome_of  # noqa: PLC0415  # as above
+
+    if not isinstance(error, SyncError):
+        raise error
+    Output(json="--json" in sys.argv).error(error)
+    return int(outcome_of(error).exit_code)
+
+
+for verb in (
+    demo.demo,
+    sandbox.sandbox,
+    ui.ui,
+    feeds.feeds,
+    check.check,
+    preview.preview,
+    run.run,
+    status.status,
+    rows.rows,
+    runs.runs,
+    schema.schema,
+):
+    _verb(verb)
+
+
+def main() -> None:
+    """Run the command line and leave with the exit code that scripts rely on."""
+    _hear_signals()
+    app()
+
+
+def _hear_signals() -> None:
+    """Make SIGINT, SIGTERM and SIGHUP interrupt in good order, also where a parent shell made us ignore them."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)

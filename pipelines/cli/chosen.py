@@ -1,0 +1,52 @@
+"""Which feeds a command means: those named, or all; a name that is not there gets the nearest one as a hint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rapidfuzz import process
+
+from mappings.errors import ConfigError, MappingFileError
+from mappings.loader import FeedFolder, LoadedFeed, load_folder
+from pipelines.settings import Settings
+
+
+def folder_of(settings: Settings) -> FeedFolder:
+    """Load the folder of mapping files; broken files are part of what is returned.
+
+    Raises:
+        ConfigError: there is no such folder, or no mapping file in it.
+    """
+    if not settings.feeds.is_dir():
+        raise ConfigError(f"there is no folder {settings.feeds}", hint="set EVENTSYNC_FEEDS to the folder of your mapping files")
+    folder = load_folder(settings.feeds)
+    if not folder.feeds and not folder.broken:
+        raise ConfigError(f"{settings.feeds} holds no mapping file (*.yaml)", hint="`eventsync check` tells how one is written")
+    return folder
+
+
+def chosen_feeds(folder: FeedFolder, wanted: Sequence[str]) -> tuple[LoadedFeed, ...]:
+    """Return the feeds that are named, in that order; all of them if none is.
+
+    Raises:
+        MappingFileError: one that is named is broken.
+        ConfigError: one that is named does not exist.
+    """
+    if not wanted:
+        return folder.feeds
+    return tuple(_one(folder, name) for name in wanted)
+
+
+def _one(folder: FeedFolder, name: str) -> LoadedFeed:
+    stem = Path(name).stem if name.endswith((".yaml", ".yml")) else name
+    for feed in folder.feeds:
+        if name == feed.mapping.feed or stem in {feed.mapping.feed, feed.path.stem}:
+            return feed
+    for broken in folder.broken:
+        if broken.path.stem == stem:
+            raise MappingFileError(broken.path, broken.problems)
+    names = [str(feed.mapping.feed) for feed in folder.feeds]
+    nearest = process.extractOne(name, names, score_cutoff=60)
+    hint = f"did you mean {nearest[0]}?" if nearest else "the feeds here: " + (", ".join(names) or "none")
+    raise ConfigError(f"there is no feed {name!r}", hint=hint)

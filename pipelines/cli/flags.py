@@ -1,0 +1,11 @@
+"""The options that several verbs share, spelt once. What a verb does stands in its own module."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else there.")]
+FeedNames = Annotated[list[str] | None, typer.Argument(metavar="[FEED]...", help="Feeds, as `eventsync feeds` lists them.")]
+OneFeed = Annotated[str, typer.Argument(metavar="FEED", help="A feed, as `eventsync feeds` lists it.")]

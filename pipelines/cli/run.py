@@ -1,0 +1,58 @@
+"""`eventsync run`: stage, checks, publish; seen in the Dagster UI like a scheduled run unless `--no-dagster`.
+
+What a run does is `pipelines.feed_run`'s; how it meets Dagster `pipelines.dagster_run`'s.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.flags import AsJson, FeedNames
+
+
+def run(  # noqa: PLR0913  # the options of the surface
+    feeds: FeedNames = None,
+    all_feeds: Annotated[bool, typer.Option("--all", help="Every feed of the folder.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read, map and compare; write and send nothing.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Send at most this many rows; the rest stay pending.")] = None,
+    keys: Annotated[str | None, typer.Option(metavar="K,...", help="Only these row keys.")] = None,
+    status: Annotated[str | None, typer.Option(metavar="draft", help="Send every event as a draft.")] = None,
+    accept: Annotated[
+        list[str] | None, typer.Option(metavar="BRAKE", help="Pass a brake: rejected, shrink, new, copies.")
+    ] = None,
+    stage_only: Annotated[bool, typer.Option("--stage-only", help="Stage; send nothing.")] = False,
+    publish_only: Annotated[bool, typer.Option("--publish-only", help="Send what is staged; do not read the source.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for another run of the feed, instead of leaving.")] = False,
+    no_dagster: Annotated[bool, typer.Option("--no-dagster", help="The engine alone: for cron and containers.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Bring a feed's rows to the service: stage, ask the brakes, publish.
+
+    Everything a partner's file holds:    eventsync run lisbon-agenda
+
+    See what it would do first:           eventsync run lisbon-agenda --dry-run
+
+    Ten rows, as drafts:                  eventsync run lisbon-agenda --limit 10 --status draft
+
+    The good rows, in spite of a brake:   eventsync run lisbon-agenda --accept rejected
+
+    Exit codes: 0 done, 1 rows need attention, 2 configuration, 3 key or scope refused, 4 held by another run,
+    5 stopped by a brake, 6 paused or unavailable, 130 interrupted.
+    """
+    from pipelines.cli.running import Request, run_feeds  # noqa: PLC0415  # keeps `--help` fast
+    from pipelines.cli.words import options_of  # noqa: PLC0415  # as above
+
+    options = options_of(
+        limit=limit,
+        keys=keys,
+        status=status,
+        accept=accept or [],
+        stage_only=stage_only,
+        publish_only=publish_only,
+        wait=wait,
+    )
+    return run_feeds(
+        Request(tuple(feeds or ()), options, is_all=all_feeds, is_dry=dry_run, uses_dagster=not no_dagster, as_json=as_json)
+    )

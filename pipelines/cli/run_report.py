@@ -1,0 +1,104 @@
+"""The report of a run, from the books: the same for a run in this process, on a webserver, or long ago."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+from mappings.schema import FeedMapping
+from pipelines.cli.output import Output
+from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
+from pipelines.outcomes import ExitCode, Outcome
+from pipelines.wiring import Workshop
+from state.accounts import RejectedRow
+from state.books import Books
+from state.views import RunRecord
+
+SHOWN = 10
+"""So many rejected rows are shown at the end of a run; `eventsync rows` has all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """One run of one feed: its outcome with the exit code, both accounts, what was rejected first, the brakes that stopped it."""
+
+    feed: str
+    run_id: str
+    outcome: str
+    exit_code: int
+    message: str
+    hint: str
+    read: dict[str, int] | None = None
+    publish: dict[str, int] | None = None
+    brakes: tuple[str, ...] = ()
+    warnings: int = 0
+    vanished: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    rejections: tuple[RejectedRow, ...] = ()
+
+
+def report_of(
+    workshop: Workshop, mapping: FeedMapping, run_id: str, outcome: Outcome | None = None, *, dagster_status: str = ""
+) -> RunReport:
+    """Return the report of a run; where it never reached the books, what Dagster or `outcome` says of it."""
+    record = Books(workshop.engine).run(workshop.settings.destination, mapping.feed, run_id)
+    if record is None:
+        told = outcome or _unbooked(dagster_status)
+        return RunReport(mapping.feed, run_id, told.name, int(told.exit_code), told.message, told.hint)
+    return _from_books(mapping, record, outcome)
+
+
+def show_reports(output: Output, reports: Sequence[RunReport]) -> None:
+    """Print the reports: one JSON document, or for people the accounts and the first rejected rows of each."""
+    output.document({"runs": reports})
+    for report in reports:
+        show_report(output, report)
+
+
+def show_report(output: Output, report: RunReport) -> None:
+    """Tell people how one run went: the accounts, and the first rejected rows."""
+    output.note(f"{report.feed}: {report.outcome} (run {report.run_id})")
+    for line in _lines(report):
+        output.note(f"  {line}")
+    if report.rejections:
+        title = f"{report.feed}: rejected rows (first {min(len(report.rejections), SHOWN)}; all: eventsync rows {report.feed})"
+        output.table(title, REJECTION_COLUMNS, rejection_rows(report.rejections[:SHOWN]))
+
+
+def _lines(report: RunReport) -> list[str]:
+    lines = []
+    if report.read:
+        lines.append(read_line(report.read))
+    if report.skipped:
+        lines.append("left out: " + ", ".join(f"{label} {count}" for label, count in report.skipped.items()))
+    if report.publish:
+        lines.append(publish_line(report.publish))
+    lines += report.message.splitlines()
+    if report.hint:
+        lines.append(f"what would help: {report.hint}")
+    return lines
+
+
+def _from_books(mapping: FeedMapping, record: RunRecord, outcome: Outcome | None) -> RunReport:
+    stage = record.stage_report
+    return RunReport(
+        feed=mapping.feed,
+        run_id=record.run_id,
+        outcome=record.outcome or "not ended",
+        exit_code=int(ExitCode.ATTENTION) if record.exit_code is None else record.exit_code,
+        message=record.message,
+        hint=outcome.hint if outcome else "",
+        read=asdict(record.read) if record.read else None,
+        publish=asdict(record.publish) if record.publish else None,
+        brakes=tuple(record.brakes),
+        warnings=stage.warnings if stage else 0,
+        vanished=stage.vanished if stage else 0,
+        skipped=dict(stage.skipped) if stage else {},
+        rejections=stage.rejections if stage else (),
+    )
+
+
+def _unbooked(status: str) -> Outcome:
+    if status == "CANCELED":
+        return Outcome("interrupted", ExitCode.INTERRUPTED, "the run was canceled before it began")
+    return Outcome("failed", ExitCode.ATTENTION, f"Dagster says {status or 'nothing'}", "look at the run in the Dagster UI")

@@ -1,0 +1,132 @@
+"""Running feeds for a person: which ones, through Dagster or not, with a bar on long work, and one report at the end.
+
+The verb's words are `run`'s; what a run does is `pipelines.feed_run`'s; how a report looks `run_report`'s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import httpx
+
+from mappings.errors import ConfigError
+from mappings.loader import LoadedFeed
+from mappings.schema import FeedMapping
+from pipelines import names
+from pipelines.cli.chosen import chosen_feeds, folder_of
+from pipelines.cli.output import Output, Progress
+from pipelines.cli.rehearsing import rehearse_feeds
+from pipelines.cli.run_report import RunReport, report_of, show_reports
+from pipelines.clock import new_run_id, now
+from pipelines.dagster_home import prepare_dagster_home
+from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
+from pipelines.launch_request import launch_config, wanted_assets
+from pipelines.options import RunOptions
+from pipelines.service import require_service
+from pipelines.settings import Settings, current_settings
+from pipelines.webserver import Launch, Webserver, webserver_url
+from pipelines.wiring import open_workshop
+
+SEVERITY = (130, 2, 3, 5, 6, 4, 1, 0)
+"""Of several feeds' exit codes the first of these is the command's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a person asked for."""
+
+    feeds: tuple[str, ...]
+    options: RunOptions
+    is_all: bool
+    is_dry: bool
+    uses_dagster: bool
+    as_json: bool
+
+
+def run_feeds(request: Request) -> int:
+    """Run every feed asked for, one after another; return the exit code of the worst.
+
+    Raises:
+        SyncError: nothing could be run at all.
+    """
+    settings, output = current_settings(), Output(json=request.as_json)
+    folder = folder_of(settings)
+    feeds = _asked(request, chosen_feeds(folder, request.feeds))
+    require_service(settings)
+    if request.is_dry:
+        return rehearse_feeds(settings, feeds, request.options, output)
+    reports = _runner(request, settings, output)(feeds)
+    show_reports(output, reports)
+    codes = {report.exit_code for report in reports} | ({2} if request.is_all and folder.broken else set())
+    for error in folder.broken if request.is_all else ():
+        output.error(error)
+    return next(code for code in SEVERITY if code in codes)
+
+
+def _asked(request: Request, feeds: Sequence[LoadedFeed]) -> list[FeedMapping]:
+    if not request.feeds and not request.is_all:
+        known = ", ".join(feed.mapping.feed for feed in feeds) or "none"
+        raise ConfigError("no feed was named", hint=f"name one or more, or say --all; the feeds here: {known}")
+    return [feed.mapping for feed in feeds]
+
+
+Runner = Callable[[Sequence[FeedMapping]], list[RunReport]]
+
+
+def _runner(request: Request, settings: Settings, output: Output) -> Runner:
+    if not request.uses_dagster:
+        return lambda feeds: _with_engine(settings, feeds, request.options, output)
+    url = webserver_url(settings)
+    if url:
+        http = httpx.Client(base_url=url, timeout=30.0, trust_env=False)
+        server = Webserver(http)
+        if server.is_there():
+            return lambda feeds: _on_webserver(server, settings, feeds, request.options)
+        if settings.dagster_url:
+            output.note(f"no Dagster webserver answers at {url}; running in this process instead")
+    return lambda feeds: run_in_process(settings, feeds, request.options)
+
+
+def _with_engine(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> list[RunReport]:
+    reports = []
+    for mapping in feeds:
+        with output.progress(mapping.feed) as bar, open_workshop(settings) as workshop:
+            ticket = RunTicket(new_run_id(now()), "cli")
+            result = FeedAtWork(workshop, mapping, ticket, options, _watcher(bar)).run()
+            reports.append(report_of(workshop, mapping, ticket.run_id, result.outcome))
+    return reports
+
+
+def _on_webserver(server: Webserver, settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions) -> list[RunReport]:
+    reports = []
+    for mapping in feeds:
+        tags = {names.LAUNCHED_BY_TAG: "cli", names.FEED_TAG: mapping.feed}
+        launch = Launch(names.job_of(mapping.feed), launch_config(options), tuple(wanted_assets(mapping.feed, options)), tags)
+        run_id = server.launch(launch)
+        status = server.follow(run_id, time.sleep)  # a run on another process is followed by asking
+        with open_workshop(settings) as workshop:
+            reports.append(report_of(workshop, mapping, run_id, dagster_status=status))
+    return reports
+
+
+def run_in_process(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions) -> list[RunReport]:
+    """Run each feed's job in this process, on the Dagster instance of the UI."""
+    prepare_dagster_home(settings.dagster_home)
+    from pipelines.definitions import build_definitions  # noqa: PLC0415  # Dagster takes a second to import
+    from pipelines.in_process import run_job  # noqa: PLC0415  # as above
+
+    definitions = build_definitions(settings, lambda: open_workshop(settings))
+    reports = []
+    for mapping in feeds:
+        run_id, status = run_job(definitions, mapping.feed, options)
+        with open_workshop(settings) as workshop:
+            reports.append(report_of(workshop, mapping, run_id, dagster_status=status))
+    return reports
+
+
+def _watcher(bar: Progress) -> Watcher:
+    return Watcher(read=bar.advance, owed=bar.expect, settled=bar.advance)
+
+

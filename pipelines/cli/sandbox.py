@@ -1,0 +1,64 @@
+"""`eventsync sandbox`: the local service alone, for rehearsals. The only module of the worker that starts the sandbox."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.flags import AsJson
+
+EXAMPLES = """
+Start it, and point a shell at it:
+
+    eventsync sandbox --port 8765 --state .eventsync/sandbox --key rehearsal
+    export EVENT_API_BASE_URL=http://127.0.0.1:8765 EVENT_API_KEY=rehearsal
+
+Rehearse trouble: `--set latency_ms=200`, `--rate 20/s`, `--set idempotency=ignore` (all switches: docs/sandbox.md).
+"""
+
+
+def sandbox(
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 0,
+    state: Annotated[Path | None, typer.Option(help="Folder that survives a restart; in memory without it.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", "--keys", help="Secret of the default API key; a new one without it.")
+    ] = None,
+    rate: Annotated[str | None, typer.Option(help="Limit on creating events, for example 20/s.")] = None,
+    switches: Annotated[list[str] | None, typer.Option("--set", help="A switch, as NAME=VALUE; may be repeated.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run a faithful local copy of the service until it is interrupted."""
+    from sandbox.database import StateInUseError  # noqa: PLC0415  # keeps `--help` fast
+    from sandbox.server import Address, serve  # noqa: PLC0415  # as above
+    from sandbox.switch_words import SwitchError, switched  # noqa: PLC0415  # as above
+
+    wanted = [*([f"rate_events={rate}"] if rate else []), *(switches or [])]
+    try:
+        serve(Address(port=port), state, switched(wanted), key, _announce_json if as_json else _announce)
+    except (SwitchError, StateInUseError, OSError) as refusal:
+        typer.echo(str(refusal), err=True)
+        return 2
+    return 0
+
+
+sandbox.__doc__ = f"{sandbox.__doc__}\n{EXAMPLES}"
+
+
+def _announce_json(announcement: object) -> None:
+    from dataclasses import asdict  # noqa: PLC0415  # as above
+
+    import orjson  # noqa: PLC0415  # as above
+
+    sys.stdout.write(orjson.dumps(asdict(announcement)).decode() + "\n")  # type: ignore[call-overload]  # a dataclass of the sandbox
+    sys.stdout.flush()
+
+
+def _announce(announcement: object) -> None:
+    from sandbox.server import Announcement  # noqa: PLC0415  # as above
+
+    assert isinstance(announcement, Announcement)
+    typer.echo(f"The sandbox listens at {announcement.base_url} (pages and API); stop it with Ctrl-C.")
+    typer.echo(f"  export EVENT_API_BASE_URL={announcement.base_url} EVENT_API_KEY={announcement.api_key}")

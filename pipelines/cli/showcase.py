@@ -1,0 +1,117 @@
+"""The demo and the UI, as a person meets them first: what is started, what is shown, what is stopped again.
+
+How a feed runs is told in `running`, how processes are kept in `children`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from mappings.loader import load_folder
+from pipelines.cli.children import Sandbox, free_port, running_dagster, running_sandbox
+from pipelines.cli.output import Output
+from pipelines.cli.run_report import RunReport, show_report
+from pipelines.cli.running import run_in_process
+from pipelines.dagster_home import prepare_dagster_home
+from pipelines.options import RunOptions
+from pipelines.service import require_service
+from pipelines.settings import PACKAGED_FEEDS, Settings, current_settings, read_settings
+from pipelines.webserver import note_path
+
+
+def show_demo(folder: Path, *, as_json: bool) -> int:
+    """Sync the sample feeds twice against a sandbox of our own; 0 if every account balances and the second run sends nothing.
+
+    Raises:
+        SyncError: the sandbox does not start.
+    """
+    output = Output(json=as_json)
+    with _stage_set(folder) as (sandbox, environ):
+        output.note(f"The sandbox service listens at {sandbox.base_url}; the feeds are in {PACKAGED_FEEDS}.")
+        settings = read_settings(environ, Path.cwd())
+        first = _round(settings, output, "First run: every row ends somewhere")
+        second = _round(settings, output, "Second run: nothing has changed, nothing is sent")
+    sent = sum(_sent(report) for report in second)
+    output.document({"first": first, "second": second, "sent_twice": sent})
+    output.note(f"\nSecond run: {sent} sent. See it all in the Dagster UI, with the published pages: eventsync ui --demo")
+    return 0 if sent == 0 and all(report.exit_code == 0 for report in (*first, *second)) else 1
+
+
+def show_demo_ui(folder: Path, port: int) -> int:
+    """Run the demo, then leave the sandbox and the Dagster UI running until Ctrl-C.
+
+    Raises:
+        SyncError: something does not start.
+    """
+    output = Output()
+    with _stage_set(folder) as (sandbox, environ):
+        settings = read_settings(environ, Path.cwd())
+        _round(settings, output, "Syncing the sample feeds")
+        return _leave_running(settings, environ, port, [f"The published events: {sandbox.base_url}/"])
+
+
+def show_ui(port: int) -> int:
+    """Run the Dagster UI over the configured feeds until Ctrl-C.
+
+    Raises:
+        SyncError: the service is not configured, or the UI does not start.
+    """
+    settings = current_settings()
+    require_service(settings)
+    prepare_dagster_home(settings.dagster_home)
+    return _leave_running(settings, os.environ, port, [])
+
+
+@contextmanager
+def _stage_set(folder: Path) -> Iterator[tuple[Sandbox, Mapping[str, str]]]:
+    """Empty the demo's folder and start a sandbox there; yields it with the environment that points at it."""
+    home = folder.resolve()
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    with running_sandbox(home / "sandbox") as sandbox:
+        environ = {
+            **os.environ,
+            "EVENT_API_BASE_URL": sandbox.base_url,
+            "EVENT_API_KEY": sandbox.api_key,
+            "EVENTSYNC_FEEDS": str(PACKAGED_FEEDS),
+            "EVENTSYNC_STATE_URL": f"sqlite:///{home / 'state.db'}",
+            "EVENTSYNC_NAMESPACE": "demo",
+            "DAGSTER_HOME": str(home / "dagster"),
+        }
+        prepare_dagster_home(home / "dagster")
+        yield sandbox, environ
+
+
+def _round(settings: Settings, output: Output, title: str) -> list[RunReport]:
+    output.note(f"\n{title}")
+    feeds = [feed.mapping for feed in load_folder(settings.feeds).feeds]
+    reports = run_in_process(settings, feeds, RunOptions())
+    for report in reports:
+        show_report(output, report)
+    return reports
+
+
+def _sent(report: RunReport) -> int:
+    account = report.publish or {}
+    return account.get("new", 0) + account.get("carried_over", 0) - account.get("pending", 0)
+
+
+def _leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: int, lines: list[str]) -> int:
+    output = Output()
+    with running_dagster(settings.dagster_home, environ, free_port(wanted_port)) as url:
+        note_path(settings).write_text(json.dumps({"url": url, "pid": os.getpid()}), encoding="utf-8")
+        for line in (f"\nThe Dagster UI:       {url}/", *lines, "Stop with Ctrl-C."):
+            output.note(line)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            output.note("stopping")
+        finally:
+            note_path(settings).unlink(missing_ok=True)
+    return 0

@@ -1,0 +1,24 @@
+"""`eventsync ui`: the Dagster UI over the feeds here, or over the demo; runs until Ctrl-C. What it starts is `showcase`'s."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def ui(
+    demo: Annotated[bool, typer.Option("--demo", help="The demo's feeds and sandbox instead of yours.")] = False,
+    port: Annotated[int, typer.Option(help="Port of the Dagster UI; another one if it is taken.")] = 3000,
+    folder: Annotated[Path, typer.Option(help="Where the demo keeps its state; emptied first.")] = Path(".eventsync/demo"),
+) -> int:
+    """Run the Dagster UI with its daemon (schedules, queue), until Ctrl-C.
+
+    Your feeds, at the service of the environment:    eventsync ui
+
+    The demo, with the sandbox's pages:               eventsync ui --demo
+    """
+    from pipelines.cli.showcase import show_demo_ui, show_ui  # noqa: PLC0415  # keeps `--help` fast
+
+    return show_demo_ui(folder, port) if demo else show_ui(port)

@@ -1,0 +1,68 @@
+"""What Dagster sees: every feed of the folder as assets, a job and its schedule; a broken file as a broken feed.
+
+The one place where real things are wired for Dagster. What an asset does is `assets`'.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dagster import AssetKey, AssetSpec, Definitions, MetadataValue, define_asset_job, definitions, in_process_executor
+
+from mappings.errors import MappingFileError
+from mappings.loader import LoadedFeed, load_folder
+from pipelines import names
+from pipelines.assets import OpenWorkshop, feed_assets
+from pipelines.resources import LaunchOptions
+from pipelines.schedules import feed_schedule
+from pipelines.settings import Settings, current_settings
+from pipelines.wiring import open_workshop
+
+
+@definitions
+def defs() -> Definitions:
+    """Build the definitions from the environment; evaluated when Dagster loads the location, not at import."""
+    settings = current_settings()
+    return build_definitions(
+        settings, lambda: open_workshop(settings), is_strict=bool(os.getenv("DAGSTER_IS_DEFS_VALIDATION_CLI"))
+    )
+
+
+def build_definitions(settings: Settings, open_a_workshop: OpenWorkshop, *, is_strict: bool = False) -> Definitions:
+    """Return the definitions of a folder of feeds.
+
+    A broken mapping file is shown as an asset of the group `broken_feeds` and leaves the others running.
+
+    Raises:
+        MappingFileError: the first broken file, if `is_strict` (validation, where a broken file must be red).
+    """
+    folder = load_folder(settings.feeds)
+    if is_strict and folder.broken:
+        raise folder.broken[0]
+    parts = [_feed_definitions(feed, open_a_workshop) for feed in folder.feeds]
+    broken = Definitions(assets=[_broken_feed(error) for error in folder.broken])
+    shared = Definitions(executor=in_process_executor, resources={"options": LaunchOptions.configure_at_launch()})
+    return Definitions.merge(*parts, broken, shared)
+
+
+def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenWorkshop) -> Definitions:
+    mapping = feed.mapping
+    job = define_asset_job(
+        names.job_of(mapping.feed),
+        selection=[AssetKey(names.staged_path(mapping.feed)), AssetKey(names.published_path(mapping.feed))],
+        tags={names.FEED_TAG: mapping.feed},
+        description=f"Stage and publish {mapping.feed}.",
+    )
+    schedules = [feed_schedule(mapping, mapping.schedule, job)] if mapping.schedule else []
+    return Definitions(assets=feed_assets(feed, open_a_workshop), jobs=[job], schedules=schedules)
+
+
+def _broken_feed(error: MappingFileError) -> AssetSpec:
+    return AssetSpec(
+        ["broken_feeds", error.path.name.replace(".", "_")],
+        group_name="broken_feeds",
+        kinds={"yaml"},
+        tags={"eventsync/state": "broken"},
+        description=f"```\n{error}\n```\n{error.hint}",
+        metadata={"file": MetadataValue.path(error.path), "problems": len(error.problems)},
+    )

@@ -1,0 +1,164 @@
+"""Draining a feed's outbox into the service: several requests in flight, answers settled in the groups they arrive in.
+
+A slot takes its next intent in the very transaction that makes its last answer durable. What an answer means is
+`connectors.event_api`'s, what it does to an entry is `state`'s; when to give up on the service as a whole is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from mappings.delivery import Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
+from mappings.errors import SyncError, TransientError
+from pipelines.outcomes import BrakeError, InterruptedRunError
+from state.outbox import Outbox, Settled
+
+SAME_REFUSALS = 25
+"""So many first answers, all the same refusal (field and issue), say that the mapping is wrong and not the rows."""
+UNCERTAIN_IN_A_ROW = 20
+"""So many rows in a row without a usable answer, each after its own retries, say that the service is down."""
+
+
+class Counter:
+    """The outbox as the drain's tasks may use it: in a thread, one transaction at a time, the loop never held up."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._turn = asyncio.Lock()
+
+    async def settle_and_claim(self, settled: Sequence[Settled], want: int) -> list[Intent]:
+        """Write verdicts and claim up to `want` more intents, in one transaction."""
+        async with self._turn:
+            return await asyncio.to_thread(self._outbox.settle_and_claim, settled, want)
+
+    async def pin(self, intent: Intent, body: bytes) -> Intent:
+        """Make `body` the intent's own for ever, before it is sent for the first time."""
+        async with self._turn:
+            return await asyncio.to_thread(self._outbox.pin, intent, body)
+
+
+Deliver = Callable[[Intent], Awaitable[Verdict]]
+Advance = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class Breaker:
+    """Notices that it is the service or the mapping that fails, and not a row."""
+
+    refusals: int = 0
+    uncertain: int = 0
+    issue: tuple[str, str, str] | None = None
+    is_telling: bool = True
+
+    def cause(self, verdict: Verdict) -> SyncError | None:
+        """Take one more verdict into account; return why the run must stop, if it must."""
+        match verdict:
+            case Postponed(cause=cause):
+                return cause
+            case Uncertain():
+                return self._after_uncertain(verdict)
+            case Refusal():
+                self.uncertain = 0
+                return self._after_refusal(verdict)
+            case Receipt() | Unconfirmed():
+                self.uncertain, self.is_telling = 0, False
+            case _:
+                self.uncertain = 0
+        return None
+
+    def _after_uncertain(self, verdict: Uncertain) -> SyncError | None:
+        self.uncertain += 1
+        if self.uncertain < UNCERTAIN_IN_A_ROW:
+            return None
+        last = verdict.answer
+        return TransientError(
+            f"{self.uncertain} rows in a row got no usable answer (last: {last.status or 'no answer'} {last.message})".rstrip(),
+            hint="the service seems to be down; run again later: nothing is lost, every row keeps its key",
+        )
+
+    def _after_refusal(self, verdict: Refusal) -> SyncError | None:
+        issue = (verdict.answer.code, verdict.answer.field, verdict.answer.issue)
+        self.is_telling = self.is_telling and self.issue in {None, issue}
+        self.issue, self.refusals = issue, self.refusals + 1
+        if not self.is_telling or self.refusals < SAME_REFUSALS:
+            return None
+        return BrakeError(
+            f"the first {self.refusals} rows were all refused for the same reason: {' '.join(filter(None, issue))}",
+            brakes=("same refusal",),
+            hint="mend the mapping, then run again: refused rows are sent anew when their payload changes",
+        )
+
+
+@dataclass(slots=True)
+class Drain:
+    """One drain of one outbox.
+
+    `in_flight`: requests at a time. `grace_s`: how long requests in flight may take to finish once a stop is asked for.
+    `advance` is told how many rows were settled. After `run`, `cause` says why the drain ended early, if it did.
+    """
+
+    counter: Counter
+    deliver: Deliver
+    in_flight: int
+    grace_s: float
+    advance: Advance
+    breaker: Breaker = field(default_factory=Breaker)
+    cause: SyncError | None = None
+    _answered: list[Settled] = field(default_factory=list)
+    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _deadline: float | None = None
+
+    def stop(self, cause: SyncError | None = None) -> None:
+        """Take no new rows, for `cause` or because somebody asked for it; to be called in the event loop's thread."""
+        hint = "run again to go on: what was in flight keeps its key and body"
+        self.cause = self.cause or cause or InterruptedRunError("stopped on request", hint=hint)
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Send until nothing is owed, or until a cause to stop; every answer that arrived is durable on return."""
+        try:
+            while await self._settle_and_send():
+                await self._next_answers()
+        finally:
+            await self._abandon()
+
+    async def _settle_and_send(self) -> bool:
+        settled, self._answered = self._answered, []
+        for one in settled:
+            self.cause = self.cause or self.breaker.cause(one.verdict)
+        want = 0 if self.cause else self.in_flight - len(self._tasks)
+        if settled or want:
+            intents = await self.counter.settle_and_claim(settled, want)
+            self.advance(sum(not isinstance(one.verdict, Superseded | Postponed) for one in settled))
+            self._tasks.update(asyncio.create_task(self._send(intent)) for intent in intents)
+        return bool(self._tasks or self._answered)
+
+    async def _send(self, intent: Intent) -> None:
+        try:
+            verdict = await self.deliver(intent)
+            self._answered.append(Settled(intent, verdict))
+            self._tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+        finally:
+            self._arrived.set()
+
+    async def _next_answers(self) -> None:
+        if self.cause and self._deadline is None:
+            self._deadline = asyncio.get_running_loop().time() + self.grace_s
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                await self._arrived.wait()
+        except TimeoutError:
+            await self._abandon()
+        self._arrived.clear()
+        for task in [task for task in self._tasks if task.done()]:
+            task.result()
+
+    async def _abandon(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()

@@ -1,0 +1,166 @@
+"""One run of one feed, phase by phase, with its lease and its page in the books; Dagster's assets and the command line share it.
+
+What a phase does is `sync`'s; which real things it does it with is `wiring`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from mappings.errors import SyncError
+from mappings.schema import FeedMapping
+from pipelines.drain import Advance
+from pipelines.options import RunOptions
+from pipelines.outcomes import BrakeError, ExitCode, InterruptedRunError, Outcome, outcome_of
+from pipelines.sync import Published, Staged, publish, stage
+from pipelines.verdicts import outcome_of_publish
+from pipelines.wiring import Workshop
+from state.accounts import PublishAccount
+from state.lease import Lease
+
+DONE = Outcome("done", ExitCode.DONE)
+
+
+@dataclass(frozen=True, slots=True)
+class RunTicket:
+    """Which run this is: its id in the books, who launched it, and its id in Dagster where it has one."""
+
+    run_id: str
+    launched_by: str
+    dagster_run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """What the phases tell while they work: rows read, rows owed, rows settled. Silent by default."""
+
+    read: Advance = field(default=lambda _rows: None)
+    owed: Advance = field(default=lambda _rows: None)
+    settled: Advance = field(default=lambda _rows: None)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRun:
+    """How one run of one feed went, for tables and for `--json`."""
+
+    feed: str
+    run_id: str
+    outcome: Outcome
+    staged: Staged | None = None
+    published: Published | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedAtWork:
+    """A feed, the run that works on it, and what a person asked of that run."""
+
+    workshop: Workshop
+    mapping: FeedMapping
+    ticket: RunTicket
+    options: RunOptions = RunOptions()
+    watcher: Watcher = Watcher()
+
+    def run(self) -> FeedRun:
+        """Stage and publish as the options say; every failure becomes the outcome, none is raised."""
+        staged: Staged | None = None
+        published: Published | None = None
+        outcome = DONE
+        try:
+            if not self.options.publish_only:
+                staged = self.stage()
+                self._raise_if_braked(staged)
+            if not self.options.stage_only:
+                published = self.publish()
+                outcome = outcome_of_publish(published, self.mapping)
+        except SyncError as error:
+            outcome = outcome_of(error)
+        return FeedRun(self.mapping.feed, self.ticket.run_id, outcome, staged, published)
+
+    def stage(self) -> Staged:
+        """Read, map and record what is to be said. COMMIT POINT 1 is inside.
+
+        Raises:
+            SyncError: as the source, the service's lists or the state DB fail.
+        """
+        with self._phase("staging") as lease:
+            job = self.workshop.stage_job(self.mapping, self.ticket.run_id, lease, self.options, self.watcher.read)
+            staged = stage(job)
+            self._close(_stage_outcome(staged))
+        return staged
+
+    def publish(self) -> Published:
+        """Send what is owed. COMMIT POINT 2 is inside.
+
+        Raises:
+            SyncError: a brake holds the feed, or the state DB fails.
+        """
+        with self._phase("publishing") as lease:
+            self._pass_the_gate()
+            job = self.workshop.publish_job(self.mapping, self.ticket.run_id, lease, self.options, self.watcher.settled)
+            self.watcher.owed(job.outbox.owed)
+            published = publish(job)
+            self._close(outcome_of_publish(published, self.mapping), published.account)
+        return published
+
+    def _raise_if_braked(self, staged: Staged) -> None:
+        if staged.stopping:
+            raise brake_error(staged)
+
+    def _pass_the_gate(self) -> None:
+        ledger = self.workshop.ledger(self.mapping)
+        gate = ledger.gate()
+        if gate.is_open:
+            return
+        closed_by = tuple(gate.reason.removeprefix("stopped by ").split(", "))
+        if set(closed_by) <= set(self.options.accept):
+            ledger.open_gate(f"{self.ticket.launched_by}, run {self.ticket.run_id}")
+            return
+        raise BrakeError(
+            f"{self.mapping.feed}: nothing is sent: {gate.reason}",
+            brakes=closed_by,
+            hint=f"look at `eventsync rows {self.mapping.feed} --state rejected`, then run it again; or accept the brake",
+        )
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[Lease]:
+        """Hold the feed's lease and keep the run's page in the books, whatever ends the phase."""
+        self.workshop.ledger(self.mapping).begin_run(
+            self.ticket.run_id, launched_by=self.ticket.launched_by, dagster_run_id=self.ticket.dagster_run_id
+        )
+        try:
+            holder = f"run {self.ticket.run_id}, launched by {self.ticket.launched_by}"
+            with self.workshop.lease(self.mapping, holder, is_patient=self.options.wait) as lease:
+                yield lease
+        except SyncError as error:
+            self._close(outcome_of(error))
+            raise
+        except BaseException:
+            self._close(outcome_of(InterruptedRunError(f"interrupted while {name}")))
+            raise
+
+    def _close(self, outcome: Outcome, account: PublishAccount | None = None) -> None:
+        self.workshop.ledger(self.mapping).finish_run(
+            self.ticket.run_id,
+            outcome=outcome.name,
+            exit_code=int(outcome.exit_code),
+            message=outcome.message,
+            publish_account=account,
+        )
+
+
+def brake_error(staged: Staged) -> BrakeError:
+    """Say which brakes stopped a finished stage, and how a person may pass them for one run."""
+    names = tuple(verdict.name for verdict in staged.stopping)
+    return BrakeError(
+        "; ".join(verdict.sentence for verdict in staged.stopping),
+        brakes=names,
+        hint="mend the source or the mapping and run again, or send the good rows with "
+        + " ".join(f"--accept {name}" for name in names),
+    )
+
+
+def _stage_outcome(staged: Staged) -> Outcome:
+    return outcome_of(brake_error(staged)) if staged.stopping else Outcome("staged", ExitCode.DONE)
+

@@ -1,0 +1,38 @@
+"""How a feed is called in Dagster: the grammar of groups, jobs and asset paths. Imports nothing of Dagster, so that the
+command line may use it; what the assets do is `assets`'.
+"""
+
+from __future__ import annotations
+
+from mappings.vocabulary import FeedName
+
+LOCATION = "eventsync"
+FEED_TAG = "eventsync/feed"
+LAUNCHED_BY_TAG = "eventsync/launched_by"
+
+AssetPath = tuple[str, str]
+
+
+def group_of(feed: FeedName) -> str:
+    """Return the group of a feed's assets; Dagster allows letters, digits and underscores only."""
+    return feed.replace("-", "_")
+
+
+def job_of(feed: FeedName) -> str:
+    """Return the name of the job that stages and publishes a feed."""
+    return f"sync_{group_of(feed)}"
+
+
+def source_path(feed: FeedName) -> AssetPath:
+    """Return the path of the external asset that stands for the feed's source."""
+    return feed, "source"
+
+
+def staged_path(feed: FeedName) -> AssetPath:
+    """Return the path of the durable moment "we know what to say"."""
+    return feed, "staged"
+
+
+def published_path(feed: FeedName) -> AssetPath:
+    """Return the path of the durable moment "it has been said"."""
+    return feed, "published"

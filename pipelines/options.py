@@ -1,0 +1,35 @@
+"""What a person may ask of one run, the same on the command line and in Dagster's launchpad.
+
+What a feed asks of all its runs stands in its mapping file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from mappings.strict import Strict
+
+BrakeName = Literal["rejected", "shrink", "new", "copies"]
+BRAKE_TEXTS: Mapping[BrakeName, str] = {
+    "rejected": "Not more rejected rows than the feed allows.",
+    "shrink": "The source is not suddenly empty or much smaller than the time before.",
+    "new": "Not far more new rows than the feed's history explains.",
+    "copies": "The new rows are not mostly copies of events sent under other keys.",
+}
+
+
+class RunOptions(Strict):
+    """The options of one run. The defaults are those of a scheduled run."""
+
+    limit: int | None = Field(
+        default=None, ge=1, description="Send at most this many rows; the rest stay pending for the next run."
+    )
+    keys: tuple[str, ...] = Field(default=(), description="Only these row keys, as `eventsync rows` shows them.")
+    status: Literal["draft"] | None = Field(default=None, description="Send every event as a draft, whatever the mapping says.")
+    accept: tuple[BrakeName, ...] = Field(default=(), description="Brakes that this one run may pass.")
+    stage_only: bool = Field(default=False, description="Read and stage; send nothing.")
+    publish_only: bool = Field(default=False, description="Send what is already staged; do not read the source.")
+    wait: bool = Field(default=False, description="Wait for another run of the feed to end, instead of leaving.")

@@ -1,0 +1,74 @@
+"""What a run ended in: one outcome with its exit code, for scripts, for Dagster and for the books of past runs.
+
+Which rows ended where is the accounts' matter; this page turns accounts and errors into one word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from connectors.errors import KeyRefusedError, ScopeMissingError
+from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
+from state.lease import HeldByAnotherError
+
+
+class ExitCode(IntEnum):
+    """The exit codes that scripts rely on."""
+
+    DONE = 0
+    ATTENTION = 1
+    CONFIG = 2
+    REFUSED = 3
+    HELD = 4
+    BRAKE = 5
+    LATER = 6
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended: a word, its exit code, and a sentence for people."""
+
+    name: str
+    exit_code: ExitCode
+    message: str = ""
+    hint: str = ""
+
+
+class BrakeError(SyncError):
+    """A brake stopped the feed before anything was sent. `brakes`: their names, as `--accept` takes them."""
+
+    def __init__(self, message: str, *, brakes: tuple[str, ...], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.brakes = brakes
+
+
+class InterruptedRunError(SyncError):
+    """A person or the machine asked the run to stop; the state is intact."""
+
+
+def outcome_of(error: SyncError) -> Outcome:
+    """Say which outcome an error stands for: the one place where the error tree meets the exit codes."""
+    name, code = _name_and_code(error)
+    return Outcome(name, code, str(error), error.hint)
+
+
+def _name_and_code(error: SyncError) -> tuple[str, ExitCode]:
+    match error:
+        case BrakeError():
+            return "stopped by a brake", ExitCode.BRAKE
+        case HeldByAnotherError():
+            return "held by another run", ExitCode.HELD
+        case InterruptedRunError():
+            return "interrupted", ExitCode.INTERRUPTED
+        case KeyRefusedError() | ScopeMissingError():
+            return "refused by the service", ExitCode.REFUSED
+        case ConfigError():
+            return "configuration", ExitCode.CONFIG
+        case TransientError():
+            return "paused", ExitCode.LATER
+        case PermanentError():
+            return "cannot go on", ExitCode.CONFIG
+        case _:
+            return "failed", ExitCode.ATTENTION

@@ -1,0 +1,39 @@
+"""Each feed's own clock, as its mapping file says it. A tick that finds the feed still at work is skipped, not queued."""
+
+from __future__ import annotations
+
+from dagster import (
+    DagsterRunStatus,
+    DefaultScheduleStatus,
+    RunRequest,
+    RunsFilter,
+    ScheduleDefinition,
+    ScheduleEvaluationContext,
+    SkipReason,
+    UnresolvedAssetJobDefinition,
+)
+
+from mappings.publishing import Schedule
+from mappings.schema import FeedMapping
+from pipelines import names
+
+AT_WORK = [DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED]
+
+
+def feed_schedule(mapping: FeedMapping, schedule: Schedule, job: UnresolvedAssetJobDefinition) -> ScheduleDefinition:
+    """Return a feed's schedule: running from the start, in its own time zone, never two runs at once."""
+
+    def tick(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+        runs = context.instance.get_run_records(RunsFilter(tags={names.FEED_TAG: mapping.feed}, statuses=AT_WORK), limit=1)
+        if runs:
+            return SkipReason(f"run {runs[0].dagster_run.run_id} of {mapping.feed} has not ended yet")
+        return RunRequest(tags={names.LAUNCHED_BY_TAG: "schedule"})
+
+    return ScheduleDefinition(
+        name=f"{names.job_of(mapping.feed)}_schedule",
+        job=job,
+        cron_schedule=schedule.cron,
+        execution_timezone=schedule.timezone,
+        execution_fn=tick,
+        default_status=DefaultScheduleStatus.RUNNING,
+    )

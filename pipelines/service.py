@@ -1,0 +1,74 @@
+"""The way to the service for one run: an open client, and the lists that mappings are resolved against.
+
+What is asked over it is `connectors.event_api`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from connectors.errors import RequestRefusedError, ScopeMissingError
+from connectors.event_api.client import EventApi
+from connectors.event_api.http import open_http
+from connectors.pacing import Pacer, Patience
+from connectors.retry import RetryPolicy
+from mappings.engine import Directory
+from mappings.errors import ConfigError, SyncError
+from mappings.publishing import PublishPolicy
+from pipelines.clock import monotonic_s, now
+from pipelines.settings import Settings
+
+
+@asynccontextmanager
+async def open_api(settings: Settings, policy: PublishPolicy) -> AsyncIterator[EventApi]:
+    """Open a client of the configured service, with the feed's patience and number of requests in flight.
+
+    Raises:
+        ConfigError: the address or the key is missing or cannot be used.
+    """
+    require_service(settings)
+    async with open_http(settings.base_url, settings.api_key, in_flight=policy.in_flight) as http:
+        patience = Patience(max_pause_s=policy.max_pause_s)
+        pacer = Pacer(clock=monotonic_s, sleep=asyncio.sleep, random=random.random, now=now, patience=patience)
+        yield EventApi(http, pacer=pacer, policy=RetryPolicy(), now=now, sleep=asyncio.sleep, random=random.random)
+
+
+def require_service(settings: Settings) -> None:
+    """Check that the service is configured at all, both problems at once.
+
+    Raises:
+        ConfigError: what is missing.
+    """
+    problems = []
+    if not settings.base_url:
+        problems.append("EVENT_API_BASE_URL is not set: the address of the service, for example https://events.example.org")
+    if not settings.api_key.get_secret_value():
+        problems.append("EVENT_API_KEY is not set (nor EVENT_API_KEY_FILE): the key that the service gave you")
+    if problems:
+        raise ConfigError("\n".join(problems), hint="`eventsync demo` needs neither: it brings a service of its own")
+
+
+async def read_directory(api: EventApi) -> tuple[Directory, SyncError | None]:
+    """Ask which channels and classifications there are; a key that may not list channels is returned as the second.
+
+    Raises:
+        SyncError: the service cannot be reached, refuses the key, or is not the service.
+    """
+    refused: SyncError | None = None
+    channels: dict[str, int] = {}
+    try:
+        channels = await api.channels()
+    except (ScopeMissingError, RequestRefusedError) as error:
+        refused = error
+    return Directory(channels=channels, classifications=await _slugs(api)), refused
+
+
+async def _slugs(api: EventApi) -> frozenset[str] | None:
+    """Return the known slugs; None where the service does not tell: it then refuses unknown ones itself."""
+    try:
+        return (await api.classifications()).slugs
+    except (ScopeMissingError, RequestRefusedError):
+        return None

@@ -1,0 +1,126 @@
+"""What the environment asks for, read once and checked as a whole: every problem at once, no secret in any message.
+
+The only reader of the environment. What is then opened with it is `wiring`'s.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from dotenv import dotenv_values
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+from mappings.errors import ConfigError
+
+PACKAGED_FEEDS = Path(__file__).parents[1] / "mappings" / "feeds"
+
+
+class Settings(BaseModel):
+    """The environment of one process, as `docs` lists it. Paths are absolute; the key is masked wherever it is shown."""
+
+    model_config = ConfigDict(frozen=True)
+
+    base_url: str = ""
+    api_key: SecretStr = SecretStr("")
+    feeds: Path
+    state_url: str
+    namespace: str = Field(default="default", min_length=1, max_length=200)
+    log_format: Literal["pretty", "json"] = "pretty"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    dagster_home: Path
+    dagster_url: str = ""
+    allow_private_images: bool = False
+
+    @property
+    def destination(self) -> str:
+        """The service and the namespace that the ledger is scoped by: rehearsing never marks a row as delivered in production."""
+        return f"{self.base_url.rstrip('/')}#{self.namespace}"
+
+    @property
+    def local_folder(self) -> Path:
+        """Where this project keeps what it writes: beside Dagster's home."""
+        return self.dagster_home.parent
+
+
+def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
+    """Read the environment, and a `.env` file in `cwd` for what it does not say.
+
+    Raises:
+        ConfigError: with every problem found, one a line.
+    """
+    values = {**{name: value for name, value in dotenv_values(cwd / ".env").items() if value is not None}, **environ}
+    problems: list[str] = []
+    log_format, log_level = _log(values.get("EVENTSYNC_LOG", ""), problems)
+    settings = {
+        "base_url": values.get("EVENT_API_BASE_URL", "").strip(),
+        "api_key": _api_key(values, cwd, problems),
+        "feeds": (cwd / values.get("EVENTSYNC_FEEDS", "mappings/feeds")).resolve(),
+        "state_url": _absolute_sqlite(values.get("EVENTSYNC_STATE_URL", "sqlite:///.eventsync/state.db"), cwd),
+        "namespace": values.get("EVENTSYNC_NAMESPACE", "default").strip() or "default",
+        "log_format": log_format,
+        "log_level": log_level,
+        "dagster_home": (cwd / values.get("DAGSTER_HOME", ".eventsync/dagster")).resolve(),
+        "dagster_url": values.get("EVENTSYNC_DAGSTER_URL", "").strip(),
+        "allow_private_images": _switch("EVENTSYNC_ALLOW_PRIVATE_IMAGES", values, problems),
+    }
+    if problems:
+        raise ConfigError("\n".join(problems), hint="mend the environment (or the .env file here) and run again")
+    return Settings.model_validate(settings)
+
+
+def current_settings() -> Settings:
+    """Read the settings of this very process.
+
+    Raises:
+        ConfigError: as `read_settings`.
+    """
+    return read_settings(os.environ, Path.cwd())
+
+
+def _api_key(values: Mapping[str, str], cwd: Path, problems: list[str]) -> SecretStr:
+    direct, file = values.get("EVENT_API_KEY", "").strip(), values.get("EVENT_API_KEY_FILE", "").strip()
+    if direct or not file:
+        return _header_safe(direct, "EVENT_API_KEY", problems)
+    try:
+        return _header_safe((cwd / file).read_text(encoding="utf-8").strip(), "EVENT_API_KEY_FILE", problems)
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(f"EVENT_API_KEY_FILE: cannot read {cwd / file}: {type(error).__name__}")
+        return SecretStr("")
+
+
+def _header_safe(key: str, name: str, problems: list[str]) -> SecretStr:
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        problems.append(f"{name}: holds characters that cannot stand in an HTTP header (spaces, line ends or non-ASCII)")
+        return SecretStr("")
+    return SecretStr(key)
+
+
+def _log(value: str, problems: list[str]) -> tuple[str, str]:
+    chosen = {"format": "pretty", "level": "info"}
+    for word in value.replace(",", " ").split():
+        if word in {"pretty", "json"}:
+            chosen["format"] = word
+        elif word in {"debug", "info", "warning", "error"}:
+            chosen["level"] = word
+        else:
+            problems.append(
+                f"EVENTSYNC_LOG: {word!r} is neither a format (pretty, json) nor a level (debug, info, warning, error)"
+            )
+    return chosen["format"], chosen["level"]
+
+
+def _switch(name: str, values: Mapping[str, str], problems: list[str]) -> bool:
+    value = values.get(name, "").strip().lower()
+    if value not in {"", "0", "no", "false", "1", "yes", "true"}:
+        problems.append(f"{name}: {value!r} is neither yes nor no")
+    return value in {"1", "yes", "true"}
+
+
+def _absolute_sqlite(url: str, cwd: Path) -> str:
+    prefix = "sqlite:///"
+    if not url.startswith(prefix) or url.startswith("sqlite:////") or ":memory:" in url:
+        return url
+    return prefix + str((cwd / url.removeprefix(prefix)).resolve())

@@ -1,0 +1,69 @@
+"""What the Dagster UI shows of a feed and its runs: every count as a number, so that it is plotted over time, and short tables.
+
+The whole list of rejected rows is in the state DB (`eventsync rows`), never in the event log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from dagster import MetadataValue, RawMetadataValue, TableRecord
+
+from mappings.loader import LoadedFeed
+from mappings.vocabulary import REASON_TEXTS
+from pipelines.sync import Published, Staged
+from state.accounts import RejectedRow
+
+ROWS_SHOWN = 20
+
+
+def source_metadata(feed: LoadedFeed) -> Mapping[str, RawMetadataValue]:
+    """Return where a feed's rows come from and which file says so."""
+    schedule = feed.mapping.schedule
+    return {
+        "source": feed.mapping.source.path,
+        "mapping file": MetadataValue.path(feed.path),
+        "schedule": f"{schedule.cron} ({schedule.timezone})" if schedule else "none",
+    }
+
+
+def staged_metadata(staged: Staged) -> Mapping[str, RawMetadataValue]:
+    """Return the account of a read, and the first rejected rows with what would be right."""
+    report = staged.report
+    counts: dict[str, RawMetadataValue] = dict(asdict(report.account))
+    counts |= {"warnings": report.warnings, "vanished": report.vanished, "dagster/row_count": report.account.read}
+    if report.rejections:
+        counts["rejected rows"] = _rejections(report.rejections)
+    if report.skipped:
+        counts["left out, by rule"] = MetadataValue.json(dict(report.skipped))
+    counts["brakes"] = MetadataValue.md("\n".join(f"* **{one.name}**: {one.sentence}" for one in staged.brakes))
+    return counts
+
+
+def published_metadata(published: Published) -> Mapping[str, RawMetadataValue]:
+    """Return the account of a drain, and its speed in rows per second."""
+    account = published.account
+    counts: dict[str, RawMetadataValue] = dict(asdict(account))
+    answered = account.new + account.carried_over - account.pending
+    counts["seconds"] = round(published.duration_s, 3)
+    counts["rows per second"] = round(answered / published.duration_s, 1) if published.duration_s else 0.0
+    counts["dagster/row_count"] = account.delivered
+    return counts
+
+
+def _rejections(rows: tuple[RejectedRow, ...]) -> MetadataValue:
+    records = [
+        TableRecord(
+            {
+                "place": row.origin,
+                "column": reason.column,
+                "found": reason.found[:200],
+                "problem": REASON_TEXTS[reason.code],
+                "hint": reason.hint,
+            }
+        )
+        for row in rows[:ROWS_SHOWN]
+        for reason in row.reasons
+    ]
+    return MetadataValue.table(records)

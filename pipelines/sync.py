@@ -1,0 +1,195 @@
+"""The story of a feed in two verbs: `stage`, we know what to say; `publish`, it has been said.
+
+Knows neither Dagster nor the environment: everything is handed in. How a row is mapped, remembered or sent is told in
+`mappings`, `state` and `connectors`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeVar
+
+from connectors.event_api.client import EventApi
+from connectors.sources.contract import Source
+from mappings.delivery import Intent, Verdict
+from mappings.engine import RowMapper
+from mappings.errors import SyncError
+from mappings.event import as_draft
+from mappings.identity import fingerprint
+from mappings.schema import FeedMapping
+from mappings.vocabulary import MappedRow, RowKey, RowOutcome, SourceRow
+from pipelines.brakes import BrakeVerdict, judge
+from pipelines.covers import Covers
+from pipelines.drain import Advance, Counter, Drain
+from pipelines.interrupts import run_stoppable
+from pipelines.options import RunOptions
+from state.accounts import PublishAccount, StageReport
+from state.ledger import Ledger
+from state.outbox import Outbox
+
+CHUNK_ROWS = 500
+"""Rows of one stage transaction: large enough for batched statements, small enough for flat memory."""
+GRACE_S = 20.0
+"""How long requests in flight may take to finish once a stop is asked for."""
+
+HEARTBEAT_S = 15.0
+"""How often the lease is renewed, well within its time to live."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A finished stage, and what the brakes said to it."""
+
+    report: StageReport
+    brakes: tuple[BrakeVerdict, ...]
+
+    @property
+    def stopping(self) -> tuple[BrakeVerdict, ...]:
+        """The brakes that keep this feed from publishing."""
+        return tuple(verdict for verdict in self.brakes if verdict.stops)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A drain that ended: `cause` says why it ended before everything was sent, if it did."""
+
+    account: PublishAccount
+    cause: SyncError | None
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StageJob:
+    """One stage: where rows come from, what maps them, where they are recorded."""
+
+    run_id: str
+    fence: int
+    mapping: FeedMapping
+    source: Source
+    mapper: RowMapper
+    ledger: Ledger
+    options: RunOptions
+    advance: Advance
+
+
+@dataclass(frozen=True, slots=True)
+class PublishJob:
+    """One drain: what is owed, by which client it is sent, and how the feed is held meanwhile (`renew`, every few seconds)."""
+
+    outbox: Outbox
+    open_api: Callable[[], AbstractAsyncContextManager[EventApi]]
+    covers: Covers
+    renew: Callable[[], None]
+    in_flight: int
+    advance: Advance
+    clock_s: Callable[[], float]
+
+
+def stage(job: StageJob) -> Staged:
+    """Read the source whole, map every row, record what is to be said; then ask the brakes.
+
+    COMMIT POINT 1: each `write` is one transaction over a chunk of rows; the gate opens only in `close`.
+
+    Raises:
+        SyncError: the source cannot be read, or the state DB cannot record; what was staged so far is not published.
+    """
+    verdicts: list[BrakeVerdict] = []
+
+    def brake(report: StageReport) -> list[str]:
+        verdicts.extend(judge(report, job.mapping.publish.brakes, job.options.accept))
+        return [verdict.name for verdict in verdicts if verdict.stops]
+
+    is_whole = job.source.is_whole and not job.options.keys
+    with job.source.read() as reading:
+        staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=reading.stamp)
+        for chunk in batched(_chosen(map_rows(job.mapper, reading.rows, job.options), job.options.keys), CHUNK_ROWS):
+            staging.write(chunk)
+            job.advance(len(chunk))
+    report = staging.close(brake)
+    report.account.check()
+    return Staged(report, tuple(verdicts))
+
+
+def map_rows(mapper: RowMapper, rows: Iterable[SourceRow], options: RunOptions) -> Iterator[RowOutcome]:
+    """Map every row, with what this one run asks of all of them."""
+    for row in rows:
+        outcome = mapper(row)
+        yield _as_draft(outcome) if options.status == "draft" and isinstance(outcome, MappedRow) else outcome
+
+
+def publish(job: PublishJob) -> Published:
+    """Send what is owed, oldest first, several in flight; never needs the source.
+
+    COMMIT POINT 2: a slot takes its next intent in the transaction that settles its last answer.
+
+    Raises:
+        SyncError: the state DB cannot record, or the lease was lost; nothing was sent that was not recorded.
+    """
+    sending = Sending(job)
+    started = job.clock_s()
+    run_stoppable(sending.run, sending.drain.stop)
+    account = job.outbox.account()
+    account.check()
+    return Published(account, sending.drain.cause, job.clock_s() - started)
+
+
+class Sending:
+    """One drain at work: each intent's cover first, pinned before anything is sent, then the event."""
+
+    def __init__(self, job: PublishJob) -> None:
+        self._job = job
+        self._counter = Counter(job.outbox)
+        self.drain = Drain(self._counter, self._send, job.in_flight, GRACE_S, job.advance)
+        self._api: EventApi | None = None
+
+    async def run(self) -> None:
+        """Open the client and drain, holding the feed meanwhile."""
+        async with self._job.open_api() as self._api:
+            heartbeat = asyncio.create_task(self._hold_the_feed())
+            try:
+                await self.drain.run()
+            finally:
+                heartbeat.cancel()
+
+    async def _send(self, intent: Intent) -> Verdict:
+        assert self._api is not None
+        if intent.cover is None:
+            return await self._api.deliver(intent)
+        body = await self._job.covers.body_with_cover(self._api, intent, intent.cover)
+        if not isinstance(body, bytes):
+            return body
+        return await self._api.deliver(await self._counter.pin(intent, body))
+
+    async def _hold_the_feed(self) -> None:
+        """Renew the lease while no answer arrives to renew it with: during a long pause of the service."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            try:
+                await asyncio.to_thread(self._job.renew)
+            except SyncError as lost:
+                self.drain.stop(lost)
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield lists of `size` items, the last one shorter."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def _chosen(outcomes: Iterable[RowOutcome], keys: tuple[str, ...]) -> Iterable[RowOutcome]:
+    if not keys:
+        return outcomes
+    wanted = {RowKey(key) for key in keys}
+    return (outcome for outcome in outcomes if outcome.row_key in wanted)
+
+
+def _as_draft(row: MappedRow) -> MappedRow:
+    body = as_draft(row.body)
+    return replace(row, body=body, fingerprint=fingerprint(body, row.cover.url if row.cover else ""))

@@ -1,0 +1,120 @@
+"""A Dagster webserver that is already there: finding it, launching a run on it, following it. Does not import Dagster.
+
+What Dagster runs is in `definitions`; running in this very process is `in_process`'s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from mappings.errors import SyncError, TransientError
+from pipelines.names import LOCATION
+from pipelines.settings import Settings
+
+REPOSITORY = "__repository__"
+POLL_S = 0.5
+ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
+
+_LAUNCH = """
+mutation Launch($params: ExecutionParams!) {
+  launchPipelineExecution(executionParams: $params) {
+    __typename
+    ... on LaunchRunSuccess { run { runId } }
+    ... on RunConfigValidationInvalid { errors { message } }
+    ... on PipelineNotFoundError { message }
+    ... on InvalidSubsetError { message }
+    ... on UnauthorizedError { message }
+    ... on PythonError { message }
+  }
+}
+"""
+_STATUS = "query Status($id: ID!) { runOrError(runId: $id) { __typename ... on Run { status } } }"
+_LOCATIONS = "{ version }"
+
+
+class LaunchError(SyncError):
+    """The webserver would not launch the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A run to launch: the job, its run configuration, the assets it is limited to (all if empty), its tags."""
+
+    job: str
+    config: Mapping[str, Any]
+    assets: tuple[tuple[str, ...], ...]
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Webserver:
+    """A reachable webserver. `http` stays the caller's to close."""
+
+    http: httpx.Client
+
+    def launch(self, launch: Launch) -> str:
+        """Launch a run and return its id.
+
+        Raises:
+            LaunchError: the webserver does not know the job, or refuses its configuration.
+        """
+        selector: dict[str, Any] = {"repositoryLocationName": LOCATION, "repositoryName": REPOSITORY, "jobName": launch.job}
+        if launch.assets:
+            selector["assetSelection"] = [{"path": list(path)} for path in launch.assets]
+        tags = [{"key": key, "value": value} for key, value in launch.tags.items()]
+        params = {"selector": selector, "runConfigData": launch.config, "mode": "default", "executionMetadata": {"tags": tags}}
+        answer = self._ask(_LAUNCH, {"params": params})["launchPipelineExecution"]
+        if answer["__typename"] != "LaunchRunSuccess":
+            words = answer.get("message") or "; ".join(one["message"] for one in answer.get("errors", [])) or answer["__typename"]
+            raise LaunchError(
+                f"Dagster would not launch {launch.job}: {words.splitlines()[0]}",
+                hint="a new mapping file is seen only after the code location is reloaded (Deployment > Reload), or use --no-dagster",
+            )
+        return str(answer["run"]["runId"])
+
+    def follow(self, run_id: str, sleep: Callable[[float], None]) -> str:
+        """Return the status in which a run ended, asking again every half second."""
+        while True:
+            status = str(self._ask(_STATUS, {"id": run_id})["runOrError"].get("status", "FAILURE"))
+            if status in ENDED:
+                return status
+            sleep(POLL_S)
+
+    def is_there(self) -> bool:
+        """Whether a Dagster webserver answers."""
+        try:
+            return bool(self._ask(_LOCATIONS, {}).get("version"))
+        except TransientError:
+            return False
+
+    def _ask(self, query: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            response = self.http.post("/graphql", json={"query": query, "variables": variables})
+            response.raise_for_status()
+            data: dict[str, Any] = response.json()["data"]
+        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+            raise TransientError(f"the Dagster webserver at {self.http.base_url} does not answer: {error}") from error
+        return data
+
+
+def webserver_url(settings: Settings) -> str:
+    """Return the address of the webserver to use: the configured one, or the local one that `ui` started; "" if none."""
+    if settings.dagster_url:
+        return settings.dagster_url
+    try:
+        noted = json.loads(note_path(settings).read_text(encoding="utf-8"))
+        return str(noted["url"]) if psutil.pid_exists(int(noted["pid"])) else ""
+    except (OSError, ValueError, KeyError):
+        return ""
+
+
+def note_path(settings: Settings) -> Path:
+    """Return where `ui` notes the address of the webserver it started."""
+    return settings.dagster_home / "eventsync-ui.json"

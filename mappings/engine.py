@@ -16,7 +16,7 @@ from mappings.compiled_values import compile_value
 from mappings.compiling import Compiler, Problem
 from mappings.errors import ConfigError
 from mappings.evaluation import RowState
-from mappings.event import dump, judge
+from mappings.event import NO_TEXT, dump, judge
 from mappings.identity import fingerprint, row_digest, twin_digest
 from mappings.keys import ReadKey, compile_key
 from mappings.refusals import Refusal, nearest
@@ -201,9 +201,8 @@ def _dumped(state: RowState, payload: dict[str, Any]) -> bytes:
     try:
         return dump(payload)
     except orjson.JSONEncodeError:
-        hint = "a text without bytes that cannot be decoded would be accepted"
         fields = [name for name, value in payload.items() if not _is_sendable(value)]
-        state.reasons.extend(Reason(ReasonCode.BAD_TEXT, name, "", "", hint) for name in fields or [""])
+        state.reasons.extend(Reason(ReasonCode.BAD_TEXT, name, "", "", NO_TEXT) for name in fields or [""])
         return b""
 
 

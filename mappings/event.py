@@ -89,6 +89,7 @@ class Event(_Payload):
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 _validate = EVENT.validator.validate_python
+NO_TEXT = "a text without bytes that cannot be decoded would be accepted"
 REQUIRED_FIELDS = ("channelId", "title", "startAt", "timezone", "classifications", "approxLocation.city.placeId")
 """What no event may lack."""
 
@@ -125,6 +126,8 @@ def _refused(problem: ErrorDetails) -> tuple[str, Refusal]:
     if problem["type"] == "missing":
         inner = REQUIRED_FIELDS[-1] if path in {"approxLocation", "approxLocation.city"} else path
         return inner, Refusal(ReasonCode.REQUIRED, "the service needs this field")
+    if problem["type"] == "string_unicode":
+        return path, Refusal(ReasonCode.BAD_TEXT, NO_TEXT)
     found = problem["input"] if isinstance(problem["input"], str) else ""
     return path, Refusal(_CODES.get(name, ReasonCode.NOT_ACCEPTED), _WANTED.get(name, problem["msg"]), found=found)
 

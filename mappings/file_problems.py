@@ -43,13 +43,20 @@ _WORDS = {
 
 def told_by(error: ValidationError, document: Block) -> Iterator[Told]:
     """Yield every problem that the models found."""
-    for problem in error.errors(include_url=False):
-        yield _told(problem, document)
+    problems = error.errors(include_url=False)
+    for problem in problems:
+        if problem["type"] != "too_short" or not any(_is_inside(other["loc"], problem["loc"]) for other in problems):
+            yield _told(problem, document)
+
+
+def _is_inside(loc: tuple[int | str, ...], outer: tuple[int | str, ...]) -> bool:
+    """A list is too short only for want of the items that were refused."""
+    return len(loc) > len(outer) and loc[: len(outer)] == outer
 
 
 def _told(problem: ErrorDetails, document: Block) -> Told:  # noqa: PLR0911 - one arm per type of error
     loc = problem["loc"]
-    place, block = locate(document, loc)
+    place, block = locate(document, loc)[0], locate(document, loc[:-1])[1]
     match problem["type"]:
         case "extra_forbidden":
             return _unknown_key(str(loc[-1]), place, block)

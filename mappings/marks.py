@@ -115,7 +115,7 @@ def _block(node: yaml.MappingNode, reading: _Reading, depth: int) -> Block:
     for key_node, value_node in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
             reading.slips.append(Slip(_place(key_node), "a key must be plain text"))
-        elif key_node.value == "<<" and key_node.style is None:
+        elif key_node.value == "<<" and not key_node.style:
             merged.append(value_node)
         elif key_node.value in block:
             line = block.key_places[key_node.value][0]

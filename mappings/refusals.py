@@ -11,6 +11,8 @@ from rapidfuzz import fuzz, process
 
 from mappings.vocabulary import Reason, ReasonCode
 
+_LONGEST_SHOWN = 500
+
 
 class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an error of ours
     """Why a value could not be had; `column`, `found` and `step` are filled in where they are known."""
@@ -34,12 +36,24 @@ class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an 
 
     def reason(self, field: str) -> Reason:
         """The reason shown to people, for the event's `field`."""
-        return Reason(self.code, field, self.column, self.found, self.hint, self.step)
+        return Reason(self.code, field, self.column, _showable(self.found), self.hint, self.step)
 
 
-def nearest(word: str, known: Iterable[str], *, at_least: float = 65) -> str:
-    """Return the known word that looks most like `word`, or "" if none is near."""
-    match = process.extractOne(word, list(known), scorer=fuzz.WRatio, score_cutoff=at_least, processor=str.casefold)
+def _showable(found: str) -> str:
+    """A raw value as it can be kept and shown: Unicode, and not a whole page."""
+    if not found.isascii():
+        found = found.encode("utf-8", "replace").decode()
+    return found if len(found) <= _LONGEST_SHOWN else found[:_LONGEST_SHOWN] + "…"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the known word that looks most like `word`, or "" if none is near.
+
+    Whole words are compared first; only then does a known word count that contains it (`Lisbon`, `Europe/Lisbon`).
+    """
+    words = list(known)
+    alike = process.extractOne(word, words, scorer=fuzz.ratio, score_cutoff=60, processor=str.casefold)
+    match = alike or process.extractOne(word, words, scorer=fuzz.WRatio, score_cutoff=85, processor=str.casefold)
     return match[0] if match else ""
 
 

@@ -49,7 +49,14 @@ class InZone(Step):
     def function(self) -> Run:
         """Return the step's function."""
         zone = find_zone(self.zone)
-        return lambda moment: moment.astimezone(zone)
+
+        def in_zone(moment: datetime) -> datetime:
+            try:
+                return moment.astimezone(zone)
+            except OverflowError:
+                raise _out_of_range() from None
+
+        return in_zone
 
 
 class Plus(Step):
@@ -72,9 +79,13 @@ class Plus(Step):
             try:
                 return value + length
             except OverflowError:
-                raise Refusal(ReasonCode.NOT_A_DATE, "a year between 1 and 9999 would be accepted") from None
+                raise _out_of_range() from None
 
         return plus
+
+
+def _out_of_range() -> Refusal:
+    return Refusal(ReasonCode.NOT_A_DATE, "a year between 1 and 9999 would be accepted")
 
 
 class DayOf(Step):

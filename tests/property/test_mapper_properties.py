@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import os
+import time as clock
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.event import EVENT, dump
+from mappings.loader import parse_feed
+from mappings.lookup_files import LookupShelf
+from mappings.refusals import Refusal
+from mappings.vocabulary import MappedRow, Origin, ReasonCode, Rejection, Skipped, SourceRow
+from mappings.zones import Gap, Localise, Overlap, localiser
+
+FEED = r"""
+feed: everything
+source: {kind: csv, path: everything.csv}
+key: [ID, {column: HOUR, optional: true}]
+let:
+  day: {from: DAY, do: [{date: ["%Y-%m-%d", "%d %B %Y"], locale: pt}]}
+  clock: {from: HOUR, do: [{time: ["%H:%M", "%I.%M%p"]}], on_empty: omit}
+rows:
+  - skip: {any: [{column: KIND, contains: online}, {column: TITLE, matches: "^TEST"}]}
+    because: not wanted
+event:
+  channelId: {channel: city-agenda}
+  title: {from: TITLE, do: [html_unescape, strip_control, collapse, {truncate: 40}]}
+  startAt: {at: {day: $day, clock: $clock, zone: {from: ZONE, do: [{default: Europe/Lisbon}]}, all_day: "00:00"}}
+  endAt: {from: END, do: [{datetime: "%Y-%m-%dT%H:%M:%S%z"}, {in_zone: Asia/Tokyo}], on_empty: omit, on_error: draft}
+  timezone: {from: ZONE, do: [{default: Europe/Lisbon}]}
+  classifications: {from: KIND, do: [{split: ["/", ","]}, {map: {music: music, art: culture}, ignore: [case], on_miss: omit}]}
+  approxLocation.city: {placeId: {from: CITY}, name: {from: CITY, do: [title]}}
+  locationName: {from: PLACE, do: [html_to_text, {newlines: ", "}], on_empty: omit}
+  coverImage: {image: {from: IMG, do: [url]}, on_error: draft}
+  description: {from: PLACE, on_empty: omit}
+  price: {from: PRICE, do: [{number: ","}], on_empty: omit, on_error: warn}
+  offers:
+    - name: {first_of: [{from: PRICE}, Tickets]}
+      url: {from: IMG, do: [url], on_empty: omit, on_error: omit}
+"""
+
+
+def compiled() -> RowMapper:
+    mapping = parse_feed(FEED, Path("everything.yaml"), LookupShelf())
+    return compile_feed(mapping, Directory(classifications=frozenset({"music", "culture"})))
+
+
+MAPPER = compiled()
+LIKELY = {
+    "ID": ["1", " 9.18E+11", "#REF!"],
+    "HOUR": ["18:30", "7.00pm", "24:00", "02:30", ""],
+    "DAY": ["2026-03-29", "3 maio 2026", "2026-02-30", "9999-12-31", "0001-01-01"],
+    "ZONE": ["Europe/Lisbon", "America/Sao_Paulo", "Pacific/Apia", "CET+1", "../x", ""],
+    "END": ["2026-07-01T20:00:00Z", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", ""],
+    "KIND": ["music", "ART/x", "online", ""],
+    "TITLE": ["Jazz &amp;amp; blues", "TEST", "a\u0300" * 50, "&#x110000;", "<b>"],
+    "CITY": ["Lisboa", "\u00a0"],
+    "PLACE": ["<p>Hall</p>\r\n<p>Porto", "x\ud800", ""],
+    "IMG": ["http://[::1", "www.example.org/é", "https://xn--\u00fc.example", "mailto:a@b.c", "https://例え.jp/%zz"],
+    "PRICE": ["1.250,50", "12,5€", "-0", ""],
+}
+ANY_TEXT = st.text(st.characters(), max_size=30)
+ROWS = st.fixed_dictionaries({name: st.one_of(st.sampled_from(likely), ANY_TEXT) for name, likely in LIKELY.items()})
+
+
+@given(ROWS)
+def test_any_row_becomes_an_event_that_the_service_accepts_or_says_why_not(cells: dict[str, str]) -> None:
+    row = SourceRow(Origin("everything.csv:2", 2), cells)
+    outcome = MAPPER(row)
+    match outcome:
+        case MappedRow():
+            EVENT.validate_json(outcome.body)
+            assert dump(orjson.loads(outcome.body)) == outcome.body
+            assert MAPPER.glance(row) == (outcome.row_key, outcome.row_digest)
+            assert not has_empty_text(orjson.loads(outcome.body))
+        case Rejection():
+            assert outcome.reasons
+            assert all(reason.hint for reason in outcome.reasons)
+            assert [(reason.found + reason.hint).encode() for reason in outcome.reasons]
+        case Skipped():
+            assert outcome.because in {"not wanted", "blank row"}
+    assert MAPPER(row) == outcome
+
+
+def has_empty_text(value: object) -> bool:
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        return not value or any(map(has_empty_text, parts))
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Pacific/Chatham")
+    monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
+    clock.tzset()
+    yield
+    monkeypatch.delenv("TZ")
+    clock.tzset()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_the_machines_zone_and_language_change_nothing() -> None:
+    cells = {name: likely[0] for name, likely in LIKELY.items()} | {"DAY": "3 maio 2026"}
+    outcome = compiled()(SourceRow(Origin("x"), cells))
+    assert os.environ["TZ"] == "Pacific/Chatham"
+    assert isinstance(outcome, MappedRow)
+    assert outcome.body == MAPPER(SourceRow(Origin("x"), cells)).body  # type: ignore[union-attr] # asserted above
+    assert b'"startAt":"2026-05-03T18:30:00+01:00"' in outcome.body
+
+
+ZONES = (
+    "Europe/Lisbon",
+    "Europe/Warsaw",
+    "America/New_York",
+    "America/Sao_Paulo",
+    "Asia/Tokyo",
+    "Asia/Beirut",
+    "Australia/Lord_Howe",
+    "Africa/Casablanca",
+    "Pacific/Apia",
+    "Asia/Kathmandu",
+    "America/St_Johns",
+    "Antarctica/Troll",
+)
+
+
+@given(st.sampled_from(ZONES), st.datetimes(datetime(1990, 1, 1), datetime(2037, 12, 31)))  # noqa: DTZ001 - wall times
+def test_a_wall_time_is_the_moment_that_the_zone_database_says(name: str, wall: datetime) -> None:
+    check_wall_time(name, wall.replace(microsecond=0, fold=0))
+
+
+@pytest.mark.parametrize("name", ZONES)
+def test_every_quarter_hour_around_every_change_of_clocks_is_right(name: str) -> None:
+    zone = ZoneInfo(name)
+    for day in changes(zone):
+        start = datetime.combine(day, datetime.min.time()) - timedelta(hours=12)
+        for quarter in range(4 * 36):
+            check_wall_time(name, start + timedelta(minutes=15 * quarter))
+
+
+def changes(zone: ZoneInfo) -> Iterator[date]:
+    day = datetime(2009, 1, 1, tzinfo=UTC)
+    while day.year < 2028:
+        following = day + timedelta(days=1)
+        if day.astimezone(zone).utcoffset() != following.astimezone(zone).utcoffset():
+            yield day.date()
+        day = following
+
+
+@lru_cache
+def placed(name: str, gap: Gap = "reject", overlap: Overlap = "earlier") -> Localise:
+    return localiser(ZoneInfo(name), gap, overlap)
+
+
+def moments_of(wall: datetime, zone: ZoneInfo) -> list[datetime]:
+    """The moments at which the clocks of the zone show a time, by asking the zone database backwards."""
+    candidates = {wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
+    return sorted(moment for moment in candidates if moment.astimezone(zone).replace(tzinfo=None, fold=0) == wall)
+
+
+def check_wall_time(name: str, wall: datetime) -> None:
+    moments = moments_of(wall, ZoneInfo(name))
+    if not moments:
+        check_gap(name, wall)
+        return
+    assert placed(name)(wall) == moments[0]
+    assert placed(name, overlap="later")(wall) == moments[-1]
+    assert placed(name)(wall).replace(tzinfo=None) == wall
+    if len(moments) == 2:
+        with pytest.raises(Refusal) as refused:
+            placed(name, overlap="reject")(wall)
+        assert refused.value.code is ReasonCode.AMBIGUOUS_TIME
+
+
+def check_gap(name: str, wall: datetime) -> None:
+    with pytest.raises(Refusal) as refused:
+        placed(name)(wall)
+    assert refused.value.code is ReasonCode.NO_SUCH_TIME
+    later, earlier = placed(name, "later")(wall), placed(name, "earlier")(wall)
+    assert later.replace(tzinfo=None) > wall > earlier.replace(tzinfo=None)
+    assert later.astimezone(ZoneInfo(name)).replace(tzinfo=None, fold=0) == later.replace(tzinfo=None)

@@ -1,0 +1,69 @@
+"""Builds feeds from a few lines of YAML, and rows from a few cells: the rest of a valid mapping is filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.loader import parse_feed
+from mappings.lookup_files import LookupShelf
+from mappings.schema import FeedMapping
+from mappings.vocabulary import Origin, SourceRow
+
+HEAD = """feed: sample
+source: {kind: csv, path: sample.csv}
+key: [ID]
+"""
+EVENT = """event:
+  channelId: "7"
+  title: {from: TITLE}
+  startAt: "2026-07-01T18:00:00+01:00"
+  timezone: Europe/Lisbon
+  classifications: [music]
+  approxLocation.city.placeId: pt-lisboa
+"""
+
+Build = Callable[..., FeedMapping]
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    """Return a function from extra YAML to a loaded feed; `event` lines replace those of the same field."""
+
+    def feed(*, event: str = "", top: str = "", files: dict[str, str] | None = None) -> FeedMapping:
+        for name, text in (files or {}).items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+        return parse_feed(HEAD + top + _merged(event), tmp_path / "sample.yaml", LookupShelf())
+
+    return feed
+
+
+@pytest.fixture
+def mapper(build: Build) -> Callable[..., RowMapper]:
+    """Return a function from extra YAML to a compiled feed."""
+
+    def compiled(*, directory: Directory | None = None, **parts: object) -> RowMapper:
+        return compile_feed(build(**parts), directory or Directory())
+
+    return compiled
+
+
+@pytest.fixture
+def row() -> Callable[..., SourceRow]:
+    """Return a function from cells to a row; ID and TITLE are there unless told otherwise."""
+
+    def source_row(**cells: str) -> SourceRow:
+        return SourceRow(Origin("sample.csv:2", 2), {"ID": "1", "TITLE": "Jazz"} | cells)
+
+    return source_row
+
+
+def _merged(event: str) -> str:
+    given = [line.split(":", 1)[0] for line in event.splitlines() if not line.startswith(" ")]
+    kept = [line for line in EVENT.splitlines() if not any(line.strip().startswith((f"{name}:", f"{name}.")) for name in given)]
+    return "\n".join([*kept, *("  " + line for line in event.splitlines())]) + "\n"

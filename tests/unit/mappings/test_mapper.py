@@ -1,0 +1,347 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pytest
+
+from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.errors import ConfigError
+from mappings.event import as_draft, with_cover
+from mappings.schema import FeedMapping
+from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow
+
+Mapper = Callable[..., RowMapper]
+Row = Callable[..., SourceRow]
+
+
+def event_of(outcome: RowOutcome) -> dict[str, Any]:
+    assert isinstance(outcome, MappedRow), outcome
+    event: dict[str, Any] = orjson.loads(outcome.body)
+    return event
+
+
+def reasons_of(outcome: RowOutcome) -> list[tuple[str, ReasonCode, str]]:
+    assert isinstance(outcome, Rejection), outcome
+    return [(reason.field, reason.code, reason.column) for reason in outcome.reasons]
+
+
+def test_a_row_becomes_canonical_json(mapper: Mapper, row: Row) -> None:
+    outcome = mapper()(row())
+    assert isinstance(outcome, MappedRow)
+    assert outcome.body == (
+        b'{"approxLocation":{"city":{"placeId":"pt-lisboa"}},"channelId":7,"classifications":["music"],'
+        b'"startAt":"2026-07-01T18:00:00+01:00","timezone":"Europe/Lisbon","title":"Jazz"}'
+    )
+    assert (outcome.row_key, outcome.channel_id, outcome.warnings, outcome.cover) == ("1", 7, (), None)
+
+
+def test_all_problems_of_a_row_are_told_at_once_with_what_would_be_accepted(mapper: Mapper, row: Row) -> None:
+    event = (
+        'startAt: {at: {day: {from: DAY, do: [{date: "%Y-%m-%d"}]}, zone: Europe/Lisbon, all_day: "00:00"}}\n'
+        "classifications: {from: KIND, do: [{map: {Konzert: music, Theater: theatre}}]}\n"
+        "offers: [{url: {from: LINK, do: [url]}}]"
+    )
+    outcome = mapper(event=event)(row(TITLE=" ", DAY="01.07.2026", KIND="Konzerte", LINK="mailto:a@example.org"))
+    assert reasons_of(outcome) == [
+        ("title", ReasonCode.REQUIRED, "TITLE"),
+        ("startAt", ReasonCode.NOT_A_DATE, "DAY"),
+        ("classifications", ReasonCode.NOT_IN_LOOKUP, "KIND"),
+        ("offers[0].url", ReasonCode.NOT_A_URL, "LINK"),
+    ]
+    assert isinstance(outcome, Rejection)
+    date, kind = outcome.reasons[1], outcome.reasons[2]
+    assert (date.found, date.step) == ("01.07.2026", "date")
+    assert '"2026-03-31" (%Y-%m-%d)' in date.hint
+    assert 'is "Konzert" meant?' in kind.hint
+
+
+def test_one_bad_cell_that_spoils_two_fields_is_told_once(mapper: Mapper, row: Row) -> None:
+    top = 'let: {day: {from: DAY, do: [{date: "%Y-%m-%d"}]}}\n'
+    at = '{at: {day: $day, zone: Europe/Lisbon, all_day: "00:00"}}'
+    outcome = mapper(top=top, event=f"startAt: {at}\nendAt: {at}")(row(DAY="soon"))
+    assert reasons_of(outcome) == [("startAt", ReasonCode.NOT_A_DATE, "DAY")]
+
+
+def test_cells_survive_untouched_unless_a_step_says_otherwise(mapper: Mapper, row: Row) -> None:
+    for text in ("02134", "12,50", "5.10", "1e5", "NA", "nan", "TRUE", "no", "  two  spaces "):
+        assert event_of(mapper()(row(TITLE=text)))["title"] == text
+
+
+def test_text_is_composed_unicode_and_empties_are_left_out(mapper: Mapper, row: Row) -> None:
+    event = "locationName: {from: PLACE, on_empty: omit}\noffers: [{name: {from: OFFER, on_empty: omit}}]"
+    found = event_of(mapper(event=event)(row(TITLE="Cafe\u0301", PLACE="\u00a0 ", OFFER="")))
+    assert found["title"] == "Café"
+    assert "locationName" not in found
+    assert "offers" not in found
+
+
+def test_a_row_of_blanks_is_skipped_and_a_row_with_problems_is_rejected_with_all_of_them(mapper: Mapper, row: Row) -> None:
+    blank = mapper()(row(ID=" ", TITLE="\u00a0\t"))
+    assert isinstance(blank, Skipped)
+    assert blank.because == "blank row"
+    ragged = Reason(ReasonCode.RAGGED, "", "", "x", "remove the surplus cell")
+    broken = SourceRow(row().origin, {"ID": "1", "TITLE": ""}, (ragged,))
+    assert reasons_of(mapper()(broken)) == [("", ReasonCode.RAGGED, ""), ("title", ReasonCode.REQUIRED, "TITLE")]
+
+
+@pytest.mark.parametrize("mangled", ["9.18E+11", "1E+05", "9,18e+11", "#REF!", "#N/A", "######"])
+def test_a_key_that_a_spreadsheet_mangled_is_rejected(mangled: str, mapper: Mapper, row: Row) -> None:
+    assert reasons_of(mapper()(row(ID=mangled))) == [("", ReasonCode.BAD_KEY, "ID")]
+
+
+@pytest.mark.parametrize("sound", ["7E10", "E+1", "918000000000", "#12", "1e5x"])
+def test_a_key_that_only_looks_odd_is_kept(sound: str, mapper: Mapper, row: Row) -> None:
+    outcome = mapper()(row(ID=sound))
+    assert isinstance(outcome, MappedRow)
+    assert outcome.row_key == sound
+
+
+def test_a_missing_key_is_rejected_unless_its_column_is_optional(build: Callable[..., FeedMapping], row: Row) -> None:
+    assert reasons_of(compile_feed(build(), Directory())(row(ID=" "))) == [("", ReasonCode.REQUIRED, "ID")]
+    mapping = build().model_copy(update={"key": ("ID", type(build().key_columns[0])(column="HOUR", optional=True))})
+    outcome = compile_feed(mapping, Directory())(row(HOUR=""))
+    assert isinstance(outcome, MappedRow)
+    assert outcome.row_key == "1|"
+
+
+@pytest.mark.parametrize(
+    ("policy", "title", "warnings", "status"),
+    [
+        ("{use: Untitled}", "Untitled", 0, None),
+        ("{use: Untitled, warn: true}", "Untitled", 1, None),
+        ("{use: Untitled, draft: true}", "Untitled", 1, "draft"),
+    ],
+)
+def test_a_value_may_stand_in_for_an_empty_one(
+    policy: str, title: str, warnings: int, status: str | None, mapper: Mapper, row: Row
+) -> None:
+    outcome = mapper(event=f"title: {{from: TITLE, on_empty: {policy}}}")(row(TITLE=""))
+    assert isinstance(outcome, MappedRow)
+    assert event_of(outcome)["title"] == title
+    assert event_of(outcome).get("status") == status
+    assert len(outcome.warnings) == warnings
+
+
+@pytest.mark.parametrize(("policy", "warnings", "status"), [("omit", 0, None), ("warn", 1, None), ("draft", 1, "draft")])
+def test_a_value_that_a_step_refuses_may_be_left_out(
+    policy: str, warnings: int, status: str | None, mapper: Mapper, row: Row
+) -> None:
+    for event in (
+        f"endAt: {{from: END, do: [{{datetime: '%Y-%m-%dT%H:%M%z'}}], on_error: {policy}}}",
+        f"endAt: {{from: END, do: [{{datetime: '%Y-%m-%dT%H:%M%z', on_error: {policy}}}]}}",
+    ):
+        outcome = mapper(event=event)(row(END="late"))
+        assert isinstance(outcome, MappedRow)
+        assert "endAt" not in event_of(outcome)
+        assert event_of(outcome).get("status") == status
+        assert [(reason.field, reason.step) for reason in outcome.warnings] == [("endAt", "datetime")] * warnings
+
+
+def test_unknown_items_of_a_list_are_dropped_one_by_one(mapper: Mapper, row: Row) -> None:
+    event = (
+        "classifications: {from: KIND, do: [{split: ','}, {map: {a: art, b: music}, on_miss: omit}], on_empty: {use: [culture]}}"
+    )
+    compiled = mapper(event=event)
+    assert event_of(compiled(row(KIND="a, x, b")))["classifications"] == ["art", "music"]
+    assert event_of(compiled(row(KIND="x, y")))["classifications"] == ["culture"]
+    assert event_of(compiled(row(KIND="")))["classifications"] == ["culture"]
+
+
+def test_first_of_takes_the_first_that_is_there_and_hides_no_error(mapper: Mapper, row: Row) -> None:
+    event = "title: {first_of: [{from: A}, {from: B, do: [{regex_extract: '[a-z]+'}]}, Untitled]}"
+    compiled = mapper(event=event)
+    assert event_of(compiled(row(A="one", B="two")))["title"] == "one"
+    assert event_of(compiled(row(A="", B="two")))["title"] == "two"
+    assert event_of(compiled(row(A="", B="")))["title"] == "Untitled"
+    assert reasons_of(compiled(row(A="", B="2"))) == [("title", ReasonCode.BAD_TEXT, "B")]
+
+
+def test_pieces_are_joined_and_separators_vanish_beside_empty_ones(mapper: Mapper, row: Row) -> None:
+    compiled = mapper(event="locationName: {join: [{from: A}, {from: B}, {from: C}], with: ', ', on_empty: omit}")
+    assert event_of(compiled(row(A="Hall", B=" ", C="Porto")))["locationName"] == "Hall, Porto"
+    assert "locationName" not in event_of(compiled(row(A="", B="", C="")))
+
+
+def test_choose_takes_the_first_branch_that_holds(mapper: Mapper, row: Row) -> None:
+    event = "status: {choose: [{when: {column: STATE, in: [ok, OK]}, then: published}], otherwise: draft}"
+    assert event_of(mapper(event=event)(row(STATE=" ok ")))["status"] == "published"
+    assert event_of(mapper(event=event)(row(STATE="?")))["status"] == "draft"
+
+
+def test_a_dollar_name_is_a_named_value_and_two_dollars_are_a_dollar(mapper: Mapper, row: Row) -> None:
+    top = "let: {place: {from: PLACE, do: [upper]}}\n"
+    event = "locationName: $place\noffers: [{name: $$5}]"
+    found = event_of(mapper(top=top, event=event)(row(PLACE="hall")))
+    assert (found["locationName"], found["offers"]) == ("HALL", [{"name": "$5"}])
+
+
+@pytest.mark.parametrize(
+    ("condition", "cells", "holds"),
+    [
+        ("{column: A, equals: x}", {"A": " x "}, True),
+        ("{column: A, equals: X}", {"A": "x"}, False),
+        ("{column: A, equals: X, ignore: [case]}", {"A": "x"}, True),
+        ("{column: A, in: [x, y]}", {"A": "y"}, True),
+        ("{column: A, matches: '^x+$'}", {"A": "xx"}, True),
+        ("{column: A, contains: [b, c]}", {"A": "abc"}, True),
+        ("{value: $parts, contains: b}", {"P": "a,b"}, True),
+        ("{column: A, is: missing}", {"A": "\u00a0"}, True),
+        ("{column: A, is: present}", {"A": "x"}, True),
+        ("{value: $day, before: 2026-07-01}", {"D": "2026-06-30"}, True),
+        ("{value: $day, before: 2026-07-01}", {"D": ""}, False),
+        ("{value: $day, after: $other}", {"D": "2026-06-30", "E": "2026-06-29"}, True),
+        ("{column: N, less: '10'}", {"N": "9.5"}, True),
+        ("{column: N, greater: '10'}", {"N": ""}, False),
+        ("{not: {column: A, equals: x}}", {"A": "x"}, False),
+        ("{all: [{column: A, equals: x}, {column: B, equals: y}]}", {"A": "x", "B": "y"}, True),
+        ("{any: [{column: A, equals: x}, {column: B, equals: y}]}", {"A": "", "B": "y"}, True),
+    ],
+)
+def test_rows_are_left_out_under_a_label(condition: str, cells: dict[str, str], holds: bool, mapper: Mapper, row: Row) -> None:
+    top = (
+        "let:\n  parts: {from: P, do: [{split: ','}]}\n  day: {from: D, do: [{date: '%Y-%m-%d'}]}\n"
+        "  other: {from: E, do: [{date: '%Y-%m-%d'}]}\n"
+    )
+    skipped = mapper(top=f"{top}rows: [{{skip: {condition}, because: not wanted}}]\n")(row(**cells))
+    kept = mapper(top=f"{top}rows: [{{keep: {condition}, because: not wanted}}]\n")(row(**cells))
+    assert isinstance(skipped, Skipped) is holds
+    assert isinstance(kept, Skipped) is not holds
+    left_out = skipped if holds else kept
+    assert isinstance(left_out, Skipped)
+    assert (left_out.because, left_out.row_key) == ("not wanted", "1")
+
+
+def test_a_rule_about_an_unreadable_date_rejects_the_row(mapper: Mapper, row: Row) -> None:
+    top = "let: {day: {from: D, do: [{date: '%Y-%m-%d'}]}}\nrows: [{skip: {value: $day, before: 2026-07-01}, because: old}]\n"
+    assert reasons_of(mapper(top=top)(row(D="soon"))) == [("", ReasonCode.NOT_A_DATE, "D")]
+
+
+def test_the_window_is_seen_from_the_moment_of_the_run(build: Callable[..., FeedMapping], row: Row) -> None:
+    mapping = build(top="rows: [{window: {past: skip, horizon: 30d}}]\n", event="startAt: {from: START}")
+    compiled = compile_feed(mapping, Directory(), datetime(2026, 7, 1, tzinfo=UTC))
+    labels = {"2026-06-30T23:00:00+00:00": "already over", "2026-08-01T00:00:00+00:00": "beyond the horizon"}
+    for start, label in labels.items():
+        outcome = compiled(row(START=start))
+        assert isinstance(outcome, Skipped)
+        assert outcome.because == label
+    assert isinstance(compiled(row(START="2026-07-20T00:00:00+00:00")), MappedRow)
+    with pytest.raises(ConfigError, match="the moment of the run was not said"):
+        compile_feed(mapping, Directory())
+
+
+def test_an_end_before_the_start_is_rejected(mapper: Mapper, row: Row) -> None:
+    outcome = mapper(event="endAt: {from: END}")(row(END="2026-07-01T17:59:00+01:00"))
+    assert reasons_of(outcome) == [("endAt", ReasonCode.END_BEFORE_START, "END")]
+    assert isinstance(mapper(event="endAt: {from: END}")(row(END="2026-07-01T17:00:00+00:00")), MappedRow)
+
+
+@pytest.mark.parametrize(
+    ("event", "field", "code"),
+    [
+        ("startAt: {from: X}", "startAt", ReasonCode.NOT_A_DATE),
+        ("timezone: {from: X}", "timezone", ReasonCode.NOT_A_ZONE),
+        ("status: {from: X}", "status", ReasonCode.NOT_ACCEPTED),
+        ("channelId: {from: X}", "channelId", ReasonCode.NOT_ACCEPTED),
+        ("approxLocation.city: {placeId: x, countryCode: {from: X}}", "approxLocation.city.countryCode", ReasonCode.NOT_ACCEPTED),
+        ("offers: [{url: {from: X}}]", "offers[0].url", ReasonCode.NOT_A_URL),
+        ("title: [a, {from: X}]", "title", ReasonCode.NOT_ACCEPTED),
+    ],
+)
+def test_what_the_service_refuses_is_refused_here(event: str, field: str, code: ReasonCode, mapper: Mapper, row: Row) -> None:
+    outcome = mapper(event=event)(row(X="2026-02-30T10:00:00+00:00"))
+    assert [(found, why) for found, why, _ in reasons_of(outcome)] == [(field, code)]
+
+
+def test_slugs_that_the_service_does_not_know_are_rejected_with_the_nearest(mapper: Mapper, row: Row) -> None:
+    directory = Directory(channels={"city": 3}, classifications=frozenset({"music", "theatre"}))
+    event = "channelId: {channel: {from: CHANNEL}}\nclassifications: [{from: KIND}]"
+    outcome = mapper(event=event, directory=directory)(row(CHANNEL="town", KIND="musik"))
+    assert reasons_of(outcome) == [
+        ("channelId", ReasonCode.NOT_ACCEPTED, "CHANNEL"),
+        ("classifications", ReasonCode.NOT_ACCEPTED, "KIND"),
+    ]
+    assert isinstance(outcome, Rejection)
+    assert outcome.reasons[1].hint == 'is "music" meant?'
+    assert event_of(mapper(event=event, directory=directory)(row(CHANNEL="city", KIND="music")))["channelId"] == 3
+
+
+def test_a_constant_channel_that_the_key_does_not_have_stops_the_feed(mapper: Mapper, row: Row) -> None:
+    with pytest.raises(ConfigError, match='the key has no channel "citty", did you mean "city"'):
+        mapper(event="channelId: {channel: citty}", directory=Directory(channels={"city": 3}))
+    offline = event_of(mapper(event="channelId: {channel: citty}")(row()))["channelId"]
+    assert offline == event_of(mapper(event="channelId: {channel: citty}")(row()))["channelId"]
+    assert offline > 0
+
+
+@pytest.mark.parametrize(("on_error", "status"), [("omit", None), ("draft", "draft")])
+def test_a_cover_travels_beside_the_body_and_a_bad_one_by_its_policy(
+    on_error: str, status: str | None, mapper: Mapper, row: Row
+) -> None:
+    compiled = mapper(event=f"coverImage: {{image: {{from: IMG}}, on_error: {on_error}}}")
+    good = compiled(row(IMG="http://media.example.org/a b.jpg".replace(" ", "%20")))
+    assert isinstance(good, MappedRow)
+    assert good.cover is not None
+    assert (good.cover.url, good.cover.on_error) == ("http://media.example.org/a%20b.jpg", on_error)
+    assert "coverImage" not in event_of(good)
+    bad = compiled(row(IMG="tel:123"))
+    assert isinstance(bad, MappedRow)
+    assert (bad.cover, event_of(bad).get("status"), len(bad.warnings)) == (None, status, 1)
+    empty = compiled(row(IMG=""))
+    assert isinstance(empty, MappedRow)
+    assert (empty.cover, empty.warnings) == (None, ())
+    assert good.fingerprint != empty.fingerprint
+
+
+def test_a_cover_that_matters_rejects_the_row(mapper: Mapper, row: Row) -> None:
+    compiled = mapper(event="coverImage: {image: {from: IMG}, on_error: reject}")
+    assert reasons_of(compiled(row(IMG="tel:123"))) == [("coverImage", ReasonCode.NOT_A_URL, "IMG")]
+
+
+def test_a_body_takes_its_covers_id_or_becomes_a_draft_and_stays_canonical(mapper: Mapper, row: Row) -> None:
+    outcome = mapper()(row())
+    assert isinstance(outcome, MappedRow)
+    assert b'"classifications":["music"],"coverImage":41,"startAt"' in with_cover(outcome.body, 41)
+    assert b'"startAt":"2026-07-01T18:00:00+01:00","status":"draft","timezone"' in as_draft(outcome.body)
+
+
+def test_only_the_columns_that_the_mapping_reads_decide_over_the_digest(mapper: Mapper, row: Row) -> None:
+    compiled = mapper()
+    assert compiled.columns == {"ID", "TITLE"}
+    assert compiled.glance(row(OTHER="a")) == compiled.glance(row(OTHER="b"))
+    assert compiled.glance(row(TITLE="a")) != compiled.glance(row(TITLE="b"))
+    assert compiled.glance(row(ID="")) is None
+    outcome = compiled(row())
+    assert isinstance(outcome, MappedRow)
+    assert compiled.glance(row()) == (outcome.row_key, outcome.row_digest)
+
+
+def test_bytes_that_are_no_text_reject_the_row(mapper: Mapper, row: Row) -> None:
+    assert reasons_of(mapper()(row(TITLE="caf\udce9"))) == [("title", ReasonCode.BAD_TEXT, "TITLE")]
+    assert reasons_of(mapper(event="description: {from: TITLE}\ntitle: x")(row(TITLE="\udce9"))) == [
+        ("description", ReasonCode.BAD_TEXT, "")
+    ]
+    assert reasons_of(mapper()(row(ID="caf\udce9"))) == [("", ReasonCode.BAD_TEXT, "ID")]
+
+
+def test_a_lookup_by_two_values_gives_an_object_or_says_what_is_near(mapper: Mapper, row: Row) -> None:
+    files = {"cities.csv": "country,city,placeId,name,countryCode\nPT,Lisboa,pt-lisboa,Lisboa,PT\nPT,Évora,pt-evora,Évora,PT\n"}
+    event = "approxLocation.city: {lookup: cities.csv, by: [PT, {from: CITY}], ignore: [case, accents]}"
+    compiled = mapper(event=event, files=files)
+    assert event_of(compiled(row(CITY="EVORA ")))["approxLocation"]["city"] == {
+        "placeId": "pt-evora",
+        "name": "Évora",
+        "countryCode": "PT",
+    }
+    outcome = compiled(row(CITY="Lisbo"))
+    assert reasons_of(outcome) == [("approxLocation.city", ReasonCode.NOT_IN_LOOKUP, "CITY")]
+    assert isinstance(outcome, Rejection)
+    assert 'is "PT, Lisboa" meant?' in outcome.reasons[0].hint
+
+
+def test_a_lookup_may_give_several_results_or_take_one_column(mapper: Mapper, row: Row) -> None:
+    files = {"kinds.csv": "kind,slug,note\nFado,music,x\nFado,culture,y\n"}
+    event = "classifications: {from: KIND, do: [{lookup: kinds.csv, take: slug, many: true}]}"
+    assert event_of(mapper(event=event, files=files)(row(KIND="Fado")))["classifications"] == ["music", "culture"]

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mappings.errors import MappingFileError
+from mappings.loader import load_feed, load_folder
+
+TEN_MISTAKES = """\
+feed: Lisbon Agenda
+sorce: {kind: csv, path: a.csv}
+source: {kind: csv, path: a.csv, encoding: [windoes-1252]}
+key: [REF]
+schedule: {cron: "61 * * * *", timezone: Europe/Lisbonn}
+let:
+  day: {from: INICIO, do: [{date: ["%d/%Q/%Y"]}]}
+  a: {from: $b}
+  b: {from: $a}
+rows:
+  - skip: {column: KIND, matches: "(unclosed"}
+    because: closed
+event:
+  channelId: {channel: city-agenda}
+  title: {from: NOME, do: [trimm]}
+  startAt: {at: {day: $dya, zone: Europe/Lisbon, all_day: "00:00"}}
+  timezone: Lisbon
+  classifications: {from: KIND, on_emty: omit}
+  approxLocation.city: {lookup: cities.csv, by: [PT, Lisboa]}
+"""
+EXPECTED = [
+    (1, 7, '"Lisbon Agenda" is not written as it must be', "lower-case words joined by -"),
+    (2, 1, 'unknown key "sorce"', 'did you mean "source"?'),
+    (3, 45, '"windoes-1252" is not an encoding that Python knows, like utf-8, windows-1252 or shift_jis', ""),
+    (5, 18, '"61" is not a minute in a cron line', "minutes go from 0 to 59"),
+    (5, 42, '"Europe/Lisbonn" is not a time zone', 'did you mean "Europe/Lisbon"?'),
+    (7, 28, 'there is no "%Q" in a format', ""),
+    (8, 6, "the named values go in a circle: $a -> $b -> $a", ""),
+    (11, 35, '"(unclosed" is not a regular expression', ""),
+    (15, 28, 'unknown step "trimm"', 'did you mean "trim"?'),
+    (16, 23, 'unknown name "$dya"', 'did you mean "$day"?'),
+    (17, 13, '"Lisbon" is not accepted as timezone', "an IANA zone such as Europe/Lisbon would be accepted"),
+    (18, 33, 'unknown key "on_emty"', 'did you mean "on_empty"?'),
+    (19, 33, 'there is no lookup file "cities.csv"', ""),
+]
+
+
+def mistakes_in(text: str, tmp_path: Path) -> MappingFileError:
+    path = tmp_path / "lisbon.yaml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(MappingFileError) as raised:
+        load_feed(path)
+    return raised.value
+
+
+def test_every_mistake_of_a_file_is_told_at_once_with_its_place_and_what_was_probably_meant(tmp_path: Path) -> None:
+    problems = mistakes_in(TEN_MISTAKES, tmp_path).problems
+    assert len(problems) == len(EXPECTED)
+    for problem, (line, column, message, hint) in zip(problems, EXPECTED, strict=True):
+        assert (problem.line, problem.column) == (line, column), problem
+        assert problem.message.startswith(message)
+        assert hint in problem.hint
+        assert problem.snippet == TEN_MISTAKES.splitlines()[line - 1]
+
+
+def test_a_message_reads_as_file_line_column_message_and_suggestion(tmp_path: Path) -> None:
+    told = str(mistakes_in(TEN_MISTAKES, tmp_path))
+    assert f'{tmp_path}/lisbon.yaml:15:28: unknown step "trimm", did you mean "trim"?' in told
+
+
+VALID = """\
+feed: sample
+source: {kind: csv, path: sample.csv}
+key: [ID]
+event:
+  channelId: "7"
+  title: {from: TITLE}
+  startAt: {from: START}
+  timezone: {from: ZONE}
+  classifications: [music]
+  approxLocation.city.placeId: pt-lisboa
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("  title: {from: TITLE}\n", "", 'the event lacks the required field "title"'),
+        ("  title: {from: TITLE}\n", "  tittle: {from: TITLE}\n", 'is it written as "tittle"?'),
+        ("  approxLocation.city.placeId: pt-lisboa\n", "  approxLocation.city.name: Lisboa\n", '"approxLocation.city.placeId"'),
+        ("key: [ID]", "key: [ID]\nkey: [ID]", 'the key "key" stands twice, first in line 3'),
+        ("{from: TITLE}", "{form: TITLE, do: [trim]}", 'unknown value "form", did you mean "from"?'),
+        ("{from: TITLE}", "{from: TITLE, do: [date]}", 'the step "date" needs to know more, write it like {date:'),
+        ("{from: TITLE}", "{from: TITLE, do: [{truncate: many}]}", "a whole number is needed"),
+        (
+            "{from: TITLE}",
+            '{from: TITLE, do: [{date: "%Y-%m-%d"}, trim]}',
+            '"trim" works on a text, and would get a date',
+        ),
+        ("{from: TITLE}", "{from: TITLE, on_empty: ommit}", '"ommit" is not among the choices, did you mean "omit"?'),
+        ("{from: TITLE}", "[broken", "this is not YAML"),
+        ("{from: START}", "{at: {day: {from: START}, zone: UTC}}", "a text does not fit here, a date is needed"),
+        ("{from: START}", '{from: START, do: [{date: "%d %B"}]}', "does not give a whole date, it needs year, month and day"),
+        ("{from: START}", '{from: START, do: [{time: "%I:%M"}]}', "does not give a time of day, %I needs %p beside it"),
+        ("{from: START}", '{from: START, do: [{datetime: "%Y-%m-%d %H:%M %Z"}]}', "zone names such as EST are ambiguous"),
+        ("{from: ZONE}", "CET+1", '"CET+1" is not accepted as timezone'),
+        ("event:", "rows: [{skipp: {column: A, is: missing}, because: x}]\nevent:", 'unknown rule "skipp", did you mean "skip"?'),
+        ("event:", "rows: [{skip: {column: A}, because: x}]\nevent:", "a condition needs a test"),
+        ("event:", "rows: [{skip: {column: A, before: 2026-01-01}, because: x}]\nevent:", "a column is text, and has no earlier"),
+        ("classifications: [music]", "status: publishd\n  classifications: [music]", '"publishd" is not accepted as status'),
+        ("pt-lisboa", "pt-lisboa\n  approxLocation: {city: {placeId: x}}", "is filled in two places"),
+        ("event:", "examples: [{row: {ID: 1}}]\nevent:", "an example has one outcome"),
+        ("event:", "publish: {brakes: {rejected: lots}}\nevent:", '"lots" is not a share'),
+        ("event:", "publish: {max_pause: soon}\nevent:", '"soon" is not a duration'),
+    ],
+)
+def test_a_mistake_is_told_in_the_authors_words(old: str, new: str, told: str, tmp_path: Path) -> None:
+    assert old in VALID
+    assert told in str(mistakes_in(VALID.replace(old, new, 1), tmp_path))
+
+
+def test_scalars_keep_their_spelling_whatever_yaml_would_make_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "sample.yaml"
+    example = "examples: [{row: {ID: 02134, TITLE: no, START: 1.0, ZONE: 2026-01-01}, skipped: NULL}]\n"
+    path.write_text(VALID + example, "utf-8")
+    example_row = load_feed(path).examples[0]
+    assert example_row.row == {"ID": "02134", "TITLE": "no", "START": "1.0", "ZONE": "2026-01-01"}
+    assert example_row.skipped == "NULL"
+
+
+def test_anchors_and_merges_are_understood(tmp_path: Path) -> None:
+    path = tmp_path / "sample.yaml"
+    path.write_text(VALID.replace("{from: START}", "&start {from: START}") + "  endAt: {<<: *start, on_empty: omit}\n", "utf-8")
+    assert load_feed(path).event.root["endAt"].source == "START"
+
+
+def test_an_anchor_that_repeats_without_end_is_refused(tmp_path: Path) -> None:
+    bomb = "let:\n  x0: &x0 [a, a, a, a, a, a, a, a, a]\n"
+    bomb += "".join(f"  x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]\n" for n in range(1, 9))
+    assert "repeats an anchor without end" in str(mistakes_in(VALID + bomb, tmp_path))
+
+
+def test_a_key_that_partners_edit_and_examples_that_prove_nothing_are_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "sample.yaml"
+    path.write_text(VALID.replace("[ID]", "[ID, TITLE]"), "utf-8")
+    told = [str(warning) for warning in load_feed(path).warnings]
+    assert any('3:11: the key uses "TITLE", which partners edit (it fills title)' in line for line in told)
+    assert any("the feed has no examples" in line for line in told)
+
+
+def test_a_broken_file_harms_no_other_and_feed_names_are_taken_once(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(VALID.replace("feed: sample", "feed: city-agenda"), "utf-8")
+    (tmp_path / "b.yaml").write_text(VALID.replace("feed: sample", "feed: city_agenda"), "utf-8")
+    (tmp_path / "c.yaml").write_text("feed: [", "utf-8")
+    (tmp_path / "d.yml").write_text(VALID, "utf-8")
+    folder = load_folder(tmp_path)
+    assert [feed.mapping.feed for feed in folder.feeds] == ["city-agenda", "sample"]
+    assert [error.path.name for error in folder.broken] == ["b.yaml", "c.yaml"]
+    assert 'the feed name "city_agenda" is taken by a.yaml' in str(folder.broken[0])
+
+
+def test_lookup_files_are_found_beside_the_feed_or_in_the_folder_next_to_it(tmp_path: Path) -> None:
+    feeds = tmp_path / "feeds"
+    (tmp_path / "lookups").mkdir()
+    feeds.mkdir()
+    (tmp_path / "lookups" / "kinds.csv").write_text("kind,slug\nJazz,music\n", "utf-8")
+    path = feeds / "sample.yaml"
+    path.write_text(VALID.replace("[music]", "{from: KIND, do: [{lookup: kinds.csv}]}"), "utf-8")
+    assert load_feed(path).tables["kinds.csv"].rows == (("Jazz", "music"),)
+
+
+def test_the_digest_changes_with_what_rows_become_and_with_nothing_else(tmp_path: Path) -> None:
+    def digest(text: str) -> bytes:
+        path = tmp_path / "sample.yaml"
+        path.write_text(text, "utf-8")
+        return load_feed(path).digest
+
+    same = digest(VALID)
+    assert len(same) == 16
+    assert digest("# a comment\nowner: someone@example.org\n" + VALID) == same
+    assert digest(VALID.replace("pt-lisboa", "pt-porto")) != same
+    kinds = tmp_path / "kinds.csv"
+    with_lookup = VALID.replace("[music]", "{from: KIND, do: [{lookup: kinds.csv}]}")
+    kinds.write_text("kind,slug\nJazz,music\n", "utf-8")
+    before = digest(with_lookup)
+    kinds.write_text("kind,slug\nJazz,dance\n", "utf-8")
+    assert digest(with_lookup) != before
+
+
+def test_policies_are_read_from_text(tmp_path: Path) -> None:
+    path = tmp_path / "sample.yaml"
+    publish = "publish: {max_pause: 20m, key_memory: 48h, in_flight: 4, brakes: {rejected: 10%, shrink: off, new: 80%}}\n"
+    path.write_text(VALID + publish, "utf-8")
+    policy = load_feed(path).publish
+    assert (policy.max_pause_s, policy.key_memory_s, policy.in_flight) == (1200, 172800, 4)
+    assert (policy.brakes.rejected, policy.brakes.shrink, policy.brakes.new, policy.brakes.rejected_at_least) == (
+        0.1,
+        None,
+        0.8,
+        3,
+    )

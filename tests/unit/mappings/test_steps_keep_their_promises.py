@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from datetime import date, datetime, time
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import TypeAdapter
+
+from mappings.evaluation import RowState, mending
+from mappings.refusals import Refusal
+from mappings.stepping import Ends, Flow, compile_step, stepped
+from mappings.tables import parse_table
+from mappings.transforms.catalogue import STEPS, AnyStep
+from mappings.transforms.step import Kind, Shown, Step
+from mappings.vocabulary import ReasonCode
+
+TABLES = {"categories.csv": parse_table("categories.csv", "path,slug\ncategories/music/jazz,music\nmusic,music\n")}
+ADAPTER: TypeAdapter[Step] = TypeAdapter(AnyStep)
+EXAMPLES = [
+    pytest.param(step, shown, id=f"{step.name}-{number}") for step in STEPS.values() for number, shown in enumerate(step.shown)
+]
+
+
+def as_kind(text: Any, kind: Kind, step: type[Step]) -> Any:
+    if isinstance(text, tuple):
+        return list(text)
+    if kind in (Kind.WALL, Kind.MOMENT) or (kind is Kind.ANY and step.name in ("plus", "day_of", "clock_of")):
+        return datetime.fromisoformat(text) if "T" in text else date.fromisoformat(text)
+    return text
+
+
+def as_text(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    return value.isoformat() if isinstance(value, date | time) else str(value)
+
+
+@pytest.mark.parametrize(("step", "shown"), EXAMPLES)
+def test_every_example_in_a_steps_declaration_is_true(step: type[Step], shown: Shown) -> None:
+    parsed = ADAPTER.validate_python(yaml.load(shown.step, yaml.BaseLoader))
+    assert type(parsed) is step
+    run = parsed.compile(TABLES)
+    goes_in = as_kind(shown.goes_in, step.takes, step)
+    if isinstance(shown.comes_out, ReasonCode) and parsed.policy is None:
+        with pytest.raises(Refusal) as refused:
+            run(goes_in)
+        assert refused.value.code is shown.comes_out
+        assert refused.value.hint
+    elif parsed.policy is None:
+        assert as_text(run(goes_in)) == shown.comes_out
+    else:
+        stage, _ = compile_step(parsed, Flow(step.takes), TABLES, "title")
+        value = stepped(lambda _row: goes_in, (stage,), Ends("C", mending(None, ""), mending(None, "")))
+        assert as_text(value(RowState({}, 0))) == shown.comes_out
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_every_step_promises_something_and_shows_it(step: type[Step]) -> None:
+    assert (step.__doc__ or "").rstrip().endswith(".")
+    assert step.shown
+    assert all(field.description for field in step.model_fields.values() if field.alias != step.name or field.is_required())
+
+
+def test_nothing_a_step_reads_depends_on_the_machines_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    step = ADAPTER.validate_python({"date": "%d %B %Y"})
+    assert step.compile({})("3 May 2026") == date(2026, 5, 3)

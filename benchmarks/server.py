@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections import deque
+import os
 from itertools import count
 
 _HEAD_END = b"\r\n\r\n"
@@ -21,7 +21,6 @@ class Answerer(asyncio.Protocol):
         self.ids = ids
         self.delay_s = delay_s
         self.buffer = b""
-        self.waiting: deque[int] = deque()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -70,7 +69,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--delay-ms", type=float, default=0.0)
+    parser.add_argument("--core", type=int)
     chosen = parser.parse_args()
+    if chosen.core is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {chosen.core})
     asyncio.run(serve(chosen.port, chosen.delay_ms / 1000))
 
 

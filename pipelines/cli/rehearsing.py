@@ -1,0 +1,114 @@
+"""`run --dry-run`: a run on a copy of the feed's ledger, as far as the first request; nothing real is written or sent.
+
+The copy is `state.rehearsal`'s; stage, brakes and gate are those of a real run. What is shown is `rehearsal_report`'s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from mappings.delivery import Intent
+from mappings.errors import SyncError
+from mappings.schema import FeedMapping
+from pipelines.cli.output import Output, Progress
+from pipelines.cli.rehearsal_report import SHOWN, Rehearsal, Sending, show_rehearsals
+from pipelines.cli.severity import worst
+from pipelines.clock import new_run_id, now
+from pipelines.feed_run import FeedAtWork, RunTicket, Watcher, brake_error
+from pipelines.options import RunOptions
+from pipelines.outcomes import BrakeError, ExitCode, Outcome, outcome_of
+from pipelines.settings import Settings
+from pipelines.wiring import Workshop
+from state.books import Books
+from state.outbox import Outbox
+from state.presence import existing_database
+from state.rehearsal import rehearsal_copy
+from state.views import Book, RowFilter
+
+_CLAIMED_AT_ONCE = 500
+_LAUNCHED_BY = "a rehearsal"
+
+
+def rehearse_feeds(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> int:
+    """Rehearse each feed and show what a run would do; return 0, or the gravest exit code that a run would end with.
+
+    5: a brake would stop it. What only the service's answers to events can tell is not known.
+    """
+    rehearsals = []
+    for mapping in feeds:
+        with output.progress(f"rehearsing {mapping.feed}") as bar:
+            rehearsals.append(_rehearse(settings, mapping, options, bar))
+    show_rehearsals(output, rehearsals)
+    return worst({int(rehearsal.outcome.exit_code) for rehearsal in rehearsals})
+
+
+def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar: Progress) -> Rehearsal:
+    try:
+        with (
+            existing_database(settings.state_url) as engine,
+            rehearsal_copy(engine, settings.destination, mapping.feed) as copy,
+        ):
+            run = FeedAtWork(
+                workshop=Workshop(settings, copy),
+                mapping=mapping,
+                ticket=RunTicket(new_run_id(now()), _LAUNCHED_BY),
+                options=options,
+                watcher=Watcher(read=bar.advance),
+            )
+            return _on_copy(run)
+    except SyncError as error:
+        return Rehearsal(mapping.feed, outcome_of(error))
+
+
+def _on_copy(run: FeedAtWork) -> Rehearsal:
+    feed = run.mapping.feed
+    staged = None if run.options.publish_only else run.stage()
+    rehearsed = Outcome("rehearsed", ExitCode.DONE)
+    if staged and staged.stopping:
+        return Rehearsal(feed, outcome_of(brake_error(staged)), staged)
+    if run.options.stage_only:
+        return Rehearsal(feed, rehearsed, staged)
+    closed = _pass_the_gate(run)
+    if closed is not None:
+        return Rehearsal(feed, outcome_of(closed), staged)
+    count, first = _owed(run)
+    return Rehearsal(feed, rehearsed, staged, count, first)
+
+
+def _pass_the_gate(run: FeedAtWork) -> BrakeError | None:
+    """Open the copy's gate if the brakes that closed it are accepted; return what stops the run otherwise."""
+    ledger = run.workshop.ledger(run.mapping)
+    gate = ledger.gate()
+    closed_by = tuple(gate.reason.removeprefix("stopped by ").split(", "))
+    if not gate.is_open and not set(closed_by) <= set(run.options.accept):
+        return BrakeError(f"nothing would be sent: {gate.reason}", brakes=closed_by, hint="run the feed, or accept the brake")
+    if not gate.is_open:
+        ledger.open_gate(_LAUNCHED_BY)
+    return None
+
+
+def _owed(run: FeedAtWork) -> tuple[int, tuple[Sending, ...]]:
+    """Return how many rows the run would send, and the first of them in the order of sending."""
+    with run.workshop.lease(run.mapping, _LAUNCHED_BY, is_patient=False) as lease:
+        outbox = run.workshop.publish_job(run.mapping, run.ticket.run_id, lease, run.options, run.watcher.settled).outbox
+        owed = outbox.owed
+        intents = outbox.settle_and_claim((), SHOWN)
+        first = tuple(_sending(run, intent) for intent in intents)
+        if run.options.keys:
+            return len(intents) + _rest(outbox), first
+    return min(owed, run.options.limit or owed), first
+
+
+def _rest(outbox: Outbox) -> int:
+    """Count what is left in an outbox of picked keys, by taking it out."""
+    count = 0
+    while claimed := len(outbox.settle_and_claim((), _CLAIMED_AT_ONCE)):
+        count += claimed
+    return count
+
+
+def _sending(run: FeedAtWork, intent: Intent) -> Sending:
+    book = Book(run.workshop.settings.destination, run.mapping.feed)
+    entry = Books(run.workshop.engine).rows(book, RowFilter(row_key=intent.row_key))[0]
+    return Sending(entry.origin, intent.row_key, intent.key, json.loads(intent.body))

@@ -1,0 +1,50 @@
+"""A copy of one feed's ledger, to rehearse a run on: the very code of a real run works on it, and the ledger never knows.
+
+What is rehearsed is the caller's.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, insert, select
+
+from mappings.vocabulary import FeedName
+from state.database import open_database, reading, writing
+from state.tables import ENTRY, SCOPE
+
+_PAGE = 1_000
+
+
+@contextmanager
+def rehearsal_copy(engine: Engine | None, destination: str, feed: FeedName) -> Iterator[Engine]:
+    """Lend a state DB that holds one feed's gate and entries as they are at this moment, and nothing of what runs left.
+
+    It is a SQLite file in a folder for this user alone, gone when the block ends. `engine` is only read; None stands
+    for a state DB that does not exist. The lease is not copied: a rehearsal disturbs no run, and no run the rehearsal.
+    """
+    with tempfile.TemporaryDirectory(prefix="eventsync-rehearsal-") as folder:
+        copy = open_database(f"sqlite:///{Path(folder) / 'state.db'}")
+        try:
+            if engine is not None:
+                _copy(engine, copy, destination, feed)
+            yield copy
+        finally:
+            copy.dispose()
+
+
+def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> None:
+    with reading(engine) as source, writing(copy) as target:
+        scope = source.execute(select(SCOPE).where(SCOPE.c.destination == destination, SCOPE.c.feed == feed)).mappings().first()
+        if scope is not None:
+            target.execute(insert(SCOPE), dict(scope))
+            _copy_entries(source, target, scope["id"])
+
+
+def _copy_entries(source: Connection, target: Connection, scope_id: int) -> None:
+    entries = select(ENTRY).where(ENTRY.c.scope_id == scope_id).order_by(ENTRY.c.id)
+    for page in source.execution_options(yield_per=_PAGE).execute(entries).mappings().partitions():
+        target.execute(insert(ENTRY), [dict(entry) for entry in page])

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-import httpx
-
 from connectors.event_api import listing
 from connectors.event_api.answers import Meaning, interpret
 from connectors.event_api.delivery import Courier
 from connectors.event_api.exchange import Exchange, HttpAnswer
-from connectors.event_api.http import key_tail
+from connectors.event_api.http import ServiceHttp, key_tail
 from connectors.event_api.listing import Classifications
 from connectors.event_api.media import Image, ImageProblem
 from connectors.event_api.questions import Questions
@@ -35,7 +33,7 @@ class EventApi:
 
     def __init__(
         self,
-        http: httpx.AsyncClient,
+        http: ServiceHttp,
         *,
         pacer: Pacer,
         policy: RetryPolicy,

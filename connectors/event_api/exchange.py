@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import httpx
 
 from connectors.event_api.answers import Lost, NotReached
-from connectors.event_api.http import API_PREFIX, read_bounded, secret_of
+from connectors.event_api.http import API_PREFIX, ServiceHttp, read_bounded, secret_of
 from mappings.delivery import Answer
 
 _SHORTEST_SECRET = 8
@@ -31,10 +31,10 @@ class HttpAnswer:
 class Exchange:
     """Sends requests through `http`, each at most `attempt_s` seconds long, and never raises for what the network does."""
 
-    def __init__(self, http: httpx.AsyncClient, *, attempt_s: float) -> None:
+    def __init__(self, http: ServiceHttp, *, attempt_s: float) -> None:
         self._http = http
         self._attempt_s = attempt_s
-        self._extensions = {"timeout": http.timeout.as_dict()}
+        self._extensions = {"timeout": http.timeouts.as_dict()}
 
     def request(
         self, method: str, url: httpx.URL, *, content: bytes = b"", headers: Mapping[str, str] | None = None, has_key: bool = True
@@ -71,7 +71,7 @@ class Exchange:
             return Lost(Answer(status=0, code="connection_lost", message=str(problem) or "the connection broke"))
 
     async def _send(self, request: httpx.Request) -> HttpAnswer:
-        response = await self._http.send(request, stream=True)
+        response = await self._http.send(request)
         try:
             body = await read_bounded(response)
         finally:

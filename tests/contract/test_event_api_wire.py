@@ -20,7 +20,7 @@ from unit.connectors_api.wired import SECRET, intent
 from connectors.event_api.answers import Lost, NotReached
 from connectors.event_api.client import EventApi
 from connectors.event_api.exchange import Exchange, HttpAnswer
-from connectors.event_api.http import LONGEST_BODY, open_http
+from connectors.event_api.http import LONGEST_BODY, ServiceHttp, open_http
 from connectors.pacing import Pacer
 from connectors.retry import RetryPolicy
 from mappings.delivery import Postponed, Receipt, Uncertain
@@ -116,11 +116,11 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
     return asyncio.run(whole())
 
 
-def opened(url: str, **options: object) -> httpx.AsyncClient:
+def opened(url: str, **options: object) -> ServiceHttp:
     return open_http(url, SecretStr(SECRET), timeouts=httpx.Timeout(0.2, connect=2.0), **options)  # type: ignore[arg-type]
 
 
-def wired(http: httpx.AsyncClient, *, attempts: int = 2) -> EventApi:
+def wired(http: ServiceHttp, *, attempts: int = 2) -> EventApi:
     clock = asyncio.get_running_loop().time
 
     def now() -> datetime:

@@ -16,7 +16,7 @@ import httpx
 from pydantic import SecretStr
 
 from connectors.event_api.client import EventApi
-from connectors.event_api.http import open_http
+from connectors.event_api.http import ServiceHttp, open_http
 from connectors.pacing import Pacer, Patience
 from connectors.retry import RetryPolicy
 from mappings.delivery import Intent
@@ -121,7 +121,7 @@ Handler = Callable[[httpx.Request], Awaitable[httpx.Response]]
 
 def api_over(
     handler: Handler, *, policy: RetryPolicy | None = None, patience: Patience | None = None, **opened: Any
-) -> tuple[EventApi, httpx.AsyncClient]:
+) -> tuple[EventApi, ServiceHttp]:
     """Wire the client to `handler`, on the running loop's time, with waits drawn at their longest."""
     http = open_http("https://events.example.org", SecretStr(SECRET), transport=httpx.MockTransport(handler), **opened)
     pacer = Pacer(clock=clock, sleep=asyncio.sleep, random=lambda: 1.0, now=now, patience=patience)

@@ -73,12 +73,11 @@ class ServiceHttp:
 
     async def __aenter__(self) -> Self:
         """Open nothing yet; connections are made as requests are sent."""
-        await self._transport.__aenter__()
         return self
 
-    async def __aexit__(self, *failure: object) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close all connections."""
-        await self._transport.__aexit__(*failure)
+        await self._transport.aclose()
 
     async def send(self, request: httpx.Request) -> httpx.Response:
         """Send `request` once; its answer's body is still to be read, and the answer to be closed.

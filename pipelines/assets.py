@@ -1,9 +1,8 @@
 """One feed becomes three assets: its source (external), `staged` (we know what to say) and `published` (it has been said).
 
-The assets are thin: what they do is told in `feed_run` and `sync`, what they show in `showing`.
+The assets are thin: what they do is told in `feed_run` and `sync`, what they show in `showing`. Annotations are not
+postponed here, because Dagster looks at those of an asset's function.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -69,7 +68,7 @@ def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefiniti
         retry_policy=SOURCE_RETRIES,
         description="Every row read, mapped and recorded: we know what to say. The brakes are its checks.",
     )
-    def staged(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult[None]:
+    def staged(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
         with as_failures(context), open_workshop() as workshop:
             result = FeedAtWork(workshop, mapping, _ticket(context), options).stage()
         return MaterializeResult(metadata=staged_metadata(result), check_results=brake_results(key, result))
@@ -91,7 +90,7 @@ def _published(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefin
         check_specs=publish_specs(key),
         description="Every owed row sent and settled: it has been said.",
     )
-    def published(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult[None]:
+    def published(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
         with as_failures(context), open_workshop() as workshop:
             result = FeedAtWork(workshop, mapping, _ticket(context), options).publish()
             if result.cause is not None:

@@ -1,4 +1,4 @@
-"""Dagster's home folder: made on first use, with the settings that a sync worker needs. An existing dagster.yaml is left alone."""
+"""Dagster's home folder: made on first use, with the settings that a sync worker needs; an existing one is left alone."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenWorkshop) -> Defini
         tags={names.FEED_TAG: mapping.feed},
         description=f"Stage and publish {mapping.feed}.",
     )
-    schedules = [feed_schedule(mapping, mapping.schedule, job)] if mapping.schedule else []
+    schedules = [feed_schedule(mapping, mapping.schedule)] if mapping.schedule else []
     return Definitions(assets=feed_assets(feed, open_a_workshop), jobs=[job], schedules=schedules)
 
 

@@ -44,6 +44,10 @@ Deliver = Callable[[Intent], Awaitable[Verdict]]
 Advance = Callable[[int], None]
 
 
+async def _nowhere(intent: Intent) -> Verdict:
+    raise RuntimeError(f"{intent.row_key} has nowhere to go: set `deliver` before the drain runs")
+
+
 @dataclass(slots=True)
 class Breaker:
     """Notices that it is the service or the mapping that fails, and not a row."""
@@ -101,10 +105,10 @@ class Drain:
     """
 
     counter: Counter
-    deliver: Deliver
     in_flight: int
     grace_s: float
     advance: Advance
+    deliver: Deliver = _nowhere
     breaker: Breaker = field(default_factory=Breaker)
     cause: SyncError | None = None
     _answered: list[Settled] = field(default_factory=list)

@@ -41,6 +41,11 @@ class Watcher:
     settled: Advance = field(default=lambda _rows: None)
 
 
+SCHEDULED = RunOptions()
+"""What a scheduled run is asked for: nothing in particular."""
+SILENT = Watcher()
+
+
 @dataclass(frozen=True, slots=True)
 class FeedRun:
     """How one run of one feed went, for tables and for `--json`."""
@@ -59,8 +64,8 @@ class FeedAtWork:
     workshop: Workshop
     mapping: FeedMapping
     ticket: RunTicket
-    options: RunOptions = RunOptions()
-    watcher: Watcher = Watcher()
+    options: RunOptions = SCHEDULED
+    watcher: Watcher = SILENT
 
     def run(self) -> FeedRun:
         """Stage and publish as the options say; every failure becomes the outcome, none is raised."""
@@ -163,4 +168,3 @@ def brake_error(staged: Staged) -> BrakeError:
 
 def _stage_outcome(staged: Staged) -> Outcome:
     return outcome_of(brake_error(staged)) if staged.stopping else Outcome("staged", ExitCode.DONE)
-

@@ -54,7 +54,7 @@ def outcome_of(error: SyncError) -> Outcome:
     return Outcome(name, code, str(error), error.hint)
 
 
-def _name_and_code(error: SyncError) -> tuple[str, ExitCode]:
+def _name_and_code(error: SyncError) -> tuple[str, ExitCode]:  # noqa: PLR0911  # a table, one line a kind
     match error:
         case BrakeError():
             return "stopped by a brake", ExitCode.BRAKE

@@ -10,7 +10,6 @@ from dagster import (
     ScheduleDefinition,
     ScheduleEvaluationContext,
     SkipReason,
-    UnresolvedAssetJobDefinition,
 )
 
 from mappings.publishing import Schedule
@@ -20,7 +19,7 @@ from pipelines import names
 AT_WORK = [DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED]
 
 
-def feed_schedule(mapping: FeedMapping, schedule: Schedule, job: UnresolvedAssetJobDefinition) -> ScheduleDefinition:
+def feed_schedule(mapping: FeedMapping, schedule: Schedule) -> ScheduleDefinition:
     """Return a feed's schedule: running from the start, in its own time zone, never two runs at once."""
 
     def tick(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
@@ -31,7 +30,7 @@ def feed_schedule(mapping: FeedMapping, schedule: Schedule, job: UnresolvedAsset
 
     return ScheduleDefinition(
         name=f"{names.job_of(mapping.feed)}_schedule",
-        job=job,
+        job_name=names.job_of(mapping.feed),
         cron_schedule=schedule.cron,
         execution_timezone=schedule.timezone,
         execution_fn=tick,

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
-from dagster import MetadataValue, RawMetadataValue, TableRecord
+from dagster import MetadataValue, TableRecord
 
 from mappings.loader import LoadedFeed
 from mappings.vocabulary import REASON_TEXTS
@@ -18,7 +19,7 @@ from state.accounts import RejectedRow
 ROWS_SHOWN = 20
 
 
-def source_metadata(feed: LoadedFeed) -> Mapping[str, RawMetadataValue]:
+def source_metadata(feed: LoadedFeed) -> Mapping[str, Any]:
     """Return where a feed's rows come from and which file says so."""
     schedule = feed.mapping.schedule
     return {
@@ -28,10 +29,10 @@ def source_metadata(feed: LoadedFeed) -> Mapping[str, RawMetadataValue]:
     }
 
 
-def staged_metadata(staged: Staged) -> Mapping[str, RawMetadataValue]:
+def staged_metadata(staged: Staged) -> Mapping[str, Any]:
     """Return the account of a read, and the first rejected rows with what would be right."""
     report = staged.report
-    counts: dict[str, RawMetadataValue] = dict(asdict(report.account))
+    counts: dict[str, Any] = dict(asdict(report.account))
     counts |= {"warnings": report.warnings, "vanished": report.vanished, "dagster/row_count": report.account.read}
     if report.rejections:
         counts["rejected rows"] = _rejections(report.rejections)
@@ -41,10 +42,10 @@ def staged_metadata(staged: Staged) -> Mapping[str, RawMetadataValue]:
     return counts
 
 
-def published_metadata(published: Published) -> Mapping[str, RawMetadataValue]:
+def published_metadata(published: Published) -> Mapping[str, Any]:
     """Return the account of a drain, and its speed in rows per second."""
     account = published.account
-    counts: dict[str, RawMetadataValue] = dict(asdict(account))
+    counts: dict[str, Any] = dict(asdict(account))
     answered = account.new + account.carried_over - account.pending
     counts["seconds"] = round(published.duration_s, 3)
     counts["rows per second"] = round(answered / published.duration_s, 1) if published.duration_s else 0.0
@@ -52,7 +53,7 @@ def published_metadata(published: Published) -> Mapping[str, RawMetadataValue]:
     return counts
 
 
-def _rejections(rows: tuple[RejectedRow, ...]) -> MetadataValue:
+def _rejections(rows: tuple[RejectedRow, ...]) -> MetadataValue[Any]:
     records = [
         TableRecord(
             {

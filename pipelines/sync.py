@@ -7,6 +7,7 @@ Knows neither Dagster nor the environment: everything is handed in. How a row is
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from mappings.identity import fingerprint
 from mappings.schema import FeedMapping
 from mappings.vocabulary import MappedRow, RowKey, RowOutcome, SourceRow
 from pipelines.brakes import BrakeVerdict, judge
-from pipelines.covers import Covers
+from pipelines.covers import CoverProblem, Covers
 from pipelines.drain import Advance, Counter, Drain
 from pipelines.interrupts import run_stoppable
 from pipelines.options import RunOptions
@@ -62,6 +63,7 @@ class Published:
     account: PublishAccount
     cause: SyncError | None
     duration_s: float
+    cover_problems: tuple[CoverProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class PublishJob:
 
     outbox: Outbox
     open_api: Callable[[], AbstractAsyncContextManager[EventApi]]
-    covers: Covers
+    open_covers: Callable[[], Covers]
     renew: Callable[[], None]
     in_flight: int
     advance: Advance
@@ -136,7 +138,7 @@ def publish(job: PublishJob) -> Published:
     run_stoppable(sending.run, sending.drain.stop)
     account = job.outbox.account()
     account.check()
-    return Published(account, sending.drain.cause, job.clock_s() - started)
+    return Published(account, sending.drain.cause, job.clock_s() - started, tuple(sending.cover_problems))
 
 
 class Sending:
@@ -145,26 +147,29 @@ class Sending:
     def __init__(self, job: PublishJob) -> None:
         self._job = job
         self._counter = Counter(job.outbox)
-        self.drain = Drain(self._counter, self._send, job.in_flight, GRACE_S, job.advance)
-        self._api: EventApi | None = None
+        self.drain = Drain(self._counter, job.in_flight, GRACE_S, job.advance)
+        self.cover_problems: list[CoverProblem] = []
 
     async def run(self) -> None:
         """Open the client and drain, holding the feed meanwhile."""
-        async with self._job.open_api() as self._api:
+        async with self._job.open_api() as api:
+            covers = self._job.open_covers()
+            self.cover_problems = covers.problems
+            self.drain.deliver = functools.partial(self._send, api, covers)
             heartbeat = asyncio.create_task(self._hold_the_feed())
             try:
                 await self.drain.run()
             finally:
                 heartbeat.cancel()
+                await covers.close()
 
-    async def _send(self, intent: Intent) -> Verdict:
-        assert self._api is not None
+    async def _send(self, api: EventApi, covers: Covers, intent: Intent) -> Verdict:
         if intent.cover is None:
-            return await self._api.deliver(intent)
-        body = await self._job.covers.body_with_cover(self._api, intent, intent.cover)
+            return await api.deliver(intent)
+        body = await covers.body_with_cover(api, intent, intent.cover)
         if not isinstance(body, bytes):
             return body
-        return await self._api.deliver(await self._counter.pin(intent, body))
+        return await api.deliver(await self._counter.pin(intent, body))
 
     async def _hold_the_feed(self) -> None:
         """Renew the lease while no answer arrives to renew it with: during a long pause of the service."""

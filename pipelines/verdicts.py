@@ -20,7 +20,7 @@ def outcome_of_publish(published: Published, mapping: FeedMapping) -> Outcome:
     if open_points:
         hint = f"see `eventsync rows {mapping.feed}`"
         return Outcome("needs attention", ExitCode.ATTENTION, "; ".join(open_points), hint)
-    return Outcome("done", ExitCode.DONE)
+    return Outcome("done", ExitCode.DONE, _about_covers(published))
 
 
 def _open_points(account: PublishAccount, mapping: FeedMapping) -> list[str]:
@@ -34,6 +34,13 @@ def _open_points(account: PublishAccount, mapping: FeedMapping) -> list[str]:
     if account.refused and _is_beyond(account, mapping):
         points.append(f"{account.refused} refused by the service, more than the feed allows")
     return points
+
+
+def _about_covers(published: Published) -> str:
+    problems = published.cover_problems
+    return (
+        f"{len(problems)} cover images could not be used, the first: {problems[0].url}: {problems[0].reason}" if problems else ""
+    )
 
 
 def _is_beyond(account: PublishAccount, mapping: FeedMapping) -> bool:

@@ -75,7 +75,7 @@ class Webserver:
             words = answer.get("message") or "; ".join(one["message"] for one in answer.get("errors", [])) or answer["__typename"]
             raise LaunchError(
                 f"Dagster would not launch {launch.job}: {words.splitlines()[0]}",
-                hint="a new mapping file is seen only after the code location is reloaded (Deployment > Reload), or use --no-dagster",
+                hint="a new mapping file is seen once its code location is reloaded (Deployment > Reload); or use --no-dagster",
             )
         return str(answer["run"]["runId"])
 

@@ -6,12 +6,14 @@ Everything is opened here and handed to `sync`; what the environment asks for is
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 
 from connectors.event_api.client import EventApi
+from connectors.event_api.media import ImageFetcher, ImageLimits
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
 from mappings.engine import Directory, RowMapper, compile_feed
@@ -19,15 +21,16 @@ from mappings.errors import ConfigError
 from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey
 from pipelines.clock import monotonic_s, now
-from pipelines.covers import Covers, open_covers
+from pipelines.covers import Covers
 from pipelines.drain import Advance
 from pipelines.options import RunOptions
 from pipelines.service import open_api, read_directory
 from pipelines.settings import Settings
 from pipelines.sync import PublishJob, StageJob
 from state.database import StateDb, open_database
-from state.ledger import Ledger
 from state.lease import HeldByAnotherError, Lease
+from state.ledger import Ledger
+from state.media import MediaMemory
 
 PATIENCE_S = 2.0
 """How often a patient run asks again for a feed that another run holds."""
@@ -78,7 +81,7 @@ class Workshop:
         return PublishJob(
             outbox=outbox,
             open_api=lambda: self.api(mapping),
-            covers=self.covers(mapping),
+            open_covers=lambda: self.covers(mapping),
             renew=lease.renew,
             in_flight=mapping.publish.in_flight,
             advance=advance,
@@ -91,7 +94,9 @@ class Workshop:
 
     def covers(self, mapping: FeedMapping) -> Covers:
         """Return what fetches, checks and uploads the cover images of a feed."""
-        return open_covers(self.engine, self.settings, mapping)
+        limits = ImageLimits(allows_private=self.settings.allow_private_images)
+        fetcher = ImageFetcher(limits, sleep=asyncio.sleep, random=random.random, in_flight=mapping.publish.in_flight)
+        return Covers(fetcher, MediaMemory(self.engine, self.settings.destination), self.settings.namespace, now)
 
     def source(self, mapping: FeedMapping, mapper: RowMapper) -> Source:
         """Return the feed's source, not yet opened."""

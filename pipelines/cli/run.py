@@ -12,7 +12,7 @@ import typer
 from pipelines.cli.flags import AsJson, FeedNames
 
 
-def run(  # noqa: PLR0913  # the options of the surface
+def run(  # noqa: PLR0913, PLR0917  # the options of the surface
     feeds: FeedNames = None,
     all_feeds: Annotated[bool, typer.Option("--all", help="Every feed of the folder.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read, map and compare; write and send nothing.")] = False,

@@ -105,7 +105,7 @@ def _on_webserver(server: Webserver, settings: Settings, feeds: Sequence[FeedMap
         tags = {names.LAUNCHED_BY_TAG: "cli", names.FEED_TAG: mapping.feed}
         launch = Launch(names.job_of(mapping.feed), launch_config(options), tuple(wanted_assets(mapping.feed, options)), tags)
         run_id = server.launch(launch)
-        status = server.follow(run_id, time.sleep)  # a run on another process is followed by asking
+        status = server.follow(run_id, time.sleep)  # noqa: TID251  # a run on another process is followed by asking
         with open_workshop(settings) as workshop:
             reports.append(report_of(workshop, mapping, run_id, dagster_status=status))
     return reports
@@ -128,5 +128,3 @@ def run_in_process(settings: Settings, feeds: Sequence[FeedMapping], options: Ru
 
 def _watcher(bar: Progress) -> Watcher:
     return Watcher(read=bar.advance, owed=bar.expect, settled=bar.advance)
-
-

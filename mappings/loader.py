@@ -92,7 +92,7 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
     document, slips = read_blocks(text)
     told = [_told_slip(slip) for slip in slips]
     if not isinstance(document, Block):
-        raise _error(path, text, [Told((1, 1), "a mapping file is a list of keys: feed, source, key, event")])
+        raise _error(path, text, told or [Told((1, 1), "a mapping file is a block of keys: feed, source, key, event")])
     context = FileContext(_let_names(document), shelf.opener(path.parent))
     try:
         mapping = FeedMapping.model_validate(document, context=context)

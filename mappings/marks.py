@@ -58,14 +58,17 @@ class _Reading:
 
 
 def read_blocks(text: str) -> tuple[object, tuple[Slip, ...]]:
-    """Return the document as texts, `Row`s and `Block`s, with every slip found on the way (the document is then partial)."""
+    """Return the document as texts, `Row`s and `Block`s, with every slip found on the way.
+
+    The document is None where the text is no YAML at all, and partial where there are slips.
+    """
     reading = _Reading()
     try:
         node = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
-        return Block((1, 1)), (_yaml_slip(error),)
+        return None, (_yaml_slip(error),)
     if node is None:
-        return Block((1, 1)), (Slip((1, 1), "the file is empty"),)
+        return None, (Slip((1, 1), "the file is empty"),)
     return _plain(node, reading, 0), tuple(reading.slips)
 
 

@@ -1,0 +1,176 @@
+"""Feeds over files that partners really publish: what becomes of every row, reasoned out by hand from the files."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import pytest
+
+from connectors.sources.catalogue import open_source
+from mappings.engine import Directory, compile_feed
+from mappings.event import EVENT
+from mappings.examples import run_examples
+from mappings.loader import load_feed, load_folder
+from mappings.vocabulary import MappedRow, Rejection, RowOutcome, Skipped
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ROOT / "mappings" / "feeds"
+REAL = ROOT / "tests" / "feeds"
+FEEDS = sorted([*SHIPPED.glob("*.yaml"), *REAL.glob("*.yaml")])
+SLUGS = frozenset(
+    re.findall(
+        r"\w+",
+        "music workshop culture theatre film festival exhibition dance family sport literature comedy talk tech food market"
+        " tour nightlife opera classical",
+    )
+)
+CHANNELS = {"city-agenda": 1, "krakow-culture": 2, "osaka-fireworks": 3}
+
+
+class Accounts(NamedTuple):
+    events: int
+    keys: int
+    rejected: int
+    skipped: dict[str, int]
+
+
+def outcomes_of(path: Path) -> list[RowOutcome]:
+    mapping = load_feed(path)
+    mapper = compile_feed(mapping, Directory(CHANNELS, SLUGS))
+    with open_source(mapping.source, path.parent, mapper.columns).read() as reading:
+        return [mapper(row) for row in reading.rows]
+
+
+def accounts_of(outcomes: list[RowOutcome]) -> Accounts:
+    events = [outcome for outcome in outcomes if isinstance(outcome, MappedRow)]
+    return Accounts(
+        len(events),
+        len({event.row_key for event in events}),
+        sum(isinstance(outcome, Rejection) for outcome in outcomes),
+        dict(Counter(outcome.because for outcome in outcomes if isinstance(outcome, Skipped))),
+    )
+
+
+def event_at(outcomes: list[RowOutcome], line: int) -> dict[str, Any]:
+    outcome = next(outcome for outcome in outcomes if outcome.origin.number == line)
+    assert isinstance(outcome, MappedRow), outcome
+    event: dict[str, Any] = orjson.loads(outcome.body)
+    return event
+
+
+@pytest.mark.parametrize("path", FEEDS, ids=lambda path: path.stem)
+def test_every_example_of_a_feed_comes_true(path: Path) -> None:
+    mapping = load_feed(path)
+    assert mapping.examples
+    assert run_examples(mapping) == ()
+
+
+@pytest.mark.parametrize("path", FEEDS, ids=lambda path: path.stem)
+def test_every_event_of_a_feed_is_one_that_the_service_accepts(path: Path) -> None:
+    for outcome in outcomes_of(path):
+        if isinstance(outcome, MappedRow):
+            EVENT.validate_json(outcome.body)
+
+
+@pytest.mark.parametrize(
+    ("path", "accounts"),
+    [
+        # 61 lines: 3 online, 1 cancelled, 1 of blanks; 30 February and an hour that the clocks jump over
+        (SHIPPED / "lisbon-agenda.yaml", Accounts(54, 54, 2, {"online only": 3, "cancelled": 1, "blank row": 1})),
+        # 170 showings (many listed several times), one of them with a street for its city; 30 permanent exhibitions
+        (SHIPPED / "krakow-culture.yaml", Accounts(169, 96, 1, {"permanent, without a date": 30})),
+        # festival 4 has no date yet
+        (SHIPPED / "osaka-fireworks.yaml", Accounts(6, 6, 0, {"date not announced": 1})),
+        # 6 events, 13 lines of spaces
+        (REAL / "acmw-events.yaml", Accounts(6, 6, 0, {"blank row": 13})),
+        # 100 rows, 10 of whose addresses stand twice or more, each time with another date or hour
+        (REAL / "de-ticketmaster.yaml", Accounts(100, 100, 0, {})),
+        # 3184 rows: 2483 without a date; of 701 showings (449 different ones) one has a street and one a postcode for its city
+        (REAL / "pl-krakow.yaml", Accounts(699, 447, 2, {"permanent, without a date": 2483})),
+    ],
+    ids=lambda value: value.stem if isinstance(value, Path) else "",
+)
+def test_every_row_of_a_feed_is_accounted_for(path: Path, accounts: Accounts) -> None:
+    assert accounts_of(outcomes_of(path)) == accounts
+
+
+def test_the_feeds_we_ship_stay_within_their_own_brakes() -> None:
+    for feed in load_folder(SHIPPED).feeds:
+        accounts = accounts_of(outcomes_of(feed.path))
+        read = accounts.events + accounts.rejected + sum(accounts.skipped.values())
+        brakes = feed.mapping.publish.brakes
+        assert brakes.rejected is not None
+        assert accounts.rejected <= max(brakes.rejected * read, brakes.rejected_at_least - 1)
+
+
+def test_a_society_s_event_without_an_end_time_has_no_end() -> None:
+    outcomes = outcomes_of(REAL / "acmw-events.yaml")
+    assert event_at(outcomes, 2) == {
+        "channelId": 1,
+        "title": "Creative Coding with Girl Scouts of Orange County",
+        "startAt": "2016-03-15T18:00:00-07:00",
+        "timezone": "America/Los_Angeles",
+        "status": "published",
+        "classifications": ["tech"],
+        "approxLocation": {"city": {"placeId": "us-irvine", "name": "Irvine", "countryCode": "US"}},
+    }
+    assert event_at(outcomes, 3)["endAt"] == "2016-04-03T20:00:00-07:00"
+    assert event_at(outcomes, 5)["title"] == 'ACM-W & ACM movie night social "Imitation Game" (2015)'
+
+
+def test_a_ticket_shop_s_row_without_a_time_is_an_all_day_draft() -> None:
+    outcomes = outcomes_of(REAL / "de-ticketmaster.yaml")
+    assert event_at(outcomes, 2) == {
+        "channelId": 1,
+        "title": "EXPLORADO - Abenteuermuseum – Children's Birthday Party",
+        "startAt": "2025-08-05T00:00:00+02:00",
+        "timezone": "Europe/Berlin",
+        "status": "draft",
+        "classifications": ["family"],
+        "approxLocation": {"city": {"placeId": "de-troisdorf", "name": "Troisdorf", "countryCode": "DE"}},
+        "locationName": "EXPLORADO Abenteuermuseum",
+        "offers": [
+            {
+                "name": "Tickets",
+                "url": "https://www.ticketmaster.de/event/explorado-abenteuermuseum-%7C-childrens-birthday-party-tickets"
+                "/2080059919?language=en-us",
+                "availability": "available",
+            }
+        ],
+    }
+    assert event_at(outcomes, 6)["startAt"] == "2025-08-05T19:00:00+02:00"
+    assert event_at(outcomes, 6)["classifications"] == ["music"]
+    drafts = sum(orjson.loads(row.body)["status"] == "draft" for row in outcomes if isinstance(row, MappedRow))
+    assert drafts == 34
+
+
+def test_a_city_s_showings_keep_their_hours_and_exhibitions_their_last_day() -> None:
+    outcomes = outcomes_of(REAL / "pl-krakow.yaml")
+    assert event_at(outcomes, 5) == {
+        "channelId": 2,
+        "title": "Szpilki, koki i Włoski kochanek",
+        "startAt": "2025-05-31T19:00:00+02:00",
+        "timezone": "Europe/Warsaw",
+        "status": "published",
+        "classifications": ["comedy"],
+        "approxLocation": {"city": {"placeId": "pl-krakow", "name": "Kraków", "countryCode": "PL"}},
+        "locationName": "Muzeum Sztuki i Techniki Japońskiej Manggha, ul. Konopnickiej 26",
+    }
+    mapped = [orjson.loads(outcome.body) for outcome in outcomes if isinstance(outcome, MappedRow)]
+    assert sum(event["status"] == "draft" for event in mapped) == 72
+    assert sum("endAt" in event for event in mapped) == 61
+    assert all(event["endAt"][11:16] == "23:59" for event in mapped if "endAt" in event)
+
+
+def test_fireworks_keep_both_ends_of_their_hours() -> None:
+    outcomes = outcomes_of(SHIPPED / "osaka-fireworks.yaml")
+    first = event_at(outcomes, 2)
+    assert (first["startAt"], first["endAt"]) == ("2026-10-17T19:00:00+09:00", "2026-10-17T20:00:00+09:00")
+    third = event_at(outcomes, 4)
+    assert third["startAt"] == "2026-09-20T19:10:00+09:00"
+    assert "endAt" not in third
+    assert third["approxLocation"]["city"]["placeId"] == "jp-takatsuki"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 from mappings.compiling import Compiled, Compiler, Spot, constant, is_reference, lenient, nothing, refused_empty, unescape_dollar
-from mappings.evaluation import RowState, is_empty, mending
+from mappings.deciding import Holds
+from mappings.evaluation import Getter, RowState, is_empty, mending
 from mappings.moment_values import compile_moment
 from mappings.refusals import Refusal, did_you_mean
 from mappings.stepping import Flow
@@ -72,8 +74,8 @@ def _choose(compiler: Compiler, value: Choose, spot: Spot) -> Compiled:
         compiler.condition(choice.when, (*spot.loc, "choose", position, "when")) for position, choice in enumerate(value.choose)
     ]
     parts = [compiler.value(choice.then, spot.inner("choose", n, "then")) for n, choice in enumerate(value.choose)]
-    branches = tuple(zip(conditions, (part.get for part in parts), strict=True))
     other = Compiled(nothing) if value.otherwise is None else compiler.value(value.otherwise, spot.inner("otherwise"))
+    branches = (*zip(conditions, (part.get for part in parts), strict=True), (_always, other.get))
     every = parts if value.otherwise is None else [*parts, other]
     column = next((part.column for part in every if part.column), "")
     ends = compiler.ends(value, spot, column)
@@ -81,8 +83,7 @@ def _choose(compiler: Compiler, value: Choose, spot: Spot) -> Compiled:
 
     def chosen(row: RowState) -> Any:
         try:
-            found = next((get(row) for holds, get in branches if holds(row)), UNCHOSEN)
-            found = other.get(row) if found is UNCHOSEN else found
+            found = _branch(branches, row)(row)
         except Refusal as refusal:
             return ends.on_error(row, refusal)
         return found if may_end_empty or not is_empty(found) else refused_empty(ends, row)
@@ -90,7 +91,15 @@ def _choose(compiler: Compiler, value: Choose, spot: Spot) -> Compiled:
     return Compiled(chosen, _common_flow(every), column)
 
 
-UNCHOSEN: Any = object()
+def _branch(branches: Sequence[tuple[Holds, Getter]], row: RowState) -> Getter:
+    for holds, get in branches:
+        if holds(row):
+            return get
+    return nothing
+
+
+def _always(_row: RowState) -> bool:
+    return True
 
 
 def _table_value(compiler: Compiler, value: TableValue, spot: Spot) -> Compiled:

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from mappings.conditions import All, Condition, Not, Test
 from mappings.conditions import Any as AnyOf
-from mappings.evaluation import Getter, RowState, is_empty, read_cell
+from mappings.evaluation import Getter, RowState, is_empty, nfc
 from mappings.refusals import Refusal
 from mappings.tables import normaliser
 from mappings.transforms.patterns import short_enough
@@ -44,13 +44,22 @@ def compile_condition(condition: Condition, refer: Refer, read_column: ReadColum
 
 def column_reader(column: str) -> Getter:
     """Return the getter of a column's raw text."""
-    return lambda row: read_cell(row.cells, column)
+
+    def read(row: RowState) -> str:
+        text = row.cells.get(column, "")
+        return text if text.isascii() else nfc(text)
+
+    return read
 
 
 def _compile_test(test: Test, refer: Refer, read_column: ReadColumn) -> Holds:
     subject = read_column(test.column) if test.column is not None else refer(test.value or "")
     checks = tuple(_value_checks(test))
     comparisons = tuple(_comparisons(test, refer))
+
+    if len(checks) == 1 and not comparisons:
+        only = checks[0]
+        return lambda row: only(subject(row))
 
     def holds(row: RowState) -> bool:
         value = subject(row)

@@ -58,10 +58,10 @@ class RowMapper:
     def __call__(self, row: SourceRow) -> RowOutcome:
         """Return what becomes of a row: an event, a rejection with all its reasons, or a labelled skip."""
         cells = row.cells
-        if not row.problems and not any(text and not text.isspace() for text in cells.values()):
+        found = self._read_key(cells)
+        if not (isinstance(found, str) and found.strip("|")) and not row.problems and _is_blank(cells):
             return Skipped(row.origin, BLANK)
         state = RowState(cells, self._named)
-        found = self._read_key(cells)
         key = found if isinstance(found, str) else RowKey("")
         label = self._left_out(state)
         if label and not row.problems:
@@ -212,6 +212,10 @@ def _is_sendable(value: Any) -> bool:
     except orjson.JSONEncodeError:
         return False
     return True
+
+
+def _is_blank(cells: Mapping[str, str]) -> bool:
+    return not any(text and not text.isspace() for text in cells.values())
 
 
 def _is_about(path: str, field: str) -> bool:

@@ -156,8 +156,8 @@ def _settle_for(path: str) -> Settle:
 def _guarded(compiled: Compiled, path: str, settle_value: Settle) -> Getter:
     """Return the field's value as the payload holds it; a refusal becomes a reason of the row."""
     get = compiled.get
-    if compiled.flow.kind is Kind.MOMENT and settle_value is settle:
-        settle_value = _settle_moment
+    if settle_value is settle and not compiled.flow.is_list:
+        settle_value = _QUICK.get(compiled.flow.kind, settle)
 
     def guarded(row: RowState) -> Any:
         try:
@@ -174,12 +174,22 @@ def _settle_moment(value: Any) -> Any:
     return value.isoformat() if type(value) is datetime else settle(value)
 
 
+def _settle_text(value: Any) -> Any:
+    return value if type(value) is str and value.isascii() and not value.isspace() and value else settle(value)
+
+
+_QUICK = {Kind.MOMENT: _settle_moment, Kind.TEXT: _settle_text}
+"""Shortcuts where the kind is known: the same results as `settle`."""
+
+
 def _settle_number(value: Any) -> Any:
     text = str(value).strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else settle(value)
 
 
 def _settle_list(value: Any) -> Any:
+    if type(value) is str:
+        return [nfc(value)] if value and not value.isspace() else None
     settled = settle(value)
     if settled is None or type(settled) is list:
         return settled

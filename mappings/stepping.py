@@ -87,9 +87,7 @@ def stepped(read: Getter, stages: tuple[Stage, ...], ends: Ends) -> Getter:
                 current = run(current)
         except Refusal:
             return careful(row, found)
-        if is_empty(current):
-            return ends.on_empty(row, required(ends.column))
-        return current
+        return ends.on_empty(row, required(ends.column)) if is_empty(current) else current
 
     return value
 

@@ -14,6 +14,12 @@ from mappings.refusals import Refusal
 from mappings.transforms.step import Run, Shown, Step
 from mappings.vocabulary import ReasonCode
 
+_SOUND = re.compile(
+    r"https?://[a-z0-9]+(?:[.-][a-z0-9]+)*(?::\d{1,5})?"
+    r"(?:[/?](?:(?:[\w/?:@!$&'()*+,;=~.-]|%[0-9A-Fa-f]{2})*[\w/=-])?)?",
+    re.ASCII,
+)
+"""Addresses that need no change: by far the most."""
 _FIRST = re.compile(r"https?://[^\s<>\"']+", re.IGNORECASE)
 _BARE = re.compile(r"(?:www\.)?(?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W\d_]{2,}(?::\d+)?(?:[/?#][^\s<>\"']*)?")
 _OTHER_SCHEME = re.compile(r"(?:mailto|tel|javascript|data|ftp|file):", re.IGNORECASE)
@@ -49,6 +55,8 @@ def clean_url(text: str) -> str:
     Raises:
         Refusal: there is none, or it is not an address of the web.
     """
+    if len(text) < _LONGEST and _SOUND.fullmatch(text):
+        return text
     if len(text) > _LONGEST:
         raise Refusal(ReasonCode.NOT_A_URL, f"an address of at most {_LONGEST} characters would be accepted")
     found = _FIRST.search(text)

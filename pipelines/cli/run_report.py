@@ -57,12 +57,17 @@ def show_reports(output: Output, reports: Sequence[RunReport]) -> None:
 
 def show_report(output: Output, report: RunReport) -> None:
     """Tell people how one run went: the accounts, and the first rejected rows."""
-    output.note(f"{report.feed}: {report.outcome} (run {report.run_id})")
-    for line in _lines(report):
-        output.note(f"  {line}")
+    show_accounts(output, report)
     if report.rejections:
         title = f"{report.feed}: rejected rows (first {min(len(report.rejections), SHOWN)}; all: eventsync rows {report.feed})"
         output.table(title, REJECTION_COLUMNS, rejection_rows(report.rejections[:SHOWN]))
+
+
+def show_accounts(output: Output, report: RunReport) -> None:
+    """Tell people how one run went, in numbers that balance."""
+    output.note(f"{report.feed}: {report.outcome} (run {report.run_id})")
+    for line in _lines(report):
+        output.note(f"  {line}")
 
 
 def _lines(report: RunReport) -> list[str]:

@@ -9,14 +9,14 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from mappings.loader import load_folder
 from pipelines.cli.children import Sandbox, free_port, running_dagster, running_sandbox
 from pipelines.cli.output import Output
-from pipelines.cli.run_report import RunReport, show_report
+from pipelines.cli.run_report import RunReport, show_accounts, show_report
 from pipelines.cli.running import run_in_process
 from pipelines.dagster_home import prepare_dagster_home
 from pipelines.options import RunOptions
@@ -35,8 +35,8 @@ def show_demo(folder: Path, *, as_json: bool) -> int:
     with _stage_set(folder) as (sandbox, environ):
         output.note(f"The sandbox service listens at {sandbox.base_url}; the feeds are in {PACKAGED_FEEDS}.")
         settings = read_settings(environ, Path.cwd())
-        first = _round(settings, output, "First run: every row ends somewhere")
-        second = _round(settings, output, "Second run: nothing has changed, nothing is sent")
+        first = _round(settings, output, "First run: every row ends somewhere", show_report)
+        second = _round(settings, output, "Second run: nothing has changed, nothing is sent", show_accounts)
     sent = sum(_sent(report) for report in second)
     output.document({"first": first, "second": second, "sent_twice": sent})
     output.note(f"\nSecond run: {sent} sent. See it all in the Dagster UI, with the published pages: eventsync ui --demo")
@@ -52,7 +52,7 @@ def show_demo_ui(folder: Path, port: int) -> int:
     output = Output()
     with _stage_set(folder) as (sandbox, environ):
         settings = read_settings(environ, Path.cwd())
-        _round(settings, output, "Syncing the sample feeds")
+        _round(settings, output, "Syncing the sample feeds", show_accounts)
         return _leave_running(settings, environ, port, [f"The published events: {sandbox.base_url}/"])
 
 
@@ -88,12 +88,15 @@ def _stage_set(folder: Path) -> Iterator[tuple[Sandbox, Mapping[str, str]]]:
         yield sandbox, environ
 
 
-def _round(settings: Settings, output: Output, title: str) -> list[RunReport]:
+Show = Callable[[Output, RunReport], None]
+
+
+def _round(settings: Settings, output: Output, title: str, show: Show) -> list[RunReport]:
     output.note(f"\n{title}")
     feeds = [feed.mapping for feed in load_folder(settings.feeds).feeds]
     reports = run_in_process(settings, feeds, RunOptions())
     for report in reports:
-        show_report(output, report)
+        show(output, report)
     return reports
 
 

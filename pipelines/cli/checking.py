@@ -105,4 +105,5 @@ def _summary(findings: Sequence[FeedFindings]) -> str:
     unsound = [one.feed for one in findings if not one.is_sound]
     if unsound:
         return f"{len(unsound)} of {len(findings)} mapping files must be mended: {', '.join(unsound)}"
-    return f"{len(findings)} mapping file{'s are' if len(findings) != 1 else ' is'} sound"
+    sound = f"{len(findings)} mapping file{'s are' if len(findings) != 1 else ' is'} sound"
+    return f"{sound}, but see the live problems" if any(not answer.ok for one in findings for answer in one.live) else sound

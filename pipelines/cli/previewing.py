@@ -146,6 +146,6 @@ def _reason(reason: Reason) -> str:
 
 def _account_line(account: PreviewAccount) -> str:
     skipped = account.skipped.total()
-    terms = [f"{account.events:,} events", f"{skipped:,} left out", f"{account.rejected:,} rejected"]
+    terms = [f"events {account.events:,}", f"left out {skipped:,}", f"rejected {account.rejected:,}"]
     so_far = "the whole source" if account.is_whole else "so far; --all reads the whole source"
-    return f"{account.read:,} rows read ({so_far}) = {' + '.join(terms)}"
+    return f"read {account.read:,} ({so_far}) = {' + '.join(terms)}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TextIO
 
@@ -30,7 +31,27 @@ class RefusedRowWithCells(RefusedRow, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ToldRow:
+    """A row in the words of the file: where it is, what is wrong with it, what would help, and its own cells."""
+
+    place: str
+    problem: str
+    hint: str
+    cells: Mapping[str, str]
+
+
 def write_rows_csv(target: Path | TextIO, rows: Iterable[RefusedRowWithCells], columns: Sequence[str] | None = None) -> int:
+    """Write refused rows as `write_told_csv` does, their reasons in a sentence each; return how many there were."""
+    return write_told_csv(target, map(told, rows), columns)
+
+
+def told(row: RefusedRowWithCells) -> ToldRow:
+    """Put a refused row's reasons into words."""
+    return ToldRow(str(row.origin), _problems(row.reasons), _hints(row.reasons), row.cells)
+
+
+def write_told_csv(target: Path | TextIO, rows: Iterable[ToldRow], columns: Sequence[str] | None = None) -> int:
     """Write one line per row to a file or a text stream; return how many there were.
 
     UTF-8 with a byte order mark, so that Excel reads it right. With `columns`, all that occur, rows are streamed; without,
@@ -61,14 +82,14 @@ def safe_cell(text: str) -> str:
     return f"'{text}" if text.startswith(_STARTS_A_FORMULA) and not _PLAIN_NUMBER.fullmatch(text) else text
 
 
-def _write(stream: TextIO, rows: Iterable[RefusedRowWithCells], columns: Sequence[str]) -> int:
+def _write(stream: TextIO, rows: Iterable[ToldRow], columns: Sequence[str]) -> int:
     stream.write(_BOM)
     writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
     writer.writerow(map(safe_cell, [*columns, *(f"eventsync {name}" if name in columns else name for name in _ADDED)]))
     count = 0
     for row in rows:
         cells = [row.cells.get(column, "") for column in columns]
-        writer.writerow(map(safe_cell, [*cells, str(row.origin), _problems(row.reasons), _hints(row.reasons)]))
+        writer.writerow(map(safe_cell, [*cells, row.place, row.problem, row.hint]))
         count += 1
     return count
 

@@ -1,0 +1,138 @@
+"""One row as `eventsync rows` tells it: where it stands, what is wrong, what somebody can do. Finding rows is `row_choices`'."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from connectors.event_api.complaints import in_short
+from mappings.vocabulary import REASON_TEXTS, Reason
+from pipelines.cli.tables_csv import ToldRow, told
+from state.views import ProblemRecord, RowRecord
+from state.words import DriftKind, EntryState
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRow:
+    """A row in words. `state` is the word that it is asked for by; `csv` how it stands in a file; `document` for scripts."""
+
+    state: str
+    place: str
+    row_key: str
+    event_id: int | None
+    problem: str
+    hint: str
+    csv: ToldRow
+    document: dict[str, Any]
+
+
+def of_problem(record: ProblemRecord) -> ListedRow:
+    """Tell of a row that the last read could not use, held back, or used with a warning: a line for each reason."""
+    return ListedRow(
+        state=record.kind.value,
+        place=record.origin,
+        row_key=record.row_key,
+        event_id=None,
+        problem="\n".join(map(_problem, record.reasons)),
+        hint="\n".join(reason.hint for reason in record.reasons),
+        csv=told(record),
+        document={
+            "state": record.kind,
+            "place": record.origin,
+            "row_key": record.row_key,
+            "reasons": record.reasons,
+            "cells": record.cells,
+            "run_id": record.run_id,
+            "first_seen_at": record.first_seen_at,
+            "seen_at": record.seen_at,
+        },
+    )
+
+
+def of_entry(record: RowRecord) -> ListedRow:
+    """Tell of a ledger entry by its state."""
+    said = in_short(record.answer) if record.answer and record.state is not EntryState.DELIVERED else ""
+    return _entry(record, record.state.value, said or _FALLBACKS.get(record.state, ""), _hint(record))
+
+
+def of_drift(record: RowRecord) -> ListedRow:
+    """Tell what the source says now instead of what was sent."""
+    if record.drift_kind is DriftKind.TO_PUBLISH:
+        problem = "sent as a draft; the source now says published"
+        return _entry(record, "drift", problem, f"publish {_event(record)} by hand on the service's pages")
+    problem = f"changed since it was sent: {', '.join(_changed(record)) or 'its cover image'}"
+    return _entry(record, "drift", problem, f"change {_event(record)} by hand: the service has no way to update it")
+
+
+def of_vanished(record: RowRecord) -> ListedRow:
+    """Tell that the source has the row no longer."""
+    since = f"{record.vanished_at:%Y-%m-%d}" if record.vanished_at else "an earlier read"
+    problem = f"gone from its source since {since}"
+    return _entry(record, "vanished", problem, f"if it is cancelled, remove {_event(record)} by hand on the service's pages")
+
+
+def _problem(reason: Reason) -> str:
+    cell = f"{reason.column or reason.field} {reason.found!r}: " if reason.column or reason.field else ""
+    return f"{cell}{REASON_TEXTS[reason.code]}"
+
+
+_FALLBACKS = {
+    EntryState.PENDING: "not sent yet",
+    EntryState.DELIVERED_UNCONFIRMED: "the service has it; its id is not known",
+    EntryState.UNCERTAIN: "no answer that could be understood",
+}
+
+
+def _hint(record: RowRecord) -> str:  # noqa: PLR0911  # one arm per state
+    match record.state:
+        case EntryState.PENDING:
+            return "the next run sends it" if record.attempts == 0 else "the next run sends it again, with the same key"
+        case EntryState.DELIVERED:
+            return ""
+        case EntryState.DELIVERED_UNCONFIRMED:
+            return "look for it on the service's pages if you need its id"
+        case EntryState.REFUSED:
+            return "nothing was created; it is sent again as soon as its payload changes"
+        case EntryState.BLOCKED:
+            return f"ask for access to channel {record.channel_id}; then the next run sends it again"
+        case EntryState.UNCERTAIN:
+            return "the next run sends it again with the same key, unless the service may have forgotten that key meanwhile"
+        case EntryState.CONFLICT:
+            return "look on the service's pages whether the event is there: this key was used for something else"
+        case _:
+            assert_never(record.state)
+
+
+def _entry(record: RowRecord, state: str, problem: str, hint: str) -> ListedRow:
+    event = json.loads(record.body)
+    document: dict[str, Any] = {
+        "state": state,
+        "place": record.origin,
+        "row_key": record.row_key,
+        "entry_state": record.state,
+        "event_id": record.event_id,
+        "idempotency_key": record.key,
+        "attempts": record.attempts,
+        "problem": problem,
+        "hint": hint,
+        "answer": record.answer,
+        "event": event,
+        "drift": record.drift_body and {"kind": record.drift_kind, "event": json.loads(record.drift_body)},
+        "vanished_at": record.vanished_at,
+        "updated_at": record.updated_at,
+    }
+    cells = {"row key": record.row_key, "state": state, "event": "" if record.event_id is None else str(record.event_id)}
+    cells |= {name: str(event.get(name, "")) for name in ("title", "startAt", "status")}
+    csv = ToldRow(record.origin, problem, hint, cells)
+    return ListedRow(state, record.origin, record.row_key, record.event_id, problem, hint, csv, document)
+
+
+def _changed(record: RowRecord) -> list[str]:
+    """Name the fields of the payload that differ."""
+    sent, asked = json.loads(record.body), json.loads(record.drift_body or record.body)
+    return sorted(name for name in sent.keys() | asked.keys() if sent.get(name) != asked.get(name))
+
+
+def _event(record: RowRecord) -> str:
+    return "the event" if record.event_id is None else f"event {record.event_id}"

@@ -1,0 +1,49 @@
+"""Which rows somebody may ask for, by one word; and which ones wait for a person. How a row is told is `listed_row`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mappings.errors import ConfigError
+from mappings.refusals import did_you_mean
+from pipelines.cli.listed_row import ListedRow, of_drift, of_entry, of_problem, of_vanished
+from state.books import Books
+from state.views import Book, RowFilter
+from state.words import EntryState, ProblemKind
+
+DRIFT = "drift"
+VANISHED = "vanished"
+WAITING = ("rejected", "held", "conflict", "refused", "blocked", "uncertain", DRIFT, VANISHED)
+"""What waits for a person, in the order in which it is listed."""
+ALL = (*EntryState, *ProblemKind, DRIFT, VANISHED)
+
+
+def parse_choice(word: str | None) -> tuple[str, ...]:
+    """Return what a person asked for; without a word, all that waits for a person.
+
+    Raises:
+        ConfigError: there is no such choice.
+    """
+    if word is None:
+        return WAITING
+    if word not in ALL:
+        raise ConfigError(
+            f"--state {word}: there is no such state", hint=did_you_mean(word, ALL) or f"there are {', '.join(ALL)}"
+        )
+    return (word,)
+
+
+def chosen_rows(books: Books, book: Book, choices: tuple[str, ...]) -> Iterator[ListedRow]:
+    """Yield the rows asked for, choice by choice, oldest first."""
+    for choice in choices:
+        yield from _chosen(books, book, choice)
+
+
+def _chosen(books: Books, book: Book, choice: str) -> Iterator[ListedRow]:
+    if choice == DRIFT:
+        return map(of_drift, books.every_row(book, RowFilter(is_drifted=True)))
+    if choice == VANISHED:
+        return map(of_vanished, books.every_row(book, RowFilter(is_vanished=True)))
+    if choice in tuple(ProblemKind):
+        return map(of_problem, books.every_problem(book, ProblemKind(choice)))
+    return map(of_entry, books.every_row(book, RowFilter(states=frozenset({EntryState(choice)}))))

@@ -1,0 +1,62 @@
+"""The command `rows` at work: single rows as a table, as JSON, or as a file for the partner's editor.
+
+Which rows there are to ask for is `row_choices`', how one is told `listed_row`'s.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from pipelines.cli.listed_row import ListedRow
+from pipelines.cli.output import Output
+from pipelines.cli.row_choices import chosen_rows, parse_choice
+from pipelines.cli.shelf import Shelf, open_shelf
+from pipelines.cli.tables_csv import write_told_csv
+from pipelines.settings import current_settings
+
+SHOWN = 100
+_COLUMNS = ("state", "place", "row key", "event", "problem", "what would help")
+
+
+def list_rows(feed: str, state: str | None, *, csv: Path | None, limit: int | None, as_json: bool) -> int:
+    """List rows of a feed, or write them to `csv`; return 0.
+
+    Raises:
+        ConfigError: there is no such feed or state, or the file cannot be written.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    choices = parse_choice(state)
+    most = SHOWN if limit is None and csv is None else limit
+    with open_shelf(settings) as shelf:
+        name = shelf.feed_name(feed)
+        rows, is_more = _rows(shelf, name, choices, most)
+        elsewhere = "" if shelf.statuses(name) else shelf.elsewhere_sentence()
+    if csv is not None:
+        write_told_csv(csv, (row.csv for row in rows))
+    output.document(
+        {"feed": name, "state": state or "waiting", "rows": [row.document for row in rows], "is_more": is_more, "csv": csv}
+    )
+    if csv is not None:
+        output.note(f"{csv}: {len(rows):,} row{'s' * (len(rows) != 1)}")
+        return 0
+    title = f"{name}: {state or 'what waits for a person'}"
+    output.table(title, _COLUMNS, [_row(row) for row in rows])
+    if elsewhere:
+        output.note(elsewhere)
+    if is_more:
+        output.note(f"the first {most}; --limit shows more, --csv FILE writes all")
+    return 0
+
+
+def _rows(shelf: Shelf, feed: str, choices: tuple[str, ...], most: int | None) -> tuple[list[ListedRow], bool]:
+    """Return up to `most` rows, and whether there are more."""
+    book = shelf.book(feed)
+    if shelf.books is None or book is None:
+        return [], False
+    rows = chosen_rows(shelf.books, book, choices)
+    return list(islice(rows, most)), next(rows, None) is not None
+
+
+def _row(row: ListedRow) -> tuple[object, ...]:
+    return row.state, row.place, row.row_key, "" if row.event_id is None else str(row.event_id), row.problem, row.hint

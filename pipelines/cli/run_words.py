@@ -1,0 +1,49 @@
+"""How a past run is told: its accounts as equations that balance, its outcome; as a line, as a row, as a document."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from pipelines.cli.tables import publish_line, read_line
+from state.views import RunRecord
+
+
+def run_lines(run: RunRecord) -> list[str]:
+    """Return the accounts of a run, one line each; none where it came to none."""
+    lines = []
+    if run.read:
+        lines.append(read_line(asdict(run.read)))
+    if run.publish:
+        lines.append(publish_line(asdict(run.publish)))
+    return lines
+
+
+def run_outcome(run: RunRecord) -> str:
+    """Return how it ended, or how far it has come."""
+    return run.outcome or f"not ended ({run.phase.value})"
+
+
+def run_row(run: RunRecord) -> tuple[object, ...]:
+    """Return a run as a row: started, run, launched by, outcome, accounts."""
+    return run.started_at, run.run_id, run.launched_by, run_outcome(run), "\n".join(run_lines(run))
+
+
+def run_document(run: RunRecord) -> dict[str, Any]:
+    """Return a run as scripts read it; the details of its stage are left to `runs RUN`."""
+    return {
+        "feed": run.book.feed,
+        "destination": run.book.destination,
+        "run_id": run.run_id,
+        "dagster_run_id": run.dagster_run_id,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "launched_by": run.launched_by,
+        "phase": run.phase,
+        "outcome": run.outcome,
+        "exit_code": run.exit_code,
+        "message": run.message,
+        "read": run.read,
+        "publish": run.publish,
+        "brakes": run.brakes,
+    }

@@ -1,0 +1,89 @@
+"""The state DB opened to be read for a person, at the service that is configured, or at all it knows where none is.
+
+Where there is no state DB, none is made. What is read is `state.books`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from mappings.errors import ConfigError
+from mappings.vocabulary import FeedName
+from pipelines.cli.chosen import chosen_feeds, folder_of
+from pipelines.settings import Settings
+from state.books import Books
+from state.presence import existing_database
+from state.views import Book, FeedStatus, RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """The books that a command may look into. `books` is None where nothing was ever run; `destination` None: all."""
+
+    settings: Settings
+    books: Books | None
+    destination: str | None
+
+    def statuses(self, feed: str | None = None) -> tuple[FeedStatus, ...]:
+        """Return where each feed stands, or one feed, at every destination in question."""
+        name = None if feed is None else FeedName(feed)
+        return self.books.status(destination=self.destination, feed=name) if self.books else ()
+
+    def runs(self, feed: str | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
+        """Return the latest runs, youngest first."""
+        name = None if feed is None else FeedName(feed)
+        return self.books.runs(destination=self.destination, feed=name, limit=limit) if self.books else ()
+
+    def latest(self, feed: str) -> FeedStatus | None:
+        """Return where a feed stands; of several destinations, at the one with the youngest run."""
+        return max(self.statuses(feed), key=_age, default=None)
+
+    def elsewhere(self) -> tuple[str, ...]:
+        """Return the destinations that the state DB knows beside the one in question."""
+        known = self.books.status() if self.books and self.destination else ()
+        return tuple(sorted({one.book.destination for one in known} - {self.destination or ""}))
+
+    def elsewhere_sentence(self) -> str:
+        """Say where else there is something to see, "" if nowhere."""
+        known = ", ".join(destination.partition("#")[0] for destination in self.elsewhere())
+        return f"the state DB knows runs at {known}: set EVENT_API_BASE_URL to that service to see them" if known else ""
+
+    def feed_name(self, word: str) -> str:
+        """Return the feed that a word means: one that was run, or one of the configured folder.
+
+        Raises:
+            ConfigError: there is no such feed.
+        """
+        if self.statuses(word):
+            return word
+        return str(chosen_feeds(folder_of(self.settings), [word])[0].mapping.feed)
+
+    def book(self, feed: str) -> Book | None:
+        """Return the book of one feed, None if it never ran.
+
+        Raises:
+            ConfigError: it ran at several destinations, and none is configured.
+        """
+        books = [one.book for one in self.statuses(feed)]
+        if len(books) > 1:
+            known = ", ".join(book.destination.partition("#")[0] for book in books)
+            raise ConfigError(f"{feed} was sent to several services", hint=f"set EVENT_API_BASE_URL to one of: {known}")
+        return books[0] if books else None
+
+
+@contextmanager
+def open_shelf(settings: Settings) -> Iterator[Shelf]:
+    """Open what there is for the length of the block.
+
+    Raises:
+        SyncError: there is a state DB, and it cannot be opened.
+    """
+    destination = settings.destination if settings.base_url else None
+    with existing_database(settings.state_url) as engine:
+        yield Shelf(settings, None if engine is None else Books(engine), destination)
+
+
+def _age(status: FeedStatus) -> float:
+    return status.last_run.started_at.timestamp() if status.last_run else 0.0

@@ -1,0 +1,101 @@
+"""The command `status` at work: where each feed stands, and what somebody has to do about it.
+
+Single rows are `row_list`'s, past runs `run_list`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pipelines.cli.output import Output
+from pipelines.cli.run_words import run_document, run_row
+from pipelines.cli.shelf import Shelf, open_shelf
+from pipelines.settings import current_settings
+from state.accounts import ReadAccount
+from state.views import FeedStatus, LeaseHolder, RunRecord
+from state.words import EntryState
+
+_RUNS_OF_ONE = 10
+_RUNS_OF_ALL = 3
+_RUN_COLUMNS = ("started", "run", "launched by", "outcome", "accounts")
+WAITING_STATES = (EntryState.CONFLICT, EntryState.REFUSED, EntryState.BLOCKED, EntryState.UNCERTAIN)
+"""The states of entries that a person has to look at."""
+
+
+def show_status(feed: str | None, *, as_json: bool) -> int:
+    """Show where the feeds stand; return 0.
+
+    Raises:
+        ConfigError: there is no such feed.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    with open_shelf(settings) as shelf:
+        name = None if feed is None else shelf.feed_name(feed)
+        most = _RUNS_OF_ALL if name is None else _RUNS_OF_ONE
+        feeds = [(status, _runs(shelf, status, most)) for status in shelf.statuses(name)]
+        output.document({"feeds": [_document(status, runs) for status, runs in feeds], "elsewhere": shelf.elsewhere()})
+        for status, runs in feeds:
+            _show(output, status, runs)
+        if not feeds:
+            output.note(f"{name}: nothing was run yet" if name else "nothing was run here yet")
+            if sentence := shelf.elsewhere_sentence():
+                output.note(sentence)
+    return 0
+
+
+def _runs(shelf: Shelf, status: FeedStatus, most: int) -> tuple[RunRecord, ...]:
+    return shelf.books.runs(destination=status.book.destination, feed=status.book.feed, limit=most) if shelf.books else ()
+
+
+def waiting(status: FeedStatus, runs: Iterable[RunRecord]) -> dict[str, int]:
+    """Count what waits for a person: rows that the last read could not use, entries in trouble, drift, vanished rows."""
+    read = next((run.read for run in runs if run.read), None) or ReadAccount()
+    counts = {"rejected": read.rejected, "held": read.held}
+    counts |= {state.value: status.counts[state] for state in WAITING_STATES}
+    counts |= {"drift": status.drifted, "vanished": status.vanished}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _document(status: FeedStatus, runs: tuple[RunRecord, ...]) -> dict[str, Any]:
+    return {
+        "feed": status.book.feed,
+        "destination": status.book.destination,
+        "counts": status.counts,
+        "drifted": status.drifted,
+        "to_publish": status.to_publish,
+        "vanished": status.vanished,
+        "waiting": waiting(status, runs),
+        "gate": status.gate,
+        "lease": status.lease,
+        "last_whole_read": status.last_whole_read,
+        "runs": [run_document(run) for run in runs],
+    }
+
+
+def _show(output: Output, status: FeedStatus, runs: tuple[RunRecord, ...]) -> None:
+    feed = status.book.feed
+    output.note(f"{feed} at {status.book.destination.partition('#')[0] or 'no service'}")
+    for line in _lines(status, waiting(status, runs)):
+        output.note(f"  {line}")
+    output.table(f"{feed}: last runs", _RUN_COLUMNS, map(run_row, runs))
+
+
+def _lines(status: FeedStatus, waits: dict[str, int]) -> Iterable[str]:
+    counts = [f"{state.value.replace('_', ' ')} {count:,}" for state, count in status.counts.items() if count]
+    yield f"rows: {', '.join(counts) or 'none yet'}"
+    if status.drifted:
+        by_hand = f", {status.to_publish:,} of them drafts to be published by hand" if status.to_publish else ""
+        yield f"drift: {status.drifted:,} changed since they were sent{by_hand}"
+    if status.vanished:
+        yield f"vanished: {status.vanished:,} gone from the source"
+    told = ", ".join(f"{name} {count:,}" for name, count in waits.items())
+    yield f"waits for a person: {told}; see `eventsync rows {status.book.feed}`" if waits else "waits for a person: nothing"
+    yield "gate: open" if status.gate.is_open else f"gate: closed: {status.gate.reason}"
+    yield f"held by: {_holder(status.lease)}"
+
+
+def _holder(lease: LeaseHolder | None) -> str:
+    if lease is None:
+        return "nobody"
+    return f"{lease.name} (process {lease.pid} on {lease.host}) since {lease.acquired_at:%Y-%m-%d %H:%M:%S} UTC"

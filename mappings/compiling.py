@@ -11,11 +11,11 @@ from typing import Any
 
 from mappings.conditions import All, Condition, Not, Test
 from mappings.conditions import Any as AnyOf
-from mappings.deciding import Holds, column_reader, compile_condition, parse_time
-from mappings.evaluation import UNSET, Getter, RowState, is_empty, mending, nfc, required
+from mappings.deciding import Holds, compile_condition, parse_time
+from mappings.evaluation import UNSET, Getter, RowState, column_reader, is_empty, mending, nfc, required
 from mappings.policies import Policy
 from mappings.refusals import Refusal
-from mappings.stepping import Ends, Flow, MisfitError, Stage, compile_step, stepped
+from mappings.stepping import Ends, Flow, MisfitError, Stage, compile_step, stepped, stepped_cell
 from mappings.tables import Table
 from mappings.transforms.catalogue import AnyStep
 from mappings.transforms.step import Kind
@@ -31,12 +31,16 @@ ANYTHING = Flow(Kind.ANY)
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A compiled value: what gives it, of what kind, the column a person would look at, its text if it is constant."""
+    """A compiled value: what gives it, of what kind, the column a person would look at, its text if it is constant.
+
+    `is_cell`: it is that column's raw text.
+    """
 
     get: Getter
     flow: Flow = ANYTHING
     column: str = ""
     constant: str | None = None
+    is_cell: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ class Compiler:
     def column(self, name: str) -> Compiled:
         """Return the value of a column's raw text."""
         self.columns.add(name)
-        return Compiled(column_reader(name), Flow(Kind.TEXT), name)
+        return Compiled(column_reader(name), Flow(Kind.TEXT), name, is_cell=True)
 
     def reference(self, name: str, spot: Spot) -> Compiled:
         """Return a named value, worked out once a row; the first who needs it compiles it."""
@@ -138,7 +142,8 @@ class Compiler:
                 self.problems.append(Problem((*spot.loc, "do", position), str(error)))
                 return Compiled(nothing, Flow(Kind.ANY))
             stages.append(stage)
-        return Compiled(stepped(source.get, tuple(stages), ends), flow, source.column)
+        get = stepped_cell(source.column, tuple(stages), ends) if source.is_cell else stepped(source.get, tuple(stages), ends)
+        return Compiled(get, flow, source.column)
 
     def condition(self, condition: Condition, loc: Loc) -> Holds:
         """Compile a condition."""

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from mappings.conditions import All, Condition, Not, Test
 from mappings.conditions import Any as AnyOf
-from mappings.evaluation import Getter, RowState, is_empty, nfc
+from mappings.evaluation import Getter, RowState, is_empty
 from mappings.refusals import Refusal
 from mappings.tables import normaliser
 from mappings.transforms.patterns import short_enough
@@ -40,16 +40,6 @@ def compile_condition(condition: Condition, refer: Refer, read_column: ReadColum
             return _compile_test(condition, refer, read_column)
         case _:
             assert_never(condition)
-
-
-def column_reader(column: str) -> Getter:
-    """Return the getter of a column's raw text."""
-
-    def read(row: RowState) -> str:
-        text = row.cells.get(column, "")
-        return text if text.isascii() else nfc(text)
-
-    return read
 
 
 def _compile_test(test: Test, refer: Refer, read_column: ReadColumn) -> Holds:

@@ -54,6 +54,16 @@ def read_cell(cells: Mapping[str, str], column: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
+def column_reader(column: str) -> Getter:
+    """Return the getter of a column's raw text, in NFC, "" where the row has no such cell."""
+
+    def read(row: RowState) -> str:
+        text = row.cells.get(column, "")
+        return text if text.isascii() else nfc(text)
+
+    return read
+
+
 def mending(policy: Policy | None, path: str) -> Mend:
     """Compile an author's choice for the value of the event's field `path`."""
     match policy:

@@ -14,12 +14,14 @@ from typing import Any
 from mappings.compiling import Compiled, Compiler, Loc, Problem, Spot, nothing
 from mappings.evaluation import Getter, RowState, is_empty, nfc
 from mappings.refusals import Refusal
+from mappings.stepping import Flow
 from mappings.transforms.step import Kind
 from mappings.transforms.urls import clean_url
 from mappings.values import Fields, Image, Items, Value
 from mappings.vocabulary import Cover
 
 Settle = Callable[[Any], Any]
+_Asked = tuple[str, str, Getter, Settle]
 _NUMBERED = frozenset({"channelId", "coverImage"})
 _LISTED = frozenset({"classifications"})
 
@@ -69,65 +71,82 @@ def _unfolded(compiler: Compiler, value: Value, loc: Loc) -> _Branch | tuple[Val
 def _object(compiler: Compiler, payload: Payload, branch: _Branch, path: str) -> Getter:
     """Compile an object: constants are put in place once, the other fields are asked for each row."""
     fixed: dict[str, Any] = {}
-    asked: list[tuple[str, Getter]] = []
+    asked: list[_Asked] = []
     for name, inner in branch.fields.items():
         inner_path = f"{path}.{name}" if path else name
         if isinstance(inner, _Branch):
-            asked.append((name, _object(compiler, payload, inner, inner_path)))
+            asked.append((name, inner_path, _object(compiler, payload, inner, inner_path), _as_it_is))
             continue
-        value, loc = inner
-        settled = _field(compiler, payload, value, Spot(loc, inner_path))
-        if settled.constant is not None and settled.get is not nothing:
-            fixed[name] = settled.get(RowState({}, 0))
+        settled = _field(compiler, payload, inner[0], Spot(inner[1], inner_path))
+        if settled.constant is not None:
+            fixed[name] = settled.settle(settled.constant)
         elif settled.get is not nothing:
-            asked.append((name, settled.get))
-    return _assembled(fixed, tuple(asked))
+            asked.append((name, inner_path, settled.get, settled.settle))
+    return _assembled({name: value for name, value in fixed.items() if value is not None}, tuple(asked))
 
 
-def _assembled(fixed: dict[str, Any], asked: tuple[tuple[str, Getter], ...]) -> Getter:
+def _assembled(fixed: dict[str, Any], asked: tuple[_Asked, ...]) -> Getter:
+    """Return the object of a row; a refusal of a field becomes a reason of the row, and the field is left out."""
+
     def build(row: RowState) -> Any:
         built = fixed.copy()
-        for name, get in asked:
-            value = get(row)
+        for name, path, get, settle_value in asked:
+            try:
+                value = get(row)
+            except Refusal as refusal:
+                row.reasons.append(refusal.reason(path))
+                continue
             if value is not None:
-                built[name] = value
+                value = settle_value(value)
+                if value is not None:
+                    built[name] = value
         return built or None
 
     return build
 
 
-def _field(compiler: Compiler, payload: Payload, value: Value, spot: Spot) -> Compiled:
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A compiled field: its value, how the payload holds it, and its text if it is constant."""
+
+    get: Getter
+    settle: Settle
+    constant: str | None = None
+
+
+def _field(compiler: Compiler, payload: Payload, value: Value, spot: Spot) -> _Field:
     if isinstance(value, Image):
-        return _image(compiler, payload, value, spot)
+        return _Field(_image(compiler, payload, value, spot), _as_it_is)
     if isinstance(value, Items) and any(isinstance(item, Fields) for item in value.root):
-        return _list_of_objects(compiler, payload, value, spot)
+        return _Field(_list_of_objects(compiler, payload, value, spot), _as_it_is)
     compiled = compiler.value(value, spot)
     payload.columns[spot.path] = compiled.column
-    return Compiled(_guarded(compiled, spot.path, _settle_for(spot.path)), compiled.flow, compiled.column, compiled.constant)
+    return _Field(compiled.get, _settle_for(spot.path, compiled.flow), compiled.constant)
 
 
-def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: Spot) -> Compiled:
+def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: Spot) -> Getter:
     getters: list[Getter] = []
     for position, item in enumerate(value.root):
         loc, path = (*spot.loc, position), f"{spot.path}[{position}]"
         if isinstance(item, Fields):
             getters.append(_object(compiler, payload, _branch(compiler, item, loc), path))
         else:
-            getters.append(_field(compiler, payload, item, Spot(loc, path)).get)
+            field_of_list = _field(compiler, payload, item, Spot(loc, path))
+            getters.append(_guarded(field_of_list, path))
     items = tuple(getters)
 
     def build(row: RowState) -> Any:
-        return [built for built in (get(row) for get in items) if built is not None] or None
+        return [built for built in [get(row) for get in items] if built is not None] or None
 
-    return Compiled(build)
+    return build
 
 
-def _image(compiler: Compiler, payload: Payload, value: Image, spot: Spot) -> Compiled:
+def _image(compiler: Compiler, payload: Payload, value: Image, spot: Spot) -> Getter:
     if spot.path != "coverImage":
-        return compiler.misfit(spot, "an image has its place in coverImage only")
+        return compiler.misfit(spot, "an image has its place in coverImage only").get
     inner = compiler.value(value.image, spot.inner("image", may_be_empty=True))
     payload.cover = _cover(inner, value.on_error)
-    return Compiled(nothing)
+    return nothing
 
 
 def _cover(inner: Compiled, on_error: str) -> Getter:
@@ -147,27 +166,28 @@ def _cover(inner: Compiled, on_error: str) -> Getter:
     return cover
 
 
-def _settle_for(path: str) -> Settle:
+def _settle_for(path: str, flow: Flow) -> Settle:
     if path in _NUMBERED:
         return _settle_number
-    return _settle_list if path in _LISTED else settle
+    if path in _LISTED:
+        return _settle_list
+    return settle if flow.is_list else _QUICK.get(flow.kind, settle)
 
 
-def _guarded(compiled: Compiled, path: str, settle_value: Settle) -> Getter:
-    """Return the field's value as the payload holds it; a refusal becomes a reason of the row."""
-    get = compiled.get
-    if settle_value is settle and not compiled.flow.is_list:
-        settle_value = _QUICK.get(compiled.flow.kind, settle)
-
+def _guarded(item: _Field, path: str) -> Getter:
     def guarded(row: RowState) -> Any:
         try:
-            value = get(row)
+            value = item.get(row)
         except Refusal as refusal:
             row.reasons.append(refusal.reason(path))
             return None
-        return None if value is None else settle_value(value)
+        return None if value is None else item.settle(value)
 
     return guarded
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _settle_moment(value: Any) -> Any:
@@ -178,7 +198,12 @@ def _settle_text(value: Any) -> Any:
     return value if type(value) is str and value.isascii() and not value.isspace() and value else settle(value)
 
 
-_QUICK = {Kind.MOMENT: _settle_moment, Kind.TEXT: _settle_text}
+def _settle_record(value: Any) -> Any:
+    """A lookup's own texts are trimmed, in NFC and never empty."""
+    return (value or None) if type(value) is dict else settle(value)
+
+
+_QUICK = {Kind.MOMENT: _settle_moment, Kind.TEXT: _settle_text, Kind.OBJECT: _settle_record}
 """Shortcuts where the kind is known: the same results as `settle`."""
 
 

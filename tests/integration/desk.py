@@ -1,0 +1,252 @@
+"""A working folder with a feed in it, and `eventsync` run there as real processes, one for each command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from integration.service import SECRET, Service
+from integration.waiting import until
+
+FEED = "town-hall"
+MAPPING = """\
+feed: town-hall
+source:
+  kind: csv
+  path: ../events.csv
+key: [ID]
+event:
+  channelId: {channel}
+  title: {title}
+  startAt:
+    at:
+      day: {{from: DAY, do: [{{date: ["%Y-%m-%d"]}}]}}
+      clock: {{from: HOUR, do: [{{time: ["%H:%M"]}}]}}
+      zone: Europe/Warsaw
+  timezone: Europe/Warsaw
+  status: published
+  classifications: {{from: GENRE, do: [{{map: {{concert: music, play: theatre}}}}]}}
+  approxLocation: {{city: {{placeId: krk}}}}{more}
+publish:
+  in_flight: {in_flight}
+  max_pause: {max_pause}
+"""
+TITLE = "{from: TITLE, do: [collapse]}"
+HEADER = "ID,TITLE,DAY,HOUR,GENRE,PICTURE"
+FIRST_DAY = date(2031, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def run(self) -> Any:
+        """The one run of a `run --json`."""
+        (one,) = self.document["runs"]
+        return one
+
+    @property
+    def words(self) -> str:
+        """All that was said, on one line."""
+        return " ".join(f"{self.out} {self.err}".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command under way. `pid` is the process to strike."""
+
+    base: Path
+    pid: int
+
+    @property
+    def has_ended(self) -> bool:
+        return self.base.with_suffix(".code").exists()
+
+    def signal(self, number: int) -> None:
+        if not self.has_ended:
+            os.kill(self.pid, number)
+
+    def kill(self) -> Said:
+        """`kill -9`, then see what is left."""
+        with suppress(ProcessLookupError):  # it may end by itself in this very moment
+            self.signal(signal.SIGKILL)
+        return self.ended()
+
+    def ended(self, within_s: float = 90.0) -> Said:
+        """Wait for the end."""
+        until(lambda: self.has_ended, within_s=within_s, what=f"the end of a command ({self._text('.err')})")
+        return Said(int(self._text(".code")), self._text(".out"), self._text(".err"))
+
+    def _text(self, suffix: str) -> str:
+        path = self.base.with_suffix(suffix)
+        return path.read_text("utf-8") if path.exists() else ""
+
+
+class WarmStart:
+    """The process that forks commands; see `warm_start`."""
+
+    def __init__(self) -> None:
+        script = Path(__file__).with_name("warm_start.py")
+        self._process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+
+    def start(self, words: Iterable[str], env: Mapping[str, str], cwd: Path, base: Path) -> Command:
+        """Fork a command; what it leaves behind lies beside `base`."""
+        files = {name: str(base.with_suffix(f".{name}")) for name in ("pid", "code", "out", "err")}
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"words": list(words), "env": dict(env), "cwd": str(cwd), **files}) + "\n")
+        self._process.stdin.flush()
+        until(base.with_suffix(".pid").exists, what="the start of a command")
+        return Command(base, int(base.with_suffix(".pid").read_text("ascii")))
+
+    def close(self) -> None:
+        """End it; commands under way are their tests' to end."""
+        with closing(self._process.stdout or sys.stdin), closing(self._process.stdin or sys.stdin):
+            self._process.terminate()
+        self._process.wait()
+
+
+@dataclass
+class Desk:
+    """One folder with one feed. The environment of every command is `env`, and what a call adds to it."""
+
+    folder: Path
+    warm: WarmStart
+    env: dict[str, str]
+    _numbers: Iterator[int] = field(default_factory=count)
+    _started: list[Command] = field(default_factory=list)
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state.db"
+
+    def point_to(self, service: Service | str, secret: str = SECRET) -> None:
+        """Point the environment at a service."""
+        self.env["EVENT_API_BASE_URL"] = service if isinstance(service, str) else service.base_url
+        self.env["EVENT_API_KEY"] = secret
+
+    def mapping(
+        self,
+        *,
+        title: str = TITLE,
+        channel: str = "{channel: city-agenda}",
+        more: str = "",
+        in_flight: int = 16,
+        max_pause: str = "15m",
+        name: str = "town.yaml",
+        feed: str = FEED,
+    ) -> None:
+        """Write the feed's mapping file; `more` are further lines of `event`."""
+        lines = "".join(f"\n  {line}" for line in more.splitlines())
+        text = MAPPING.format(title=title, channel=channel, more=lines, in_flight=in_flight, max_pause=max_pause)
+        (self.folder / "feeds").mkdir(exist_ok=True)
+        (self.folder / "feeds" / name).write_text(text.replace("feed: town-hall", f"feed: {feed}"), "utf-8")
+
+    def source(self, lines: Iterable[str]) -> None:
+        """Write the feed's rows."""
+        (self.folder / "events.csv").write_text("\n".join([HEADER, *lines]) + "\n", "utf-8")
+
+    def start(self, *words: str, **env: str) -> Command:
+        """Start a command."""
+        base = self.folder / "said" / f"{next(self._numbers)}.command"
+        base.parent.mkdir(exist_ok=True)
+        command = self.warm.start(words, {**self.env, **env}, self.folder, base)
+        self._started.append(command)
+        return command
+
+    def command(self, *words: str, **env: str) -> Said:
+        """Run a command to its end."""
+        return self.start(*words, **env).ended()
+
+    def run(self, *words: str, **env: str) -> Said:
+        """`eventsync run town-hall --no-dagster --json`, and further words."""
+        return self.command("run", FEED, "--no-dagster", "--json", *words, **env)
+
+    def start_run(self, *words: str, **env: str) -> Command:
+        """Start the same."""
+        return self.start("run", FEED, "--no-dagster", "--json", *words, **env)
+
+    def installed(self, *words: str) -> subprocess.Popen[str]:
+        """Start the command as it is installed, from a shell's point of view."""
+        script = Path(sys.executable).with_name("eventsync")
+        pipe = subprocess.PIPE
+        return subprocess.Popen([script, *words], cwd=self.folder, env=self.env, stdout=pipe, stderr=pipe, text=True)
+
+    def states(self) -> dict[str, str]:
+        """The state of every entry in the ledger, by row key."""
+        if not self.state.exists():
+            return {}
+        with closing(sqlite3.connect(f"file:{self.state}?mode=ro", uri=True)) as database:
+            try:
+                return dict(database.execute("SELECT row_key, state FROM ledger_entry"))
+            except sqlite3.OperationalError:
+                return {}  # the first run has not come to make the tables
+
+    def forget(self) -> None:
+        """Lose the state DB."""
+        for path in self.folder.glob("state.db*"):
+            path.unlink()
+
+    def written(self) -> bytes:
+        """All that the commands have printed and kept."""
+        kept = [*self.folder.glob("state.db*"), *(self.folder / "said").iterdir()]
+        return b"".join(path.read_bytes() for path in kept)
+
+    def end_all(self) -> None:
+        """End what a failed test has left running."""
+        for command in self._started:
+            if not command.has_ended:
+                command.kill()
+
+
+def line(
+    number: int,
+    *,
+    title: str | None = None,
+    day: str | None = None,
+    hour: str = "19:30",
+    genre: str = "concert",
+    picture: str = "",
+) -> str:
+    """One good row, unless told otherwise."""
+    when = day or (FIRST_DAY + timedelta(days=number % 300)).isoformat()
+    return ",".join([str(number), f"Evening {number}" if title is None else title, when, hour, genre, picture])
+
+
+def lines(rows: int) -> list[str]:
+    """So many good rows."""
+    return [line(number) for number in range(rows)]
+
+
+@contextmanager
+def made_desk(folder: Path, warm: WarmStart) -> Iterator[Desk]:
+    """A desk with an empty folder, where nothing of this process's environment is heard."""
+    env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    env |= {"EVENTSYNC_FEEDS": "feeds", "EVENTSYNC_STATE_URL": "sqlite:///state.db", "DAGSTER_HOME": str(folder / "dagster")}
+    desk = Desk(folder, warm, env)
+    desk.mapping()
+    try:
+        yield desk
+    finally:
+        desk.end_all()

@@ -1,0 +1,89 @@
+"""The sandbox as a process of its own, and its door for tests. What it is and what it can is told in docs/sandbox.md."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+SECRET = "sk-itest-7hQ2mX9vLr4Tz8Kd-0042"
+
+
+@dataclass
+class Service:
+    """A running sandbox. `stop` and `start` keep its address, and with a `state` folder its memory."""
+
+    state: Path | None = None
+    switches: dict[str, str | int] = field(default_factory=dict)
+    port: int = 0
+    base_url: str = ""
+    process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        words = [sys.executable, "-m", "sandbox", "--port", str(self.port), "--key", SECRET]
+        words += ["--state", str(self.state)] if self.state else []
+        words += [word for name, value in self.switches.items() for word in ("--set", f"{name}={value}")]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.base_url = json.loads(self.process.stdout.readline())["base_url"]
+        self.port = int(self.base_url.rpartition(":")[2])
+
+    def stop(self, *, is_sudden: bool = False) -> None:
+        if self.process is None:
+            return
+        self.process.kill() if is_sudden else self.process.terminate()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.process = None
+
+    def look(self, path: str = "", **query: str | int) -> Any:
+        with httpx.Client(base_url=self.base_url, trust_env=False, timeout=30) as http:
+            answer = http.get(f"/_sandbox{path}", params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def change(self, path: str, **wishes: object) -> Any:
+        with httpx.Client(base_url=self.base_url, trust_env=False, timeout=30) as http:
+            answer = http.post(f"/_sandbox{path}", json=wishes)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def switch(self, **switches: str | int) -> None:
+        self.change("/switches", **switches)
+
+    def requests(self, route: str = "events", after: int = 0) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.look("/requests", route=route, after=after)["requests"]
+        return found
+
+    def events(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.look("/events")["events"]
+        return found
+
+    def titles(self) -> list[str]:
+        return sorted(event["title"] for event in self.events())
+
+    def has_request_after(self, number: int) -> bool:
+        """Whether a request of any route with a higher number was written down."""
+        return bool(self.look("/requests", route="all", after=number, limit=1)["requests"])
+
+    def last_number(self) -> int:
+        return max((one["number"] for one in self.requests("all")), default=0)
+
+
+@contextmanager
+def serving(state: Path | None = None, **switches: str | int) -> Iterator[Service]:
+    """A sandbox process for the length of the block."""
+    service = Service(state, switches)
+    service.start()
+    try:
+        yield service
+    finally:
+        service.stop()

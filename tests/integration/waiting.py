@@ -1,0 +1,29 @@
+"""Waiting for something to become true, with a deadline, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event
+from time import monotonic
+from typing import TypeVar
+
+T = TypeVar("T")
+
+DEADLINE_S = 60.0
+"""Far longer than anything takes: it bounds a test that would otherwise hang."""
+
+_NEVER = Event()
+
+
+def until(condition: Callable[[], T], *, within_s: float = DEADLINE_S, what: str = "the condition") -> T:
+    """Ask every few milliseconds until the answer is truthy, and return it."""
+    deadline = monotonic() + within_s
+    while not (answer := condition()):
+        assert monotonic() < deadline, f"waited {within_s:.0f} s in vain for {what}"
+        _NEVER.wait(0.004)
+    return answer
+
+
+def pause(seconds: float) -> None:
+    """Let a moment of a chosen length pass: where to strike at random, never what to wait for."""
+    _NEVER.wait(seconds)

@@ -1,0 +1,73 @@
+"""A process that imports the command line once, and forks a real process for every command that it is told of: what a
+test waits for is the command, not Python's imports. `desk` gives the orders, one JSON line each on stdin.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+import pipelines.cli
+from pipelines.cli.app import main
+
+
+def serve() -> None:
+    """Announces itself with a line on stdout, then forks until stdin ends."""
+    for module in iter_modules(pipelines.cli.__path__):
+        import_module(f"pipelines.cli.{module.name}")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    for line in sys.stdin:
+        if os.fork() == 0:
+            _shepherd(json.loads(line))
+
+
+def _shepherd(order: dict[str, Any]) -> None:
+    """Start the command, write down its process id, wait for it, write down how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid == 0:
+        _become_the_command(order)
+    _write(Path(order["pid"]), pid)
+    _, status = os.waitpid(pid, 0)
+    _write(Path(order["code"]), os.waitstatus_to_exitcode(status))
+    os._exit(0)
+
+
+def _become_the_command(order: dict[str, Any]) -> None:
+    os.setsid()
+    for number, name, how in ((0, os.devnull, os.O_RDONLY), (1, order["out"], os.O_WRONLY), (2, order["err"], os.O_WRONLY)):
+        os.dup2(os.open(name, how | os.O_CREAT, 0o600), number)
+    os.chdir(order["cwd"])
+    os.environ.clear()
+    os.environ.update(order["env"])
+    sys.argv = ["eventsync", *order["words"]]
+    code = 0
+    try:
+        main()
+    except SystemExit as left:
+        code = int(left.code or 0)
+    except BaseException:  # noqa: BLE001  # what Python itself would do: tell, and end with 1
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _write(path: Path, number: int) -> None:
+    beside = path.with_suffix(".new")
+    beside.write_text(str(number), "ascii")
+    beside.rename(path)
+
+
+if __name__ == "__main__":
+    serve()

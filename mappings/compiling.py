@@ -15,7 +15,7 @@ from mappings.deciding import Holds, compile_condition, parse_time
 from mappings.evaluation import UNSET, Getter, RowState, column_reader, is_empty, mending, nfc, required
 from mappings.policies import Policy
 from mappings.refusals import Refusal
-from mappings.stepping import Ends, Flow, MisfitError, Stage, compile_step, stepped, stepped_cell
+from mappings.stepping import Ends, Flow, MisfitError, Stage, Watch, compile_step, stepped, stepped_cell, watched
 from mappings.tables import Table
 from mappings.transforms.catalogue import AnyStep
 from mappings.transforms.step import Kind
@@ -76,6 +76,7 @@ class Compiler:
     tables: Mapping[str, Table]
     channels: Mapping[str, int] | None
     compile_value: CompileValue
+    watch: Watch | None = None
     problems: list[Problem] = field(default_factory=list)
     columns: set[str] = field(default_factory=set)
     _named: dict[str, Compiled] = field(default_factory=dict)
@@ -141,7 +142,7 @@ class Compiler:
             except MisfitError as error:
                 self.problems.append(Problem((*spot.loc, "do", position), str(error)))
                 return Compiled(nothing, Flow(Kind.ANY))
-            stages.append(stage)
+            stages.append(stage if self.watch is None else watched(stage, spot.path, self.watch))
         get = stepped_cell(source.column, tuple(stages), ends) if source.is_cell else stepped(source.get, tuple(stages), ends)
         return Compiled(get, flow, source.column)
 

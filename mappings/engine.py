@@ -23,6 +23,7 @@ from mappings.refusals import Refusal, nearest
 from mappings.row_rules import LeaveOut, OutsideWindow, compile_rules, compile_window, window_of
 from mappings.schema import FeedMapping
 from mappings.settling import Payload, compile_payload
+from mappings.stepping import Watch
 from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped, SourceRow
 
 BLANK = "blank row"
@@ -175,9 +176,14 @@ def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | N
     return mapper
 
 
-def attempt(mapping: FeedMapping, directory: Directory, as_of: datetime | None = None) -> tuple[RowMapper, tuple[Problem, ...]]:
-    """Compile as far as possible: the mapper, and what in the file could not be compiled (the mapper is then not to be used)."""
-    compiler = Compiler(mapping.let, mapping.tables, directory.channels, compile_value)
+def attempt(
+    mapping: FeedMapping, directory: Directory, as_of: datetime | None = None, watch: Watch | None = None
+) -> tuple[RowMapper, tuple[Problem, ...]]:
+    """Compile as far as possible: the mapper, and what could not be compiled (the mapper is then not to be used).
+
+    `watch` is told of every step that a row passes.
+    """
+    compiler = Compiler(mapping.let, mapping.tables, directory.channels, compile_value, watch)
     rules = compile_rules(compiler, mapping.rows)
     payload = compile_payload(compiler, mapping.event)
     span = window_of(mapping.rows)

@@ -24,6 +24,8 @@ Settle = Callable[[Any], Any]
 _Asked = tuple[str, str, Getter, Settle]
 _NUMBERED = frozenset({"channelId", "coverImage"})
 _LISTED = frozenset({"classifications"})
+_MOMENTS = frozenset({"startAt", "endAt"})
+_UNPLACED = frozenset({Kind.DATE, Kind.CLOCK, Kind.WALL})
 
 
 @dataclass(slots=True)
@@ -121,6 +123,9 @@ def _field(compiler: Compiler, payload: Payload, value: Value, spot: Spot) -> _F
         return _Field(_list_of_objects(compiler, payload, value, spot), _as_it_is)
     compiled = compiler.value(value, spot)
     payload.columns[spot.path] = compiled.column
+    if spot.path in _MOMENTS and compiled.flow.kind in _UNPLACED:
+        hint = "say where its clocks are: {at: {day: ..., clock: ..., zone: ...}}, or the step wall_time_in"
+        compiler.misfit(spot, f"{spot.path} is a moment, and a {compiled.flow.kind} is none", hint)
     return _Field(compiled.get, _settle_for(spot.path, compiled.flow), compiled.constant)
 
 

@@ -6,7 +6,7 @@ What a single step does is `transforms`'s; where the value comes from is `compil
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mappings.evaluation import Getter, Mend, RowState, column_reader, is_empty, mending, nfc, required
@@ -49,6 +49,25 @@ class Ends:
     on_empty: Mend
     on_error: Mend
     is_empty_chosen: bool = False
+
+
+Watch = Callable[[str, str, Any, Any], None]
+"""Is told, for `explain`, of each step: the field's path, the step, what went in, and what came out (or the Refusal)."""
+
+
+def watched(stage: Stage, path: str, watch: Watch) -> Stage:
+    """Return the same stage, which tells of each use."""
+
+    def run(value: Any) -> Any:
+        try:
+            result = stage.run(value)
+        except Refusal as refusal:
+            watch(path, stage.name, value, refusal)
+            raise
+        watch(path, stage.name, value, result)
+        return result
+
+    return replace(stage, run=run)
 
 
 class MisfitError(ValueError):

@@ -103,6 +103,7 @@ event:
         ("{from: START}", '{from: START, do: [{date: "%d %B"}]}', "does not give a whole date, it needs year, month and day"),
         ("{from: START}", '{from: START, do: [{time: "%I:%M"}]}', "does not give a time of day, %I needs %p beside it"),
         ("{from: START}", '{from: START, do: [{datetime: "%Y-%m-%d %H:%M %Z"}]}', "zone names such as EST are ambiguous"),
+        ("{from: START}", '{from: START, do: [{date: "%Y-%m-%d"}]}', "startAt is a moment, and a date is none, say where its"),
         ("{from: ZONE}", "CET+1", '"CET+1" is not accepted as timezone'),
         ("event:", "rows: [{skipp: {column: A, is: missing}, because: x}]\nevent:", 'unknown rule "skipp", did you mean "skip"?'),
         ("event:", "rows: [{skip: {column: A}, because: x}]\nevent:", "a condition needs a test"),

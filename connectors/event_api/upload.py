@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import assert_never
 
 import httpx
-from pydantic import StrictInt, ValidationError
+from pydantic import ValidationError
 
 from connectors.event_api import complaints
 from connectors.event_api.answers import Foreign, KeyUsed, Meaning, Refused
@@ -28,13 +28,13 @@ class _Encoding(Enum):
 
 
 class _Id(Told):
-    id: StrictInt
+    id: int
 
 
 class _Uploaded(Told):
     """The answer's shape beyond the id is not shown (spec, POST media): the id is taken from where it usually stands."""
 
-    id: StrictInt | None = None
+    id: int | None = None
     doc: _Id | None = None
     data: _Id | None = None
 

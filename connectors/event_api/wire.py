@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 
 class Told(BaseModel):
@@ -27,7 +27,7 @@ Words = Annotated[str, BeforeValidator(_words)]
 class CreatedDoc(Told):
     """The event or media document that a create call returns (spec, Resources): only its id is relied upon."""
 
-    id: StrictInt
+    id: int
 
 
 class CreatedAnswer(Told):
@@ -46,7 +46,7 @@ class ErrorDetails(Told):
 class ErrorBody(Told):
     """The inside of the error envelope. `code` makes it one of the service; the rest may be missing."""
 
-    code: StrictStr
+    code: str
     message: Words = ""
     requestId: Words = ""  # noqa: N815  # the wire's own spelling
     details: Annotated[ErrorDetails, BeforeValidator(lambda told: told if isinstance(told, dict) else {})] = ErrorDetails()
@@ -61,15 +61,15 @@ class ErrorEnvelope(Told):
 class Channel(Told):
     """A publish destination available to the key's owner (spec, Channel)."""
 
-    id: StrictInt
+    id: int
     name: Words = ""
-    slug: StrictStr
+    slug: str
 
 
 class Classification(Told):
     """A slug that events may be classified with (spec, Classification)."""
 
-    slug: StrictStr
+    slug: str
     name: Words = ""
     description: Words = ""
 
@@ -77,16 +77,16 @@ class Classification(Told):
 class ClassificationList(Told):
     """The classification list with its version, a date in the form YYYY-MM-DD."""
 
-    version: StrictStr
+    version: str
     docs: tuple[Classification, ...]
 
 
 class Paging(Told):
     """Where a page stands among the others: the full envelope, or the minimal one of the event list (spec, Pagination)."""
 
-    page: StrictInt = 1
-    limit: StrictInt = 0
-    totalDocs: StrictInt | None = None  # noqa: N815  # the wire's own spelling
+    page: int = 1
+    limit: int = 0
+    totalDocs: int | None = None  # noqa: N815  # the wire's own spelling
     hasNextPage: bool | None = None  # noqa: N815  # the wire's own spelling
 
     def is_followed(self, count: int) -> bool:

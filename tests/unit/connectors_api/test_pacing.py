@@ -242,3 +242,18 @@ def test_one_routes_pause_is_not_anothers() -> None:
         return clock()
 
     assert at_once(main) == 0.0
+
+
+def test_pauses_between_which_something_passes_do_not_add_up_to_impatience() -> None:
+    async def main() -> list[object]:
+        paced = pacer(max_pause_s=900)
+        outcomes: list[object] = []
+        for _ in range(5):
+            outcomes.append(admitted := await paced.admit())
+            assert isinstance(admitted, Admitted)
+            paced.limited(admitted, 500.0)
+            await paced.admit()
+            paced.passed()
+        return outcomes
+
+    assert all(isinstance(outcome, Admitted) for outcome in at_once(main))

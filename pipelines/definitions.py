@@ -13,6 +13,7 @@ from mappings.errors import MappingFileError
 from mappings.loader import LoadedFeed, load_folder
 from pipelines import names
 from pipelines.assets import OpenWorkshop, feed_assets
+from pipelines.logs import configure_logs
 from pipelines.resources import LaunchOptions
 from pipelines.schedules import feed_schedule
 from pipelines.settings import Settings, current_settings
@@ -23,6 +24,7 @@ from pipelines.wiring import open_workshop
 def defs() -> Definitions:
     """Build the definitions from the environment; evaluated when Dagster loads the location, not at import."""
     settings = current_settings()
+    configure_logs(settings)
     return build_definitions(
         settings, lambda: open_workshop(settings), is_strict=bool(os.getenv("DAGSTER_IS_DEFS_VALIDATION_CLI"))
     )

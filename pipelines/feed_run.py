@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+
+import structlog
 
 from mappings.errors import SyncError
 from mappings.schema import FeedMapping
@@ -131,6 +133,8 @@ class FeedAtWork:
     @contextmanager
     def _phase(self, name: str) -> Iterator[Lease]:
         """Hold the feed's lease and keep the run's page in the books, whatever ends the phase."""
+        log = structlog.get_logger().bind(feed=self.mapping.feed, run_id=self.ticket.run_id)
+        log.info("phase begins", phase=name, launched_by=self.ticket.launched_by)
         self.workshop.ledger(self.mapping).begin_run(
             self.ticket.run_id, launched_by=self.ticket.launched_by, dagster_run_id=self.ticket.dagster_run_id
         )
@@ -146,6 +150,9 @@ class FeedAtWork:
             raise
 
     def _close(self, outcome: Outcome, account: PublishAccount | None = None) -> None:
+        log = structlog.get_logger().bind(feed=self.mapping.feed, run_id=self.ticket.run_id)
+        counts = asdict(account) if account else {}
+        log.info("phase ended", outcome=outcome.name, exit_code=int(outcome.exit_code), message=outcome.message, **counts)
         self.workshop.ledger(self.mapping).finish_run(
             self.ticket.run_id,
             outcome=outcome.name,

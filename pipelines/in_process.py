@@ -13,7 +13,6 @@ from pipelines.launch_request import launch_config, wanted_assets
 from pipelines.launcher import process_tags
 from pipelines.options import RunOptions
 
-
 QUIET = {"console": {"config": {"log_level": "ERROR"}}}
 """The event log keeps everything; the terminal is the person's, who gets a report."""
 

@@ -29,7 +29,7 @@ class Settings(BaseModel):
     state_url: str
     namespace: str = Field(default="default", min_length=1, max_length=200)
     log_format: Literal["pretty", "json"] = "pretty"
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
     dagster_home: Path
     dagster_url: str = ""
     allow_private_images: bool = False
@@ -99,7 +99,7 @@ def _header_safe(key: str, name: str, problems: list[str]) -> SecretStr:
 
 
 def _log(value: str, problems: list[str]) -> tuple[str, str]:
-    chosen = {"format": "pretty", "level": "info"}
+    chosen = {"format": "pretty", "level": ""}
     for word in value.replace(",", " ").split():
         if word in {"pretty", "json"}:
             chosen["format"] = word
@@ -109,7 +109,8 @@ def _log(value: str, problems: list[str]) -> tuple[str, str]:
             problems.append(
                 f"EVENTSYNC_LOG: {word!r} is neither a format (pretty, json) nor a level (debug, info, warning, error)"
             )
-    return chosen["format"], chosen["level"]
+    usual = "info" if chosen["format"] == "json" else "warning"  # a person at a terminal gets a report instead
+    return chosen["format"], chosen["level"] or usual
 
 
 def _switch(name: str, values: Mapping[str, str], problems: list[str]) -> bool:

@@ -45,8 +45,7 @@ def running_sandbox(folder: Path, port: int = 0) -> Iterator[Sandbox]:
     """
     command = [sys.executable, "-m", "sandbox", "--port", str(port), "--state", str(folder)]
     with _running(command, os.environ, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
+        line = process.stdout.readline() if process.stdout else b""
         if not line:
             raise TransientError("the sandbox did not start", hint="its own words are above; is the port taken?")
         said = json.loads(line)

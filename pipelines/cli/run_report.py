@@ -48,9 +48,9 @@ def report_of(
     return _from_books(mapping, record, outcome)
 
 
-def show_reports(output: Output, reports: Sequence[RunReport]) -> None:
+def show_reports(output: Output, reports: Sequence[RunReport], exit_code: int) -> None:
     """Print the reports: one JSON document, or for people the accounts and the first rejected rows of each."""
-    output.document({"runs": reports})
+    output.document({"exit_code": exit_code, "runs": reports})
     for report in reports:
         show_report(output, report)
 

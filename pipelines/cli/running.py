@@ -23,6 +23,7 @@ from pipelines.clock import new_run_id, now
 from pipelines.dagster_home import prepare_dagster_home
 from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.launch_request import launch_config, wanted_assets
+from pipelines.logs import configure_logs
 from pipelines.options import RunOptions
 from pipelines.service import require_service
 from pipelines.settings import Settings, current_settings
@@ -52,17 +53,20 @@ def run_feeds(request: Request) -> int:
         SyncError: nothing could be run at all.
     """
     settings, output = current_settings(), Output(json=request.as_json)
+    configure_logs(settings)
     folder = folder_of(settings)
     feeds = _asked(request, chosen_feeds(folder, request.feeds))
     require_service(settings)
     if request.is_dry:
         return rehearse_feeds(settings, feeds, request.options, output)
     reports = _runner(request, settings, output)(feeds)
-    show_reports(output, reports)
-    codes = {report.exit_code for report in reports} | ({2} if request.is_all and folder.broken else set())
-    for error in folder.broken if request.is_all else ():
+    broken = folder.broken if request.is_all else ()
+    codes = {report.exit_code for report in reports} | ({2} if broken else set())
+    exit_code = next(code for code in SEVERITY if code in codes)
+    show_reports(output, reports, exit_code)
+    for error in broken:
         output.error(error)
-    return next(code for code in SEVERITY if code in codes)
+    return exit_code
 
 
 def _asked(request: Request, feeds: Sequence[LoadedFeed]) -> list[FeedMapping]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipelines.cli.flags import AsJson
+
+if TYPE_CHECKING:
+    from sandbox.server import Announcement
 
 EXAMPLES = """
 Start it, and point a shell at it:
@@ -47,18 +50,15 @@ def sandbox(
 sandbox.__doc__ = f"{sandbox.__doc__}\n{EXAMPLES}"
 
 
-def _announce_json(announcement: object) -> None:
+def _announce_json(announcement: Announcement) -> None:
     from dataclasses import asdict  # noqa: PLC0415  # as above
 
     import orjson  # noqa: PLC0415  # as above
 
-    sys.stdout.write(orjson.dumps(asdict(announcement)).decode() + "\n")  # type: ignore[call-overload]  # a dataclass of the sandbox
+    sys.stdout.write(orjson.dumps(asdict(announcement)).decode() + "\n")
     sys.stdout.flush()
 
 
-def _announce(announcement: object) -> None:
-    from sandbox.server import Announcement  # noqa: PLC0415  # as above
-
-    assert isinstance(announcement, Announcement)
+def _announce(announcement: Announcement) -> None:
     typer.echo(f"The sandbox listens at {announcement.base_url} (pages and API); stop it with Ctrl-C.")
     typer.echo(f"  export EVENT_API_BASE_URL={announcement.base_url} EVENT_API_KEY={announcement.api_key}")

@@ -18,6 +18,7 @@ from mappings.schema import FeedMapping
 from pipelines.cli.asking import Lists, ask_lists
 from pipelines.cli.findings import LiveFinding
 from pipelines.cli.slugs_named import slugs_named
+from pipelines.cli.source_words import source_words
 from pipelines.outcomes import ExitCode, outcome_of
 from pipelines.settings import Settings
 
@@ -78,7 +79,7 @@ def _source(mapping: FeedMapping) -> LiveFinding:
             first = next(reading.rows, None)
     except SyncError as error:
         return _refused("source", error)
-    told = f"{mapping.source.path}: {len(reading.columns)} columns, among them the {len(columns)} that the mapping reads"
+    told = f"{source_words(mapping.source)}: {len(reading.columns)} columns, among them the {len(columns)} that the mapping reads"
     return LiveFinding("source", ok=True, told=told if first else f"{told}; no rows")
 
 

@@ -1,0 +1,149 @@
+"""`eventsync feeds`, `status`, `rows` and `runs`: what was done so far, read from the state DB and from nowhere else."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+
+import pytest
+from unit.cli.conftest import MAPPING, Desk
+
+EDITED = (
+    "1,Jazz again,2030-05-01,19:30,,concert",
+    "2,,2030-13-01,19:30,,concert",
+    "4,=HYPERLINK(1),2030-05-02,19:30,,poetry",
+    "5,Hamlet,2030-05-03,20:00,,play",
+)
+
+
+@pytest.fixture
+def run_twice(desk: Desk) -> Iterator[Desk]:
+    """The second run finds one row edited, one gone, two that cannot be used."""
+    with desk.service():
+        assert desk.run("run", "town-hall", "--no-dagster").code == 0
+        desk.source(EDITED)
+        assert desk.run("run", "town-hall", "--no-dagster").code == 0
+        yield desk
+
+
+def test_before_the_first_run_every_command_answers_and_makes_nothing(desk: Desk) -> None:
+    for words in (["feeds"], ["status"], ["status", "town-hall"], ["rows", "town-hall"], ["runs"]):
+        assert desk.run(*words).code == 0
+        assert desk.run(*words, "--json").code == 0
+    assert not desk.state.parent.exists()
+
+
+def test_feeds_lists_sources_schedules_and_broken_files_without_a_key(desk: Desk) -> None:
+    desk.mapping(
+        MAPPING.replace("town-hall", "port").replace("key:", 'schedule: {cron: "15 6 * * *", timezone: Europe/Warsaw}\nkey:'),
+        "p.yaml",
+    )
+    desk.mapping("feed: x\n", "broken.yaml")
+    said = desk.run("feeds")
+    assert "15 6 * * * (Europe/Warsaw)" in said.out
+    assert "csv ../events.csv" in said.out
+    assert "broken: feeds/broken.yaml" in said.out
+    told = desk.run("feeds", "--json").document
+    assert [feed["feed"] for feed in told["feeds"]] == ["port", "town-hall"]
+    assert told["feeds"][0]["schedule"] == {"cron": "15 6 * * *", "timezone": "Europe/Warsaw"}
+    assert [file["path"] for file in told["broken"]] == ["feeds/broken.yaml"]
+
+
+def test_feeds_tells_the_last_run_and_where_the_rows_stand(run_twice: Desk) -> None:
+    feed = run_twice.run("feeds", "--json").document["feeds"][0]
+    assert feed["counts"]["delivered"] == 3
+    assert (feed["drifted"], feed["vanished"], feed["last_run"]["outcome"]) == (1, 1, "done")
+
+
+def test_status_tells_what_waits_for_a_person_and_who_holds_the_feed(run_twice: Desk) -> None:
+    told = run_twice.run("status", "town-hall", "--json").document["feeds"][0]
+    assert told["waiting"] == {"rejected": 2, "drift": 1, "vanished": 1}
+    assert told["gate"]["is_open"]
+    assert told["lease"] is None
+    assert len(told["runs"]) == 2
+    said = run_twice.run("status").out
+    assert "waits for a person: rejected 2, drift 1, vanished 1" in said
+    assert "held by: nobody" in said
+
+
+def test_status_needs_no_service_and_names_the_one_that_was_run_against(run_twice: Desk) -> None:
+    run_twice.monkeypatch.setenv("EVENT_API_BASE_URL", "https://elsewhere.example")
+    elsewhere = run_twice.run("status")
+    assert "the state DB knows runs at http://127.0.0.1" in elsewhere.out
+    run_twice.monkeypatch.delenv("EVENT_API_BASE_URL")
+    assert run_twice.run("status", "--json").document["feeds"][0]["feed"] == "town-hall"
+
+
+def test_rows_lists_what_waits_for_a_person_with_what_would_help(run_twice: Desk) -> None:
+    rows = run_twice.run("rows", "town-hall", "--json").document["rows"]
+    assert [(row["state"], row["row_key"]) for row in rows] == [
+        ("rejected", "2"),
+        ("rejected", "4"),
+        ("drift", "1"),
+        ("vanished", "6"),
+    ]
+    assert rows[2]["problem"] == "changed since it was sent: title"
+    assert f"change event {rows[2]['event_id']} by hand" in rows[2]["hint"]
+    said = run_twice.run("rows", "town-hall").out
+    assert "GENRE 'poetry': This value is not in the agreed list." in said
+
+
+def test_rows_of_one_state_and_no_more_than_asked_for(run_twice: Desk) -> None:
+    told = run_twice.run("rows", "town-hall", "--state", "delivered", "--limit", "2", "--json").document
+    assert [row["row_key"] for row in told["rows"]] == ["1", "5"]
+    assert told["is_more"]
+
+
+def test_the_csv_file_repeats_the_partners_columns_and_no_cell_of_it_is_a_formula(run_twice: Desk) -> None:
+    said = run_twice.run("rows", "town-hall", "--state", "rejected", "--csv", "out.csv")
+    header, first, second = csv.reader((run_twice.folder / "out.csv").read_text("utf-8-sig").splitlines())
+    assert said.code == 0
+    assert header == ["ID", "TITLE", "DAY", "HOUR", "KIND", "GENRE", "place", "problem", "hint"]
+    assert first[6] == "events.csv:3"
+    assert second[1] == "'=HYPERLINK(1)"
+    assert "This value is not in the agreed list." in second[7]
+
+
+def test_rows_of_the_ledger_can_be_written_to_a_file_too(run_twice: Desk) -> None:
+    run_twice.run("rows", "town-hall", "--state", "drift", "--csv", "out.csv")
+    header, row = csv.reader((run_twice.folder / "out.csv").read_text("utf-8-sig").splitlines())
+    assert header[:3] == ["row key", "state", "event"]
+    assert row[:2] == ["1", "drift"]
+
+
+def test_a_csv_file_that_cannot_be_written_is_an_error(run_twice: Desk) -> None:
+    said = run_twice.run("rows", "town-hall", "--csv", "no/such/folder.csv", "--json")
+    assert said.code == 2
+    assert "cannot be written" in said.document["error"]["message"]
+
+
+def test_an_unknown_state_or_feed_is_answered_with_the_nearest(run_twice: Desk) -> None:
+    state = run_twice.run("rows", "town-hall", "--state", "delivred")
+    assert (state.code, 'did you mean "delivered"?' in state.err) == (2, True)
+    feed = run_twice.run("rows", "town-hal")
+    assert (feed.code, "did you mean town-hall?" in feed.err) == (2, True)
+
+
+def test_runs_are_told_as_equations_that_balance(run_twice: Desk) -> None:
+    said = run_twice.run("runs").out
+    assert "read 6 = filtered 1 + rejected 2 + new 3" in said
+    assert "new 3 = delivered 3" in said
+    assert "read 4 = rejected 2 + unchanged 1 + drifted 1" in said
+    latest, first = run_twice.run("runs", "--feed", "town-hall", "--json").document["runs"]
+    assert latest["started_at"] >= first["started_at"]
+    assert len(run_twice.run("runs", "--limit", "1", "--json").document["runs"]) == 1
+
+
+def test_one_run_is_found_by_the_beginning_of_its_id_and_told_in_detail(run_twice: Desk) -> None:
+    latest, first = run_twice.run("runs", "--json").document["runs"]
+    said = run_twice.run("runs", first["run_id"][:-1])
+    assert said.code == 0
+    assert "left out: online only 1" in said.out
+    assert "events.csv:5" in said.out
+    assert run_twice.run("runs", latest["run_id"], "--json").document["stage"]["vanished"] == 1
+
+
+def test_a_run_that_is_not_there_or_not_meant_clearly_is_an_error(run_twice: Desk) -> None:
+    assert run_twice.run("runs", "nothing").code == 2
+    several = run_twice.run("runs", "2")
+    assert (several.code, "2 runs begin with" in several.err) == (2, True)

@@ -1,0 +1,143 @@
+"""`eventsync check`: every mistake at its place, offline; the key, the lists and the source where asked."""
+
+from __future__ import annotations
+
+import pytest
+from unit.cli.conftest import MAPPING, SECRET, Desk
+
+
+def test_sound_files_end_with_0_and_their_examples_are_counted(desk: Desk) -> None:
+    said = desk.run("check", "--json")
+    assert said.code == 0
+    assert said.document == {
+        "feeds": [
+            {
+                "feed": "town-hall",
+                "path": "feeds/town.yaml",
+                "problems": [],
+                "warnings": [],
+                "examples": {"run": 2, "failed": []},
+            }
+        ],
+        "ok": True,
+    }
+
+
+def test_every_mistake_is_told_with_its_place_its_line_and_a_caret(desk: Desk) -> None:
+    desk.mapping(MAPPING.replace("do: [collapse]", "do: [colapse]").replace("timezone: Europe/Warsaw", "timezone: Europe/Warsav"))
+    said = desk.run("check")
+    assert said.code == 2
+    assert 'feeds/town.yaml:11:29: unknown step "colapse", did you mean "collapse"?' in said.out
+    lines = said.out.splitlines()
+    snippet = next(number for number, line in enumerate(lines) if "do: [colapse]" in line and "unknown" not in line)
+    assert lines[snippet].index("colapse") == lines[snippet + 1].index("^")
+    assert "Europe/Warsav" in said.out
+
+
+def test_a_broken_file_does_not_hide_what_is_found_in_the_others(desk: Desk) -> None:
+    desk.mapping("feed: other\nsource: {kind: csv}\n", "broken.yaml")
+    desk.mapping(MAPPING.replace("{title: required}", "{title: too_long}"))
+    told = desk.run("check", "--json")
+    broken, failing = told.document["feeds"]
+    assert (told.code, told.document["ok"]) == (2, False)
+    assert broken["feed"] == "broken"
+    assert broken["problems"]
+    assert all(problem["path"] == "feeds/broken.yaml" for problem in broken["problems"])
+    assert failing["problems"] == []
+    assert failing["examples"] == {
+        "run": 2,
+        "failed": [{"number": 2, "field": "title", "expected": "too_long", "found": "required"}],
+    }
+
+
+def test_a_failing_example_is_told_field_by_field(desk: Desk) -> None:
+    desk.mapping(MAPPING.replace("event: {title: Jazz, startAt", "event: {title: Jaz, timezone: UTC, startAt"))
+    said = desk.run("check")
+    assert said.code == 2
+    assert 'example 1, title: expected "Jaz", got "Jazz"' in said.out
+    assert 'example 1, timezone: expected "UTC", got "Europe/Warsaw"' in said.out
+
+
+def test_what_is_unwise_is_a_warning_and_no_failure(desk: Desk) -> None:
+    desk.mapping(MAPPING.replace("key: [ID]", "key: [DAY]"))
+    said = desk.run("check")
+    assert said.code == 0
+    assert "warning: feeds/town.yaml:5:7: " in said.out
+
+
+def test_a_file_may_be_named_by_its_path_wherever_it_lies(desk: Desk) -> None:
+    draft = desk.folder / "draft.yaml"
+    draft.write_text(MAPPING.replace("town-hall", "draft"), "utf-8")
+    assert desk.run("check", "draft.yaml", "--json").document["feeds"][0]["feed"] == "draft"
+    assert desk.run("check", str(draft)).code == 0
+    missing = desk.run("check", "drafts/none.yaml")
+    assert missing.code == 2
+    assert "cannot be read" in missing.out
+
+
+def test_an_unknown_feed_is_answered_with_the_nearest_name(desk: Desk) -> None:
+    said = desk.run("check", "town-hal")
+    assert (said.code, said.out) == (2, "")
+    assert "did you mean town-hall?" in said.err
+
+
+def test_a_live_check_of_a_sound_feed_asks_the_service_and_the_source(desk: Desk) -> None:
+    with desk.service() as service:
+        said = desk.run("check", "--live", "--json")
+    answers = {answer["asked"]: answer for answer in said.document["feeds"][0]["live"]}
+    assert said.code == 0
+    assert list(answers) == ["service", "channels", "classifications", "source"]
+    assert all(answer["ok"] for answer in answers.values())
+    assert service.base_url in answers["service"]["told"]
+    assert "version 20" in answers["classifications"]["told"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "asked", "told"),
+    [
+        ("channel: city-agenda", "channel: city-agneda", "channels", 'did you mean "city-agenda"?'),
+        ("channelId: {channel: city-agenda}", 'channelId: "999"', "channels", "no channel with the id 999"),
+        (
+            "play: theatre",
+            "play: theater",
+            "classifications",
+            'names "theater", which the service does not know, did you mean "theatre"?',
+        ),
+        ("from: TITLE", "from: TITEL", "source", 'lacks the column "TITEL" (closest: "TITLE")'),
+    ],
+)
+def test_a_live_check_names_what_the_service_or_the_source_lacks(desk: Desk, old: str, new: str, asked: str, told: str) -> None:
+    without_examples = MAPPING[: MAPPING.index("examples:")]
+    desk.mapping(without_examples.replace(old, new))
+    assert desk.run("check").code == 0
+    with desk.service():
+        said = desk.run("check", "--live", "--json")
+    failing = [answer for answer in said.document["feeds"][0]["live"] if not answer["ok"]]
+    assert [answer["asked"] for answer in failing] == [asked]
+    assert told in failing[0]["told"]
+    assert (said.code, said.document["ok"]) == (2, False)
+
+
+def test_a_live_check_with_a_wrong_key_ends_with_3_and_shows_only_the_end_of_the_key(desk: Desk) -> None:
+    wrong = "sk-wrong-key-of-somebody-9876"
+    with desk.service(secret=wrong):
+        said = desk.run("check", "--live")
+    assert said.code == 3
+    assert wrong not in said.out + said.err
+    assert "9876" in said.out
+
+
+def test_a_live_check_without_a_service_says_what_is_not_set_and_still_looks_at_the_source(desk: Desk) -> None:
+    said = desk.run("check", "--live")
+    assert said.code == 2
+    assert "EVENT_API_BASE_URL is not set" in said.out
+    assert "EVENT_API_KEY is not set" in said.out
+    assert "ok: source: csv ../events.csv" in said.out
+
+
+def test_a_live_check_of_a_service_that_is_away_ends_with_6(desk: Desk) -> None:
+    with desk.service() as service:
+        pass
+    desk.monkeypatch.setenv("EVENT_API_BASE_URL", service.base_url)
+    desk.monkeypatch.setenv("EVENT_API_KEY", SECRET)
+    assert desk.run("check", "--live").code == 6

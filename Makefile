@@ -40,9 +40,9 @@ bench: $(VENV)/.installed-test ## the benchmarks, with a table at the end
 	$(BIN)/python benchmarks/run.py
 
 lock: ## compile the lock files anew (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
 	  --extra sheets --extra salesforce --output-file requirements.lock pyproject.toml build-tools.in
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
 	  --all-extras --output-file requirements-test.lock pyproject.toml build-tools.in --constraint requirements.lock
 
 clean: ## forget the environment and what the demo wrote

@@ -171,6 +171,16 @@ def test_choose_takes_the_first_branch_that_holds(mapper: Mapper, row: Row) -> N
     assert event_of(mapper(event=event)(row(STATE="?")))["status"] == "draft"
 
 
+def test_choose_may_say_what_to_do_when_its_branch_is_empty(mapper: Mapper, row: Row) -> None:
+    choose = "{choose: [{when: {column: A, is: present}, then: {from: B, on_empty: omit}}], on_empty: %s}"
+    assert reasons_of(mapper(event="title: " + choose % "reject")(row(A="x", B=""))) == [("title", ReasonCode.REQUIRED, "B")]
+    assert event_of(mapper(event="title: " + choose % "{use: Untitled}")(row(A="", B="")))["title"] == "Untitled"
+
+
+def test_text_is_composed_after_its_steps_too(mapper: Mapper, row: Row) -> None:
+    assert event_of(mapper(event="title: {from: TITLE, do: [html_unescape]}")(row(TITLE="Cafe&#769;")))["title"] == "Café"
+
+
 def test_a_dollar_name_is_a_named_value_and_two_dollars_are_a_dollar(mapper: Mapper, row: Row) -> None:
     top = "let: {place: {from: PLACE, do: [upper]}}\n"
     event = "locationName: $place\noffers: [{name: $$5}]"

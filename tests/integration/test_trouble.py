@@ -1,0 +1,118 @@
+"""A service that limits, pauses, fails or goes away: rows wait or are sent again, and each becomes one event."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from integration.desk import Desk, lines
+from integration.service import Service, serving
+from integration.waiting import until
+
+pytestmark = pytest.mark.slow
+
+
+def _assert_once(service: Service, rows: int) -> None:
+    assert service.titles() == sorted(f"Evening {number}" for number in range(rows))
+
+
+def test_a_rate_limit_is_kept_and_every_row_delivered(desk: Desk, service: Service) -> None:
+    service.switch(rate_events="200/s")
+    desk.source(lines(500))
+    said = desk.run()
+
+    assert said.code == 0, said.words
+    assert said.run["publish"]["delivered"] == 500
+    _assert_once(service, 500)
+    assert [one for one in service.requests() if one["status"] == 429], "the limit was never met"
+
+
+def test_a_pause_longer_than_the_feeds_patience_ends_the_run_and_says_when_to_come_back(desk: Desk, service: Service) -> None:
+    service.switch(rate_events="5/h", rate_burst=5)
+    desk.mapping(in_flight=1, max_pause="30s")
+    desk.source(lines(20))
+    said = desk.run()
+
+    assert said.code == 6, said.words
+    assert said.run["outcome"] == "paused"
+    assert said.run["publish"] | {"delivered": 5, "pending": 15} == said.run["publish"]
+    assert "run again after 20" in said.run["hint"], said.run["hint"]
+    assert "UTC" in said.run["hint"]
+
+    service.switch(rate_events="off")
+    assert desk.run().code == 0
+    _assert_once(service, 20)
+
+
+@pytest.mark.parametrize("retry_after", ["fraction", "date", "absent", "garbage", "negative"])
+def test_however_the_wait_is_written_every_row_is_delivered(desk: Desk, service: Service, retry_after: str) -> None:
+    service.switch(rate_events="40/s", rate_burst=10, retry_after=retry_after)
+    desk.source(lines(40))
+    said = desk.run()
+
+    assert said.code == 0, said.words
+    _assert_once(service, 40)
+
+
+def test_faults_of_every_kind_cost_no_row_and_make_none_twice(desk: Desk, service: Service) -> None:
+    service.switch(fault_per_mille=120, faults="error_500+error_503+reset+truncated+empty+html", fault_seed=7)
+    desk.source(lines(150))
+    said = desk.run()
+
+    assert said.code == 0, said.words
+    _assert_once(service, 150)
+    assert len(service.requests()) > 150
+
+
+def test_a_service_that_restarts_in_the_middle_is_waited_for(desk: Desk, tmp_path: Path) -> None:
+    with serving(tmp_path / "service", latency_ms=30) as own:
+        desk.point_to(own)
+        desk.source(lines(300))
+        run = desk.start_run()
+        until(lambda: len(own.requests()) > 60)
+        own.stop(is_sudden=True)
+        own.start()
+        said = run.ended()
+
+        assert said.code == 0, said.words
+        _assert_once(own, 300)
+
+
+def test_a_service_that_goes_away_ends_the_run_and_gets_the_rest_when_it_is_back(desk: Desk, tmp_path: Path) -> None:
+    with serving(tmp_path / "service", latency_ms=30) as own:
+        desk.point_to(own)
+        desk.mapping(in_flight=4)
+        desk.source(lines(200))
+        run = desk.start_run()
+        until(lambda: len(own.requests()) > 60)
+        own.stop(is_sudden=True)
+        said = run.ended()
+
+        assert said.code in {1, 6}, said.words
+        account = said.run["publish"]
+        assert account["delivered"] + account["uncertain"] + account["pending"] == 200
+        assert account["refused"] == account["conflict"] == 0
+        assert "run again" in said.words
+
+        own.start()
+        said = desk.run()
+        assert said.code == 0, said.words
+        _assert_once(own, 200)
+        assert set(desk.states().values()) == {"delivered"}
+
+
+def test_a_service_that_refuses_used_keys_confirms_what_a_killed_run_had_sent(desk: Desk, service: Service) -> None:
+    service.switch(idempotency="refuse", answer_delay_ms=400)
+    desk.mapping(in_flight=3)
+    desk.source(lines(9))
+    run = desk.start_run()
+    until(lambda: len(service.events()) >= 5)
+    run.kill()
+    service.switch(answer_delay_ms=0)
+    said = desk.run()
+
+    assert said.code == 0, said.words
+    account = said.run["publish"]
+    assert 0 < account["delivered_unconfirmed"] <= 3
+    assert account["conflict"] == 0
+    _assert_once(service, 9)

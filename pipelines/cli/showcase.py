@@ -19,6 +19,7 @@ from pipelines.cli.output import Output
 from pipelines.cli.run_report import RunReport, show_accounts, show_report
 from pipelines.cli.running import run_in_process
 from pipelines.dagster_home import prepare_dagster_home
+from pipelines.logs import configure_logs
 from pipelines.options import RunOptions
 from pipelines.service import require_service
 from pipelines.settings import PACKAGED_FEEDS, Settings, current_settings, read_settings
@@ -39,7 +40,7 @@ def show_demo(folder: Path, *, as_json: bool) -> int:
         second = _round(settings, output, "Second run: nothing has changed, nothing is sent", show_accounts)
     sent = sum(_sent(report) for report in second)
     output.document({"first": first, "second": second, "sent_twice": sent})
-    output.note(f"\nSecond run: {sent} sent. See it all in the Dagster UI, with the published pages: eventsync ui --demo")
+    output.note(f"\nSecond run: {sent} sent. See it all in the Dagster UI, with the published pages: make ui (or eventsync ui --demo)")
     return 0 if sent == 0 and all(report.exit_code == 0 for report in (*first, *second)) else 1
 
 
@@ -85,6 +86,7 @@ def _stage_set(folder: Path) -> Iterator[tuple[Sandbox, Mapping[str, str]]]:
             "DAGSTER_HOME": str(home / "dagster"),
         }
         prepare_dagster_home(home / "dagster")
+        configure_logs(read_settings(environ, Path.cwd()))
         yield sandbox, environ
 
 

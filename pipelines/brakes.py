@@ -49,7 +49,8 @@ def _rejected(report: StageReport, limits: Brakes) -> _Answer:
     share = rejected / rows if rows else 0.0
     allowed = limits.rejected if limits.rejected is not None else 1.0
     tripped = limits.rejected is not None and share > allowed and rejected >= limits.rejected_at_least
-    sentence = f"{rejected} of {rows} rows rejected ({share:.1%}; the feed allows {allowed:.1%})"
+    patience = f"{allowed:.1%}, and up to {limits.rejected_at_least - 1} rows in any case"
+    sentence = f"{rejected} of {rows} rows rejected ({share:.1%}; the feed allows {patience})"
     return "rejected", tripped, share, allowed, sentence
 
 

@@ -21,6 +21,7 @@ from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import Workshop
 from state.accounts import PublishAccount
 from state.lease import Lease
+from state.ledger import Ledger
 
 DONE = Outcome("done", ExitCode.DONE)
 
@@ -104,7 +105,7 @@ class FeedAtWork:
             SyncError: a brake holds the feed, or the state DB fails.
         """
         with self._phase("publishing") as lease:
-            self._pass_the_gate()
+            pass_the_gate(self.workshop.ledger(self.mapping), self.mapping, self.options, f"run {self.ticket.run_id}")
             job = self.workshop.publish_job(self.mapping, self.ticket.run_id, lease, self.options, self.watcher.settled)
             self.watcher.owed(job.outbox.owed)
             published = publish(job)
@@ -114,21 +115,6 @@ class FeedAtWork:
     def _raise_if_braked(self, staged: Staged) -> None:
         if staged.stopping:
             raise brake_error(staged)
-
-    def _pass_the_gate(self) -> None:
-        ledger = self.workshop.ledger(self.mapping)
-        gate = ledger.gate()
-        if gate.is_open:
-            return
-        closed_by = tuple(gate.reason.removeprefix("stopped by ").split(", "))
-        if set(closed_by) <= set(self.options.accept):
-            ledger.open_gate(f"{self.ticket.launched_by}, run {self.ticket.run_id}")
-            return
-        raise BrakeError(
-            f"{self.mapping.feed}: nothing is sent: {gate.reason}",
-            brakes=closed_by,
-            hint=f"look at `eventsync rows {self.mapping.feed} --state rejected`, then run it again; or accept the brake",
-        )
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[Lease]:
@@ -159,6 +145,24 @@ class FeedAtWork:
             exit_code=int(outcome.exit_code),
             message=outcome.message,
             publish_account=account,
+        )
+
+
+def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by: str) -> None:
+    """Let what is staged out, if the last stage was released, or if everything that stopped it is accepted.
+
+    Raises:
+        BrakeError: a brake holds the feed, or no stage ever completed.
+    """
+    gate = ledger.gate()
+    closed_by = tuple(gate.reason.removeprefix("stopped by ").split(", "))
+    if not gate.is_open and set(closed_by) <= set(options.accept):
+        ledger.open_gate(by)
+    elif not gate.is_open:
+        raise BrakeError(
+            f"nothing is sent: {gate.reason}",
+            brakes=closed_by,
+            hint=f"look at `eventsync rows {mapping.feed} --state rejected`, then run it again; or accept the brake",
         )
 
 

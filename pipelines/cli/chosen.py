@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,13 +39,21 @@ def chosen_feeds(folder: FeedFolder, wanted: Sequence[str]) -> tuple[LoadedFeed,
     return tuple(_one(folder, name) for name in wanted)
 
 
+def _is_called(path: Path, name: str) -> bool:
+    """Whether a file that cannot be loaded says that it is the feed of this name."""
+    return (
+        re.search(rf"^feed:\s*['\"]?{re.escape(name)}['\"]?\s*(#.*)?$", path.read_text("utf-8", "replace"), re.MULTILINE)
+        is not None
+    )
+
+
 def _one(folder: FeedFolder, name: str) -> LoadedFeed:
     stem = Path(name).stem if name.endswith((".yaml", ".yml")) else name
     for feed in folder.feeds:
         if name == feed.mapping.feed or stem in {feed.mapping.feed, feed.path.stem}:
             return feed
     for broken in folder.broken:
-        if broken.path.stem == stem:
+        if broken.path.stem == stem or _is_called(broken.path, name):
             raise MappingFileError(broken.path, broken.problems)
     names = [str(feed.mapping.feed) for feed in folder.feeds]
     nearest = process.extractOne(name, names, score_cutoff=60)

@@ -15,7 +15,7 @@ from pipelines.cli.output import Output, Progress
 from pipelines.cli.rehearsal_report import SHOWN, Rehearsal, Sending, show_rehearsals
 from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
-from pipelines.feed_run import FeedAtWork, RunTicket, Watcher, brake_error
+from pipelines.feed_run import FeedAtWork, RunTicket, Watcher, brake_error, pass_the_gate
 from pipelines.options import RunOptions
 from pipelines.outcomes import BrakeError, ExitCode, Outcome, outcome_of
 from pipelines.settings import Settings
@@ -69,23 +69,12 @@ def _on_copy(run: FeedAtWork) -> Rehearsal:
         return Rehearsal(feed, outcome_of(brake_error(staged)), staged)
     if run.options.stage_only:
         return Rehearsal(feed, rehearsed, staged)
-    closed = _pass_the_gate(run)
-    if closed is not None:
+    try:
+        pass_the_gate(run.workshop.ledger(run.mapping), run.mapping, run.options, _LAUNCHED_BY)
+    except BrakeError as closed:
         return Rehearsal(feed, outcome_of(closed), staged)
     count, first = _owed(run)
     return Rehearsal(feed, rehearsed, staged, count, first)
-
-
-def _pass_the_gate(run: FeedAtWork) -> BrakeError | None:
-    """Open the copy's gate if the brakes that closed it are accepted; return what stops the run otherwise."""
-    ledger = run.workshop.ledger(run.mapping)
-    gate = ledger.gate()
-    closed_by = tuple(gate.reason.removeprefix("stopped by ").split(", "))
-    if not gate.is_open and not set(closed_by) <= set(run.options.accept):
-        return BrakeError(f"nothing would be sent: {gate.reason}", brakes=closed_by, hint="run the feed, or accept the brake")
-    if not gate.is_open:
-        ledger.open_gate(_LAUNCHED_BY)
-    return None
 
 
 def _owed(run: FeedAtWork) -> tuple[int, tuple[Sending, ...]]:

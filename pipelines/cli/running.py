@@ -19,6 +19,7 @@ from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.cli.output import Output, Progress
 from pipelines.cli.rehearsing import rehearse_feeds
 from pipelines.cli.run_report import RunReport, report_of, show_reports
+from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
 from pipelines.dagster_home import prepare_dagster_home
 from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
@@ -29,9 +30,6 @@ from pipelines.service import require_service
 from pipelines.settings import Settings, current_settings
 from pipelines.webserver import Launch, Webserver, webserver_url
 from pipelines.wiring import open_workshop
-
-SEVERITY = (130, 2, 3, 5, 6, 4, 1, 0)
-"""Of several feeds' exit codes the first of these is the command's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ def run_feeds(request: Request) -> int:
     reports = _runner(request, settings, output)(feeds)
     broken = folder.broken if request.is_all else ()
     codes = {report.exit_code for report in reports} | ({2} if broken else set())
-    exit_code = next(code for code in SEVERITY if code in codes)
+    exit_code = worst(codes)
     show_reports(output, reports, exit_code)
     for error in broken:
         output.error(error)

@@ -40,7 +40,9 @@ def show_demo(folder: Path, *, as_json: bool) -> int:
         second = _round(settings, output, "Second run: nothing has changed, nothing is sent", show_accounts)
     sent = sum(_sent(report) for report in second)
     output.document({"first": first, "second": second, "sent_twice": sent})
-    output.note(f"\nSecond run: {sent} sent. See it all in the Dagster UI, with the published pages: make ui (or eventsync ui --demo)")
+    output.note(
+        f"\nSecond run: {sent} sent. See it all in the Dagster UI, with the published pages: make ui (or eventsync ui --demo)"
+    )
     return 0 if sent == 0 and all(report.exit_code == 0 for report in (*first, *second)) else 1
 
 

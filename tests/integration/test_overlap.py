@@ -14,7 +14,7 @@ def test_a_second_run_leaves_and_says_who_holds_the_feed(desk: Desk, service: Se
     service.switch(latency_ms=100)
     desk.source(lines(200))
     first = desk.start_run()
-    until(lambda: service.requests())
+    until(service.requests)
     second = desk.run()
     status = desk.command("status", "--json").document["feeds"][0]
     said = first.ended()
@@ -33,7 +33,7 @@ def test_a_patient_run_waits_for_the_first_and_finds_all_done(desk: Desk, servic
     service.switch(latency_ms=50)
     desk.source(lines(200))
     first = desk.start_run()
-    until(lambda: service.requests())
+    until(service.requests)
     second = desk.start_run("--wait")
     assert first.ended().code == 0
     said = second.ended()
@@ -47,7 +47,7 @@ def test_a_killed_runs_lease_does_not_keep_the_next_one_out(desk: Desk, service:
     service.switch(latency_ms=50)
     desk.source(lines(100))
     first = desk.start_run()
-    until(lambda: service.requests())
+    until(service.requests)
     first.kill()
     said = desk.run()
 

@@ -1,0 +1,143 @@
+"""Cover images: uploaded once for each content, and what becomes of an event whose image cannot be used."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from integration.desk import FEED, Desk, line
+from integration.service import Service
+from integration.waiting import until
+from unit.connectors_api.test_pictures import png
+
+pytestmark = pytest.mark.slow
+
+ALLOWED = {"EVENTSYNC_ALLOW_PRIVATE_IMAGES": "yes"}
+
+
+@dataclass
+class Pictures:
+    """A partner's image server: what lies at which path, and how often it was asked for."""
+
+    base_url: str
+    at: dict[str, bytes] = field(default_factory=dict)
+    asked: Counter[str] = field(default_factory=Counter)
+
+
+@pytest.fixture
+def pictures() -> Iterator[Pictures]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            shelf.asked[self.path] += 1
+            content = shelf.at.get(self.path)
+            self.send_response(404 if content is None else 200)
+            self.send_header("content-length", str(len(content or b"")))
+            self.end_headers()
+            self.wfile.write(content or b"")
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        shelf = Pictures(f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield shelf
+        server.shutdown()
+        thread.join()
+
+
+def _with_pictures(desk: Desk, pictures: Pictures, *paths: str, on_error: str = "omit", in_flight: int = 16) -> None:
+    desk.mapping(more=f"coverImage: {{image: {{from: PICTURE}}, on_error: {on_error}}}", in_flight=in_flight)
+    desk.source(line(number, picture=path and pictures.base_url + path) for number, path in enumerate(paths))
+
+
+def _covers(service: Service) -> dict[str, object]:
+    return {event["title"]: event["payload"].get("coverImage") for event in service.events()}
+
+
+def test_an_image_is_uploaded_once_and_every_event_of_it_carries_its_id(desk: Desk, service: Service, pictures: Pictures) -> None:
+    pictures.at = {"/a.png": png(40, 30), "/same-as-a.png": png(40, 30), "/b.png": png(50, 30)}
+    _with_pictures(desk, pictures, "/a.png", "/a.png", "/same-as-a.png", "/b.png", "")
+    said = desk.run(**ALLOWED)
+
+    assert said.code == 0, said.words
+    covers = _covers(service)
+    assert covers["Evening 0"] == covers["Evening 1"] == covers["Evening 2"]
+    assert len({covers["Evening 0"], covers["Evening 3"], None}) == 3
+    assert covers["Evening 4"] is None
+    assert service.look()["images"] == 2
+    assert pictures.asked == {"/a.png": 1, "/same-as-a.png": 1, "/b.png": 1}
+
+    uploads = len(service.requests("media"))
+    _with_pictures(desk, pictures, "/a.png", "/a.png", "/same-as-a.png", "/b.png", "", "/a.png")
+    assert desk.run(**ALLOWED).code == 0
+    assert _covers(service)["Evening 5"] == covers["Evening 0"]
+    assert len(service.requests("media")) == uploads
+
+
+def test_an_event_whose_image_is_missing_goes_out_without_it(desk: Desk, service: Service, pictures: Pictures) -> None:
+    _with_pictures(desk, pictures, "/missing.png", "")
+    said = desk.run(**ALLOWED)
+
+    assert said.code == 0, said.words
+    assert _covers(service) == {"Evening 0": None, "Evening 1": None}
+    assert "/missing.png" in said.run["message"]
+    assert "404" in said.run["message"]
+
+
+def test_an_event_whose_image_is_missing_goes_out_as_a_draft(desk: Desk, service: Service, pictures: Pictures) -> None:
+    pictures.at = {"/a.png": png(40, 30)}
+    _with_pictures(desk, pictures, "/missing.png", "/a.png", on_error="draft")
+    assert desk.run(**ALLOWED).code == 0
+
+    assert {event["title"]: event["status"] for event in service.events()} == {"Evening 0": "draft", "Evening 1": "published"}
+
+
+def test_an_event_whose_image_is_missing_is_not_sent(desk: Desk, service: Service, pictures: Pictures) -> None:
+    pictures.at = {"/a.png": png(40, 30), "/text.png": b"no picture at all"}
+    _with_pictures(desk, pictures, "/missing.png", "/text.png", "/a.png", "", on_error="reject")
+    desk.run(**ALLOWED)
+
+    assert service.titles() == ["Evening 2", "Evening 3"]
+    refused = desk.command("rows", FEED, "--state", "refused", "--json").document["rows"]
+    assert {row["row_key"] for row in refused} == {"0", "1"}
+    assert all("image" in row["problem"].lower() for row in refused)
+
+
+def test_an_address_in_a_private_network_is_not_asked(desk: Desk, service: Service, pictures: Pictures) -> None:
+    pictures.at = {"/a.png": png(40, 30)}
+    _with_pictures(desk, pictures, "/a.png")
+    said = desk.run()
+
+    assert said.code == 0, said.words
+    assert _covers(service) == {"Evening 0": None}
+    assert "private network" in said.run["message"]
+    assert not pictures.asked
+
+
+def test_a_body_with_its_cover_is_pinned_before_it_is_sent_for_the_first_time(
+    desk: Desk, service: Service, pictures: Pictures
+) -> None:
+    paths = [f"/{number}.png" for number in range(60)]
+    pictures.at = {path: png(40, 30 + number) for number, path in enumerate(paths)}
+    _with_pictures(desk, pictures, *paths, in_flight=4)
+    service.switch(answer_delay_ms=60)
+    run = desk.start_run(**ALLOWED)
+    until(lambda: len(service.events()) > 15)
+    assert run.kill().code == -signal.SIGKILL
+
+    pictures.at.clear()
+    service.switch(answer_delay_ms=0)
+    assert desk.run(**ALLOWED).code == 0
+    digests = defaultdict(set)
+    for request in service.requests():
+        digests[request["idempotency_key"]].add(request["digest"])
+    assert {len(found) for found in digests.values()} == {1}
+    assert len(service.events()) == 60
+    assert not [request for request in service.requests() if request["status"] == 409]

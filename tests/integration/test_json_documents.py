@@ -1,0 +1,143 @@
+"""`--json`: exactly one JSON document on stdout for every verb, with the keys that scripts rely on."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import signal
+
+import pytest
+from integration.desk import FEED, Desk, lines
+
+from pipelines.cli.app import app
+
+pytestmark = pytest.mark.slow
+
+DOCUMENTS = {
+    "feeds": ((), {"feeds", "broken"}),
+    "check": ((), {"feeds"}),
+    "preview": ((FEED,), {"feed"}),
+    "run": ((FEED, "--no-dagster"), {"runs"}),
+    "status": ((), {"feeds", "elsewhere"}),
+    "rows": ((FEED,), {"feed", "state", "rows", "is_more", "csv"}),
+    "runs": ((), {"runs"}),
+    "schema": ((), {"$schema"}),
+}
+"""Verbs with their words, and keys of their document."""
+RUN_KEYS = {
+    *("feed", "run_id", "outcome", "exit_code", "message", "hint", "read", "publish"),
+    *("brakes", "warnings", "vanished", "skipped", "rejections"),
+}
+LONG_RUNNING = {"demo", "sandbox", "ui"}
+"""These end when a person says so, or take as long as a person likes to watch."""
+
+
+def _verbs() -> dict[str, set[str]]:
+    """Every verb with the names of its parameters."""
+    found = {}
+    for command in app.registered_commands:
+        assert command.callback is not None
+        found[command.name or command.callback.__name__] = set(inspect.signature(command.callback).parameters)
+    return found
+
+
+def test_every_verb_takes_json_and_is_tried_here() -> None:
+    verbs = _verbs()
+    assert {name for name, parameters in verbs.items() if "as_json" not in parameters} <= {"ui"}
+    assert verbs.keys() - LONG_RUNNING == DOCUMENTS.keys()
+
+
+@pytest.mark.parametrize("verb", DOCUMENTS)
+@pytest.mark.parametrize("is_used", [False, True], ids=["first-use", "after-a-run"])
+def test_a_verb_prints_one_document(desk: Desk, verb: str, is_used: bool) -> None:
+    desk.source([*lines(20), "x,,2031-99-01,19:30,poetry,"])
+    if is_used:
+        assert desk.run().code == 0
+    words, keys = DOCUMENTS[verb]
+    said = desk.command(verb, *words, "--json")
+
+    assert said.code == 0, said.words
+    assert keys <= said.document.keys(), said.document.keys()
+    assert said.out.endswith("}\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", FEED, "--no-dagster", "--dry-run"),
+        ("run", "--all", "--no-dagster"),
+        ("check", "--live"),
+        ("rows", FEED, "--state", "rejected", "--csv", "rejected.csv"),
+        ("preview", FEED, "--rows", "0", "--all"),
+    ],
+    ids=" ".join,
+)
+def test_so_do_its_variants(desk: Desk, words: tuple[str, ...]) -> None:
+    desk.source([*lines(20), "x,,2031-99-01,19:30,poetry,"])
+    assert desk.run().code == 0
+    said = desk.command(*words, "--json")
+    assert said.code == 0, said.words
+    assert isinstance(said.document, dict)
+
+
+def test_the_document_of_a_run_has_its_keys_and_balances(desk: Desk) -> None:
+    desk.source(lines(20))
+    run = desk.run().run
+    assert run.keys() == RUN_KEYS
+    assert run["read"]["read"] == sum(count for name, count in run["read"].items() if name != "read")
+    owed = run["publish"]["new"] + run["publish"]["carried_over"]
+    assert owed == sum(count for name, count in run["publish"].items() if name not in {"new", "carried_over"})
+    (told,) = desk.command("runs", "--json").document["runs"]
+    assert (told["run_id"], told["read"], told["publish"]) == (run["run_id"], run["read"], run["publish"])
+    one = desk.command("runs", run["run_id"], "--json").document
+    assert one["stage"]["account"] == run["read"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("run", "town-hal", "--no-dagster"), 2),
+        (("run", "--no-dagster"), 2),
+        (("rows", FEED, "--state", "lost"), 2),
+        (("runs", "no-such-run"), 2),
+        (("check", "no-such-feed"), 2),
+        (("preview", "no-such-feed"), 2),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
+)
+def test_an_error_is_the_one_document_too(desk: Desk, words: tuple[str, ...], code: int) -> None:
+    desk.source(lines(2))
+    said = desk.command(*words, "--json")
+    assert said.code == code, said.words
+    error = said.document["error"]
+    assert {"type", "message", "hint"} <= error.keys()
+    assert error["hint"]
+    assert error["message"] in " ".join(said.err.split())
+
+
+def test_a_broken_mapping_file_is_told_with_its_places(desk: Desk) -> None:
+    desk.source(lines(2))
+    desk.mapping(title="{from: TITEL, do: [colapse]}")
+    said = desk.command("check", "--json")
+    assert said.code == 2, said.words
+    assert "town.yaml" in said.out
+    assert "collapse" in said.out, "the nearest step is named"
+
+
+def test_a_feed_asked_for_by_name_whose_file_is_broken_leads_to_that_file(desk: Desk) -> None:
+    desk.source(lines(2))
+    desk.mapping(title="{from: TITLE, do: [colapse]}")
+    said = desk.run()
+    assert said.code == 2, said.words
+    assert "town.yaml" in said.words
+
+
+def test_the_sandbox_announces_itself_in_one_document(desk: Desk) -> None:
+    process = desk.installed("sandbox", "--json")
+    assert process.stdout is not None
+    announced = json.loads(process.stdout.readline())
+    assert announced.keys() == {"base_url", "api_key", "pid"}
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate()
+    assert out == ""
+    assert process.returncode in {0, 130}

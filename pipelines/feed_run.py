@@ -16,7 +16,7 @@ from mappings.schema import FeedMapping
 from pipelines.drain import Advance
 from pipelines.options import RunOptions
 from pipelines.outcomes import BrakeError, ExitCode, InterruptedRunError, Outcome, outcome_of
-from pipelines.sync import Published, Staged, publish, stage
+from pipelines.sync import Published, PublishJob, Staged, publish, stage
 from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import Workshop
 from state.accounts import PublishAccount
@@ -108,9 +108,17 @@ class FeedAtWork:
             pass_the_gate(self.workshop.ledger(self.mapping), self.mapping, self.options, f"run {self.ticket.run_id}")
             job = self.workshop.publish_job(self.mapping, self.ticket.run_id, lease, self.options, self.watcher.settled)
             self.watcher.owed(job.outbox.owed)
-            published = publish(job)
+            published = self._drained(job)
             self._close(outcome_of_publish(published, self.mapping), published.account)
         return published
+
+    def _drained(self, job: PublishJob) -> Published:
+        """Drain the outbox; where Dagster interrupts, what was settled until then still enters the books."""
+        try:
+            return publish(job)
+        except BaseException as left:
+            self._close(_why_left(left, "publishing"), job.outbox.account())
+            raise
 
     def _raise_if_braked(self, staged: Staged) -> None:
         if staged.stopping:
@@ -128,11 +136,8 @@ class FeedAtWork:
             holder = f"run {self.ticket.run_id}, launched by {self.ticket.launched_by}"
             with self.workshop.lease(self.mapping, holder, is_patient=self.options.wait) as lease:
                 yield lease
-        except SyncError as error:
-            self._close(outcome_of(error))
-            raise
-        except BaseException:
-            self._close(outcome_of(InterruptedRunError(f"interrupted while {name}")))
+        except BaseException as left:
+            self._close(_why_left(left, name))
             raise
 
     def _close(self, outcome: Outcome, account: PublishAccount | None = None) -> None:
@@ -143,7 +148,7 @@ class FeedAtWork:
             self.ticket.run_id,
             outcome=outcome.name,
             exit_code=int(outcome.exit_code),
-            message=outcome.message,
+            message=outcome.told,
             publish_account=account,
         )
 
@@ -175,6 +180,17 @@ def brake_error(staged: Staged) -> BrakeError:
         hint="mend the source or the mapping and run again, or send the good rows with "
         + " ".join(f"--accept {name}" for name in names),
     )
+
+
+def _why_left(left: BaseException, phase: str) -> Outcome:
+    match left:
+        case SyncError():
+            return outcome_of(left)
+        case Exception():
+            hint = "its stack trace is in the Dagster UI, or on the terminal with --no-dagster; please report it"
+            return Outcome("failed", ExitCode.ATTENTION, f"a fault of eventsync while {phase}: {type(left).__name__}", hint)
+        case _:
+            return outcome_of(InterruptedRunError(f"interrupted while {phase}", hint="run again to go on"))
 
 
 def _stage_outcome(staged: Staged) -> Outcome:

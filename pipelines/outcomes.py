@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from connectors.errors import KeyRefusedError, ScopeMissingError
+from connectors.sources.errors import MissingColumnsError
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
 from state.lease import HeldByAnotherError
+
+HELP = "what would help: "
 
 
 class ExitCode(IntEnum):
@@ -35,6 +38,17 @@ class Outcome:
     message: str = ""
     hint: str = ""
 
+    @property
+    def told(self) -> str:
+        """The message with what would help, as the books keep it; `message_and_hint` takes it apart."""
+        return f"{self.message}\n{HELP}{self.hint}" if self.hint else self.message
+
+
+def message_and_hint(told: str) -> tuple[str, str]:
+    """Take apart what `Outcome.told` put together."""
+    message, _, hint = told.partition(f"\n{HELP}")
+    return message, hint
+
 
 class BrakeError(SyncError):
     """A brake stopped the feed before anything was sent. `brakes`: their names, as `--accept` takes them."""
@@ -56,7 +70,7 @@ def outcome_of(error: SyncError) -> Outcome:
 
 def _name_and_code(error: SyncError) -> tuple[str, ExitCode]:  # noqa: PLR0911  # a table, one line a kind
     match error:
-        case BrakeError():
+        case BrakeError() | MissingColumnsError():
             return "stopped by a brake", ExitCode.BRAKE
         case HeldByAnotherError():
             return "held by another run", ExitCode.HELD

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from mappings.schema import FeedMapping
 from pipelines.cli.output import Output
 from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
-from pipelines.outcomes import ExitCode, Outcome
+from pipelines.outcomes import ExitCode, Outcome, message_and_hint
 from pipelines.wiring import Workshop
 from state.accounts import RejectedRow
 from state.books import Books
@@ -45,7 +45,7 @@ def report_of(
     if record is None:
         told = outcome or _unbooked(dagster_status)
         return RunReport(mapping.feed, run_id, told.name, int(told.exit_code), told.message, told.hint)
-    return _from_books(mapping, record, outcome)
+    return _from_books(mapping, record)
 
 
 def show_reports(output: Output, reports: Sequence[RunReport], exit_code: int) -> None:
@@ -84,15 +84,16 @@ def _lines(report: RunReport) -> list[str]:
     return lines
 
 
-def _from_books(mapping: FeedMapping, record: RunRecord, outcome: Outcome | None) -> RunReport:
+def _from_books(mapping: FeedMapping, record: RunRecord) -> RunReport:
     stage = record.stage_report
+    message, hint = message_and_hint(record.message)
     return RunReport(
         feed=mapping.feed,
         run_id=record.run_id,
         outcome=record.outcome or "not ended",
         exit_code=int(ExitCode.ATTENTION) if record.exit_code is None else record.exit_code,
-        message=record.message,
-        hint=outcome.hint if outcome else "",
+        message=message,
+        hint=hint,
         read=asdict(record.read) if record.read else None,
         publish=asdict(record.publish) if record.publish else None,
         brakes=tuple(record.brakes),

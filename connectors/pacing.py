@@ -232,5 +232,5 @@ class _Curve:
 def _outage(failures: int, seconds: float, why: str) -> ServiceUnavailableError:
     return ServiceUnavailableError(
         f"{failures} attempts in a row over {seconds:.0f} s brought no usable answer, the last one: {why}",
-        hint="nothing is lost: run again when the service is back; `eventsync check --live` asks it",
+        hint="nothing is lost: run again when the service is back; if it never answered, check EVENT_API_BASE_URL",
     )

@@ -61,7 +61,7 @@ def unavailable(answer: Answer, attempts: int) -> ServiceUnavailableError:
     """No usable answer within the budget."""
     return ServiceUnavailableError(
         f"no usable answer after {attempts} attempts, the last one: {in_short(answer)}",
-        hint="nothing is lost: run again when the service is back; `eventsync check --live` asks it",
+        hint="nothing is lost: run again when the service is back; if it never answered, check EVENT_API_BASE_URL",
     )
 
 
@@ -70,5 +70,5 @@ def request_refused(answer: Answer, asked: str) -> RequestRefusedError:
     return RequestRefusedError(
         f"the service refused to tell {asked}: {in_short(answer)}",
         answer=answer,
-        hint="check that the key's owner may see it; quote the request id to the service's support",
+        hint="check EVENT_API_BASE_URL, and that the key's owner may see it; quote the request id to the service's support",
     )

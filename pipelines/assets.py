@@ -23,7 +23,7 @@ from mappings.loader import LoadedFeed
 from mappings.schema import FeedMapping
 from pipelines import names
 from pipelines.checks import brake_results, brake_specs, publish_results, publish_specs
-from pipelines.failures import as_failures
+from pipelines.failures import STEP_DELAY_S, as_failures, forbid_run_retry
 from pipelines.feed_run import FeedAtWork, RunTicket
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode
@@ -33,7 +33,7 @@ from pipelines.wiring import Workshop
 
 OpenWorkshop = Callable[[], AbstractContextManager[Workshop]]
 
-SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=10, backoff=Backoff.EXPONENTIAL)
+SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=Backoff.EXPONENTIAL)
 """A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
 
 
@@ -71,6 +71,8 @@ def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefiniti
     def staged(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
         with as_failures(context), open_workshop() as workshop:
             result = FeedAtWork(workshop, mapping, _ticket(context), options).stage()
+        if result.stopping:
+            forbid_run_retry(context)
         return MaterializeResult(metadata=staged_metadata(result), check_results=brake_results(key, result))
 
     return staged

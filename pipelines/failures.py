@@ -3,7 +3,7 @@
 | mechanism                                | what it looks at                          | how the verdict reaches it          |
 |------------------------------------------|-------------------------------------------|-------------------------------------|
 | request (`connectors.retry`)             | `TransientError`, seconds                 | it has already been spent here      |
-| step (`RetryPolicy`)                     | `Failure(allow_retries=...)`              | transient failures of reading only  |
+| step (`RetryPolicy`)                     | `Failure(allow_retries=...)`              | if it clears within a step's delays |
 | run (`run_retries` of the daemon)        | the tag `dagster/retry_on_asset_or_op_failure` | set to false when it is permanent |
 """
 
@@ -17,6 +17,10 @@ from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
 from mappings.errors import SyncError, TransientError
 from pipelines.outcomes import outcome_of
+from state.lease import HeldByAnotherError
+
+STEP_DELAY_S = 10.0
+"""Seconds before a step tries for the second time, twice as many before the third."""
 
 
 @contextmanager
@@ -28,11 +32,15 @@ def as_failures(context: AssetExecutionContext) -> Iterator[None]:
         raise failure_of(context, error) from error
 
 
+def forbid_run_retry(context: AssetExecutionContext) -> None:
+    """Tell the daemon that running this again clears nothing: a person must act first."""
+    context.instance.add_run_tags(context.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
+
+
 def failure_of(context: AssetExecutionContext, error: SyncError) -> Failure:
     """Return the failure for an error; a permanent one also tells the daemon not to retry the run."""
-    is_transient = isinstance(error, TransientError)
-    if not is_transient:
-        context.instance.add_run_tags(context.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
+    if not isinstance(error, TransientError):
+        forbid_run_retry(context)
     outcome = outcome_of(error)
     return Failure(
         description=f"{error}\n{error.hint}".strip(),
@@ -41,5 +49,16 @@ def failure_of(context: AssetExecutionContext, error: SyncError) -> Failure:
             "exit_code": int(outcome.exit_code),
             "what would help": MetadataValue.text(error.hint or "see the message"),
         },
-        allow_retries=is_transient,
+        allow_retries=_clears_soon(error),
     )
+
+
+def _clears_soon(error: SyncError) -> bool:
+    """Whether a step that tries again in seconds may get through; another run's hold and a long pause last longer."""
+    match error:
+        case HeldByAnotherError():
+            return False
+        case TransientError():
+            return (error.retry_after_s or 0.0) <= STEP_DELAY_S
+        case _:
+            return False

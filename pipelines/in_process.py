@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from dagster import AssetKey, DagsterInstance, Definitions
+from dagster import AssetKey, DagsterEventType, DagsterInstance, Definitions, ExecuteInProcessResult
+from dagster._core.events import RunFailureReason
 
 from mappings.vocabulary import FeedName
 from pipelines import names
@@ -34,4 +35,13 @@ def run_job(definitions: Definitions, feed: FeedName, options: RunOptions) -> tu
             tags={names.LAUNCHED_BY_TAG: "cli", names.FEED_TAG: feed, **process_tags()},
             raise_on_error=False,
         )
-    return run_id, "SUCCESS" if result.success else "FAILURE"
+    return run_id, _status(result)
+
+
+def _status(result: ExecuteInProcessResult) -> str:
+    """Return how it ended; what a signal interrupted counts as canceled here, though Dagster notes a failure."""
+    if result.success:
+        return "SUCCESS"
+    ends = [event.job_failure_data for event in result.all_events if event.event_type is DagsterEventType.RUN_FAILURE]
+    is_interrupted = any(end.failure_reason is RunFailureReason.UNEXPECTED_TERMINATION for end in ends)
+    return "CANCELED" if is_interrupted else "FAILURE"

@@ -16,7 +16,8 @@ from mappings.publishing import Schedule
 from mappings.schema import FeedMapping
 from pipelines import names
 
-AT_WORK = [DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED]
+AT_WORK = [DagsterRunStatus.QUEUED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+"""Not `NOT_STARTED`: a process that died before its run began would leave it so for ever."""
 
 
 def feed_schedule(mapping: FeedMapping, schedule: Schedule) -> ScheduleDefinition:

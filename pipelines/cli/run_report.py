@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from mappings.schema import FeedMapping
 from pipelines.cli.output import Output
@@ -45,7 +45,7 @@ def report_of(
     if record is None:
         told = outcome or _unbooked(dagster_status)
         return RunReport(mapping.feed, run_id, told.name, int(told.exit_code), told.message, told.hint)
-    return _from_books(mapping, record)
+    return _as_dagster_saw_it(_from_books(mapping, record), dagster_status)
 
 
 def show_reports(output: Output, reports: Sequence[RunReport], exit_code: int) -> None:
@@ -104,7 +104,15 @@ def _from_books(mapping: FeedMapping, record: RunRecord) -> RunReport:
     )
 
 
+def _as_dagster_saw_it(report: RunReport, status: str) -> RunReport:
+    """Return the report, not as done where Dagster stopped the run between two steps."""
+    if status in {"", "SUCCESS"} or report.exit_code != ExitCode.DONE:
+        return report
+    told = _unbooked(status)
+    return replace(report, outcome=told.name, exit_code=int(told.exit_code), message=told.message, hint=told.hint)
+
+
 def _unbooked(status: str) -> Outcome:
     if status == "CANCELED":
-        return Outcome("interrupted", ExitCode.INTERRUPTED, "the run was canceled before it began")
+        return Outcome("interrupted", ExitCode.INTERRUPTED, "the run was stopped between two steps", "run again to go on")
     return Outcome("failed", ExitCode.ATTENTION, f"Dagster says {status or 'nothing'}", "look at the run in the Dagster UI")

@@ -6,7 +6,7 @@ The verb's words are `run`'s; what a run does is `pipelines.feed_run`'s; how a r
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import httpx
@@ -26,6 +26,7 @@ from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.launch_request import launch_config, wanted_assets
 from pipelines.logs import configure_logs
 from pipelines.options import RunOptions
+from pipelines.outcomes import ExitCode
 from pipelines.service import require_service
 from pipelines.settings import Settings, current_settings
 from pipelines.webserver import Launch, Webserver, webserver_url
@@ -57,7 +58,7 @@ def run_feeds(request: Request) -> int:
     require_service(settings)
     if request.is_dry:
         return rehearse_feeds(settings, feeds, request.options, output)
-    reports = _runner(request, settings, output)(feeds)
+    reports = _until_interrupted(_runner(request, settings, output)(feeds))
     broken = folder.broken if request.is_all else ()
     codes = {report.exit_code for report in reports} | ({2} if broken else set())
     exit_code = worst(codes)
@@ -74,7 +75,17 @@ def _asked(request: Request, feeds: Sequence[LoadedFeed]) -> list[FeedMapping]:
     return [feed.mapping for feed in feeds]
 
 
-Runner = Callable[[Sequence[FeedMapping]], list[RunReport]]
+def _until_interrupted(reports: Iterable[RunReport]) -> list[RunReport]:
+    """Return the reports as they come; a person who stops one feed does not want the next one begun."""
+    told = []
+    for report in reports:
+        told.append(report)
+        if report.exit_code == ExitCode.INTERRUPTED:
+            break
+    return told
+
+
+Runner = Callable[[Sequence[FeedMapping]], Iterable[RunReport]]
 
 
 def _runner(request: Request, settings: Settings, output: Output) -> Runner:
@@ -91,41 +102,40 @@ def _runner(request: Request, settings: Settings, output: Output) -> Runner:
     return lambda feeds: run_in_process(settings, feeds, request.options)
 
 
-def _with_engine(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> list[RunReport]:
-    reports = []
+def _with_engine(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> Iterator[RunReport]:
     for mapping in feeds:
         with output.progress(mapping.feed) as bar, open_workshop(settings) as workshop:
             ticket = RunTicket(new_run_id(now()), "cli")
             result = FeedAtWork(workshop, mapping, ticket, options, _watcher(bar)).run()
-            reports.append(report_of(workshop, mapping, ticket.run_id, result.outcome))
-    return reports
+            yield report_of(workshop, mapping, ticket.run_id, result.outcome)
 
 
-def _on_webserver(server: Webserver, settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions) -> list[RunReport]:
-    reports = []
+def _on_webserver(
+    server: Webserver, settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions
+) -> Iterator[RunReport]:
     for mapping in feeds:
         tags = {names.LAUNCHED_BY_TAG: "cli", names.FEED_TAG: mapping.feed}
         launch = Launch(names.job_of(mapping.feed), launch_config(options), tuple(wanted_assets(mapping.feed, options)), tags)
         run_id = server.launch(launch)
         status = server.follow(run_id, time.sleep)  # noqa: TID251  # a run on another process is followed by asking
         with open_workshop(settings) as workshop:
-            reports.append(report_of(workshop, mapping, run_id, dagster_status=status))
-    return reports
+            yield report_of(workshop, mapping, run_id, dagster_status=status)
 
 
 def run_in_process(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions) -> list[RunReport]:
-    """Run each feed's job in this process, on the Dagster instance of the UI."""
+    """Run each feed's job in this process, on the Dagster instance of the UI, until one is interrupted."""
     prepare_dagster_home(settings.dagster_home)
     from pipelines.definitions import build_definitions  # noqa: PLC0415  # Dagster takes a second to import
     from pipelines.in_process import run_job  # noqa: PLC0415  # as above
 
     definitions = build_definitions(settings, lambda: open_workshop(settings))
-    reports = []
-    for mapping in feeds:
+
+    def run(mapping: FeedMapping) -> RunReport:
         run_id, status = run_job(definitions, mapping.feed, options)
         with open_workshop(settings) as workshop:
-            reports.append(report_of(workshop, mapping, run_id, dagster_status=status))
-    return reports
+            return report_of(workshop, mapping, run_id, dagster_status=status)
+
+    return _until_interrupted(map(run, feeds))
 
 
 def _watcher(bar: Progress) -> Watcher:

@@ -195,6 +195,20 @@ def test_a_partial_read_says_nothing_about_the_rows_it_leaves_out(world: World) 
     assert world.states() == {"a": "pending", "b": "pending"}
 
 
+@pytest.mark.parametrize("now_unusable", [rejection("a"), skipped("a")])
+def test_a_partial_read_withdraws_an_unsent_row_that_it_meets_in_no_usable_shape(world: World, now_unusable: object) -> None:
+    world.stage([row("a"), row("b")])
+    assert world.stage([now_unusable], is_whole=False).withdrawn == 1  # type: ignore[list-item] # either is an outcome
+    assert world.states() == {"b": "pending"}
+
+
+def test_a_drifted_row_has_not_vanished_and_is_not_read_twice(world: World) -> None:
+    world.stage([row("a", "first")])
+    world.publish()
+    report = world.stage([row("a", "second")], [row("a", "second")])
+    assert (report.account, report.vanished) == (ReadAccount(read=2, drifted=1, duplicate=1), 0)
+
+
 @pytest.mark.parametrize("present", [rejection("a"), skipped("a")])
 def test_a_delivered_row_that_is_now_rejected_or_skipped_has_not_vanished(world: World, present: object) -> None:
     world.stage([row("a")])

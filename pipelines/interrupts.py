@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -23,21 +24,28 @@ def run_stoppable(work: Callable[[], Coroutine[Any, Any, T]], on_stop: Callable[
     """
     loop = asyncio.new_event_loop()
     future: Future[T] = Future()
-    thread = threading.Thread(target=_run_into, args=(loop, work, future), name="eventsync-drain", daemon=True)
+    heard = threading.Event()  # the work begins only once an interruption would be caught below
+    thread = threading.Thread(target=_run_into, args=(heard, loop, work, future), name="eventsync-drain", daemon=True)
     thread.start()
     try:
+        heard.set()
         return future.result()
     except BaseException as interruption:
         if future.done() or isinstance(interruption, Exception):
             raise
-        loop.call_soon_threadsafe(on_stop)
+        with suppress(RuntimeError):  # the work has ended by itself in this very moment
+            loop.call_soon_threadsafe(on_stop)
+        heard.set()
         result = future.result()
         if not isinstance(interruption, KeyboardInterrupt):
             raise
         return result
 
 
-def _run_into(loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[T]], future: Future[T]) -> None:
+def _run_into(
+    heard: threading.Event, loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[T]], future: Future[T]
+) -> None:
+    heard.wait()
     try:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             result = runner.run(_awaited(work))

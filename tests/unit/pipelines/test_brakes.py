@@ -1,0 +1,78 @@
+"""The brakes: which finished stages may be published, and what is said of those that may not."""
+
+from __future__ import annotations
+
+import pytest
+
+from mappings.publishing import Brakes
+from pipelines.brakes import BrakeVerdict, judge
+from state.accounts import ReadAccount, StageReport
+
+DEFAULTS = Brakes()
+
+
+def _report(
+    *, is_whole: bool = True, known: int = 0, before: int | None = None, vanished: int = 0, restaged: int = 0, **counts: int
+) -> StageReport:
+    account = ReadAccount(read=sum(counts.values()), **counts)
+    return StageReport("run", is_whole, account, vanished=vanished, restaged=restaged, known_before=known, last_whole_read=before)
+
+
+def _tripped(report: StageReport, limits: Brakes = DEFAULTS) -> set[str]:
+    return {verdict.name for verdict in judge(report, limits, ()) if verdict.is_tripped}
+
+
+@pytest.mark.parametrize(
+    ("report", "tripped"),
+    [
+        (_report(new=95, rejected=5), set()),
+        (_report(new=94, rejected=6), {"rejected"}),
+        (_report(new=1, rejected=2), set()),  # two bad rows are always tolerated
+        (_report(new=1, rejected=3), {"rejected"}),
+        (_report(new=40, filtered=960, rejected=3), {"rejected"}),  # what is filtered out does not dilute
+        (_report(unchanged=50, known=100, before=100), set()),
+        (_report(unchanged=49, known=100, before=100), {"shrink"}),
+        (_report(known=2, before=2), {"shrink"}),  # suddenly empty
+        (_report(is_whole=False, unchanged=1, known=100, before=100), set()),  # a few rows picked by hand are no loss
+        (_report(new=5), set()),  # a first read has nothing to compare with
+        (_report(), set()),
+        (_report(new=60, unchanged=100, known=100, before=100), set()),  # growth
+        (_report(new=100, known=100, before=100, vanished=100), {"new"}),  # every row under another key
+        (_report(new=201, unchanged=100, known=100, before=100), {"new"}),
+        (_report(new=30, known=19, before=19, vanished=19), set()),  # too short a history to judge by
+        (_report(new=100, known=100, before=100, restaged=100), set()),  # known rows, corrected
+        (_report(held=20, new=19, unchanged=60, known=60, before=60), {"copies"}),
+        (_report(held=19, new=0, unchanged=60, known=60, before=60), set()),
+        (_report(held=20, new=20, unchanged=60, known=60, before=60), set()),
+    ],
+)
+def test_a_brake_trips_where_the_numbers_say_so(report: StageReport, tripped: set[str]) -> None:
+    assert _tripped(report) == tripped
+
+
+def test_a_feed_may_release_its_brakes() -> None:
+    off = Brakes.model_validate({"rejected": "off", "shrink": "off", "new": "off"})
+    assert _tripped(_report(rejected=100, known=0), off) == set()
+    assert _tripped(_report(unchanged=1, known=100, before=100), off) == set()
+    assert _tripped(_report(new=100, known=100, before=100, vanished=100), off) == set()
+
+
+def test_a_feed_may_set_its_own_limits() -> None:
+    strict = Brakes.model_validate({"rejected": "1%", "rejected_at_least": "1", "shrink": "10%"})
+    assert _tripped(_report(new=98, rejected=2), strict) == {"rejected"}
+    assert _tripped(_report(unchanged=89, known=100, before=100), strict) == {"shrink"}
+
+
+def test_a_brake_that_a_person_accepts_is_tripped_and_does_not_stop() -> None:
+    report = _report(rejected=50, unchanged=10, known=100, before=200)
+    verdicts = {verdict.name: verdict for verdict in judge(report, DEFAULTS, ("rejected",))}
+    assert (verdicts["rejected"].is_tripped, verdicts["rejected"].stops) == (True, False)
+    assert (verdicts["shrink"].is_tripped, verdicts["shrink"].stops) == (True, True)
+
+
+def test_every_brake_says_what_it_measured() -> None:
+    told: dict[str, BrakeVerdict] = {one.name: one for one in judge(_report(new=93, rejected=7), DEFAULTS, ())}
+    assert told["rejected"].sentence == "7 of 100 rows rejected (7.0%; the feed allows 5.0%, and up to 2 rows in any case)"
+    assert told["rejected"].measured == pytest.approx(0.07)
+    assert told["shrink"].sentence == "100 rows read, no earlier read to compare with"
+    assert set(told) == {"rejected", "shrink", "new", "copies"}

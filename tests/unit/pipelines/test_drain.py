@@ -1,0 +1,323 @@
+"""The drain over a real outbox: how many requests are under way, when answers are written down, how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+from unit.state.world import World, answer, receipt, row
+
+from connectors.errors import KeyRefusedError
+from mappings.delivery import Blocked, Conflict, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
+from mappings.errors import SyncError, TransientError
+from pipelines.drain import SAME_REFUSALS, UNCERTAIN_IN_A_ROW, Breaker, Counter, Drain
+from pipelines.outcomes import BrakeError, InterruptedRunError
+from state.lease import LeaseLostError
+from state.outbox import Outbox, Settled
+from state.tables import ENTRY
+
+Deliver = Callable[[Intent], Awaitable[Verdict]]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path / "state.db")
+    yield made
+    made.engine.dispose()
+
+
+@dataclass
+class Watched:
+    """The outbox, with a look at each transaction before it begins, in the thread that carries it out."""
+
+    outbox: Outbox
+    look: Callable[[Sequence[Settled]], None]
+
+    def settle_and_claim(self, settled: Sequence[Settled], want: int) -> list[Intent]:
+        self.look(settled)
+        return self.outbox.settle_and_claim(settled, want)
+
+
+@dataclass
+class Sent:
+    """What a service of one's own saw: how many at a time, and which titles in which order."""
+
+    now: int = 0
+    most: int = 0
+    keys: list[str] = field(default_factory=list)
+
+    async def deliver(self, intent: Intent) -> Verdict:
+        self.now, self.most = self.now + 1, max(self.most, self.now + 1)
+        self.keys.append(intent.key)
+        await asyncio.sleep(0)
+        self.now -= 1
+        return receipt(intent)
+
+
+def _staged(world: World, rows: int) -> Outbox:
+    world.stage([row(str(number)) for number in range(rows)])
+    return world.outbox()
+
+
+def _drain(outbox: Outbox | Watched, deliver: Deliver, *, in_flight: int = 4, grace_s: float = 5.0) -> Drain:
+    advanced: list[int] = []
+    drain = Drain(Counter(outbox), in_flight, grace_s, advanced.append, deliver)  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(drain.run(), 30))
+    return drain
+
+
+def test_every_row_owed_is_sent_once_and_never_more_at_a_time_than_allowed(world: World) -> None:
+    outbox, sent = _staged(world, 50), Sent()
+    drain = _drain(outbox, sent.deliver)
+
+    assert len(sent.keys) == len(set(sent.keys)) == 50
+    assert sent.most <= 4
+    assert drain.cause is None
+    assert set(world.states().values()) == {"delivered"}
+    assert outbox.account().delivered == 50
+
+
+def test_progress_counts_every_row_that_ended(world: World) -> None:
+    outbox, advanced = _staged(world, 30), []
+    asyncio.run(Drain(Counter(outbox), 4, 5.0, advanced.append, Sent().deliver).run())
+    assert sum(advanced) == 30
+
+
+def test_a_slot_takes_its_next_row_only_when_its_last_answer_is_durable(world: World) -> None:
+    outbox = _staged(world, 40)
+    begun = select(func.count()).where(ENTRY.c.state == "pending", ENTRY.c.attempts > 0)
+    most = 0
+
+    async def deliver(intent: Intent) -> Verdict:
+        nonlocal most
+        with world.engine.connect() as connection:
+            most = max(most, connection.execute(begun).scalar_one())
+        await asyncio.sleep(0)
+        return receipt(intent)
+
+    _drain(outbox, deliver, in_flight=3)
+    assert most == 3
+
+
+def test_an_answer_that_arrives_while_others_are_written_down_is_not_lost(world: World) -> None:
+    outbox = _staged(world, 12)
+    first_is_being_written, others_have_answered = threading.Event(), threading.Event()
+    sent = Sent()
+
+    def look(settled: Sequence[Settled]) -> None:
+        if settled and not first_is_being_written.is_set():
+            first_is_being_written.set()
+            assert others_have_answered.wait(20)
+
+    async def deliver(intent: Intent) -> Verdict:
+        if not first_is_being_written.is_set() and len(sent.keys) > 0:
+            sent.keys.append(intent.key)
+            await asyncio.to_thread(first_is_being_written.wait, 20)
+            if len(sent.keys) == 4:
+                asyncio.get_running_loop().call_later(0.05, others_have_answered.set)
+            return receipt(intent)
+        return await sent.deliver(intent)
+
+    drain = _drain(Watched(outbox, look), deliver)
+
+    assert others_have_answered.is_set()
+    assert drain.cause is None
+    assert set(world.states().values()) == {"delivered"}
+    assert outbox.account().delivered == 12
+    assert len(set(sent.keys)) == 12
+
+
+def test_the_last_answers_of_a_drain_are_not_lost_when_they_arrive_during_a_transaction(world: World) -> None:
+    outbox = _staged(world, 2)
+    writing, answered = threading.Event(), threading.Event()
+
+    def look(settled: Sequence[Settled]) -> None:
+        if settled and not writing.is_set():
+            writing.set()
+            assert answered.wait(20)
+
+    async def deliver(intent: Intent) -> Verdict:
+        if intent.row_key == "1":
+            await asyncio.to_thread(writing.wait, 20)
+            asyncio.get_running_loop().call_later(0.05, answered.set)
+        return receipt(intent)
+
+    _drain(Watched(outbox, look), deliver, in_flight=2)
+    assert world.states() == {"0": "delivered", "1": "delivered"}
+
+
+def test_a_stop_takes_no_new_rows_and_waits_for_those_in_flight(world: World) -> None:
+    outbox, sent = _staged(world, 20), Sent()
+    drain = Drain(Counter(outbox), 4, 5.0, lambda _: None)
+
+    async def deliver(intent: Intent) -> Verdict:
+        if len(sent.keys) == 6:
+            drain.stop()
+        return await sent.deliver(intent)
+
+    drain.deliver = deliver
+    asyncio.run(asyncio.wait_for(drain.run(), 30))
+
+    assert isinstance(drain.cause, InterruptedRunError)
+    account = outbox.account()
+    assert account.delivered == len(sent.keys)
+    assert 7 <= account.delivered <= 6 + 4
+    assert account.pending == 20 - account.delivered
+
+
+def test_a_request_that_outlasts_the_grace_is_left_and_its_row_stays_owed(world: World) -> None:
+    outbox = _staged(world, 9)
+    drain = Drain(Counter(outbox), 3, 0.05, lambda _: None)
+    asked = 0
+
+    async def deliver(intent: Intent) -> Verdict:
+        nonlocal asked
+        asked += 1
+        if asked == 4:
+            drain.stop()
+            await asyncio.Event().wait()
+        return receipt(intent)
+
+    drain.deliver = deliver
+    asyncio.run(asyncio.wait_for(drain.run(), 30))
+
+    account = outbox.account()
+    assert (account.delivered, account.pending) == (asked - 1, 9 - asked + 1)
+    open_attempts = select(func.count()).where(ENTRY.c.state == "pending", ENTRY.c.unanswered_at.is_not(None))
+    with world.engine.connect() as connection:
+        assert connection.execute(open_attempts).scalar_one() == 1
+
+
+def test_the_first_cause_of_a_stop_stands(world: World) -> None:
+    drain = Drain(Counter(_staged(world, 1)), 1, 1.0, lambda _: None, Sent().deliver)
+    lost = LeaseLostError("another run has taken over")
+    drain.stop(lost)
+    drain.stop()
+    asyncio.run(drain.run())
+    assert drain.cause is lost
+    assert world.states() == {"0": "pending"}
+
+
+def test_a_cause_of_the_whole_route_stops_the_drain_and_leaves_all_rows_owed(world: World) -> None:
+    outbox = _staged(world, 20)
+    cause = KeyRefusedError("the key is revoked")
+
+    async def deliver(_intent: Intent) -> Verdict:
+        return Postponed(answer(401), cause)
+
+    drain = _drain(outbox, deliver)
+    assert drain.cause is cause
+    assert set(world.states().values()) == {"pending"}
+    assert outbox.account().pending == 20
+
+
+def test_a_corrected_row_goes_out_again_under_its_next_key(world: World) -> None:
+    world.stage([row("1", "Refused")])
+    world.publish(Refusal(answer(400, "req-1")))
+    world.stage([row("1", "Corrected")])
+    keys: list[str] = []
+
+    async def deliver(intent: Intent) -> Verdict:
+        keys.append(intent.key)
+        return Superseded(answer(400, "req-1")) if len(keys) == 1 else receipt(intent)
+
+    _drain(world.outbox(), deliver)
+    assert len(set(keys)) == 2
+    assert world.states() == {"1": "delivered"}
+
+
+def test_a_fault_in_delivering_is_raised_and_the_other_requests_are_ended(world: World) -> None:
+    outbox, cancelled = _staged(world, 8), []
+
+    async def deliver(intent: Intent) -> Verdict:
+        if intent.row_key == "2":
+            raise ZeroDivisionError
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(intent.row_key)
+            raise
+        raise AssertionError
+
+    with pytest.raises(ZeroDivisionError):
+        _drain(outbox, deliver)
+    assert sorted(cancelled) == ["0", "1", "3"]
+    assert set(world.states().values()) == {"pending"}
+
+
+def test_a_lost_lease_ends_the_drain_before_anything_more_is_sent(world: World) -> None:
+    outbox, sent = _staged(world, 40), Sent()
+
+    async def deliver(intent: Intent) -> Verdict:
+        if len(sent.keys) == 10:
+            world.lease.release()
+            world.ledger.acquire_lease("another run")
+        return await sent.deliver(intent)
+
+    with pytest.raises(LeaseLostError):
+        _drain(outbox, deliver)
+    assert len(sent.keys) <= 10 + 4
+
+
+def _causes(verdicts: Sequence[Verdict]) -> list[SyncError | None]:
+    breaker = Breaker()
+    return [breaker.cause(verdict) for verdict in verdicts]
+
+
+REFUSED = Refusal(answer(400))
+OTHERWISE = Refusal(answer(422))
+UNCERTAIN = Uncertain(answer(503))
+RECEIPT = Receipt(1, answer(201))
+
+
+def test_the_same_refusal_of_all_first_rows_is_the_mappings_fault() -> None:
+    causes = _causes([REFUSED] * SAME_REFUSALS)
+    assert causes[:-1] == [None] * (SAME_REFUSALS - 1)
+    assert isinstance(causes[-1], BrakeError)
+    assert causes[-1].brakes == ("same refusal",)
+    assert "too long" in str(causes[-1])
+
+
+@pytest.mark.parametrize(
+    "verdicts",
+    [
+        [RECEIPT, *[REFUSED] * 100],
+        [*[REFUSED] * (SAME_REFUSALS - 1), RECEIPT, *[REFUSED] * 100],
+        [Unconfirmed(answer(409)), *[REFUSED] * 100],
+        [Refusal(answer(400)), Refusal(answer(400)), *[Refusal(_other_issue)] * 100]
+        if (_other_issue := answer(400).__class__(400, "code", "message", "req", "startAt", "in the past"))
+        else [],
+        [*[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1), RECEIPT, *[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1)],
+        [*[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1), OTHERWISE, *[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1)],
+        [Blocked(answer(403)), Conflict(answer(409)), Superseded(answer(409))] * 50,
+    ],
+    ids=[
+        "one-went-well",
+        "one-went-well-late",
+        "one-is-confirmed",
+        "another-issue",
+        "an-answer",
+        "a-refusal",
+        "rows-of-their-own",
+    ],
+)
+def test_rows_that_fail_for_reasons_of_their_own_stop_nothing(verdicts: list[Verdict]) -> None:
+    assert set(_causes(verdicts)) == {None}
+
+
+def test_rows_without_any_usable_answer_in_a_row_are_the_services_fault() -> None:
+    causes = _causes([RECEIPT, *[UNCERTAIN] * UNCERTAIN_IN_A_ROW])
+    assert set(causes[:-1]) == {None}
+    assert isinstance(causes[-1], TransientError)
+    assert "503" in str(causes[-1])
+    assert "run again" in causes[-1].hint
+
+
+def test_a_postponed_row_brings_its_own_cause() -> None:
+    cause = KeyRefusedError("the key is revoked")
+    assert _causes([Postponed(answer(401), cause)]) == [cause]

@@ -1,0 +1,95 @@
+"""Stopping in good order: the first interruption asks, the second one leaves, and no result is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from pipelines.interrupts import run_stoppable
+
+
+class Work:
+    """Work in an event loop that ends once it is asked to; `begun` is told from within."""
+
+    def __init__(self, begun: Callable[[], None] = lambda: None) -> None:
+        self._begun = begun
+        self._asked: asyncio.Event | None = None
+        self.thread = ""
+
+    async def run(self) -> str:
+        self._asked = asyncio.Event()
+        self.thread = threading.current_thread().name
+        asyncio.get_running_loop().call_soon(self._begun)
+        await self._asked.wait()
+        return "in good order"
+
+    def stop(self) -> None:
+        assert self._asked is not None
+        assert threading.current_thread().name == self.thread, "the stop is heard in the loop's own thread"
+        self._asked.set()
+
+
+def _interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def _interrupt_main() -> None:
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def test_what_the_work_returns_is_returned() -> None:
+    async def work() -> int:
+        await asyncio.sleep(0)
+        return 7
+
+    assert run_stoppable(work, lambda: None) == 7
+
+
+def test_what_the_work_raises_is_raised() -> None:
+    async def work() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_stoppable(work, lambda: None)
+
+
+def test_an_interruption_asks_the_work_to_stop_and_waits_for_its_result() -> None:
+    work = Work(_interrupt_main)
+    assert run_stoppable(work.run, work.stop) == "in good order"
+
+
+def test_an_interruption_of_another_kind_is_raised_again_once_the_work_has_ended() -> None:
+    class Withdrawn(BaseException):
+        """How an orchestrator interrupts its steps."""
+
+    def withdraw(_signal: int, _frame: object) -> None:
+        raise Withdrawn
+
+    work, ended = Work(_interrupt_main), []
+
+    async def observed() -> None:
+        ended.append(await work.run())
+
+    former = signal.signal(signal.SIGINT, withdraw)
+    try:
+        with pytest.raises(Withdrawn):
+            run_stoppable(observed, work.stop)
+    finally:
+        signal.signal(signal.SIGINT, former)
+    assert ended == ["in good order"]
+
+
+def test_a_second_interruption_leaves_at_once() -> None:
+    release = threading.Event()
+
+    async def deaf() -> None:
+        asyncio.get_running_loop().call_soon(_interrupt_main)
+        await asyncio.to_thread(release.wait, 20)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_stoppable(deaf, _interrupt_main)
+    release.set()

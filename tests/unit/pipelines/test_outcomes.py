@@ -1,0 +1,118 @@
+"""From errors and accounts to the one word and the exit code that scripts rely on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from connectors.errors import (
+    BaseUrlError,
+    KeyFormatError,
+    KeyRefusedError,
+    NotTheServiceError,
+    PausedError,
+    RedirectRefusedError,
+    ScopeMissingError,
+    ServiceUnavailableError,
+)
+from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from mappings.errors import ConfigError, MappingFileError, SyncError
+from mappings.loader import load_feed
+from mappings.schema import FeedMapping
+from pipelines.outcomes import BrakeError, ExitCode, InterruptedRunError, outcome_of
+from pipelines.sync import Published
+from pipelines.verdicts import outcome_of_publish
+from state.accounts import ImbalanceError, PublishAccount
+from state.gate import GateClosedError
+from state.lease import HeldByAnotherError, LeaseLostError
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+MAPPING = """\
+feed: town-hall
+source: {kind: csv, path: events.csv}
+key: [ID]
+event:
+  channelId: 101
+  title: {from: TITLE}
+  startAt: {at: {day: {from: DAY, do: [{date: "%Y-%m-%d"}]}, zone: Europe/Warsaw, all_day: "00:00"}}
+  timezone: Europe/Warsaw
+  classifications: [music]
+  approxLocation.city.placeId: krk
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("x"), 2),
+        (MappingFileError(Path("feed.yaml"), ()), 2),
+        (BaseUrlError("x"), 2),
+        (KeyFormatError("x"), 2),
+        (NotTheServiceError("x"), 2),
+        (RedirectRefusedError("x"), 2),
+        (SourceRefusedError("x"), 2),
+        (KeyRefusedError("x"), 3),
+        (ScopeMissingError("x"), 3),
+        (HeldByAnotherError(holder="run 1", since=NOW, host="here", pid=1), 4),
+        (BrakeError("x", brakes=("rejected",)), 5),
+        (PausedError("x", resume_at=NOW), 6),
+        (ServiceUnavailableError("x"), 6),
+        (SourceUnavailableError("x"), 6),
+        (LeaseLostError("x"), 6),
+        (InterruptedRunError("x"), 130),
+        (ImbalanceError("x"), 1),
+        (SyncError("x"), 1),
+    ],
+    ids=lambda error: type(error).__name__ if isinstance(error, SyncError) else "",
+)
+def test_every_error_has_its_exit_code(error: SyncError, code: int) -> None:
+    outcome = outcome_of(error)
+    assert outcome.exit_code == code
+    assert outcome.name
+    assert outcome.message == str(error)
+    assert outcome.hint == error.hint
+
+
+def test_a_closed_gate_is_not_taken_for_success() -> None:
+    assert outcome_of(GateClosedError("nothing is published")).exit_code is not ExitCode.DONE
+
+
+@pytest.fixture
+def mapping(tmp_path: Path) -> FeedMapping:
+    path = tmp_path / "feed.yaml"
+    path.write_text(MAPPING, "utf-8")
+    return load_feed(path)
+
+
+@pytest.mark.parametrize(
+    ("account", "code", "words"),
+    [
+        (PublishAccount(), 0, []),
+        (PublishAccount(new=9, delivered=9), 0, []),
+        (PublishAccount(new=9, delivered=5, pending=4), 0, []),
+        (PublishAccount(new=9, delivered=8, delivered_unconfirmed=1), 0, []),
+        (PublishAccount(new=100, delivered=98, refused=2), 0, []),
+        (PublishAccount(new=100, delivered=95, refused=5), 0, []),
+        (PublishAccount(new=100, delivered=94, refused=6), 1, ["6 refused"]),
+        (PublishAccount(new=3, refused=3), 1, ["3 refused"]),
+        (PublishAccount(new=9, delivered=8, conflict=1), 1, ["1 in conflict"]),
+        (PublishAccount(new=9, delivered=8, blocked=1), 1, ["1 blocked"]),
+        (PublishAccount(carried_over=9, delivered=8, uncertain=1), 1, ["1 uncertain"]),
+        (PublishAccount(new=4, conflict=1, blocked=2, uncertain=1), 1, ["1 in conflict", "2 blocked", "1 uncertain"]),
+    ],
+)
+def test_what_a_drain_leaves_behind_is_told(mapping: FeedMapping, account: PublishAccount, code: int, words: list[str]) -> None:
+    account.check()
+    outcome = outcome_of_publish(Published(account, None, 1.0), mapping)
+    assert outcome.exit_code == code
+    assert all(word in outcome.message for word in words)
+    assert ("eventsync rows town-hall" in outcome.hint) == (code == 1)
+
+
+def test_the_cause_of_an_early_end_goes_before_what_it_left_behind(mapping: FeedMapping) -> None:
+    account = PublishAccount(new=2, conflict=1, pending=1)
+    outcome = outcome_of_publish(Published(account, PausedError("come back later", resume_at=NOW), 1.0), mapping)
+    assert outcome.exit_code is ExitCode.LATER
+    assert outcome.message == "come back later"

@@ -7,7 +7,7 @@ A slot takes its next intent in the very transaction that makes its last answer 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -20,24 +20,6 @@ SAME_REFUSALS = 25
 """So many first answers, all the same refusal (field and issue), say that the mapping is wrong and not the rows."""
 UNCERTAIN_IN_A_ROW = 20
 """So many rows in a row without a usable answer, each after its own retries, say that the service is down."""
-
-
-class Counter:
-    """The outbox as the drain's tasks may use it: in a thread, one transaction at a time, the loop never held up."""
-
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
-        self._turn = asyncio.Lock()
-
-    async def settle_and_claim(self, settled: Sequence[Settled], want: int) -> list[Intent]:
-        """Write verdicts and claim up to `want` more intents, in one transaction."""
-        async with self._turn:
-            return await asyncio.to_thread(self._outbox.settle_and_claim, settled, want)
-
-    async def pin(self, intent: Intent, body: bytes) -> Intent:
-        """Make `body` the intent's own for ever, before it is sent for the first time."""
-        async with self._turn:
-            return await asyncio.to_thread(self._outbox.pin, intent, body)
 
 
 Deliver = Callable[[Intent], Awaitable[Verdict]]
@@ -98,13 +80,13 @@ class Breaker:
 
 @dataclass(slots=True)
 class Drain:
-    """One drain of one outbox.
+    """One drain of one outbox. Its transactions and its requests share one thread, so that neither needs a lock.
 
     `in_flight`: requests at a time. `grace_s`: how long requests in flight may take to finish once a stop is asked for.
     `advance` is told how many rows were settled. After `run`, `cause` says why the drain ended early, if it did.
     """
 
-    counter: Counter
+    outbox: Outbox
     in_flight: int
     grace_s: float
     advance: Advance
@@ -125,18 +107,19 @@ class Drain:
     async def run(self) -> None:
         """Send until nothing is owed, or until a cause to stop; every answer that arrived is durable on return."""
         try:
-            while await self._settle_and_send():
+            while self._settle_and_send():
                 await self._next_answers()
         finally:
             await self._abandon()
 
-    async def _settle_and_send(self) -> bool:
+    def _settle_and_send(self) -> bool:
         settled, self._answered = self._answered, []
         for one in settled:
             self.cause = self.cause or self.breaker.cause(one.verdict)
         want = 0 if self.cause else self.in_flight - len(self._tasks)
         if settled or want:
-            intents = await self.counter.settle_and_claim(settled, want)
+            # In the loop's own thread: handing the transaction to another one costs more than the transaction itself.
+            intents = self.outbox.settle_and_claim(settled, want)
             self.advance(sum(not isinstance(one.verdict, Superseded | Postponed) for one in settled))
             self._tasks.update(asyncio.create_task(self._send(intent)) for intent in intents)
         return bool(self._tasks or self._answered)

@@ -25,7 +25,7 @@ from mappings.schema import FeedMapping
 from mappings.vocabulary import MappedRow, RowKey, RowOutcome, SourceRow
 from pipelines.brakes import BrakeVerdict, judge
 from pipelines.covers import CoverProblem, Covers
-from pipelines.drain import Advance, Counter, Drain
+from pipelines.drain import Advance, Drain
 from pipelines.interrupts import run_stoppable
 from pipelines.options import RunOptions
 from state.accounts import PublishAccount, StageReport
@@ -146,8 +146,7 @@ class Sending:
 
     def __init__(self, job: PublishJob) -> None:
         self._job = job
-        self._counter = Counter(job.outbox)
-        self.drain = Drain(self._counter, job.in_flight, GRACE_S, job.advance)
+        self.drain = Drain(job.outbox, job.in_flight, GRACE_S, job.advance)
         self.cover_problems: list[CoverProblem] = []
 
     async def run(self) -> None:
@@ -169,14 +168,14 @@ class Sending:
         body = await covers.body_with_cover(api, intent, intent.cover)
         if not isinstance(body, bytes):
             return body
-        return await api.deliver(await self._counter.pin(intent, body))
+        return await api.deliver(self._job.outbox.pin(intent, body))
 
     async def _hold_the_feed(self) -> None:
         """Renew the lease while no answer arrives to renew it with: during a long pause of the service."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             try:
-                await asyncio.to_thread(self._job.renew)
+                self._job.renew()
             except SyncError as lost:
                 self.drain.stop(lost)
 

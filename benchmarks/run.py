@@ -15,11 +15,13 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+import publish
 from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).parent
 ROUNDS = 3
+WHOLE_ROWS = 6000
 IN_FLIGHT = (8, 32, 128)
 CONTENDERS = (
     ("raw streams", "asyncio"),
@@ -108,9 +110,23 @@ def latency(console: Console) -> None:
     console.print(table)
 
 
+def whole_way(console: Console) -> None:
+    """Budgets 4 to 6, by `eventsync` as a user starts it against the sandbox: ledger, mapping and start-up included."""
+    table = Table(title="The whole way of a row: us of CPU a row, requests/s (share of in flight / latency), seconds")
+    for heading in ("latency", "in flight", "stage us", "publish us", "requests/s", "unchanged rerun s", "start-up s"):
+        table.add_column(heading, justify="right")
+    for delay_ms, number in ((0.0, 8), (0.0, 32), (0.0, 128), *LATENCIES):
+        rounds = [publish.measured(WHOLE_ROWS, delay_ms, number, cores()) for _ in range(ROUNDS)]
+        figures = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
+        share = f" ({figures['share']:.0%})" if delay_ms else ""
+        rates = (f"{figures['stage_us']:.0f}", f"{figures['publish_us']:.0f}", f"{figures['per_s']:.0f}{share}")
+        table.add_row(f"{delay_ms:.0f} ms", str(number), *rates, f"{figures['again_s']:.1f}", f"{figures['startup_s']:.1f}")
+    console.print(table)
+
+
 def main() -> None:
     console = Console()
-    for benchmark in (client_cost, latency):
+    for benchmark in (client_cost, latency, whole_way):
         benchmark(console)
 
 

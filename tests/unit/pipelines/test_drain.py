@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from unit.state.world import World, answer, receipt, row
 from connectors.errors import KeyRefusedError
 from mappings.delivery import Blocked, Conflict, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError, TransientError
-from pipelines.drain import SAME_REFUSALS, UNCERTAIN_IN_A_ROW, Breaker, Counter, Drain
+from pipelines.drain import SAME_REFUSALS, UNCERTAIN_IN_A_ROW, Breaker, Drain
 from pipelines.outcomes import BrakeError, InterruptedRunError
 from state.lease import LeaseLostError
 from state.outbox import Outbox, Settled
@@ -33,7 +32,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @dataclass
 class Watched:
-    """The outbox, with a look at each transaction before it begins, in the thread that carries it out."""
+    """The outbox, with a look at each transaction before it begins."""
 
     outbox: Outbox
     look: Callable[[Sequence[Settled]], None]
@@ -66,7 +65,7 @@ def _staged(world: World, rows: int) -> Outbox:
 
 def _drain(outbox: Outbox | Watched, deliver: Deliver, *, in_flight: int = 4, grace_s: float = 5.0) -> Drain:
     advanced: list[int] = []
-    drain = Drain(Counter(outbox), in_flight, grace_s, advanced.append, deliver)  # type: ignore[arg-type]
+    drain = Drain(outbox, in_flight, grace_s, advanced.append, deliver)  # type: ignore[arg-type]
     asyncio.run(asyncio.wait_for(drain.run(), 30))
     return drain
 
@@ -84,7 +83,7 @@ def test_every_row_owed_is_sent_once_and_never_more_at_a_time_than_allowed(world
 
 def test_progress_counts_every_row_that_ended(world: World) -> None:
     outbox, advanced = _staged(world, 30), []
-    asyncio.run(Drain(Counter(outbox), 4, 5.0, advanced.append, Sent().deliver).run())
+    asyncio.run(Drain(outbox, 4, 5.0, advanced.append, Sent().deliver).run())
     assert sum(advanced) == 30
 
 
@@ -104,56 +103,49 @@ def test_a_slot_takes_its_next_row_only_when_its_last_answer_is_durable(world: W
     assert most == 3
 
 
-def test_an_answer_that_arrives_while_others_are_written_down_is_not_lost(world: World) -> None:
-    outbox = _staged(world, 12)
-    first_is_being_written, others_have_answered = threading.Event(), threading.Event()
-    sent = Sent()
-
-    def look(settled: Sequence[Settled]) -> None:
-        if settled and not first_is_being_written.is_set():
-            first_is_being_written.set()
-            assert others_have_answered.wait(20)
+def test_answers_that_arrive_together_are_written_down_together(world: World) -> None:
+    outbox, groups = _staged(world, 12), []
+    waiting: list[asyncio.Event] = []
 
     async def deliver(intent: Intent) -> Verdict:
-        if not first_is_being_written.is_set() and len(sent.keys) > 0:
-            sent.keys.append(intent.key)
-            await asyncio.to_thread(first_is_being_written.wait, 20)
-            if len(sent.keys) == 4:
-                asyncio.get_running_loop().call_later(0.05, others_have_answered.set)
-            return receipt(intent)
-        return await sent.deliver(intent)
-
-    drain = _drain(Watched(outbox, look), deliver)
-
-    assert others_have_answered.is_set()
-    assert drain.cause is None
-    assert set(world.states().values()) == {"delivered"}
-    assert outbox.account().delivered == 12
-    assert len(set(sent.keys)) == 12
-
-
-def test_the_last_answers_of_a_drain_are_not_lost_when_they_arrive_during_a_transaction(world: World) -> None:
-    outbox = _staged(world, 2)
-    writing, answered = threading.Event(), threading.Event()
-
-    def look(settled: Sequence[Settled]) -> None:
-        if settled and not writing.is_set():
-            writing.set()
-            assert answered.wait(20)
-
-    async def deliver(intent: Intent) -> Verdict:
-        if intent.row_key == "1":
-            await asyncio.to_thread(writing.wait, 20)
-            asyncio.get_running_loop().call_later(0.05, answered.set)
+        waiting.append(asyncio.Event())
+        if len(waiting) == 4:
+            for one in waiting:
+                one.set()
+            waiting.clear()
+        else:
+            await waiting[-1].wait()
         return receipt(intent)
 
-    _drain(Watched(outbox, look), deliver, in_flight=2)
-    assert world.states() == {"0": "delivered", "1": "delivered"}
+    _drain(Watched(outbox, lambda settled: groups.append(len(settled))), deliver)
+    assert sum(groups) == 12
+    assert max(groups) > 1
+    assert set(world.states().values()) == {"delivered"}
+
+
+@pytest.mark.parametrize("rows", [2, 4, 5, 12])
+def test_an_answer_that_arrives_while_others_are_written_down_is_not_lost(world: World, rows: int) -> None:
+    outbox = _staged(world, rows)
+    is_being_written = asyncio.Event()
+
+    def look(settled: Sequence[Settled]) -> None:
+        if settled:
+            is_being_written.set()
+
+    async def deliver(intent: Intent) -> Verdict:
+        if intent.row_key != "0":
+            await is_being_written.wait()
+        return receipt(intent)
+
+    drain = _drain(Watched(outbox, look), deliver)
+    assert drain.cause is None
+    assert set(world.states().values()) == {"delivered"}
+    assert outbox.account().delivered == rows
 
 
 def test_a_stop_takes_no_new_rows_and_waits_for_those_in_flight(world: World) -> None:
     outbox, sent = _staged(world, 20), Sent()
-    drain = Drain(Counter(outbox), 4, 5.0, lambda _: None)
+    drain = Drain(outbox, 4, 5.0, lambda _: None)
 
     async def deliver(intent: Intent) -> Verdict:
         if len(sent.keys) == 6:
@@ -172,7 +164,7 @@ def test_a_stop_takes_no_new_rows_and_waits_for_those_in_flight(world: World) ->
 
 def test_a_request_that_outlasts_the_grace_is_left_and_its_row_stays_owed(world: World) -> None:
     outbox = _staged(world, 9)
-    drain = Drain(Counter(outbox), 3, 0.05, lambda _: None)
+    drain = Drain(outbox, 3, 0.05, lambda _: None)
     asked = 0
 
     async def deliver(intent: Intent) -> Verdict:
@@ -194,7 +186,7 @@ def test_a_request_that_outlasts_the_grace_is_left_and_its_row_stays_owed(world:
 
 
 def test_the_first_cause_of_a_stop_stands(world: World) -> None:
-    drain = Drain(Counter(_staged(world, 1)), 1, 1.0, lambda _: None, Sent().deliver)
+    drain = Drain(_staged(world, 1), 1, 1.0, lambda _: None, Sent().deliver)
     lost = LeaseLostError("another run has taken over")
     drain.stop(lost)
     drain.stop()

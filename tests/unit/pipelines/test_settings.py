@@ -95,7 +95,7 @@ def test_the_destination_keeps_services_and_namespaces_apart(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("json", ("json", "warning")),
+        ("json", ("json", "info")),
         ("debug", ("pretty", "debug")),
         ("json,warning", ("json", "warning")),
         ("", ("pretty", "warning")),

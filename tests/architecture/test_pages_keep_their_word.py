@@ -1,0 +1,105 @@
+"""What the pages for people name is there: verbs, options, make targets, files, variables, exit codes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import typer
+from architecture.places import ROOT
+
+from pipelines.cli.app import app
+from pipelines.outcomes import ExitCode
+
+README = (ROOT / "README.md").read_text("utf-8")
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/sandbox.md")
+_SPAN = re.compile(r"`([^`\n]+)`")
+_BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s#]+)[^)]*\)")
+_COMMAND = re.compile(r"(?:^|\s)eventsync((?: +[^#\s]+)*)")
+_VARIABLE = re.compile(r"\bEVENT(?:SYNC|_API)_[A-Z_]+\b")
+
+
+def _shown(page: str) -> Iterator[str]:
+    """Yield the lines of a page's shell blocks, and its code spans."""
+    text = (ROOT / page).read_text("utf-8")
+    for block in _BLOCK.findall(text):
+        yield from block.splitlines()
+    yield from _SPAN.findall(re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+
+
+def _commands() -> Mapping[str, set[str]]:
+    """Every verb with the options that it takes."""
+    group = typer.main.get_command(app)
+    verbs: Mapping[str, typer.core.TyperCommand] = group.commands  # type: ignore[attr-defined]
+    return {name: {option for one in verb.params for option in one.opts} | {"--help"} for name, verb in verbs.items()}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_that_a_page_shows_exists_with_its_options(page: str) -> None:
+    known = _commands()
+    for shown in _shown(page):
+        for words in (found.split() for found in _COMMAND.findall(shown)):
+            if not words or words[0].startswith("-"):
+                assert set(words) <= {"--help"}, shown
+                continue
+            assert words[0] in known, f"{page} shows `{shown}`: there is no such verb"
+            options = {word.partition("=")[0] for word in words[1:] if word.startswith("--")}
+            assert options <= known[words[0]], f"{page} shows `{shown}`"
+
+
+def test_the_readme_shows_the_way_of_a_feed() -> None:
+    shown = " ".join(_shown("README.md"))
+    assert all(f"eventsync {verb}" in shown for verb in ("check", "preview", "run", "rows"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_make_target_that_a_page_names_exists(page: str) -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    named = {found for shown in _shown(page) for found in re.findall(r"^\s*make ([a-z]+)", shown)}
+    assert named <= targets
+    phony = re.search(r"^\.PHONY:(.*)$", makefile, re.MULTILINE)
+    assert phony is not None
+    assert set(phony[1].split()) == targets
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_that_a_page_leads_to_exists(page: str) -> None:
+    folder = (ROOT / page).parent
+    links = [link for link in _LINK.findall((ROOT / page).read_text("utf-8")) if "://" not in link]
+    missing = [link for link in links if not (folder / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_every_folder_and_module_that_a_page_names_exists(page: str) -> None:
+    spans = [
+        span for span in _SPAN.findall((ROOT / page).read_text("utf-8")) if re.fullmatch(r"[\w./-]+(/|\.py|\.lock|\.toml)", span)
+    ]
+    places = [ROOT, *(ROOT / room for room in ("mappings", "connectors/event_api", "pipelines", "state"))]
+    assert [span for span in spans if not any((place / span).exists() for place in places)] == []
+
+
+def test_the_readme_lists_every_variable_that_is_read() -> None:
+    rooms = ("pipelines", "connectors")
+    read = {name for room in rooms for path in (ROOT / room).rglob("*.py") for name in _VARIABLE.findall(path.read_text("utf-8"))}
+    named = set(_VARIABLE.findall(README))
+    assert named <= read
+    assert {"EVENT_API_BASE_URL", "EVENT_API_KEY", "EVENTSYNC_FEEDS", "EVENTSYNC_STATE_URL"} <= named
+
+
+def test_the_readme_lists_every_exit_code() -> None:
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)}
+    assert told == {int(code) for code in ExitCode}
+
+
+def test_pages_name_no_machine_and_no_registry() -> None:
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
+        assert not re.search(r"/home/|/Users/|/root/|/work/", path.read_text("utf-8")), _name(path)
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))

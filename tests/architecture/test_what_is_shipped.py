@@ -1,0 +1,90 @@
+"""The files beside the code: what Dagster reads, what pip installs, what continuous integration calls."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+
+import pytest
+import yaml
+from architecture.places import ROOMS, ROOT
+
+from pipelines.names import LOCATION
+
+LOCKS = ("requirements.lock", "requirements-test.lock")
+
+
+def _pyproject() -> dict[str, dict[str, object]]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def _requirements(name: str) -> list[str]:
+    """Each requirement of a lock file on one line."""
+    text = (ROOT / name).read_text("utf-8").replace("\\\n", " ")
+    return [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
+
+
+def _called(requirement: str) -> str:
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert found is not None, requirement
+    return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def test_nothing_in_pyproject_shadows_the_workspace_file() -> None:
+    assert not {"dagster", "dg"} & _pyproject()["tool"].keys()
+
+
+def test_the_workspace_file_names_the_location_that_launches_ask_for() -> None:
+    workspace = yaml.safe_load((ROOT / "workspace.yaml").read_text("utf-8"))
+    (place,) = workspace["load_from"]
+    assert place["python_module"]["location_name"] == LOCATION
+    assert place["python_module"]["module_name"] == "pipelines.definitions"
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_locked_requirement_is_pinned_and_hashed(name: str) -> None:
+    requirements = _requirements(name)
+    assert len(requirements) > 30
+    for requirement in requirements:
+        assert re.match(r"[a-z0-9._-]+(\[[a-z0-9,._-]+\])?==[^\s;]+( ;.*?)?\s+--hash=sha256:[0-9a-f]{64}", requirement), (
+            requirement
+        )
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_file_names_no_address_and_no_path(name: str) -> None:
+    text = (ROOT / name).read_text("utf-8")
+    assert not re.search(r"://|file:|\s@\s|^\s*-(e|i|f|r)\b|--(index|extra-index|find-links|trusted)", text, re.MULTILINE)
+    assert not re.search(r"(^|\s)[./~]+/", text, re.MULTILINE)
+
+
+def test_the_locks_hold_what_the_project_asks_for() -> None:
+    project = _pyproject()["project"]
+    extras = project["optional-dependencies"]
+    assert isinstance(extras, dict)
+    asked = {_called(one) for one in (*project["dependencies"], *extras["sheets"], *extras["salesforce"])}  # type: ignore[misc]
+    locked, tested = ({_called(one) for one in _requirements(name)} for name in LOCKS)
+    assert asked <= locked
+    assert {_called(one) for one in extras["test"]} | locked <= tested
+
+
+def test_what_the_tests_need_installs_over_what_the_worker_needs() -> None:
+    pinned, tested = ({_called(one): one.split()[0] for one in _requirements(name)} for name in LOCKS)
+    assert {name: tested[name] for name in pinned} == pinned
+
+
+def test_continuous_integration_runs_what_people_run() -> None:
+    path = ROOT / ".ci" / "run"
+    assert os.access(path, os.X_OK)
+    assert re.search(r"^make test$", path.read_text("utf-8"), re.MULTILINE)
+
+
+def test_every_room_is_installed() -> None:
+    tool = _pyproject()["tool"]
+    assert set(tool["hatch"]["build"]["targets"]["wheel"]["packages"]) == set(ROOMS)  # type: ignore[index]
+
+
+def test_no_secret_and_no_state_is_kept_in_the_repository() -> None:
+    ignored = {name.strip("/") for name in (ROOT / ".gitignore").read_text("utf-8").split()}
+    assert {".env", ".eventsync", ".venv"} <= ignored

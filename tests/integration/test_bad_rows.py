@@ -117,7 +117,7 @@ def test_a_missing_column_stops_the_feed_and_names_the_closest_one(desk: Desk, s
     path.write_text(path.read_text("utf-8").replace("GENRE", "GENRES"), "utf-8")
     said = desk.run()
 
-    assert said.code == 2, said.words
+    assert said.code == 5, said.words
     assert "GENRE" in said.run["message"]
     assert "GENRES" in said.run["message"] + said.run["hint"]
     assert service.requests() == []

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 from collections import Counter, defaultdict
 from time import monotonic
 
 import pytest
-from integration.desk import FEED, Desk, line, lines
+from integration.desk import FEED, Command, Desk, line, lines
 from integration.service import Service
 from integration.waiting import pause, until
 
@@ -32,7 +31,7 @@ def _strike(desk: Desk, service: Service, dice: random.Random, staging_s: float,
     else:
         mark = before + dice.randint(1, most_sent)
         until(lambda: run.has_ended or service.has_request_after(mark), what="some requests")
-        pause(dice.uniform(0, 0.02))
+        pause(dice.uniform(0, 0.01))
     return run.kill().code == -signal.SIGKILL
 
 
@@ -69,15 +68,16 @@ def test_rows_are_delivered_once_however_often_the_run_is_killed(desk: Desk, ser
     print(f"EVENTSYNC_TEST_SEED={SEED} EVENTSYNC_TEST_KILLS={KILLS}")
     dice = random.Random(SEED)
     desk.source(lines(ROWS))
-    service.switch(latency_ms=5)
+    service.switch(latency_ms=10)
     staging_s = _staging_time_s(desk, service)
 
     hits = 0
     for _ in range(KILLS):
-        hits += _strike(desk, service, dice, staging_s, most_sent=max(2 * ROWS // KILLS, 20))
+        hits += _strike(desk, service, dice, staging_s, most_sent=max(ROWS // KILLS, 20))
+    print(f"{hits} of {KILLS} blows met a run at work, {len(service.requests())} requests so far")
     _finish(desk)
 
-    assert hits > 0
+    assert hits > KILLS // 3
     _assert_every_row_once(service, ROWS)
     assert set(desk.states().values()) == {"delivered"}
     again = sum(request["outcome"] == "replayed" for request in service.requests())
@@ -138,9 +138,7 @@ def test_a_second_interrupt_leaves_at_once_and_without_damage(desk: Desk, servic
     run = desk.start_run()
     until(lambda: len(service.events()) >= IN_FLIGHT)
     began = monotonic()
-    run.signal(signal.SIGINT)
-    until(lambda: _is_stopping(desk) or run.has_ended, what="the first interrupt to be heard")
-    run.signal(signal.SIGINT)
+    until(lambda: run.has_ended or _interrupt(run), what="the second interrupt to be heard")
     said = run.ended()
 
     assert said.code == 130, said.words
@@ -150,9 +148,11 @@ def test_a_second_interrupt_leaves_at_once_and_without_damage(desk: Desk, servic
     _assert_every_row_once(service, 100)
 
 
-def _is_stopping(desk: Desk) -> bool:
-    pause(0.3)  # nothing shows from outside that the first interrupt was heard: give it a moment
-    return bool(desk.states())
+def _interrupt(run: Command) -> bool:
+    """Interrupt once more; it takes a moment until the next one can count as another."""
+    run.signal(signal.SIGINT)
+    pause(0.2)
+    return run.has_ended
 
 
 def test_the_installed_command_survives_the_same(desk: Desk, service: Service) -> None:
@@ -170,7 +170,7 @@ def test_the_installed_command_survives_the_same(desk: Desk, service: Service) -
     done = desk.installed("run", FEED, "--no-dagster", "--json")
     out, err = done.communicate()
 
-    assert (done.returncode, subprocess.list2cmdline([err.strip()]) != "") == (0, True), out
+    assert done.returncode == 0, out + err
     _assert_every_row_once(service, 200)
 
 

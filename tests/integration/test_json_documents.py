@@ -17,7 +17,7 @@ DOCUMENTS = {
     "feeds": ((), {"feeds", "broken"}),
     "check": ((), {"feeds"}),
     "preview": ((FEED,), {"feed"}),
-    "run": ((FEED, "--no-dagster"), {"runs"}),
+    "run": ((FEED, "--no-dagster"), {"exit_code", "runs"}),
     "status": ((), {"feeds", "elsewhere"}),
     "rows": ((FEED,), {"feed", "state", "rows", "is_more", "csv"}),
     "runs": ((), {"runs"}),

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from integration.desk import FEED, Desk, lines
 from integration.service import SECRET, Service
+from integration.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -132,8 +133,7 @@ def test_a_key_that_is_revoked_in_the_middle_loses_nothing(desk: Desk, service: 
     desk.source(lines(300))
     service.switch(latency_ms=20)
     run = desk.start_run()
-    while len(service.requests()) < 50 and not run.has_ended:
-        pass
+    until(lambda: run.has_ended or len(service.requests()) >= 50)
     service.change("/keys/default/state", state="revoked")
     said = run.ended()
 

@@ -63,7 +63,7 @@ def write_feed(folder: Path, rows: int, in_flight: int) -> None:
 @contextmanager
 def running_sandbox(latency_ms: float, core: int) -> Iterator[str]:
     command = [sys.executable, "-m", "sandbox", "--key", "benchmark-key-of-the-sandbox", "--set", f"latency_ms={latency_ms:g}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: pin(core)) as server:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: pin(core)) as server:  # noqa: PLW1509 - no threads here
         assert server.stdout is not None
         try:
             yield server.stdout.readline().split('"base_url": "')[1].split('"')[0]

@@ -17,7 +17,7 @@ from connectors.errors import (
     ScopeMissingError,
     ServiceUnavailableError,
 )
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.errors import MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from mappings.errors import ConfigError, MappingFileError, SyncError
 from mappings.loader import load_feed
 from mappings.schema import FeedMapping
@@ -53,6 +53,7 @@ event:
         (NotTheServiceError("x"), 2),
         (RedirectRefusedError("x"), 2),
         (SourceRefusedError("x"), 2),
+        (MissingColumnsError("events.csv", ["GENRE"], ["GENRES"]), 5),
         (KeyRefusedError("x"), 3),
         (ScopeMissingError("x"), 3),
         (HeldByAnotherError(holder="run 1", since=NOW, host="here", pid=1), 4),

@@ -107,7 +107,7 @@ def _published(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefin
 
 def _ticket(context: AssetExecutionContext) -> RunTicket:
     launched_by = context.run.tags.get(names.LAUNCHED_BY_TAG) or _launcher_of(context)
-    return RunTicket(context.run_id, launched_by, context.run_id)
+    return RunTicket(context.run.run_id, launched_by, context.run.run_id)
 
 
 def _launcher_of(context: AssetExecutionContext) -> str:

@@ -34,7 +34,7 @@ def as_failures(context: AssetExecutionContext) -> Iterator[None]:
 
 def forbid_run_retry(context: AssetExecutionContext) -> None:
     """Tell the daemon that running this again clears nothing: a person must act first."""
-    context.instance.add_run_tags(context.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
+    context.instance.add_run_tags(context.run.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
 
 
 def failure_of(context: AssetExecutionContext, error: SyncError) -> Failure:

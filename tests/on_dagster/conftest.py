@@ -1,0 +1,39 @@
+"""A desk of its own for each test: a fresh sandbox, a fresh instance in memory, ten good rows of one feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from on_dagster.desk import SECRET, Desk, line
+
+from pipelines.dagster_home import DAGSTER_YAML
+from sandbox.server import running
+from sandbox.switch_words import switched
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """An instance on disk, as the project sets it up."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "dagster.yaml").write_text(DAGSTER_YAML, "utf-8")
+    with dg.DagsterInstance.from_config(str(folder)) as made:
+        yield made
+
+
+@pytest.fixture
+def desk(tmp_path: Path, instance: dg.DagsterInstance) -> Iterator[Desk]:
+    with running(None, switched([]), SECRET) as service:
+        made = Desk(tmp_path, service, instance)
+        made.mapping()
+        made.source(line(number) for number in range(10))
+        yield made

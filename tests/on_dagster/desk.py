@@ -1,0 +1,203 @@
+"""A folder of feeds, their rows, a sandbox and a Dagster instance: what Dagster sees of it, and its jobs as they run."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import Any
+
+import dagster as dg
+import httpx
+
+from pipelines import names
+from pipelines.definitions import build_definitions
+from pipelines.launch_request import launch_config, wanted_assets
+from pipelines.options import RunOptions
+from pipelines.settings import Settings, read_settings
+from pipelines.wiring import open_workshop
+from sandbox.server import Announcement
+from state.books import Books
+from state.views import RunRecord
+
+FEED = "town-hall"
+SECRET = "sk-dagster-3fKw9Qx7-0042"
+MAPPING = """\
+feed: {feed}
+owner: agenda@example.org
+source:
+  kind: csv
+  path: ../{source}
+schedule: {{cron: "15 */2 * * *", timezone: Europe/Warsaw}}
+key: [ID]
+event:
+  channelId: {{channel: city-agenda}}
+  title: {{from: TITLE, do: [collapse]}}
+  startAt:
+    at:
+      day: {{from: DAY, do: [{{date: ["%Y-%m-%d"]}}]}}
+      clock: {{from: HOUR, do: [{{time: ["%H:%M"]}}]}}
+      zone: Europe/Warsaw
+  timezone: Europe/Warsaw
+  status: published
+  classifications: {{from: GENRE, do: [{{map: {{concert: music, play: theatre}}}}]}}
+  approxLocation: {{city: {{placeId: krk}}}}
+publish:
+  brakes: {{rejected: 20%}}
+  in_flight: 4
+"""
+HEADER = "ID,TITLE,DAY,HOUR,GENRE"
+
+
+def line(number: int, *, day: str = "2031-05-01") -> str:
+    """One good row, unless its day is bad."""
+    return f"{number},Evening {number},{day},19:30,concert"
+
+
+@dataclass
+class Desk:
+    """One folder with one feed at first, the service it is sent to, the instance that remembers its runs."""
+
+    folder: Path
+    service: Announcement
+    instance: dg.DagsterInstance
+    api_key: str = SECRET
+
+    @property
+    def settings(self) -> Settings:
+        return read_settings(self.environ, self.folder)
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return {
+            "EVENT_API_BASE_URL": self.service.base_url,
+            "EVENT_API_KEY": self.api_key,
+            "EVENTSYNC_FEEDS": "feeds",
+            "EVENTSYNC_STATE_URL": "sqlite:///state/state.db",
+            "DAGSTER_HOME": str(self.folder / "dagster"),
+        }
+
+    def mapping(self, feed: str = FEED, *, source: str = "events.csv", text: str = MAPPING) -> Path:
+        path = self.folder / "feeds" / f"{feed}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text.format(feed=feed, source=source), "utf-8")
+        return path
+
+    def source(self, lines: Iterable[str], header: str = HEADER) -> None:
+        (self.folder / "events.csv").write_text("\n".join([header, *lines]) + "\n", "utf-8")
+
+    def definitions(self) -> dg.Definitions:
+        settings = self.settings
+        return build_definitions(settings, lambda: open_workshop(settings))
+
+    def run(self, options: RunOptions | None = None, *, feed: str = FEED) -> dg.ExecuteInProcessResult:
+        """Run a feed's job as the launchpad would, with the options as run configuration."""
+        return self.run_configured(launch_config(options or RunOptions()), wanted_assets(feed, options or RunOptions()), feed)
+
+    def run_configured(
+        self, config: Mapping[str, Any], assets: Iterable[tuple[str, ...]] = (), feed: str = FEED
+    ) -> dg.ExecuteInProcessResult:
+        return (
+            self.definitions()
+            .resolve_job_def(names.job_of(feed))
+            .execute_in_process(
+                instance=self.instance,
+                run_config=config,
+                asset_selection=[dg.AssetKey(path) for path in assets] or None,
+                tags={names.FEED_TAG: feed},
+                raise_on_error=False,
+            )
+        )
+
+    def book(self, run_id: str, *, feed: str = FEED) -> RunRecord:
+        """What the state DB says of a run."""
+        settings = self.settings
+        with open_workshop(settings) as workshop:
+            record = Books(workshop.engine).run(settings.destination, feed, run_id)
+        assert record is not None
+        return record
+
+    def look(self, path: str) -> Any:
+        with httpx.Client(base_url=self.service.base_url, trust_env=False) as http:
+            return http.get(f"/_sandbox{path}").json()
+
+    def switch(self, **switches: str | int) -> None:
+        with httpx.Client(base_url=self.service.base_url, trust_env=False) as http:
+            http.post("/_sandbox/switches", json=switches).raise_for_status()
+
+    def events(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.look("/events")["events"]
+        return found
+
+    def titles(self) -> list[str]:
+        return sorted(event["title"] for event in self.events())
+
+    def posts(self) -> int:
+        """So many events were asked to be made."""
+        return len(self.look("/requests?route=events")["requests"])
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start `eventsync` as a process of its own, here."""
+        return start(words, self.environ, self.folder)
+
+
+def start(words: Iterable[str], environ: Mapping[str, str], cwd: Path) -> subprocess.Popen[str]:
+    """Start `eventsync` as a shell would; nothing of this process's settings is heard."""
+    script = Path(sys.executable).with_name("eventsync")
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    pipe = subprocess.PIPE
+    return subprocess.Popen([script, *words], cwd=cwd, env={**kept, **environ}, stdout=pipe, stderr=pipe, text=True)
+
+
+def ended(process: subprocess.Popen[str], within_s: float = 90.0) -> tuple[int, str, str]:
+    """Wait for a process: its exit code, what it printed, what it complained of."""
+    out, err = process.communicate(timeout=within_s)
+    return process.returncode, out, err
+
+
+def until(condition: Any, *, within_s: float = 90.0, what: str = "the condition") -> Any:
+    """Ask until the answer is truthy, and return it."""
+    deadline, never = monotonic() + within_s, Event()
+    while not (answer := condition()):
+        assert monotonic() < deadline, f"waited {within_s:.0f} s in vain for {what}"
+        never.wait(0.05)
+    return answer
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def metadata_of(result: dg.ExecuteInProcessResult, phase: str, feed: str = FEED) -> Mapping[str, dg.MetadataValue[Any]]:
+    """The metadata of the one materialization of a phase, `staged` or `published`."""
+    (event,) = [one for one in result.get_asset_materialization_events() if one.asset_key == dg.AssetKey([feed, phase])]
+    return event.materialization.metadata
+
+
+def materialized(result: dg.ExecuteInProcessResult) -> set[str]:
+    """The phases that came to their end."""
+    return {event.asset_key.path[-1] for event in result.get_asset_materialization_events() if event.asset_key}
+
+
+def checks_of(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetCheckEvaluation]:
+    return {check.check_name: check for check in result.get_asset_check_evaluations()}
+
+
+def failure_of(result: dg.ExecuteInProcessResult) -> tuple[str, dict[str, Any]]:
+    """What the first failed step says: its description, and the values of its metadata."""
+    failed = next(event for event in result.all_events if event.is_step_failure)
+    told = failed.step_failure_data.user_failure_data
+    assert told is not None, failed.step_failure_data.error
+    return told.description or "", {name: value.value for name, value in told.metadata.items()}
+
+
+def documents(text: str) -> Any:
+    return json.loads(text)

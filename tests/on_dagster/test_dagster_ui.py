@@ -1,0 +1,201 @@
+"""`eventsync ui`: the webserver, the daemon and the demo as processes; a run submitted to them; their end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import httpx
+import psutil
+import pytest
+from dagster._core.launcher import WorkerStatus
+from on_dagster.desk import Desk, documents, ended, free_port, line, start, until
+
+from pipelines.settings import PACKAGED_FEEDS
+from pipelines.webserver import Webserver
+
+pytestmark = pytest.mark.slow
+REPOSITORY = Path(__file__).parents[2]
+READY_S = 180.0
+RUNS = "{ runsOrError { ... on Runs { results { runId jobName status tags { key value } } } } }"
+
+
+@dataclass(frozen=True)
+class Ui:
+    """A running `eventsync ui`, and what its children are."""
+
+    process: subprocess.Popen[str]
+    home: Path
+    url: str
+
+    def ask(self, query: str) -> Any:
+        with httpx.Client(base_url=self.url, trust_env=False, timeout=30) as http:
+            return http.post("/graphql", json={"query": query}).json()["data"]
+
+    def runs(self) -> dict[str, dict[str, Any]]:
+        return {run["runId"]: run for run in self.ask(RUNS)["runsOrError"]["results"]}
+
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def interrupt(self) -> int:
+        """Ctrl-C; return the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        return ended(self.process)[0]
+
+
+@contextmanager
+def ui(words: tuple[str, ...], home: Path, environ: Mapping[str, str], cwd: Path) -> Iterator[Ui]:
+    """`eventsync ui` until it answers; stopped, with all of its children, when the block ends."""
+    port = free_port()
+    process = start(("ui", "--port", str(port), *words), environ, cwd)
+    running = Ui(process, home, f"http://127.0.0.1:{port}")
+    note = home / "eventsync-ui.json"
+    family: list[psutil.Process] = []
+    try:
+        until(lambda: note.exists() or process.poll() is not None, within_s=READY_S, what="the Dagster UI")
+        assert process.poll() is None, ended(process)
+        yield running
+        family = running.children() if process.poll() is None else []
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        for left in family:
+            if left.is_running():
+                left.kill()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
+    folder = tmp_path_factory.mktemp("demo")
+    with ui(("--demo", "--folder", str(folder / "demo")), folder / "demo" / "dagster", {}, folder) as running:
+        yield running
+
+
+def environ_of(demo: Ui, service: str) -> dict[str, str]:
+    """What a person exports in another terminal to work on the demo's instance."""
+    return {
+        "EVENT_API_BASE_URL": service,
+        "EVENT_API_KEY": "kept-by-the-ui",
+        "EVENTSYNC_FEEDS": str(PACKAGED_FEEDS),
+        "EVENTSYNC_STATE_URL": f"sqlite:///{demo.home.parent / 'state.db'}",
+        "EVENTSYNC_NAMESPACE": "demo",
+        "DAGSTER_HOME": str(demo.home),
+    }
+
+
+def service_of(demo: Ui) -> str:
+    """Where the demo's sandbox listens, as its child process was told."""
+    for child in demo.children():
+        for connection in child.net_connections("tcp4"):
+            if "sandbox" in child.cmdline() and connection.status == psutil.CONN_LISTEN:
+                return f"http://127.0.0.1:{connection.laddr.port}"
+    raise AssertionError("the demo runs no sandbox")
+
+
+def test_the_demos_runs_are_in_the_list(demo: Ui) -> None:
+    runs = demo.runs().values()
+    assert {run["jobName"] for run in runs} == {"sync_krakow_culture", "sync_lisbon_agenda", "sync_osaka_fireworks"}
+    assert {run["status"] for run in runs} == {"SUCCESS"}
+
+
+def test_the_webserver_is_found_and_loads_every_feed(demo: Ui) -> None:
+    with httpx.Client(base_url=demo.url, trust_env=False, timeout=30) as http:
+        assert Webserver(http).is_there()
+    groups = demo.ask("{ assetNodes { groupName } }")["assetNodes"]
+    assert {node["groupName"] for node in groups} == {"krakow_culture", "lisbon_agenda", "osaka_fireworks"}
+
+
+def test_a_run_is_submitted_to_the_webserver_and_ends_with_its_exit_code(demo: Ui) -> None:
+    before = set(demo.runs())
+    code, out, err = ended(start(("run", "lisbon-agenda", "--json"), environ_of(demo, service_of(demo)), demo.home.parent))
+    assert code == 0, out + err
+    (report,) = documents(out)["runs"]
+    (run_id,) = set(demo.runs()) - before
+    run = demo.runs()[run_id]
+    tags = {tag["key"]: tag["value"] for tag in run["tags"]}
+    assert (report["run_id"], report["outcome"], run["status"]) == (run_id, "done", "SUCCESS")
+    assert tags["eventsync/launched_by"] == "cli"
+    assert report["publish"]["delivered"] == 0
+
+
+def test_options_reach_a_submitted_run(demo: Ui) -> None:
+    words = ("run", "lisbon-agenda", "--stage-only", "--json")
+    code, out, err = ended(start(words, environ_of(demo, service_of(demo)), demo.home.parent))
+    assert code == 0, out + err
+    (report,) = documents(out)["runs"]
+    assert (report["outcome"], report["publish"]) == ("staged", None)
+
+
+def test_the_secret_of_the_demos_key_is_not_in_dagsters_home(demo: Ui) -> None:
+    secret = next(child.environ() for child in demo.children() if "EVENT_API_KEY" in child.environ())["EVENT_API_KEY"]
+    files = [path for path in demo.home.rglob("*") if path.is_file()]
+    assert len(secret) > 12
+    assert not [path for path in files if secret.encode() in path.read_bytes()]
+
+
+def test_ctrl_c_stops_every_process_that_the_ui_started(desk: Desk) -> None:
+    with ui((), desk.folder / "dagster", desk.environ, desk.folder) as running:
+        family = running.children()
+        assert len(family) >= 4
+        assert running.interrupt() == 0
+        psutil.wait_procs(family, timeout=20)
+        assert not [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+        assert not (running.home / "eventsync-ui.json").exists()
+
+
+def test_a_killed_run_worker_is_noticed_and_the_feed_goes_on(desk: Desk) -> None:
+    desk.switch(latency_ms=200)
+    desk.source(line(number) for number in range(100))
+    with ui((), desk.folder / "dagster", desk.environ, desk.folder) as running:
+        submitted = desk.start("run", "town-hall", "--json")
+        until(lambda: desk.posts() > 8, what="the first requests")
+        assert health_of_the_run(running) is WorkerStatus.RUNNING
+        psutil.Process(holder_of_the_feed(desk)).kill()
+        until(lambda: health_of_the_run(running) is WorkerStatus.NOT_FOUND, what="the launcher to notice")
+        code, _, _ = ended(submitted)
+        assert code != 0
+        desk.switch(latency_ms=0)
+        code, out, err = ended(desk.start("run", "town-hall", "--json"))
+        assert code == 0, out + err
+        assert {run["status"] for run in running.runs().values()} == {"SUCCESS", "FAILURE"}
+    assert desk.titles() == sorted(f"Evening {number}" for number in range(100))
+
+
+def test_the_workspace_file_at_the_top_loads(tmp_path: Path) -> None:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    dagster = Path(sys.executable).with_name("dagster")
+    checked = subprocess.run(
+        [dagster, "definitions", "validate", "-w", "workspace.yaml"],
+        cwd=REPOSITORY,
+        env={**kept, "DAGSTER_HOME": str(tmp_path), "DAGSTER_DISABLE_TELEMETRY": "yes"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "eventsync" in checked.stdout + checked.stderr
+
+
+def health_of_the_run(running: Ui) -> WorkerStatus:
+    """What the launcher tells the daemon of the only run."""
+    with dg.DagsterInstance.from_config(str(running.home)) as instance:
+        (run,) = instance.get_runs()
+        return instance.run_launcher.check_run_worker_health(run).status
+
+
+def holder_of_the_feed(desk: Desk) -> int:
+    """The process that the feed's lease names."""
+    with closing(sqlite3.connect(desk.folder / "state" / "state.db")) as database:
+        ((pid,),) = database.execute("SELECT pid FROM lease").fetchall()
+    return int(pid)

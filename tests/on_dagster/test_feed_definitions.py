@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from on_dagster.desk import FEED, MAPPING, Desk
+
+from mappings.errors import MappingFileError
+from mappings.loader import load_folder
+from pipelines.definitions import build_definitions
+from pipelines.options import BRAKE_TEXTS
+from pipelines.settings import read_settings
+
+REPOSITORY = Path(__file__).parents[2]
+SOURCE, STAGED, PUBLISHED = (dg.AssetKey([FEED, name]) for name in ("source", "staged", "published"))
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_words: object) -> None:
+        raise AssertionError("Dagster would wait for the network whenever it loads the definitions")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+def spec_of(definitions: dg.Definitions, key: dg.AssetKey) -> dg.AssetSpec:
+    return next(spec for spec in definitions.resolve_all_asset_specs() if spec.key == key)
+
+
+def test_a_feed_is_three_assets_that_depend_on_one_another(desk: Desk) -> None:
+    definitions = desk.definitions()
+    assert {spec.key for spec in definitions.resolve_all_asset_specs()} == {SOURCE, STAGED, PUBLISHED}
+    assert [dep.asset_key for dep in spec_of(definitions, STAGED).deps] == [SOURCE]
+    assert [dep.asset_key for dep in spec_of(definitions, PUBLISHED).deps] == [STAGED]
+
+
+def test_its_assets_stand_in_a_group_of_its_name_with_their_owner_and_kinds(desk: Desk) -> None:
+    specs = desk.definitions().resolve_all_asset_specs()
+    assert {spec.group_name for spec in specs} == {"town_hall"}
+    assert {tuple(spec.owners) for spec in specs} == {("agenda@example.org",)}
+    assert {spec.key.path[-1]: set(spec.kinds) for spec in specs} == {
+        "source": {"csv"},
+        "staged": {"python", "sqlite"},
+        "published": {"python", "http"},
+    }
+
+
+def test_an_edited_mapping_file_is_another_code_version(desk: Desk) -> None:
+    (feed,) = load_folder(desk.folder / "feeds").feeds
+    before = spec_of(desk.definitions(), STAGED).code_version
+    desk.mapping(text=MAPPING.replace("collapse", "collapse, trim"))
+    after = spec_of(desk.definitions(), STAGED).code_version
+    assert before == feed.mapping.digest.hex()[:12]
+    assert after != before
+
+
+def test_the_brakes_are_blocking_checks_of_what_is_staged(desk: Desk) -> None:
+    checks = list(desk.definitions().resolve_asset_graph().get_check_keys_for_assets({STAGED}))
+    assert {key.name for key in checks} == set(BRAKE_TEXTS)
+    (staged,) = [one for one in desk.definitions().assets or () if isinstance(one, dg.AssetsDefinition) and one.key == STAGED]
+    assert all(spec.blocking for spec in staged.check_specs)
+
+
+def test_the_job_of_a_feed_stages_and_publishes_it_alone(desk: Desk) -> None:
+    desk.mapping("other-feed")
+    job = desk.definitions().resolve_job_def("sync_town_hall")
+    assert set(job.asset_layer.executable_asset_keys) == {STAGED, PUBLISHED}
+    assert job.tags["eventsync/feed"] == FEED
+
+
+def test_the_schedule_runs_from_the_start_on_the_feeds_own_clock(desk: Desk) -> None:
+    schedule = desk.definitions().resolve_schedule_def("sync_town_hall_schedule")
+    assert (schedule.cron_schedule, schedule.execution_timezone) == ("15 */2 * * *", "Europe/Warsaw")
+    assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
+
+
+def test_a_feed_without_a_schedule_has_none(desk: Desk) -> None:
+    desk.mapping(text="\n".join(one for one in MAPPING.splitlines() if not one.startswith("schedule")))
+    assert not list(desk.definitions().schedules or ())
+
+
+def test_one_broken_file_is_shown_with_its_message_and_leaves_the_others(desk: Desk) -> None:
+    desk.mapping("broken", text=MAPPING.replace("title:", "titel:"))
+    definitions = desk.definitions()
+    dg.Definitions.validate_loadable(definitions)
+    broken = next(spec for spec in definitions.resolve_all_asset_specs() if spec.group_name == "broken_feeds")
+    assert "titel" in (broken.description or "")
+    assert "broken.yaml:" in (broken.description or "")
+    assert definitions.resolve_job_def("sync_town_hall")
+
+
+def test_a_broken_file_is_red_where_definitions_are_validated(desk: Desk) -> None:
+    desk.mapping("broken", text="feed: [")
+    with pytest.raises(MappingFileError, match=r"broken\.yaml"):
+        build_definitions(desk.settings, _never, is_strict=True)
+
+
+@pytest.mark.usefixtures("no_network")
+def test_fifty_feeds_load_without_a_word_to_the_network(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    (tmp_path / "feeds").mkdir()
+    for number in range(50):
+        (tmp_path / "feeds" / f"feed-{number}.yaml").write_text(MAPPING.format(feed=f"feed-{number}", source="none.csv"), "utf-8")
+    settings = read_settings({"EVENTSYNC_FEEDS": "feeds"}, tmp_path)
+    definitions = build_definitions(settings, _never)
+    dg.Definitions.validate_loadable(definitions)
+    assert len(definitions.resolve_all_asset_specs()) == 150
+    assert len(list(definitions.get_repository_def().schedule_defs)) == 50
+    del instance
+
+
+def test_the_launchpad_tells_what_each_option_does(desk: Desk) -> None:
+    job = desk.definitions().resolve_job_def("sync_town_hall")
+    options = job.resource_defs["options"].config_schema.config_type.fields
+    assert set(options) == {"limit", "row_keys", "as_draft", "accept", "wait", "publish_only"}
+    assert all(len(field.description or "") > 20 for field in options.values())
+    assert not any(field.is_required for field in options.values())
+
+
+def test_nothing_in_the_project_file_shadows_the_workspace() -> None:
+    text = (REPOSITORY / "pyproject.toml").read_text("utf-8")
+    assert "[tool.dagster" not in text
+    assert "[tool.dg" not in text
+
+
+def _never() -> None:  # type: ignore[misc]
+    raise AssertionError("opened while loading")

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+from on_dagster.desk import FEED, Desk, checks_of, failure_of, line, materialized, metadata_of
+
+from pipelines.options import BrakeName, RunOptions
+
+BAD = "31 May 2031"
+
+
+def good(count: int) -> list[str]:
+    return [line(number) for number in range(count)]
+
+
+def test_a_run_publishes_every_row_and_tells_both_accounts_as_numbers(desk: Desk) -> None:
+    result = desk.run()
+    assert result.success
+    assert len(desk.events()) == 10
+    staged, published = metadata_of(result, "staged"), metadata_of(result, "published")
+    assert isinstance(staged["new"], dg.IntMetadataValue)
+    assert {name: staged[name].value for name in ("read", "new", "rejected", "dagster/row_count")} == {
+        "read": 10,
+        "new": 10,
+        "rejected": 0,
+        "dagster/row_count": 10,
+    }
+    assert {name: published[name].value for name in ("new", "delivered", "pending", "conflict")} == {
+        "new": 10,
+        "delivered": 10,
+        "pending": 0,
+        "conflict": 0,
+    }
+    assert isinstance(published["rows per second"], dg.FloatMetadataValue)
+
+
+def test_a_second_run_publishes_nothing(desk: Desk) -> None:
+    desk.run()
+    again = desk.run()
+    assert again.success
+    assert metadata_of(again, "staged")["unchanged"].value == 10
+    assert metadata_of(again, "published")["delivered"].value == 0
+    assert desk.posts() == 10
+
+
+def test_every_check_of_a_good_run_passes(desk: Desk) -> None:
+    checks = checks_of(desk.run())
+    assert set(checks) == {"rejected", "shrink", "new", "copies", "balanced", "no_conflicts", "within_limits"}
+    assert all(check.passed for check in checks.values())
+
+
+def test_rejected_rows_are_shown_in_a_table_with_place_problem_and_hint(desk: Desk) -> None:
+    desk.source([*good(10), line(10, day=BAD)])
+    table = metadata_of(desk.run(), "staged")["rejected rows"]
+    assert isinstance(table, dg.TableMetadataValue)
+    (row,) = [record.data for record in table.records]
+    assert row["place"] == "events.csv:12"
+    assert (row["column"], row["found"]) == ("DAY", BAD)
+    assert "date" in str(row["problem"])
+    assert "%Y-%m-%d" in str(row["hint"])
+
+
+def test_the_table_of_rejected_rows_stays_short(desk: Desk) -> None:
+    desk.source([*good(400), *(line(number, day=BAD) for number in range(400, 450))])
+    staged = metadata_of(desk.run(), "staged")
+    table = staged["rejected rows"]
+    assert isinstance(table, dg.TableMetadataValue)
+    assert staged["rejected"].value == 50
+    assert len(table.records) == 20
+
+
+def test_a_brake_stops_the_run_before_anything_is_sent(desk: Desk) -> None:
+    desk.source([*good(7), *(line(number, day=BAD) for number in range(7, 10))])
+    result = desk.run()
+    assert not result.success
+    assert materialized(result) == {"staged"}
+    assert desk.posts() == 0
+    rejected = checks_of(result)["rejected"]
+    assert not rejected.passed
+    assert rejected.severity is dg.AssetCheckSeverity.ERROR
+    assert "3 of 10 rows rejected (30.0%; the feed allows 20.0%" in (rejected.description or "")
+
+
+def test_a_braked_run_is_closed_in_the_books_and_never_retried(desk: Desk) -> None:
+    desk.source([*good(7), *(line(number, day=BAD) for number in range(7, 10))])
+    result = desk.run()
+    book = desk.book(result.run_id)
+    assert (book.outcome, book.exit_code) == ("stopped by a brake", 5)
+    assert "--accept rejected" in book.message
+    assert desk.instance.get_run_by_id(result.run_id).tags["dagster/retry_on_asset_or_op_failure"] == "false"  # type: ignore[union-attr]
+
+
+def test_an_accepted_brake_warns_and_lets_the_good_rows_through(desk: Desk) -> None:
+    desk.source([*good(7), *(line(number, day=BAD) for number in range(7, 10))])
+    result = desk.run(RunOptions(accept=("rejected",)))
+    assert result.success
+    assert len(desk.events()) == 7
+    rejected = checks_of(result)["rejected"]
+    assert (rejected.passed, rejected.severity) == (False, dg.AssetCheckSeverity.WARN)
+
+
+def test_what_a_brake_held_is_published_alone_once_it_is_accepted(desk: Desk) -> None:
+    desk.source([*good(7), *(line(number, day=BAD) for number in range(7, 10))])
+    desk.run()
+    (desk.folder / "events.csv").unlink()
+    result = desk.run(RunOptions(publish_only=True, accept=("rejected",)))
+    assert result.success, failure_of(result)
+    assert materialized(result) == {"published"}
+    assert len(desk.events()) == 7
+
+
+def test_publishing_alone_does_not_pass_a_brake_by_itself(desk: Desk) -> None:
+    desk.source([*good(7), *(line(number, day=BAD) for number in range(7, 10))])
+    desk.run()
+    result = desk.run(RunOptions(publish_only=True))
+    description, told = failure_of(result)
+    assert "stopped by rejected" in description
+    assert told["exit_code"] == 5
+    assert desk.posts() == 0
+
+
+def test_a_limit_leaves_the_rest_pending(desk: Desk) -> None:
+    published = metadata_of(desk.run(RunOptions(limit=3)), "published")
+    assert (published["delivered"].value, published["pending"].value) == (3, 7)
+    assert len(desk.events()) == 3
+
+
+def test_only_the_row_keys_asked_for_are_sent(desk: Desk) -> None:
+    assert desk.run(RunOptions(keys=("2", "5"))).success
+    assert desk.titles() == ["Evening 2", "Evening 5"]
+
+
+def test_everything_is_a_draft_when_a_draft_is_asked_for(desk: Desk) -> None:
+    assert desk.run(RunOptions(status="draft")).success
+    assert {event["status"] for event in desk.events()} == {"draft"}
+
+
+def test_staging_alone_sends_nothing(desk: Desk) -> None:
+    result = desk.run(RunOptions(stage_only=True))
+    assert materialized(result) == {"staged"}
+    assert desk.posts() == 0
+
+
+def test_a_brake_that_does_not_exist_fails_the_run_before_anything_is_read(desk: Desk) -> None:
+    result = desk.run_configured({"resources": {"options": {"config": {"accept": ["everything"]}}}})
+    assert not result.success
+    assert not result.get_asset_materialization_events()
+    assert not (desk.folder / "state").exists()
+
+
+def test_a_wrong_type_in_the_launchpad_is_refused(desk: Desk) -> None:
+    with pytest.raises(dg.DagsterInvalidConfigError, match="limit"):
+        desk.run_configured({"resources": {"options": {"config": {"limit": "ten"}}}})
+
+
+def test_the_books_know_the_run_by_the_id_that_dagster_shows(desk: Desk) -> None:
+    result = desk.run()
+    book = desk.book(result.run_id)
+    assert (book.dagster_run_id, book.outcome, book.exit_code) == (result.run_id, "done", 0)
+
+
+def test_two_feeds_are_run_apart_from_one_another(desk: Desk) -> None:
+    desk.mapping("other-feed", source="other.csv")
+    (desk.folder / "other.csv").write_text((desk.folder / "events.csv").read_text("utf-8").replace("Evening", "Morning"), "utf-8")
+    assert desk.run(feed="other-feed").success
+    assert desk.titles() == [f"Morning {number}" for number in range(10)]
+    assert desk.run(feed=FEED).success
+
+
+@pytest.mark.parametrize("brake", ["rejected", "shrink", "new", "copies"])
+def test_each_brake_can_be_named_in_the_launchpad(desk: Desk, brake: BrakeName) -> None:
+    assert desk.run_configured({"resources": {"options": {"config": {"accept": [brake]}}}}).success

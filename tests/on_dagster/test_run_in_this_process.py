@@ -1,0 +1,165 @@
+"""`eventsync run` where no webserver is: the job in this very process, on the instance of the UI."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from subprocess import Popen
+
+import dagster as dg
+import pytest
+from on_dagster.desk import FEED, HEADER, SECRET, Desk, documents, ended, line, until
+
+from pipelines.dagster_home import DAGSTER_YAML
+
+pytestmark = pytest.mark.slow
+SLOW_MS = 150
+ROWS = 120
+
+
+@contextmanager
+def instance_of(desk: Desk) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.from_config(str(desk.folder / "dagster")) as instance:
+        yield instance
+
+
+def statuses(desk: Desk) -> list[str]:
+    """How the runs ended that the UI lists, the youngest first."""
+    with instance_of(desk) as instance:
+        return [run.status.value for run in instance.get_runs()]
+
+
+def is_quiet(err: str) -> bool:
+    """Whether Dagster kept its own words to its own log."""
+    return "Traceback" not in err and "Stack Trace" not in err and "- dagster -" not in err
+
+
+def row_states(desk: Desk) -> dict[str, int]:
+    with closing(sqlite3.connect(desk.folder / "state" / "state.db")) as database:
+        return dict(database.execute("SELECT state, count(*) FROM ledger_entry GROUP BY state").fetchall())
+
+
+def begin_long_run(desk: Desk) -> Popen[str]:
+    desk.switch(latency_ms=SLOW_MS)
+    desk.source(line(number) for number in range(ROWS))
+    running = desk.start("run", FEED)
+    until(lambda: desk.posts() > 8, what="the first requests")
+    return running
+
+
+def test_a_run_is_in_the_uis_list_and_leaves_nothing_beside_its_home(desk: Desk) -> None:
+    code, out, err = ended(desk.start("run", FEED))
+    assert code == 0
+    assert is_quiet(err)
+    assert "new 10 = delivered 10" in out
+    assert statuses(desk) == ["SUCCESS"]
+    assert sorted(path.name for path in desk.folder.iterdir() if not path.name.startswith(("home", "pytest"))) == [
+        "dagster",
+        "events.csv",
+        "feeds",
+        "state",
+    ]
+    with instance_of(desk) as instance:
+        assert not instance.telemetry_enabled
+
+
+def test_a_braked_run_says_so_in_our_words_and_keeps_dagsters_for_the_ui(desk: Desk) -> None:
+    desk.source([*(line(number) for number in range(6)), *(line(number, day="soon") for number in range(6, 10))])
+    code, out, err = ended(desk.start("run", FEED))
+    assert code == 5
+    assert is_quiet(err)
+    assert "4 of 10 rows rejected" in out
+    assert "what would help: mend the source or the mapping and run again, or send the good rows with --accept rejected" in out
+    with instance_of(desk) as instance:
+        (run,) = instance.get_runs()
+        failed = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+        assert "rejected" in str(failed[0].get_dagster_event().step_failure_data.error)
+
+
+def test_a_refused_key_says_so_once_and_what_would_help(desk: Desk) -> None:
+    desk.api_key = "sk-revoked-9999"
+    code, out, err = ended(desk.start("run", FEED, "--json"))
+    (run,) = documents(out)["runs"]
+    assert (code, run["exit_code"], run["outcome"]) == (3, 3, "refused by the service")
+    assert "EVENT_API_KEY" in run["hint"]
+    assert is_quiet(err)
+
+
+def test_a_lost_column_ends_as_a_brake_without_dagster_too(desk: Desk) -> None:
+    desk.source(["1,Evening,2031-05-01,19:30,concert"], header=HEADER.replace("TITLE", "TITEL"))
+    code, out, _ = ended(desk.start("run", FEED, "--no-dagster", "--json"))
+    (run,) = documents(out)["runs"]
+    assert (code, run["outcome"]) == (5, "stopped by a brake")
+    assert '"TITLE" (closest: "TITEL")' in run["message"]
+    assert '"GENRE"' in run["hint"]
+
+
+def test_ctrl_c_settles_what_is_in_flight_and_the_next_run_sends_the_rest_once(desk: Desk) -> None:
+    running = begin_long_run(desk)
+    running.send_signal(signal.SIGINT)
+    code, out, err = ended(running)
+    assert code == 130
+    assert is_quiet(err)
+    assert "interrupted while publishing" in out
+    delivered = row_states(desk)["delivered"]
+    assert f"delivered {delivered} + still pending {ROWS - delivered}" in out
+    assert delivered == len(desk.events())
+    assert statuses(desk) == ["FAILURE"]
+    desk.switch(latency_ms=0)
+    code, out, _ = ended(desk.start("run", FEED))
+    assert (code, len(desk.events()), desk.posts()) == (0, ROWS, ROWS)
+    assert statuses(desk) == ["SUCCESS", "FAILURE"]
+
+
+def test_ctrl_c_before_anything_is_begun_leaves_no_run_that_seems_to_go_on(desk: Desk) -> None:
+    running = desk.start("run", FEED)
+    until((desk.folder / "dagster" / "history" / "runs.db").exists, what="Dagster's books")
+    running.send_signal(signal.SIGINT)
+    code, _, err = ended(running)
+    assert code in {0, 130}
+    assert is_quiet(err)
+    assert set(statuses(desk)) <= {"SUCCESS", "FAILURE", "CANCELED"}
+
+
+def test_after_one_feed_is_interrupted_the_next_is_not_begun(desk: Desk) -> None:
+    desk.mapping("zoo-nights")
+    desk.switch(latency_ms=SLOW_MS)
+    desk.source(line(number) for number in range(ROWS))
+    running = desk.start("run", "--all", "--json")
+    until(lambda: desk.posts() > 8, what="the first requests")
+    running.send_signal(signal.SIGINT)
+    code, out, _ = ended(running)
+    assert code == 130
+    assert [run["feed"] for run in documents(out)["runs"]] == [FEED]
+
+
+def test_a_killed_run_holds_nothing_up_and_nothing_is_sent_twice(desk: Desk) -> None:
+    home = desk.folder / "dagster"
+    home.mkdir()
+    (home / "dagster.yaml").write_text(DAGSTER_YAML.replace("default_limit: 4", "default_limit: 1"), "utf-8")
+    running = begin_long_run(desk)
+    running.kill()
+    ended(running)
+    assert statuses(desk) == ["STARTED"]
+    desk.switch(latency_ms=0)
+    code, out, _ = ended(desk.start("run", FEED), within_s=60)
+    assert code == 0, out
+    assert sorted(desk.titles()) == sorted(f"Evening {number}" for number in range(ROWS))
+    assert statuses(desk) == ["SUCCESS", "FAILURE"]
+
+
+def test_the_key_is_nowhere_in_what_dagster_keeps(desk: Desk) -> None:
+    assert ended(desk.start("run", FEED))[0] == 0
+    desk.source([line(number, day="soon") for number in range(10)])
+    assert ended(desk.start("run", FEED))[0] == 5
+    desk.api_key = "sk-mistyped-5Hq2Lw8Zr-0043"
+    assert ended(desk.start("run", FEED))[0] == 3
+    for secret in (SECRET, desk.api_key):
+        assert not [path for path in files_of(desk.folder) if secret.encode() in path.read_bytes()]
+
+
+def files_of(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file())

@@ -34,6 +34,7 @@ def sandbox(
     as_json: AsJson = False,
 ) -> int:
     """Run a faithful local copy of the service until it is interrupted."""
+    from mappings.errors import ConfigError  # noqa: PLC0415  # keeps `--help` fast
     from sandbox.database import StateInUseError  # noqa: PLC0415  # keeps `--help` fast
     from sandbox.server import Address, serve  # noqa: PLC0415  # as above
     from sandbox.switch_words import SwitchError, switched  # noqa: PLC0415  # as above
@@ -42,8 +43,7 @@ def sandbox(
     try:
         serve(Address(port=port), state, switched(wanted), key, _announce_json if as_json else _announce)
     except (SwitchError, StateInUseError, OSError) as refusal:
-        typer.echo(str(refusal), err=True)
-        return 2
+        raise ConfigError(f"the sandbox cannot start: {refusal}", hint="its switches: docs/sandbox.md") from refusal
     return 0
 
 

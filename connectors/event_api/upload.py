@@ -1,12 +1,11 @@
-"""Uploading one image: its encoding is not shown by the spec, so both usual ones are tried, and the good one kept.
+"""Uploading one image: its encoding is not shown by the spec, so the usual ones are tried, and the good one kept.
 
 Where the image came from is `media`'s; what its id is used for is the caller's.
 """
 
 from __future__ import annotations
 
-from enum import Enum, auto
-from typing import assert_never
+from enum import Enum
 
 import httpx
 from pydantic import ValidationError
@@ -23,8 +22,15 @@ _OTHER_ENCODING = frozenset({400, 415, 422})
 
 
 class _Encoding(Enum):
-    FORM = auto()
-    RAW = auto()
+    """The encodings in the order of trying. `key_end` sets the requests of one image apart: each has a key of its own."""
+
+    FORM = "file", ""
+    RAW = "", "-raw"
+    FORM_OF_IMAGE = "image", "-image"
+
+    def __init__(self, field: str, key_end: str) -> None:
+        self.field = field
+        self.key_end = key_end
 
 
 class _Id(Told):
@@ -40,7 +46,7 @@ class _Uploaded(Told):
 
 
 class Uploader:
-    """Uploads over one route, and remembers which encoding the service took."""
+    """Uploads over one route, several images at once, and remembers which encoding the service took."""
 
     def __init__(self, questions: Questions) -> None:
         self._questions = questions
@@ -50,13 +56,22 @@ class Uploader:
     async def upload(self, image: Image, key: str) -> int | ImageProblem:
         """Return the id of the media document, or why there is none. Never raises for an image.
 
-        `key` is the idempotency key of this image's upload; a second encoding is another request and gets its own.
+        `key` is the idempotency key of this image's upload; another encoding is another request and gets its own.
         """
-        met = await self._try(image, key, self._known or _Encoding.FORM)
-        if self._known is None and isinstance(met, Refused | Foreign) and met.answer.status in _OTHER_ENCODING:
-            second = await self._try(image, f"{key}-raw", _Encoding.RAW)
-            met = second if isinstance(second, Read) or met.answer.status == 415 else met
-        return met.value if isinstance(met, Read) else self._problem(met)
+        encoding: _Encoding | None = self._known or _Encoding.FORM
+        tried: list[_Encoding] = []
+        told: list[Read[int] | Meaning | Closed] = []
+        while encoding is not None:
+            tried.append(encoding)
+            told.append(await self._try(image, key, encoding))
+            encoding = self._next(tried) if _may_mean_the_encoding(told[-1]) else None
+        return told[-1].value if isinstance(told[-1], Read) else self._problem(_about_the_image(told))
+
+    def _next(self, tried: list[_Encoding]) -> _Encoding | None:
+        """Return what to try after refusals; an upload under way beside this one may have found the good one meanwhile."""
+        if self._known is not None:
+            return None if self._known in tried else self._known
+        return next((encoding for encoding in _Encoding if encoding not in tried), None)
 
     async def _try(self, image: Image, key: str, encoding: _Encoding) -> Read[int] | Meaning | Closed:
         met = await self._questions.insist(lambda: self._request(image, key, encoding), _media_id)
@@ -65,14 +80,8 @@ class Uploader:
         return met
 
     def _request(self, image: Image, key: str, encoding: _Encoding) -> httpx.Request:
-        match encoding:
-            case _Encoding.FORM:
-                content_type, content = _form(image)
-            case _Encoding.RAW:
-                content_type, content = image.content_type, image.content
-            case _:
-                assert_never(encoding)
-        headers = {"content-type": content_type, "idempotency-key": key}
+        content_type, content = _form(image, encoding.field) if encoding.field else (image.content_type, image.content)
+        headers = {"content-type": content_type, "idempotency-key": key + encoding.key_end}
         return self._questions.exchange.request("POST", self._url, content=content, headers=headers)
 
     def _problem(self, met: Meaning | Closed) -> ImageProblem:
@@ -86,12 +95,22 @@ class Uploader:
         return ImageProblem(f"The image could not be uploaded: {cause}.", is_passing=True, cause=cause)
 
 
-def _form(image: Image) -> tuple[str, bytes]:
-    """Encode as a form with one file; the boundary comes from the image, so that a retry sends the same bytes."""
+def _may_mean_the_encoding(met: Read[int] | Meaning | Closed) -> bool:
+    return isinstance(met, Refused | Foreign) and met.answer.status in _OTHER_ENCODING
+
+
+def _about_the_image(told: list[Read[int] | Meaning | Closed]) -> Meaning | Closed:
+    """Return the first complaint that is not about the encoding alone (415), else the last one."""
+    complaints_told = [met for met in told if not isinstance(met, Read)]
+    return next((met for met in complaints_told if isinstance(met, Closed) or met.answer.status != 415), complaints_told[-1])
+
+
+def _form(image: Image, field: str) -> tuple[str, bytes]:
+    """Encode as a form with one file in `field`; the boundary comes from the image, so that a retry sends the same bytes."""
     name = image.digest.hex()
     boundary = f"eventsync-{name}"
     head = (
-        f'--{boundary}\r\ncontent-disposition: form-data; name="file"; filename="{name}.{image.extension}"\r\n'
+        f'--{boundary}\r\ncontent-disposition: form-data; name="{field}"; filename="{name}.{image.extension}"\r\n'
         f"content-type: {image.content_type}\r\n\r\n"
     )
     return f"multipart/form-data; boundary={boundary}", head.encode("ascii") + image.content + f"\r\n--{boundary}--\r\n".encode(

@@ -1,0 +1,16 @@
+"""What holds for every test: the environment of whoever runs it is not part of it."""
+
+import os
+
+import pytest
+
+OURS = ("EVENT_API_", "EVENTSYNC_", "DAGSTER_")
+KEPT = ("EVENTSYNC_TEST_",)
+
+
+@pytest.fixture(autouse=True)
+def _nobodys_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take out settings of ours and of terminals: a worker of a parallel run has a width, a terminal of 80 columns has not."""
+    for name in list(os.environ):
+        if (name.startswith(OURS) and not name.startswith(KEPT)) or name in {"COLUMNS", "NO_COLOR", "FORCE_COLOR"}:
+            monkeypatch.delenv(name)

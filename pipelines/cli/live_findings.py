@@ -86,4 +86,6 @@ def _source(mapping: FeedMapping) -> LiveFinding:
 def _refused(asked: str, error: SyncError) -> LiveFinding:
     outcome = outcome_of(error)
     told = "; ".join(filter(None, (*str(error).splitlines(), error.hint)))
-    return LiveFinding(asked, ok=False, told=told, exit_code=outcome.exit_code)
+    # What would stop a run as a brake is, for a check, a file that does not fit its source.
+    code = ExitCode.CONFIG if outcome.exit_code is ExitCode.BRAKE else outcome.exit_code
+    return LiveFinding(asked, ok=False, told=told, exit_code=code)

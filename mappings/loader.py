@@ -20,7 +20,7 @@ from mappings.file_context import FileContext
 from mappings.file_problems import Told, told_by
 from mappings.lint import find_warnings
 from mappings.lookup_files import LookupShelf
-from mappings.marks import Block, Slip, locate, read_blocks
+from mappings.marks import Block, Slip, locate, place_after, read_blocks
 from mappings.schema import FeedMapping
 from mappings.soundness import find_circles, find_problems
 from mappings.tables import Table
@@ -77,9 +77,11 @@ def load_feed(path: Path, shelf: LookupShelf | None = None) -> FeedMapping:
         MappingFileError: with every problem of the file, in the order of its lines.
     """
     try:
-        text = path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
         raise MappingFileError(path, (FileProblem(path, 1, 1, f"the file cannot be read: {error}"),)) from error
+    except UnicodeDecodeError as error:
+        raise MappingFileError(path, (_not_utf8(path, error),)) from error
     return parse_feed(text, path, shelf or LookupShelf())
 
 
@@ -97,15 +99,24 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
     try:
         mapping = FeedMapping.model_validate(document, context=context)
     except ValidationError as error:
-        problems = (*find_problems(document, context.tables), *find_circles(document.get("let")))
+        problems = _problems(document, context)
         raise _error(path, text, [*told, *told_by(error, document), *_placed(document, problems)]) from None
     mapping = mapping.loaded(path, _digest(document, context.tables), context.tables)
     mapper, misfits = attempt(mapping, Directory())
-    told.extend(_placed(document, (*misfits, *find_problems(document, context.tables))))
+    told.extend(_placed(document, (*misfits, *_problems(document, context))))
     if told:
         raise _error(path, text, told)
     warnings = _file_problems(path, text, _placed(document, find_warnings(mapping, mapper)))
     return mapping.loaded(path, mapping.digest, context.tables, warnings)
+
+
+def _not_utf8(path: Path, error: UnicodeDecodeError) -> FileProblem:
+    before = error.object[: error.start].decode("utf-8", "replace")
+    return FileProblem(path, *place_after(before), "the file is not UTF-8 from here on", "save it as UTF-8")
+
+
+def _problems(document: Block, context: FileContext) -> tuple[Problem, ...]:
+    return (*find_problems(document, context.tables), *find_circles(document.get("let")))
 
 
 def _placed(document: Block, problems: Iterable[Problem]) -> list[Told]:

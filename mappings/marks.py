@@ -16,6 +16,8 @@ Place = tuple[int, int]
 _LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _MAX_NODES = 200_000
 _MAX_DEPTH = 60
+_ENDLESS = "the file nests too deeply or repeats an anchor without end"
+_OPENERS = ("[", "{", "- ", "? ")
 
 
 class Block(dict[str, object]):
@@ -55,6 +57,7 @@ class Slip:
 class _Reading:
     slips: list[Slip] = field(default_factory=list)
     nodes: int = 0
+    is_endless: bool = False
 
 
 def read_blocks(text: str) -> tuple[object, tuple[Slip, ...]]:
@@ -64,9 +67,12 @@ def read_blocks(text: str) -> tuple[object, tuple[Slip, ...]]:
     """
     reading = _Reading()
     try:
-        node = yaml.compose(text, Loader=_LOADER)
+        deep = _too_deep(text)
+        node = None if deep else yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
-        return None, (_yaml_slip(error),)
+        return None, (_yaml_slip(error, text),)
+    if deep:
+        return None, (Slip(deep, _ENDLESS),)
     if node is None:
         return None, (Slip((1, 1), "the file is empty"),)
     return _plain(node, reading, 0), tuple(reading.slips)
@@ -87,6 +93,21 @@ def locate(root: object, loc: Sequence[int | str]) -> tuple[Place, Block | None]
     return place, current if isinstance(current, Block) else block
 
 
+def _too_deep(text: str) -> Place | None:
+    """Return where the text first nests deeper than any feed does: composing it would exhaust the machine's stack."""
+    if all(text.count(opener) <= _MAX_DEPTH for opener in _OPENERS):
+        return None
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > 4 * _MAX_DEPTH and event.start_mark is not None:
+            return (event.start_mark.line + 1, event.start_mark.column + 1)
+    return None
+
+
 def _place(node: yaml.Node) -> Place:
     mark = node.start_mark
     return (mark.line + 1, mark.column + 1)
@@ -95,7 +116,9 @@ def _place(node: yaml.Node) -> Place:
 def _plain(node: yaml.Node, reading: _Reading, depth: int) -> object:
     reading.nodes += 1
     if depth > _MAX_DEPTH or reading.nodes > _MAX_NODES:
-        reading.slips.append(Slip(_place(node), "the file nests too deeply or repeats an anchor without end"))
+        if not reading.is_endless:
+            reading.slips.append(Slip(_place(node), _ENDLESS))
+            reading.is_endless = True
         return ""
     if isinstance(node, yaml.MappingNode):
         return _block(node, reading, depth)
@@ -146,9 +169,16 @@ def _merge(block: Block, value: object, node: yaml.Node, reading: _Reading) -> N
             block.key_places[key], block.value_places[key] = other.key_places[key], other.value_places[key]
 
 
-def _yaml_slip(error: yaml.YAMLError) -> Slip:
+def _yaml_slip(error: yaml.YAMLError, text: str) -> Slip:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         context = f" ({error.context})" if error.context else ""
         return Slip((mark.line + 1, mark.column + 1), f"this is not YAML: {error.problem}{context}")
+    if isinstance(error, yaml.reader.ReaderError):
+        return Slip(place_after(text[: error.position]), "this is not YAML: a control character stands here")
     return Slip((1, 1), f"this is not YAML: {error}")
+
+
+def place_after(before: str) -> Place:
+    """Return the place of the character that follows this beginning of a file."""
+    return (before.count("\n") + 1, len(before) - before.rfind("\n"))

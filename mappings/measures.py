@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from mappings.refusals import did_you_mean
 
 _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d", re.ASCII)
 _DURATION_UNITS = ("weeks", "days", "hours", "minutes", "seconds")
 
 
@@ -33,7 +34,10 @@ def parse_duration(value: object) -> timedelta:
     match = _DURATION.fullmatch(text.removeprefix("-"))
     if not match or not any(match.groups()):
         raise mistake(f'"{value}" is not a duration', 'write it like "90d", "15m" or "1h30m"')
-    length = timedelta(**{unit: int(part) for unit, part in zip(_DURATION_UNITS, match.groups(), strict=True) if part})
+    try:
+        length = timedelta(**{unit: int(part) for unit, part in zip(_DURATION_UNITS, match.groups(), strict=True) if part})
+    except (OverflowError, ValueError):
+        raise mistake(f'"{value}" is longer than the calendar', 'write it like "90d", "15m" or "1h30m"') from None
     return -length if text.startswith("-") else length
 
 
@@ -57,8 +61,15 @@ def parse_pattern(text: str) -> str:
     """Check a regular expression; it is compiled once, with the mapping."""
     try:
         re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise mistake(f'"{text}" is not a regular expression: {error}') from None
+    return text
+
+
+def parse_clock(text: str) -> str:
+    """Check a time of day written as `HH:MM`."""
+    if not _CLOCK.fullmatch(text):
+        raise mistake(f'"{text}" is not a time of day', 'write it like "00:00" or "23:59"')
     return text
 
 
@@ -104,6 +115,8 @@ Share = Annotated[
     float | None, PlainValidator(parse_share), WithJsonSchema({"type": ["string", "number"], "examples": ["5%", "off"]})
 ]
 Pattern = Annotated[str, AfterValidator(parse_pattern), WithJsonSchema({"type": "string", "format": "regex"})]
+Clock = Annotated[Text, AfterValidator(parse_clock)]
+"""A time of day, `00:00` to `23:59`."""
 Zone = Annotated[str, AfterValidator(parse_zone), WithJsonSchema({"type": "string", "examples": ["Europe/Lisbon"]})]
 Switch = Annotated[
     bool,

@@ -67,7 +67,8 @@ Rule = Annotated[
     Annotated[Skip, Tag("rule:skip")] | Annotated[Keep, Tag("rule:keep")] | Annotated[Window, Tag("rule:window")],
     Discriminator(_kind_of_rule),
 ]
-KeyPart = Annotated[Annotated[Text, Tag("key:text")] | Annotated[KeyColumn, Tag("key:column")], Discriminator(_kind_of_key)]
+KeyName = Annotated[Text, Field(min_length=1)]
+KeyPart = Annotated[Annotated[KeyName, Tag("key:text")] | Annotated[KeyColumn, Tag("key:column")], Discriminator(_kind_of_key)]
 
 
 class Example(Strict):

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Discriminator, Field, RootModel, Tag, Valid
 
 from mappings.conditions import Condition
 from mappings.file_context import Referring, TableFile, table_of
-from mappings.measures import Text, Texts, parse_zone
+from mappings.measures import Clock, Text, Texts, parse_zone
 from mappings.policies import Policy
 from mappings.strict import Strict
 from mappings.tables import Ignorable
@@ -69,9 +69,7 @@ class Wall(Strict):
     day: Value = Field(description="A date (or a date and time, if there is no clock).")
     clock: Value | None = Field(default=None, description="A time of day.")
     zone: Annotated[Value, AfterValidator(_check_zone)] = Field(description="The IANA zone whose clocks are meant.")
-    all_day: Text | None = Field(
-        default=None, pattern=r"^[0-2]\d:[0-5]\d$", description="The time to use without a clock: 00:00."
-    )
+    all_day: Clock | None = Field(default=None, description="The time to use without a clock: 00:00.")
     gap: Gap = Field(default="reject", description="A time that the clocks jump over: reject, later or earlier.")
     overlap: Overlap = Field(default="earlier", description="A time that happens twice: earlier, later or reject.")
 

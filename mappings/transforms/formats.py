@@ -70,6 +70,7 @@ def compile_format(spelling: str, language: str = "en") -> Format:
     Raises:
         FormatError: an unknown directive, or one that stands twice or cannot go with another.
     """
+    _known_language(language)
     parts: list[str] = []
     names: dict[str, Mapping[str, int]] = {}
     pattern = "".join(_piece(token, parts, names, language) for token in re.findall(r"%.?|\s+|[^%\s]+", spelling))
@@ -129,12 +130,17 @@ def _piece(token: str, parts: list[str], names: dict[str, Mapping[str, int]], la
     return f"(?P<{letter}>{'|'.join(map(re.escape, longest_first))})"
 
 
-@lru_cache(maxsize=256)
-def _names(letter: str, language: str) -> dict[str, int]:
+@lru_cache(maxsize=64)
+def _known_language(language: str) -> Locale:
     try:
-        locale = Locale.parse(language.replace("-", "_"))
+        return Locale.parse(language.replace("-", "_"))
     except (UnknownLocaleError, ValueError) as error:
         raise FormatError(f'"{language}" is not a language that names months and days') from error
+
+
+@lru_cache(maxsize=256)
+def _names(letter: str, language: str) -> dict[str, int]:
+    locale = _known_language(language)
     if letter == "p":
         return _periods(locale)
     wide = letter in "BA"

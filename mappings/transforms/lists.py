@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from mappings.measures import Switch, Text, Texts
+from mappings.measures import Switch, Text, Texts, mistake
 from mappings.refusals import Refusal
 from mappings.transforms.step import Kind, Run, Shown, Step
 from mappings.transforms.text import SPACES
@@ -46,6 +46,13 @@ class Nth(Step):
         Shown("{nth: 3}", ("Porto", "Lisboa"), ReasonCode.BAD_TEXT),
     )
     position: int = Field(alias="nth", ge=-1000, le=1000, description="Which part: 1 is the first, -1 the last.")
+
+    @field_validator("position")
+    @classmethod
+    def _check_position(cls, position: int) -> int:
+        if position == 0:
+            raise mistake("there is no part 0", "1 is the first part, -1 the last")
+        return position
 
     def function(self) -> Run:
         """Return the step's function."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from mappings.measures import Pattern, Text
+from mappings.measures import Pattern, Text, mistake
 from mappings.refusals import Refusal
 from mappings.transforms.step import Kind, Run, Shown, Step
 from mappings.vocabulary import ReasonCode
@@ -27,11 +27,17 @@ class RegexExtract(Step):
     pattern: Pattern = Field(alias="regex_extract", description="A regular expression (Python's), searched anywhere.")
     group: int | None = Field(default=None, ge=0, description="The group to keep (default: the first, if there is one).")
 
+    @model_validator(mode="after")
+    def _check_group(self) -> Self:
+        groups = re.compile(self.pattern).groups
+        if self.group is not None and self.group > groups:
+            raise mistake(f"there is no group {self.group} in the pattern", f"it has {groups}, and 0 is all that it finds")
+        return self
+
     def function(self) -> Run:
         """Return the step's function."""
         search = re.compile(self.pattern).search
-        groups = re.compile(self.pattern).groups
-        group = min(1, groups) if self.group is None else min(self.group, groups)
+        group = min(1, re.compile(self.pattern).groups) if self.group is None else self.group
 
         def extract(text: str) -> str:
             found = search(short_enough(text))
@@ -64,6 +70,15 @@ class RegexReplace(Step):
     shown: ClassVar[tuple[Shown, ...]] = (Shown(r"{regex_replace: '\s*\(.*?\)', with: ''}", "Hamlet (premiere)", "Hamlet"),)
     pattern: Pattern = Field(alias="regex_replace", description="A regular expression (Python's).")
     new: Text = Field(default="", alias="with", description=r"What stands there instead; \1 is the first group.")
+
+    @model_validator(mode="after")
+    def _check_template(self) -> Self:
+        try:
+            re.compile(self.pattern).sub(self.new, "")
+        except (re.error, IndexError) as error:
+            hint = r"\1 is what the first group of the pattern found, \\ a backslash"
+            raise mistake(f'"{self.new}" cannot stand for a match: {error}', hint) from None
+        return self
 
     def function(self) -> Run:
         """Return the step's function."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import cast
 
-from mappings.delivery import Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
+from mappings.delivery import Answer, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError, TransientError
 from pipelines.outcomes import BrakeError, InterruptedRunError
 from state.outbox import Outbox, Settled
@@ -20,6 +20,8 @@ SAME_REFUSALS = 25
 """So many first answers, all the same refusal (field and issue), say that the mapping is wrong and not the rows."""
 UNCERTAIN_IN_A_ROW = 20
 """So many rows in a row without a usable answer, each after its own retries, say that the service is down."""
+ALL_UNCERTAIN = 3
+"""The same of a drain's only rows; fewer may be rows that the service cannot digest."""
 
 
 Deliver = Callable[[Intent], Awaitable[Verdict]]
@@ -38,32 +40,37 @@ class Breaker:
     uncertain: int = 0
     issue: tuple[str, str, str] | None = None
     is_telling: bool = True
+    is_answered: bool = False
+    last: Answer | None = None
 
     def cause(self, verdict: Verdict) -> SyncError | None:
         """Take one more verdict into account; return why the run must stop, if it must."""
         match verdict:
             case Postponed(cause=cause):
                 return cause
-            case Uncertain():
-                return self._after_uncertain(verdict)
-            case Refusal():
-                self.uncertain = 0
-                return self._after_refusal(verdict)
-            case Receipt() | Unconfirmed():
-                self.uncertain, self.is_telling = 0, False
+            case Uncertain(answer):
+                self.uncertain, self.last = self.uncertain + 1, answer
+                return self._down() if self.uncertain >= UNCERTAIN_IN_A_ROW else None
             case _:
-                self.uncertain = 0
-        return None
+                self.uncertain, self.is_answered = 0, True
+                return self._after_answer(verdict)
 
-    def _after_uncertain(self, verdict: Uncertain) -> SyncError | None:
-        self.uncertain += 1
-        if self.uncertain < UNCERTAIN_IN_A_ROW:
-            return None
-        last = verdict.answer
+    def cause_at_end(self) -> SyncError | None:
+        """Return why nothing came of the whole drain, if nothing did: the service is down, however few rows were owed."""
+        return None if self.is_answered or self.uncertain < ALL_UNCERTAIN else self._down()
+
+    def _down(self) -> SyncError:
+        last = self.last or Answer(status=0)
         return TransientError(
             f"{self.uncertain} rows in a row got no usable answer (last: {last.status or 'no answer'} {last.message})".rstrip(),
             hint="the service seems to be down; run again later: nothing is lost, every row keeps its key",
         )
+
+    def _after_answer(self, verdict: Verdict) -> SyncError | None:
+        if isinstance(verdict, Refusal):
+            return self._after_refusal(verdict)
+        self.is_telling = self.is_telling and not isinstance(verdict, Receipt | Unconfirmed)
+        return None
 
     def _after_refusal(self, verdict: Refusal) -> SyncError | None:
         issue = (verdict.answer.code, verdict.answer.field, verdict.answer.issue)

@@ -158,6 +158,7 @@ class Sending:
             heartbeat = asyncio.create_task(self._hold_the_feed())
             try:
                 await self.drain.run()
+                self.drain.cause = self.drain.cause or api.stopped or self.drain.breaker.cause_at_end()
             finally:
                 heartbeat.cancel()
                 await covers.close()

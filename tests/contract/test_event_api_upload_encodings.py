@@ -21,7 +21,7 @@ def _image(number: int) -> Image:
 
 
 def _uploads(takes: Takes, images: int) -> tuple[list[int | ImageProblem], list[httpx.Request]]:
-    """Upload so many images at once to a service that takes one encoding only, and answers the first image long before the rest."""
+    """Upload so many images at once to a service that takes one encoding, and answers the first image long before the rest."""
     requests: list[httpx.Request] = []
 
     async def service(request: httpx.Request) -> httpx.Response:

@@ -32,7 +32,12 @@ def brake_results(key: AssetKey, staged: Staged) -> list[AssetCheckResult]:
             passed=not verdict.is_tripped,
             severity=AssetCheckSeverity.ERROR if verdict.stops else AssetCheckSeverity.WARN,
             description=verdict.sentence,
-            metadata={"measured": verdict.measured, "accepted": verdict.is_accepted},
+            metadata={
+                "verdict": verdict.sentence,
+                "measured": round(verdict.measured, 4),
+                "allowed": round(verdict.allowed, 4),
+                "accepted": verdict.is_accepted,
+            },
         )
         for verdict in staged.brakes
     ]

@@ -99,11 +99,12 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
     try:
         mapping = FeedMapping.model_validate(document, context=context)
     except ValidationError as error:
-        problems = _problems(document, context)
+        problems = (*find_problems(document, context.tables), *find_circles(document.get("let")))
         raise _error(path, text, [*told, *told_by(error, document), *_placed(document, problems)]) from None
     mapping = mapping.loaded(path, _digest(document, context.tables), context.tables)
     mapper, misfits = attempt(mapping, Directory())
-    told.extend(_placed(document, (*misfits, *_problems(document, context))))
+    told.extend(_placed(document, misfits or find_circles(document.get("let"))))
+    told.extend(_placed(document, find_problems(document, context.tables)))
     if told:
         raise _error(path, text, told)
     warnings = _file_problems(path, text, _placed(document, find_warnings(mapping, mapper)))
@@ -113,10 +114,6 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
 def _not_utf8(path: Path, error: UnicodeDecodeError) -> FileProblem:
     before = error.object[: error.start].decode("utf-8", "replace")
     return FileProblem(path, *place_after(before), "the file is not UTF-8 from here on", "save it as UTF-8")
-
-
-def _problems(document: Block, context: FileContext) -> tuple[Problem, ...]:
-    return (*find_problems(document, context.tables), *find_circles(document.get("let")))
 
 
 def _placed(document: Block, problems: Iterable[Problem]) -> list[Told]:

@@ -45,12 +45,16 @@ class NotRealError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One compiled format: `pattern` matches the whole text, `names` turns words into numbers, `parts` are its directives."""
+    """One compiled format: `pattern` matches the whole text, `names` turns words into numbers, `parts` are its directives.
+
+    `example` shows people a text that it reads.
+    """
 
     spelling: str
     pattern: re.Pattern[str]
     names: Mapping[str, Mapping[str, int]]
     parts: frozenset[str]
+    example: str
 
     @property
     def has_date(self) -> bool:
@@ -73,13 +77,15 @@ def compile_format(spelling: str, language: str = "en") -> Format:
     _known_language(language)
     parts: list[str] = []
     names: dict[str, Mapping[str, int]] = {}
-    pattern = "".join(_piece(token, parts, names, language) for token in re.findall(r"%.?|\s+|[^%\s]+", spelling))
+    tokens = re.findall(r"%.?|\s+|[^%\s]+", spelling)
+    pattern = "".join(_piece(token, parts, names, language) for token in tokens)
     if len(parts) != len(set(parts)):
         raise FormatError(f'the format "{spelling}" has a directive twice')
     for both in ({"H", "I"}, {"H", "p"}, {"Y", "y"}, {"B", "b"}, {"m", "B"}, {"m", "b"}):
         if both <= set(parts):
             raise FormatError(f'the format "{spelling}" has {" and ".join("%" + part for part in sorted(both))} at once')
-    return Format(spelling, re.compile(pattern, re.IGNORECASE), names, frozenset(parts))
+    example = "".join(_shown(token, language) for token in tokens)
+    return Format(spelling, re.compile(pattern, re.IGNORECASE), names, frozenset(parts), example)
 
 
 def read_date(form: Format, text: str) -> date | None:
@@ -130,6 +136,25 @@ def _piece(token: str, parts: list[str], names: dict[str, Mapping[str, int]], la
     return f"(?P<{letter}>{'|'.join(map(re.escape, longest_first))})"
 
 
+def _shown(token: str, language: str) -> str:
+    """Write one piece of a format as a text would show it."""
+    locale = _known_language(language)
+    match token:
+        case "%B" | "%b":
+            return str(get_month_names("wide" if token.isupper() else "abbreviated", "format", locale)[_EXAMPLE.month])
+        case "%A" | "%a":
+            return str(get_day_names("wide" if token.isupper() else "abbreviated", "format", locale)[_EXAMPLE.weekday()])
+        case "%p":
+            return next((name for name, hours in _periods(locale).items() if hours and not name.isascii()), "PM")
+        case "%z":
+            return "+01:00"
+        case _:
+            return _EXAMPLE.strftime(token) if token.startswith("%") else token
+
+
+_EXAMPLE = datetime(2026, 3, 31, 19, 30)  # noqa: DTZ001 - shows people how a format looks, in no zone
+
+
 @lru_cache(maxsize=64)
 def _known_language(language: str) -> Locale:
     try:
@@ -155,8 +180,10 @@ def _calendar_names(locale: Locale, context: _Context, *, months: bool, wide: bo
 
 def _periods(locale: Locale) -> dict[str, int]:
     known = {"am": 0, "pm": 12, "a.m.": 0, "p.m.": 12}
-    local = get_period_names("abbreviated", locale=locale)
-    return known | {local[period].casefold(): hours for period, hours in (("am", 0), ("pm", 12)) if period in local}
+    widths: tuple[Literal["abbreviated", "wide"], ...] = ("abbreviated", "wide")
+    local = [get_period_names(width, "format", locale) for width in widths]
+    halves = (("am", 0), ("pm", 12))
+    return known | {names[period].casefold(): hours for names in local for period, hours in halves if period in names}
 
 
 def _spellings(name: str) -> tuple[str, str]:

@@ -41,6 +41,7 @@ class Nth(Step):
 
     name: ClassVar[str] = "nth"
     takes: ClassVar[Kind] = Kind.LIST
+    gives: ClassVar[Kind] = Kind.ANY
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{nth: 2}", ("Porto", "Lisboa"), "Lisboa"),
         Shown("{nth: 3}", ("Porto", "Lisboa"), ReasonCode.BAD_TEXT),
@@ -73,6 +74,7 @@ class First(Step):
 
     name: ClassVar[str] = "first"
     takes: ClassVar[Kind] = Kind.LIST
+    gives: ClassVar[Kind] = Kind.ANY
     shown: ClassVar[tuple[Shown, ...]] = (Shown("first", ("Porto", "Lisboa"), "Porto"),)
     switch: Switch = Field(default=True, alias="first")
 
@@ -86,6 +88,7 @@ class Last(Step):
 
     name: ClassVar[str] = "last"
     takes: ClassVar[Kind] = Kind.LIST
+    gives: ClassVar[Kind] = Kind.ANY
     shown: ClassVar[tuple[Shown, ...]] = (Shown("last", ("Porto", "Lisboa"), "Lisboa"),)
     switch: Switch = Field(default=True, alias="last")
 

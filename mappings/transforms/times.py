@@ -72,6 +72,7 @@ class Time(_Formatted):
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{time: ["%H:%M", "%Hh%M", "%Hh"]}', "14h30", "14:30:00"),
         Shown('{time: "%I.%M%p"}', "7.00pm", "19:00:00"),
+        Shown('{time: "%p %I시 %M분", locale: ko}', "오후 7시 30분", "19:30:00"),
         Shown('{time: "%I:%M %p"}', "20:00 AM", ReasonCode.NOT_A_TIME),
         Shown('{time: "%H:%M"}', "24:00", ReasonCode.NOT_A_TIME),
     )
@@ -188,8 +189,5 @@ def _reader(formats: tuple[Format, ...], read: Callable[[Format, str], _READ | N
 def _hint(formats: tuple[Format, ...], text: str) -> str:
     if _MIDNIGHT_24.search(text):
         return "midnight is 00:00 of the day that begins"
-    shown = " or ".join(f'"{_EXAMPLE.strftime(form.spelling)}" ({form.spelling})' for form in formats[:4])
+    shown = " or ".join(f'"{form.example}" ({form.spelling})' for form in formats[:4])
     return f"a text written like {shown} would be accepted"
-
-
-_EXAMPLE = datetime(2026, 3, 31, 19, 30)  # noqa: DTZ001 - shows people how a format looks, in no zone

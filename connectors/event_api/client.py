@@ -6,17 +6,18 @@ How an answer is read is `answers`', how one intent is insisted upon `delivery`'
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 
 from connectors.event_api import listing
-from connectors.event_api.answers import Meaning, interpret
+from connectors.event_api.answers import Foreign, Meaning, interpret
 from connectors.event_api.delivery import Courier
 from connectors.event_api.exchange import Exchange, HttpAnswer
 from connectors.event_api.http import ServiceHttp, key_tail
 from connectors.event_api.listing import Classifications
 from connectors.event_api.media import Image, ImageProblem
 from connectors.event_api.questions import Questions
-from connectors.event_api.route import Acquaintance, Route
+from connectors.event_api.route import REFUSED_BY_PROXY, Acquaintance, Route
 from connectors.event_api.upload import Uploader
 from connectors.pacing import Pace, Pacer
 from connectors.retry import Random, RetryPolicy, Sleep
@@ -92,7 +93,15 @@ class EventApi:
         told = await self._exchange(request)
         if not isinstance(told, HttpAnswer):
             return told
-        return interpret(told.status, told.headers, told.body, self._now())
+        meaning = interpret(told.status, told.headers, told.body, self._now())
+        if isinstance(meaning, Foreign) and meaning.answer.status in REFUSED_BY_PROXY and not self._acquaintance.is_made:
+            await self._get_acquainted()
+        return meaning
+
+    async def _get_acquainted(self) -> None:
+        """Ask for something harmless, to tell a row that a proxy refuses from another host that would refuse them all."""
+        with suppress(SyncError):
+            await self.classifications()
 
     def _questions(self, scope: str = "") -> Questions:
         route = Route(self._events.pacer.sibling(), self._acquaintance, key_tail=self._key_tail, scope=scope)

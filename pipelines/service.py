@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 
 from connectors.errors import RequestRefusedError, ScopeMissingError
@@ -51,19 +51,37 @@ def require_service(settings: Settings) -> None:
         raise ConfigError("\n".join(problems), hint="`eventsync demo` needs neither: it brings a service of its own")
 
 
-async def read_directory(api: EventApi) -> tuple[Directory, SyncError | None]:
-    """Ask which channels and classifications there are; a key that may not list channels is returned as the second.
+async def read_directory(api: EventApi) -> Directory:
+    """Ask which channels and classifications there are.
+
+    Where the key may not list its channels, the channels of the directory are a list that nobody may look into: a
+    mapping that gives ids needs none, another one meets the refusal (a SyncError) when it looks a slug up.
 
     Raises:
         SyncError: the service cannot be reached, refuses the key, or is not the service.
     """
-    refused: SyncError | None = None
-    channels: dict[str, int] = {}
+    channels: Mapping[str, int]
     try:
         channels = await api.channels()
-    except (ScopeMissingError, RequestRefusedError) as error:
-        refused = error
-    return Directory(channels=channels, classifications=await _slugs(api)), refused
+    except (ScopeMissingError, RequestRefusedError) as refusal:
+        channels = _Untold(refusal)
+    return Directory(channels=channels, classifications=await _slugs(api))
+
+
+class _Untold(Mapping[str, int]):
+    """A list that the service refused to tell: whoever looks into it meets the refusal."""
+
+    def __init__(self, refusal: SyncError) -> None:
+        self._refusal = refusal
+
+    def __getitem__(self, slug: str) -> int:
+        raise self._refusal
+
+    def __iter__(self) -> Iterator[str]:
+        raise self._refusal
+
+    def __len__(self) -> int:
+        raise self._refusal
 
 
 async def _slugs(api: EventApi) -> frozenset[str] | None:

@@ -17,7 +17,6 @@ from connectors.event_api.media import ImageFetcher, ImageLimits
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
 from mappings.engine import Directory, RowMapper, compile_feed
-from mappings.errors import ConfigError
 from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey
 from pipelines.clock import monotonic_s, now
@@ -111,13 +110,8 @@ class Workshop:
 
         async def ask() -> RowMapper:
             async with self.api(mapping) as api:
-                directory, refused = await read_directory(api)
-            try:
-                return compile_feed(mapping, directory, now())
-            except ConfigError:
-                if refused is not None:
-                    raise refused from None
-                raise
+                directory = await read_directory(api)
+            return compile_feed(mapping, directory, now())
 
         return asyncio.run(ask())
 

@@ -1,0 +1,64 @@
+"""A key that may not list its channels: only a mapping that looks a channel up by its slug has to know, and it says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+from unit.connectors_api.wired import api_over, at_once, told
+
+from connectors.errors import ScopeMissingError
+from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.loader import load_feed
+from mappings.vocabulary import MappedRow, Origin, SourceRow
+from pipelines.service import read_directory
+
+MAPPING = """\
+feed: agenda
+source: {{kind: csv, path: agenda.csv}}
+key: [ID]
+event:
+  channelId: {channel}
+  title: {{from: TITLE}}
+  startAt: "2031-05-01T20:00:00+02:00"
+  timezone: Europe/Warsaw
+  classifications: [music]
+  approxLocation: {{city: {{placeId: krk}}}}
+"""
+ROW = SourceRow(Origin("agenda.csv:2", 2), {"ID": "1", "TITLE": "Evening", "CHANNEL": "city-agenda"})
+
+
+def _directory() -> Directory:
+    async def service(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/channels"):
+            return told(403, "insufficient_scope")
+        return httpx.Response(200, json={"version": "2026-01-01", "docs": [{"slug": "music"}]})
+
+    async def main() -> Directory:
+        api, http = api_over(service)
+        async with http:
+            return await read_directory(api)
+
+    return at_once(main)
+
+
+def _mapper(folder: Path, channel: str) -> RowMapper:
+    path = folder / "agenda.yaml"
+    path.write_text(MAPPING.format(channel=channel), "utf-8")
+    return compile_feed(load_feed(path), _directory())
+
+
+def test_a_channel_of_the_mapping_file_meets_the_missing_scope(tmp_path: Path) -> None:
+    with pytest.raises(ScopeMissingError, match="channels:read"):
+        _mapper(tmp_path, "{channel: city-agenda}")
+
+
+def test_a_channel_of_the_row_meets_the_missing_scope_instead_of_being_called_unknown(tmp_path: Path) -> None:
+    mapper = _mapper(tmp_path, "{channel: {from: CHANNEL}}")
+    with pytest.raises(ScopeMissingError, match="channels:read"):
+        mapper(ROW)
+
+
+def test_a_channel_by_its_id_needs_no_list(tmp_path: Path) -> None:
+    assert isinstance(_mapper(tmp_path, "7")(ROW), MappedRow)

@@ -96,7 +96,7 @@ def _runner(request: Request, settings: Settings, output: Output) -> Runner:
         http = httpx.Client(base_url=url, timeout=30.0, trust_env=False)
         server = Webserver(http)
         if server.is_there():
-            return lambda feeds: _on_webserver(server, settings, feeds, request.options)
+            return lambda feeds: _on_webserver(server, settings, feeds, request.options, output)
         if settings.dagster_url:
             output.note(f"no Dagster webserver answers at {url}; running in this process instead")
     return lambda feeds: run_in_process(settings, feeds, request.options)
@@ -111,13 +111,19 @@ def _with_engine(settings: Settings, feeds: Sequence[FeedMapping], options: RunO
 
 
 def _on_webserver(
-    server: Webserver, settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions
+    server: Webserver, settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output
 ) -> Iterator[RunReport]:
     for mapping in feeds:
         tags = {names.LAUNCHED_BY_TAG: "cli", names.FEED_TAG: mapping.feed}
         launch = Launch(names.job_of(mapping.feed), launch_config(options), tuple(wanted_assets(mapping.feed, options)), tags)
         run_id = server.launch(launch)
-        status = server.follow(run_id, time.sleep)  # noqa: TID251  # a run on another process is followed by asking
+        try:
+            status = server.follow(run_id, time.sleep)  # noqa: TID251  # a run on another process is followed by asking
+        except KeyboardInterrupt:
+            output.note(
+                f"{mapping.feed}: run {run_id} goes on without us; stop it at {server.http.base_url.join(f'/runs/{run_id}')}"
+            )
+            raise
         with open_workshop(settings) as workshop:
             yield report_of(workshop, mapping, run_id, dagster_status=status)
 

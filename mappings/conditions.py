@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from mappings.file_context import Referring
-from mappings.measures import Pattern, Text, Texts, mistake
+from mappings.measures import OneOrMany, Pattern, Text, Texts, mistake
 from mappings.strict import Strict
 from mappings.tables import Ignorable
 
@@ -26,7 +26,7 @@ class Test(Strict):
     column: Text | None = Field(default=None, description="The column to look at.")
     value: Referring | None = Field(default=None, description="The named value to look at: $name.")
     equals: Referring | None = Field(default=None, description="It is exactly this text (surrounding space does not count).")
-    among: tuple[Text, ...] | None = Field(default=None, alias="in", min_length=1, description="It is one of these texts.")
+    among: Texts | None = Field(default=None, alias="in", min_length=1, description="It is one of these texts.")
     matches: Pattern | None = Field(default=None, description="This regular expression finds something in it.")
     contains: Texts | None = Field(default=None, description="It contains one of these texts (or the list has that item).")
     state: Literal["present", "missing"] | None = Field(default=None, alias="is", description="It is there, or it is empty.")
@@ -34,7 +34,9 @@ class Test(Strict):
     after: Referring | None = Field(default=None, description="It is later than this date, time or $name.")
     less: Text | None = Field(default=None, description="It is less than this number.")
     greater: Text | None = Field(default=None, description="It is greater than this number.")
-    ignore: tuple[Ignorable, ...] = Field(default=(), description="Differences that do not count for equals, in and contains.")
+    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(
+        default=(), description="Differences that do not count for equals, in and contains."
+    )
 
     @model_validator(mode="after")
     def _check_shape(self) -> Self:

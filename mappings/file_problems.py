@@ -27,7 +27,14 @@ class Told:
 
 
 _RULES = ("skip", "keep", "window")
-_CHOICES = {"step": tuple(STEPS), "rule": _RULES, "value": MARKERS, "policy": ("reject", "omit", "warn", "draft")}
+_CHOICES = {
+    "step": tuple(STEPS),
+    "rule": _RULES,
+    "value": MARKERS,
+    "policy": ("reject", "omit", "warn", "draft"),
+    "when": ("column", "value", "all", "any", "not"),
+}
+_CALLED = {"when": "condition", "key": "column's name"}
 _WORDS = {
     "int_parsing": "a whole number is needed",
     "bool_parsing": "true or false is needed",
@@ -37,6 +44,9 @@ _WORDS = {
     "model_attributes_type": "a block of keys is needed",
     "dict_type": "a block of keys is needed",
     "too_short": "at least one entry is needed",
+    "int_parsing_size": "a smaller number is needed",
+    "greater_than_equal": "a larger number is needed",
+    "less_than_equal": "a smaller number is needed",
     "string_too_short": "a text is needed",
 }
 
@@ -98,7 +108,7 @@ def _unknown_choice(problem: ErrorDetails, place: Place, document: Block) -> Tol
     known = _CHOICES.get(what, ())
     key_place = _first_key(problem, place, document, word)
     if not word or word in {"str", "list", "row", "block"}:
-        return Told(place, f"a {what} is needed here", f"one of {', '.join(known)}" if known else "")
+        return Told(place, f"a {_CALLED.get(what, what)} is needed here", f"one of {', '.join(known)}" if known else "")
     return Told(key_place, f'unknown {what} "{word}"', did_you_mean(word, known) or f"there are {', '.join(known)}")
 
 

@@ -26,7 +26,7 @@ def feed_json_schema() -> Schema:
         definition["required"] = sorted({step.name, *definition.get("required", ())})
     definitions["Fields"]["propertyNames"] = {"not": {"enum": [*MARKERS, *COMPANIONS]}}
     for name in ("From", "FirstOf", "Joined"):
-        definitions[name]["properties"]["do"]["items"] = _STEP_REF
+        definitions[name]["properties"]["do"]["anyOf"] = [_STEP_REF, {"type": "array", "items": _STEP_REF}]
     definitions["Step"] = _any_step()
     return {"$schema": _DIALECT, **schema, "title": "eventsync feed"}
 

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Annotated
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import AfterValidator, BeforeValidator, PlainValidator, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator, WithJsonSchema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from mappings.refusals import did_you_mean
 
@@ -91,8 +91,21 @@ def parse_zone(name: str) -> str:
     return name
 
 
+class OneOrMany:
+    """Beside a tuple's type: one item may be written without the list around it."""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Put a single item into a list before it is looked at."""
+        return core_schema.no_info_before_validator_function(_one_or_many, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, object]:
+        """Offer editors both spellings."""
+        many = handler(schema)
+        return {"anyOf": [many.get("items", {}), many]}
+
+
 def _one_or_many(value: object) -> object:
-    return [value] if isinstance(value, str) else value
+    return [value] if isinstance(value, str | dict) else value
 
 
 def _switched_on(value: object) -> bool:
@@ -106,7 +119,7 @@ Text = Annotated[str, WithJsonSchema(ANY_SCALAR)]
 """A text, however an editor's YAML may type it."""
 Texts = Annotated[
     tuple[Text, ...],
-    BeforeValidator(_one_or_many),
+    OneOrMany(),
     WithJsonSchema({"anyOf": [ANY_SCALAR, {"type": "array", "items": ANY_SCALAR, "minItems": 1}]}),
 ]
 """One text, or a list of them."""

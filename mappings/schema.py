@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, Discriminator, Field, PrivateAttr, Tag, mode
 
 from mappings.conditions import Condition
 from mappings.errors import FileProblem
-from mappings.measures import Duration, Text, mistake
+from mappings.measures import Duration, OneOrMany, Text, mistake
 from mappings.publishing import PublishPolicy, Schedule
 from mappings.source_specs import SourceSpec
 from mappings.strict import Strict
@@ -98,7 +98,9 @@ class FeedMapping(Strict):
     owner: Text = Field(default="", description="Who is told when something needs attention.")
     source: SourceSpec = Field(description="Where the rows come from.")
     schedule: Schedule | None = Field(default=None, description="When the feed runs by itself (default: only when asked).")
-    key: tuple[KeyPart, ...] = Field(min_length=1, description="The columns that identify a row, for life.")
+    key: Annotated[tuple[KeyPart, ...], OneOrMany()] = Field(
+        min_length=1, description="The columns that identify a row, for life."
+    )
     let: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], Value] = Field(
         default_factory=dict, description="Named values, used elsewhere as $name."
     )

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Discriminator, Field, RootModel, Tag, Valid
 
 from mappings.conditions import Condition
 from mappings.file_context import Referring, TableFile, table_of
-from mappings.measures import Clock, Text, Texts, parse_zone
+from mappings.measures import Clock, OneOrMany, Text, Texts, parse_zone
 from mappings.policies import Policy
 from mappings.strict import Strict
 from mappings.tables import Ignorable
@@ -35,14 +35,14 @@ class From(_Valued):
     """A column of the row, or a named value, passed through steps."""
 
     source: Referring = Field(alias="from", min_length=1, description="A column's name, or $name for a named value.")
-    do: tuple[AnyStep, ...] = Field(default=(), description=_DO)
+    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=_DO)
 
 
 class FirstOf(_Valued):
     """The first of several values that is not empty; one that is unusable is still refused."""
 
     first_of: tuple[Value, ...] = Field(min_length=1, description="The values, in order of preference.")
-    do: tuple[AnyStep, ...] = Field(default=(), description=_DO)
+    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=_DO)
 
 
 class Choice(Strict):
@@ -84,9 +84,13 @@ class TableValue(_Valued):
     """What a CSV file says of several values at once; its first columns are the key, the others the result."""
 
     lookup: TableFile = Field(description="The lookup file, a CSV with a header.")
-    by: tuple[Value, ...] = Field(min_length=1, description="The values of the key columns, in the file's order.")
+    by: Annotated[tuple[Value, ...], OneOrMany()] = Field(
+        min_length=1, description="The values of the key columns, in the file's order."
+    )
     take: Texts | None = Field(default=None, description="The result columns (default: all others); several give an object.")
-    ignore: tuple[Ignorable, ...] = Field(default=(), description="Differences that do not count in keys.")
+    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(
+        default=(), description="Differences that do not count in keys."
+    )
     many: bool = Field(default=False, description="A key may have several rows: the result is a list.")
     on_miss: Policy | None = Field(default=None, description="What to do with a key that is not in the file (default: reject).")
 
@@ -101,7 +105,7 @@ class Joined(_Valued):
 
     join: tuple[Value, ...] = Field(min_length=1, description="The pieces, in order.")
     separator: Text = Field(default=" ", alias="with", description="What stands between them.")
-    do: tuple[AnyStep, ...] = Field(default=(), description=_DO)
+    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=_DO)
 
 
 class ChannelValue(_Valued):

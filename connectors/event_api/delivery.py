@@ -45,7 +45,12 @@ from mappings.delivery import (
 from mappings.errors import SyncError
 
 USED_KEY_ASKS = 4
-"""How often a 409 is met before we take it that our earlier attempt will not be told to us."""
+"""How often a 409 is met before we take it that our earlier attempt will not be told to us.
+
+One that names a time to ask again (`Retry-After`) says that the attempt is still under way, and does not count.
+"""
+_SHORTEST_LOOK_S = 1.0
+"""How long to wait at least before asking again about an attempt under way: such asking is not bounded in number."""
 
 
 @dataclass(slots=True)
@@ -58,6 +63,7 @@ class _Case:
     has_left: bool = False
     """An attempt of this call may have been carried out without our seeing its answer."""
     used_key_answers: int = 0
+    under_way_answers: int = 0
     sending_s: float = 0.0
     paced_s: float = 0.0
     last: Answer | None = None
@@ -121,8 +127,9 @@ class Courier:
                 case.has_left = True
             case Foreign(answer):
                 case.has_left |= self._route.acquaintance.is_made and answer.status not in REFUSED_BY_PROXY
-            case KeyUsed():
-                case.used_key_answers += 1
+            case KeyUsed(_, wait_s):
+                case.used_key_answers += wait_s is None
+                case.under_way_answers += wait_s is not None
             case Created():
                 self._route.acquaintance.is_made = True
             case _:
@@ -143,11 +150,17 @@ class Courier:
 
     def _wait_s(self, attempt: int, met: Meaning | Closed) -> float:
         ours = self._policy.wait_s(attempt, self._random)
-        return max(ours, met.wait_s or 2.0 ** (attempt - 1)) if isinstance(met, KeyUsed) else ours
+        match met:
+            case KeyUsed(_, None):
+                return max(ours, 2.0 ** (attempt - 1))
+            case KeyUsed(_, float(asked_s)):
+                return max(asked_s, _SHORTEST_LOOK_S)
+            case _:
+                return ours
 
     def _is_spent(self, case: _Case, attempt: int, next_wait_s: float) -> bool:
         elapsed_s = self._clock() - case.started - case.paced_s
-        return self._policy.is_spent(attempt, elapsed_s, next_wait_s)
+        return self._policy.is_spent(attempt - case.under_way_answers, elapsed_s, next_wait_s)
 
     def _verdict(self, case: _Case, met: Meaning | Closed) -> Verdict:
         match met:
@@ -157,8 +170,8 @@ class Courier:
                 return _refusal(case, answer)
             case NoAccess(answer):
                 return Blocked(answer, case.attempts)
-            case KeyUsed(answer):
-                return _used_key(case, answer)
+            case KeyUsed(answer, wait_s):
+                return Uncertain(answer, case.attempts) if case.may_exist and wait_s is not None else _used_key(case, answer)
             case Closed(cause):
                 return _stopped(case, case.last or Answer(status=0, code="not_sent", message=str(cause)), cause)
             case _:

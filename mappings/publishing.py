@@ -73,8 +73,10 @@ class PublishPolicy(Strict):
         default="report",
         description="A delivered row has changed at its source: report the drift, ignore it, or create a new draft.",
     )
-    on_vanish: Literal["report", "ignore"] = Field(default="report", description="A delivered row is gone from its source.")
-    brakes: Brakes = Brakes()
+    on_vanish: Literal["report", "ignore"] = Field(
+        default="report", description="A delivered row is gone from its source: report it, or ignore it."
+    )
+    brakes: Brakes = Field(default=Brakes(), description="What stops a run before anything is sent.")
     max_pause_s: Seconds = Field(default=900.0, alias="max_pause", description="The longest pause the service may ask for.")
     key_memory_s: Seconds = Field(
         default=86400.0, alias="key_memory", description="How long the service is trusted to remember an idempotency key."

@@ -5,18 +5,30 @@ The words themselves stand beside the steps; `docs/vocabulary.md` is this module
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mappings.conditions import All, Not, Test
 from mappings.conditions import Any as AnyOf
 from mappings.event import REQUIRED_FIELDS, Event
-from mappings.schema import FeedMapping, Keep, Skip, Window, WindowSpan
+from mappings.publishing import Brakes, PublishPolicy, Schedule
+from mappings.schema import Example, FeedMapping, Keep, KeyColumn, Skip, Window, WindowSpan
+from mappings.source_specs import CsvSource, Header
 from mappings.strict import Strict
 from mappings.transforms.catalogue import FAMILIES
 from mappings.transforms.step import Shown, Step
 from mappings.values import At, ChannelValue, Choose, FirstOf, From, Image, Joined, TableValue, Wall
 from mappings.vocabulary import REASON_TEXTS, ReasonCode
+
+_PARTS: Mapping[str, type[Strict]] = {
+    "`header`, inside `source`": Header,
+    "`schedule`": Schedule,
+    "`key`": KeyColumn,
+    "`publish`": PublishPolicy,
+    "`brakes`, inside `publish`": Brakes,
+    "`examples`": Example,
+}
+"""The blocks of a file that are no values, by the headings under which they are told."""
 
 _SHARED = frozenset({"on_error", "on_miss", "on_empty", "ignore"})
 
@@ -44,6 +56,13 @@ def write_reference() -> str:
 def _file() -> Iterator[str]:
     yield "## The file"
     yield _table(FeedMapping, frozenset())
+    yield "### `source`"
+    yield _words(CsvSource.__doc__)
+    yield _table(CsvSource, frozenset())
+    for heading, model in _PARTS.items():
+        yield f"### {heading}"
+        yield _words(model.__doc__)
+        yield _table(model, frozenset())
 
 
 def _values() -> Iterator[str]:

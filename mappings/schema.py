@@ -20,9 +20,9 @@ from mappings.vocabulary import FeedName, ReasonCode
 
 
 class KeyColumn(Strict):
-    """A column of the key that may be empty."""
+    """A column of the key: its bare name, or a block where it may be empty."""
 
-    column: Text = Field(min_length=1)
+    column: Text = Field(min_length=1, description="The column's name.")
     optional: bool = Field(default=False, description="An empty cell is a part of the key like any other.")
 
 
@@ -43,7 +43,7 @@ class Keep(Strict):
 class WindowSpan(Strict):
     """The span of time whose events are wanted, seen from the start of the run."""
 
-    past: Literal["skip", "keep"] = Field(default="skip", description="Events that are over.")
+    past: Literal["skip", "keep"] = Field(default="skip", description="Events that are over: skip (the default) or keep.")
     horizon: Duration | None = Field(default=None, description="Events that start later than this from now are left out.")
 
 

@@ -82,7 +82,7 @@ class CsvSource(Strict):
     is called after its position, `#3`, and of several with one name the later ones are `Name#2`, `Name#3`.
     """
 
-    kind: Literal["csv"]
+    kind: Literal["csv"] = Field(description="csv: a delimited text file.")
     path: str = Field(min_length=1, description="Path (relative to the mapping file) or URL of the file.")
     encoding: Annotated[tuple[Encoding, ...], OneOrMany()] = Field(
         default=("utf-8",),

@@ -11,7 +11,10 @@ from mappings.errors import MappingFileError
 from mappings.json_schema import feed_json_schema
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
-from mappings.schema import FeedMapping
+from mappings.publishing import Brakes, PublishPolicy, Schedule
+from mappings.reference import write_reference
+from mappings.schema import Example, FeedMapping
+from mappings.source_specs import CsvSource, Header
 
 ONE_FOR_MANY = r"""
 feed: sample
@@ -65,3 +68,11 @@ def test_a_condition_that_is_none_is_called_a_condition(tmp_path: Path) -> None:
     with pytest.raises(MappingFileError) as raised:
         loaded(ONE_FOR_MANY.replace("{column: KIND, in: closed, ignore: case}", "KIND"), tmp_path)
     assert "a condition is needed here" in str(raised.value)
+
+
+def test_the_reference_names_every_key_of_every_block_of_the_file() -> None:
+    page = write_reference()
+    for model in (CsvSource, Header, Schedule, PublishPolicy, Brakes, Example):
+        for name, field in model.model_fields.items():
+            assert field.description
+            assert f"| `{field.alias or name}` |" in page

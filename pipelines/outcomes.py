@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from connectors.errors import KeyRefusedError, ScopeMissingError
-from connectors.sources.errors import MissingColumnsError
+from connectors.sources.errors import EmptySourceError, MissingColumnsError
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
 from state.lease import HeldByAnotherError
 
@@ -70,7 +70,7 @@ def outcome_of(error: SyncError) -> Outcome:
 
 def _name_and_code(error: SyncError) -> tuple[str, ExitCode]:  # noqa: PLR0911  # a table, one line a kind
     match error:
-        case BrakeError() | MissingColumnsError():
+        case BrakeError() | MissingColumnsError() | EmptySourceError():
             return "stopped by a brake", ExitCode.BRAKE
         case HeldByAnotherError():
             return "held by another run", ExitCode.HELD

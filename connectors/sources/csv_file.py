@@ -13,7 +13,7 @@ from pathlib import Path
 
 from connectors.sources.contract import Reading
 from connectors.sources.csv_records import CsvRecords
-from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceUnavailableError
+from connectors.sources.errors import BadSourceError, EmptySourceError, MissingColumnsError, SourceUnavailableError
 from connectors.sources.names import column_names, matched
 from connectors.sources.odd_rows import OddRows
 from connectors.sources.opened_file import OpenedFile, opened
@@ -49,9 +49,11 @@ class CsvFile:
     def _columns(self, records: CsvRecords) -> tuple[str, ...]:
         in_file = records.header(self.spec.header.row)
         present = column_names(self.spec.header.names or in_file)
-        columns, missing = matched(present, self.columns.union(self.spec.required))
+        wanted = self.columns.union(self.spec.required)
+        columns, missing = matched(present, wanted)
         if missing:
-            raise MissingColumnsError(records.name, missing, present, advice=_advice(present, self.spec))
+            taken = [name for name, matched_name in zip(present, columns, strict=True) if matched_name in wanted]
+            raise MissingColumnsError(records.name, missing, present, taken=taken, advice=_advice(present, self.spec))
         return columns
 
 
@@ -73,7 +75,7 @@ def _rows(records: CsvRecords, odd: OddRows) -> Iterator[SourceRow]:
             start = reader.line_num + 1
             lines.clear()
     if not reader.line_num:
-        raise BadSourceError(name, "the file is empty", hint="ask the partner for the whole file")
+        raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
 
 
 def _whole(file: OpenedFile, rows: Iterator[SourceRow]) -> Iterator[SourceRow]:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from connectors.sources.errors import BadSourceError
+from connectors.sources.errors import BadSourceError, EmptySourceError
 from connectors.sources.opened_file import OpenedFile
 from connectors.sources.text_file import Lines, chosen_encoding, replaced_bytes
 from mappings.source_specs import CsvSource
@@ -71,8 +71,11 @@ class CsvRecords:
         try:
             return next(self.reader)
         except StopIteration:
-            message = "the file is empty" if number == 1 else f"the file ends before row {header_row}, where its header should be"
-            raise self._bad(start, message, hint="ask the partner for the whole file") from None
+            hint = "ask the partner for the whole file"
+            if number == 1:
+                raise EmptySourceError(f"{self.name}:{start}", "the file is empty", hint=hint) from None
+            message = f"the file ends before row {header_row}, where its header should be"
+            raise self._bad(start, message, hint=hint) from None
         except csv.Error as error:
             raise self._unreadable(start, self._leniently(self.lines.held)) from error
         finally:

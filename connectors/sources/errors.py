@@ -5,14 +5,14 @@ What is wrong with a single row is no error: it travels with the row (`SourceRow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rapidfuzz import fuzz, process
 
 from connectors.sources.names import folded
 from mappings.errors import PermanentError, TransientError
 
-_NEAR = 60.0
+_NEAR = 50.0
 _MOST_NAMES_SHOWN = 40
 
 
@@ -32,15 +32,22 @@ class BadSourceError(PermanentError):
         self.place = place
 
 
+class EmptySourceError(BadSourceError):
+    """Nothing at all is there, not even a header: a file that was cut off, or not yet written."""
+
+
 class MissingColumnsError(PermanentError):
     """The source lacks columns that the feed needs.
 
-    `missing` are all of them, sorted; `nearest` maps those that resemble a column of the source to that column.
+    `missing` are all of them, sorted; `nearest` maps those that resemble a column of the source to that column. The
+    columns in `taken` are needed for themselves, and so are nobody's new name.
     """
 
-    def __init__(self, place: str, missing: Iterable[str], present: Sequence[str], *, advice: str = "") -> None:
+    def __init__(
+        self, place: str, missing: Iterable[str], present: Sequence[str], *, taken: Collection[str] = (), advice: str = ""
+    ) -> None:
         self.missing = tuple(sorted(missing))
-        self.nearest = _nearest(self.missing, present)
+        self.nearest = _nearest(self.missing, [name for name in present if name not in taken])
         said = (f'"{name}" (closest: "{self.nearest[name]}")' if name in self.nearest else f'"{name}"' for name in self.missing)
         super().__init__(
             f"{place} lacks the column{'s' * (len(self.missing) > 1)} {', '.join(said)}", hint=_hint(present, advice)

@@ -9,12 +9,12 @@ from typing import Any, assert_never
 from mappings.compiling import Compiled, Compiler, Spot, constant, is_reference, lenient, nothing, refused_empty, unescape_dollar
 from mappings.deciding import Holds
 from mappings.evaluation import Getter, RowState, is_empty, mending
-from mappings.moment_values import compile_moment
+from mappings.moment_values import compile_instant, compile_moment
 from mappings.refusals import Refusal, did_you_mean
 from mappings.stepping import Flow
 from mappings.transforms.lookups import split_columns, table_finder
 from mappings.transforms.step import Kind
-from mappings.values import At, ChannelValue, Choose, Fields, FirstOf, From, Image, Items, Joined, TableValue, Value
+from mappings.values import At, ChannelValue, Choose, Fields, FirstOf, From, Image, Items, Joined, Seen, TableValue, Value
 from mappings.vocabulary import ReasonCode
 
 
@@ -31,6 +31,8 @@ def compile_value(compiler: Compiler, value: Value, spot: Spot) -> Compiled:  # 
             return _choose(compiler, value, spot)
         case At():
             return compile_moment(compiler, value, spot)
+        case Seen():
+            return compile_instant(compiler, value, spot)
         case TableValue():
             return _table_value(compiler, value, spot)
         case Joined():

@@ -1,4 +1,4 @@
-"""The value `at`: a day and a clock in a zone, compiled to the moment they are. Steps that move moments are in `transforms`."""
+"""The values `at` and `in_zone`: a day and a clock in a zone, a moment seen from one. Steps that do so are in `transforms`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time
 from functools import lru_cache
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from mappings.compiling import Compiled, Compiler, Spot, lenient, refused_empty
 from mappings.evaluation import Getter, RowState, required
@@ -13,11 +14,12 @@ from mappings.measures import find_zone
 from mappings.refusals import Refusal
 from mappings.stepping import Flow
 from mappings.transforms.step import Kind
-from mappings.values import At, Wall
+from mappings.values import At, Seen, Wall
 from mappings.vocabulary import ReasonCode
 from mappings.zones import Localise, localiser
 
 _DAYS = (Kind.DATE, Kind.WALL, Kind.ANY)
+_MOMENTS = (Kind.MOMENT, Kind.ANY)
 _CLOCKS = (Kind.CLOCK, Kind.ANY)
 
 
@@ -47,6 +49,34 @@ def compile_moment(compiler: Compiler, value: At, spot: Spot) -> Compiled:
             return (ends.on_empty if refusal.is_empty else ends.on_error)(row, told)
 
     return Compiled(moment, Flow(Kind.MOMENT), day.column)
+
+
+def compile_instant(compiler: Compiler, value: Seen, spot: Spot) -> Compiled:
+    """Compile a moment shown in a zone."""
+    asked, hint = value.in_zone, 'a moment is needed: do: [{datetime: "%Y-%m-%dT%H:%M:%S%z"}]'
+    moment = _operand(compiler, asked.moment, spot.inner("in_zone", "moment", may_be_empty=True), _MOMENTS, hint)
+    zone = _zone_finder(compiler, compiler.value(asked.zone, spot.inner("in_zone", "zone")), spot.inner("in_zone", "zone"))
+    ends = compiler.ends(value, spot, moment.column)
+    read = lenient(moment.get)
+
+    def shown(row: RowState) -> Any:
+        try:
+            found = read(row)
+            return refused_empty(ends, row) if found is None else _seen(found, zone(row))
+        except Refusal as refusal:
+            told = refusal.about(moment.column, "", "in_zone")
+            return (ends.on_empty if refusal.is_empty else ends.on_error)(row, told)
+
+    return Compiled(shown, Flow(Kind.MOMENT), moment.column)
+
+
+def _seen(found: Any, zone: ZoneInfo) -> datetime:
+    if not isinstance(found, datetime) or found.tzinfo is None:
+        raise Refusal(ReasonCode.NOT_A_DATE, "a date and time with its offset is needed here", found=str(found))
+    try:
+        return found.astimezone(zone)
+    except OverflowError:
+        raise Refusal(ReasonCode.NOT_A_DATE, "a year between 1 and 9999 would be accepted", found=str(found)) from None
 
 
 def _operand(compiler: Compiler, value: Any, spot: Spot, kinds: tuple[Kind, ...], hint: str) -> Compiled:
@@ -84,30 +114,29 @@ def _combined(day: Any, clock: Any) -> datetime:
 
 def _placer(compiler: Compiler, wall: Wall, spot: Spot) -> Callable[[RowState, datetime], datetime]:
     compiled = compiler.value(wall.zone, spot)
-    localise = lru_cache(maxsize=64)(lambda name: _localiser(name, wall))
-    if compiled.constant is not None:
-        if find_zone(compiled.constant) is None:
-            compiler.misfit(spot, f'"{compiled.constant}" is not a time zone', 'write it like "Europe/Lisbon"')
-            return lambda _row, local: local
-        fixed = _localiser(compiled.constant, wall)
+    find = _zone_finder(compiler, compiled, spot)
+    localise: Callable[[ZoneInfo], Localise] = lru_cache(maxsize=64)(lambda zone: localiser(zone, wall.gap, wall.overlap))
+    constant = None if compiled.constant is None else find_zone(compiled.constant)
+    if constant is not None:
+        fixed = localise(constant)
         return lambda _row, local: fixed(_naive(local))
-
-    def place(row: RowState, local: datetime) -> datetime:
-        name = compiled.get(row)
-        if find_zone(str(name or "")) is None:
-            wanted = "an IANA zone such as Europe/Lisbon would be accepted"
-            raise Refusal(ReasonCode.NOT_A_ZONE, wanted, column=compiled.column, found=str(name or ""))
-        zoned: datetime = localise(str(name))(_naive(local))
-        return zoned
-
-    return place
+    return lambda row, local: localise(find(row))(_naive(local))
 
 
-def _localiser(name: str, wall: Wall) -> Localise:
-    zone = find_zone(name)
-    if zone is None:
-        raise Refusal(ReasonCode.NOT_A_ZONE, found=name)
-    return localiser(zone, wall.gap, wall.overlap)
+def _zone_finder(compiler: Compiler, compiled: Compiled, spot: Spot) -> Callable[[RowState], ZoneInfo]:
+    """Return the function that gives a row's zone; it raises Refusal where the row names none."""
+    if compiled.constant is not None and find_zone(compiled.constant) is None:
+        compiler.misfit(spot, f'"{compiled.constant}" is not a time zone', 'write it like "Europe/Lisbon"')
+
+    def find(row: RowState) -> ZoneInfo:
+        name = str(compiled.get(row) or "")
+        zone = find_zone(name)
+        if zone is None:
+            wanted = "an IANA zone such as Europe/Lisbon would be accepted; the step zone knows old names"
+            raise Refusal(ReasonCode.NOT_A_ZONE, wanted, column=compiled.column, found=name)
+        return zone
+
+    return find
 
 
 def _naive(local: datetime) -> datetime:

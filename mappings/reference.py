@@ -17,7 +17,7 @@ from mappings.source_specs import CsvSource, Header
 from mappings.strict import Strict
 from mappings.transforms.catalogue import FAMILIES
 from mappings.transforms.step import Shown, Step
-from mappings.values import At, ChannelValue, Choose, FirstOf, From, Image, Joined, TableValue, Wall
+from mappings.values import At, ChannelValue, Choose, FirstOf, From, Image, Instant, Joined, Seen, TableValue, Wall
 from mappings.vocabulary import REASON_TEXTS, ReasonCode
 
 _PARTS: Mapping[str, type[Strict]] = {
@@ -30,6 +30,7 @@ _PARTS: Mapping[str, type[Strict]] = {
 }
 """The blocks of a file that are no values, by the headings under which they are told."""
 
+_INSIDE: Mapping[type[Strict], str] = {Wall: "#### inside `at`", Instant: "#### inside `in_zone`"}
 _SHARED = frozenset({"on_error", "on_miss", "on_empty", "ignore"})
 
 _OPENING = """# The mapping language
@@ -67,8 +68,8 @@ def _file() -> Iterator[str]:
 
 def _values() -> Iterator[str]:
     yield "## Values"
-    for model in (From, FirstOf, Choose, At, Wall, TableValue, Joined, ChannelValue, Image):
-        yield f"### `{_first_key(model)}`" if model is not Wall else "#### inside `at`"
+    for model in (From, FirstOf, Choose, At, Wall, Seen, Instant, TableValue, Joined, ChannelValue, Image):
+        yield _INSIDE.get(model, f"### `{_first_key(model)}`")
         yield _words(model.__doc__)
         yield _table(model, frozenset({"on_empty", "on_error"} if model is not Image else ()))
 

@@ -80,6 +80,21 @@ class At(_Valued):
     at: Wall
 
 
+class Instant(Strict):
+    """A moment, and the zone whose clocks show it."""
+
+    moment: Value = Field(
+        description='A moment: a date and time read with its offset, as {datetime: "%Y-%m-%dT%H:%M:%S%z"} does.'
+    )
+    zone: Annotated[Value, AfterValidator(_check_zone)] = Field(description="The IANA zone to show it in.")
+
+
+class Seen(_Valued):
+    """A moment as the clocks of a zone show it: the same instant, another offset (the step in_zone, for zones from a column)."""
+
+    in_zone: Instant
+
+
 class TableValue(_Valued):
     """What a CSV file says of several values at once; its first columns are the key, the others the result."""
 
@@ -135,7 +150,7 @@ class Fields(RootModel[dict[str, "Value"]]):
     model_config = {"frozen": True}
 
 
-MARKERS = ("from", "first_of", "choose", "at", "lookup", "join", "channel", "image")
+MARKERS = ("from", "first_of", "choose", "at", "in_zone", "lookup", "join", "channel", "image")
 """The keys that say what kind of value a block is."""
 COMPANIONS = ("do", "on_empty", "on_error", "on_miss", "by", "take", "otherwise", "ignore", "many")
 """Keys that stand beside a marker, and never in an object of the payload."""
@@ -162,6 +177,7 @@ Value = Annotated[
     | Annotated[FirstOf, Tag("value:first_of")]
     | Annotated[Choose, Tag("value:choose")]
     | Annotated[At, Tag("value:at")]
+    | Annotated[Seen, Tag("value:in_zone")]
     | Annotated[TableValue, Tag("value:lookup")]
     | Annotated[Joined, Tag("value:join")]
     | Annotated[ChannelValue, Tag("value:channel")]
@@ -170,5 +186,5 @@ Value = Annotated[
 ]
 """A constant text, `$name`, a list, an object, or a block that says where the value comes from."""
 
-for _model in (FirstOf, Choice, Choose, Wall, At, TableValue, Joined, ChannelValue, Image, Items, Fields):
+for _model in (FirstOf, Choice, Choose, Wall, At, Instant, Seen, TableValue, Joined, ChannelValue, Image, Items, Fields):
     _model.model_rebuild(_types_namespace={"Value": Value, **vars()})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Discriminator, Tag
 
-from mappings.transforms import lists, lookups, markup, moments, numbers, patterns, text, times, urls
+from mappings.transforms import lists, lookups, markup, mojibake, moments, numbers, patterns, text, times, urls, zone_names
 from mappings.transforms.step import Step
 
 FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
@@ -24,14 +24,16 @@ FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
         text.Title,
         text.Truncate,
         text.Default,
+        text.EmptyIf,
+        mojibake.FixMojibake,
     ),
     "Mark-up": (markup.HtmlUnescape, markup.HtmlToText),
     "Patterns": (patterns.RegexExtract, patterns.RegexAll, patterns.RegexReplace),
     "Lists": (lists.Split, lists.Nth, lists.First, lists.Last, lists.Join, lists.Unique),
     "Dates and times": (times.Date, times.Time, times.Datetime, times.RangeStart, times.RangeEnd),
-    "Moments": (moments.WallTimeIn, moments.InZone, moments.Plus, moments.DayOf, moments.ClockOf),
+    "Moments": (moments.WallTimeIn, moments.InZone, moments.Plus, moments.DayOf, moments.ClockOf, zone_names.Zone),
     "Lookups": (lookups.Map, lookups.Lookup, lookups.LastIn),
-    "Web addresses": (urls.Url,),
+    "Web addresses": (urls.EncodeSpaces, urls.Url),
     "Numbers": (numbers.Number,),
 }
 """The steps by family, in the order of the reference page."""

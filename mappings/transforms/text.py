@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from mappings.measures import Switch, Text, Texts
+from mappings.measures import OneOrMany, Switch, Text, Texts
+from mappings.tables import Ignorable, normaliser
 from mappings.transforms.step import Run, Shown, Step
 
 INVISIBLE = "\u200b\u200c\u2060\ufeff\u180e\u00ad"
@@ -199,3 +200,22 @@ class Default(Step):
     def works_on_empty(self) -> bool:
         """It is the one step meant for empty values."""
         return True
+
+
+class EmptyIf(Step):
+    """Take these texts for an empty value: how this partner writes that there is nothing."""
+
+    name: ClassVar[str] = "empty_if"
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown('{empty_if: [NA, "-"]}', " - ", ""),
+        Shown("{empty_if: n/a, ignore: [case]}", "N/A", ""),
+        Shown("{empty_if: NA}", "NA ja", "NA ja"),
+    )
+    texts: Texts = Field(alias="empty_if", min_length=1, description="The texts that mean nothing.")
+    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(default=(), description="Differences that do not count.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        same = normaliser(self.ignore)
+        empty = frozenset(map(same, self.texts))
+        return lambda text: "" if same(text) in empty else text

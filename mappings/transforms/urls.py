@@ -12,6 +12,7 @@ from pydantic import Field
 from mappings.measures import Switch
 from mappings.refusals import Refusal
 from mappings.transforms.step import Run, Shown, Step
+from mappings.transforms.text import SPACES
 from mappings.vocabulary import ReasonCode
 
 _SOUND = re.compile(
@@ -27,6 +28,20 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _TRAILING = ".,;:!?)]}»”’"
 _LONGEST = 4000
 _WANTED = "an address like https://example.org/tickets would be accepted"
+
+
+class EncodeSpaces(Step):
+    """Write the spaces inside an address as %20, where the cell holds nothing but the address; `url` ends at a space."""
+
+    name: ClassVar[str] = "encode_spaces"
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("encode_spaces", " https://example.org/photo 1.jpg", "https://example.org/photo%201.jpg"),
+    )
+    switch: Switch = Field(default=True, alias="encode_spaces")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return lambda text: re.sub(r"\s", "%20", text.strip(SPACES))
 
 
 class Url(Step):

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from mappings.errors import ConfigError
 
+_API_PREFIX = "/api/public/v1"
+"""An address is accepted with it and without (`connectors.event_api.http`), and is the same destination either way."""
 PACKAGED_FEEDS = Path(__file__).parents[1] / "mappings" / "feeds"
 
 
@@ -37,7 +39,8 @@ class Settings(BaseModel):
     @property
     def destination(self) -> str:
         """The service and the namespace that the ledger is scoped by: rehearsing never marks a row as delivered in production."""
-        return f"{self.base_url.rstrip('/')}#{self.namespace}"
+        service = self.base_url.rstrip("/").removesuffix(_API_PREFIX).rstrip("/")
+        return f"{service}#{self.namespace}"
 
     @property
     def local_folder(self) -> Path:
@@ -85,7 +88,7 @@ def _api_key(values: Mapping[str, str], cwd: Path, problems: list[str]) -> Secre
     if direct or not file:
         return _header_safe(direct, "EVENT_API_KEY", problems)
     try:
-        return _header_safe((cwd / file).read_text(encoding="utf-8").strip(), "EVENT_API_KEY_FILE", problems)
+        return _header_safe((cwd / file).read_text(encoding="utf-8-sig").strip(), "EVENT_API_KEY_FILE", problems)
     except (OSError, UnicodeDecodeError) as error:
         problems.append(f"EVENT_API_KEY_FILE: cannot read {cwd / file}: {type(error).__name__}")
         return SecretStr("")

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import cast
 
+from connectors.errors import ScopeMissingError
 from mappings.delivery import Answer, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError, TransientError
 from pipelines.outcomes import BrakeError, InterruptedRunError
@@ -22,6 +23,8 @@ UNCERTAIN_IN_A_ROW = 20
 """So many rows in a row without a usable answer, each after its own retries, say that the service is down."""
 ALL_UNCERTAIN = 3
 """The same of a drain's only rows; fewer may be rows that the service cannot digest."""
+OUT_OF_SCOPE_IN_A_ROW = 1000
+"""So many rows in a row for whose channels the key lacks the scope say that it lacks it for all."""
 
 
 Deliver = Callable[[Intent], Awaitable[Verdict]]
@@ -42,21 +45,31 @@ class Breaker:
     is_telling: bool = True
     is_answered: bool = False
     last: Answer | None = None
+    out_of_scope: int = 0
+    scope_cause: SyncError | None = None
 
     def cause(self, verdict: Verdict) -> SyncError | None:
         """Take one more verdict into account; return why the run must stop, if it must."""
         match verdict:
+            case Postponed(cause=ScopeMissingError() as cause):
+                self.out_of_scope, self.scope_cause = self.out_of_scope + 1, cause
+                return cause if self.out_of_scope >= OUT_OF_SCOPE_IN_A_ROW else None
             case Postponed(cause=cause):
                 return cause
             case Uncertain(answer):
                 self.uncertain, self.last = self.uncertain + 1, answer
                 return self._down() if self.uncertain >= UNCERTAIN_IN_A_ROW else None
             case _:
-                self.uncertain, self.is_answered = 0, True
+                self.uncertain, self.out_of_scope, self.is_answered = 0, 0, True
                 return self._after_answer(verdict)
 
     def cause_at_end(self) -> SyncError | None:
-        """Return why nothing came of the whole drain, if nothing did: the service is down, however few rows were owed."""
+        """Return what a drain that went to its end has left for later, and why.
+
+        Rows of channels that are out of the key's scope; or all of its rows: the service is down, however few they were.
+        """
+        if self.scope_cause is not None:
+            return self.scope_cause
         return None if self.is_answered or self.uncertain < ALL_UNCERTAIN else self._down()
 
     def _down(self) -> SyncError:

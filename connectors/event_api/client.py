@@ -50,13 +50,13 @@ class EventApi:
         self._random = random
         self._key_tail = key_tail(http)
         self._acquaintance = Acquaintance()
-        self._events = Route(pacer, self._acquaintance, key_tail=self._key_tail, scope="events:create")
+        self._events = Route(pacer, self._acquaintance, key_tail=self._key_tail, scope="events:create", has_channels=True)
         self._courier = Courier(self._post_event, self._events, policy=policy, sleep=sleep, random=random)
         self._uploader = Uploader(self._questions())
 
     @property
     def stopped(self) -> SyncError | None:
-        """Why no event is sent any more (key, scope, redirect, pause, outage), or None while the route is open."""
+        """Why no event is sent any more (key, redirect, pause, outage), or None while the route is open."""
         return self._events.closed
 
     @property

@@ -32,12 +32,13 @@ def key_refused(answer: Answer, key_tail: str) -> KeyRefusedError:
     )
 
 
-def scope_missing(answer: Answer, key_tail: str, scope: str) -> ScopeMissingError:
-    """403 insufficient_scope; `scope` as the spec names it, "" where it names none."""
+def scope_missing(answer: Answer, key_tail: str, scope: str, channel_id: int | None = None) -> ScopeMissingError:
+    """403 insufficient_scope; `scope` as the spec names it, "" where it names none; `channel_id` where one was asked for."""
     wanted = f"`{scope}`" if scope else "for this request"
+    where = "" if channel_id is None else f" for channel {channel_id}"
     return ScopeMissingError(
-        f"the API key {key_tail} lacks the scope {wanted}: {in_short(answer)}",
-        hint="add the scope on the page of the key, or use a key that has it",
+        f"the API key {key_tail} lacks the scope {wanted}{where}: {in_short(answer)}",
+        hint="add the scope on the page of the key, or use a key that has it" + (" and may use that channel" if where else ""),
     )
 
 

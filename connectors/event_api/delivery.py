@@ -6,7 +6,7 @@ What an answer means is read in `answers`, how requests share the route is `paci
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from connectors.event_api import complaints
@@ -91,9 +91,16 @@ class Courier:
         self._policy = policy
         self._sleep = sleep
         self._random = random
+        self._barred: dict[int, Postponed] = {}
 
     async def deliver(self, intent: Intent) -> Verdict:
-        """Return what became of `intent`; every request sends the same key and body. Never raises for a row's fate."""
+        """Return what became of `intent`; every request sends the same key and body. Never raises for a row's fate.
+
+        Once the key lacks the scope for a channel, its further intents are postponed without a request.
+        """
+        barred = self._barred.get(intent.channel_id)
+        if barred is not None:
+            return replace(barred, attempts=0)
         case = _Case(intent, started=self._clock())
         met = await ask_until(
             lambda met: self._is_settled(case, met),
@@ -180,7 +187,15 @@ class Courier:
     def _unsettled(self, case: _Case, met: Meaning) -> Verdict:
         if isinstance(met, Foreign) and self._route.acquaintance.is_made and met.answer.status in REFUSED_BY_PROXY:
             return Refusal(met.answer, case.attempts)
+        if isinstance(met, ScopeMissing):
+            return self._out_of_scope(case, met.answer)
         return _stopped(case, met.answer, self._route.closed or complaints.unavailable(met.answer, case.attempts))
+
+    def _out_of_scope(self, case: _Case, answer: Answer) -> Verdict:
+        channel_id = case.intent.channel_id
+        cause = self._route.scope_missing(answer, channel_id)
+        self._barred.setdefault(channel_id, Postponed(answer, cause))
+        return _stopped(case, answer, cause)
 
 
 def _refusal(case: _Case, answer: Answer) -> Verdict:

@@ -51,23 +51,33 @@ class Acquaintance:
 
 
 class Route:
-    """Lets requests go at the route's pace. `scope` is what the spec wants of the key here, "" where it names none."""
+    """Lets requests go at the route's pace. `scope` is what the spec wants of the key here, "" where it names none.
 
-    def __init__(self, pacer: Pacer, acquaintance: Acquaintance, *, key_tail: str, scope: str) -> None:
+    `has_channels`: a missing scope may be missing for one channel only (spec, Authentication 5), and closes nothing.
+    """
+
+    def __init__(
+        self, pacer: Pacer, acquaintance: Acquaintance, *, key_tail: str, scope: str, has_channels: bool = False
+    ) -> None:
         self.pacer = pacer
         self.acquaintance = acquaintance
         self._key_tail = key_tail
         self._scope = scope
+        self._has_channels = has_channels
 
     @property
     def closed(self) -> SyncError | None:
         """Why no request leaves any more, or None."""
         return self.pacer.closed
 
+    def scope_missing(self, answer: Answer, channel_id: int | None = None) -> SyncError:
+        """Return the error in which a missing scope reaches people."""
+        return complaints.scope_missing(answer, self._key_tail, self._scope, channel_id)
+
     async def pass_through(self, send: Callable[[], Awaitable[M]]) -> M | Closed:
         """Send when the pace allows, again after each 429, and return the first answer that is no 429.
 
-        An answer that concerns every request (401, a missing scope, a redirect, another host) closes the route.
+        An answer that concerns every request (401, mostly a missing scope, a redirect, another host) closes the route.
         """
         while True:
             admitted = await self.pacer.admit()
@@ -100,8 +110,8 @@ class Route:
                 self.pacer.close(complaints.not_the_service(answer))
             case KeyRefused(answer):
                 self.pacer.close(complaints.key_refused(answer, self._key_tail))
-            case ScopeMissing(answer):
-                self.pacer.close(complaints.scope_missing(answer, self._key_tail, self._scope))
+            case ScopeMissing(answer) if not self._has_channels:
+                self.pacer.close(self.scope_missing(answer))
             case Redirected(answer, location):
                 self.pacer.close(complaints.redirect_refused(answer, location))
             case _:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import BinaryIO
@@ -16,6 +17,13 @@ from connectors.sources.errors import BadSourceError, SourceUnavailableError
 LONGEST_LINE = 64 * 1024 * 1024
 """Characters. A longer line means that the file is no text file with rows; reading on would fill the memory."""
 
+_UNDECODED = re.compile("[\ud800-\udfff]")
+_OTHER_KINDS = {
+    "PK\x03\x04": "a workbook or a zip archive: export the sheet as CSV, or unpack it",
+    "\x1f": "compressed with gzip: ask for it unpacked",
+    "%PDF": "a PDF: ask for the table as CSV",
+}
+"""What files that are no text begin with, and what to do about each."""
 _CHUNK_BYTES = 1024 * 1024
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
@@ -50,12 +58,12 @@ def _decodes(stream: BinaryIO, encoding: str) -> bool:
 
 def shown_bytes(text: str) -> str:
     r"""Return text for people in which each undecodable byte stands as `\xe9`."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return _UNDECODED.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)
 
 
 def replaced_bytes(text: str) -> str:
     """Return text that every program can store, each undecodable byte as U+FFFD."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return _UNDECODED.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def has_undecodable(text: str) -> bool:
@@ -123,6 +131,10 @@ class Lines:
     def _lines(self) -> Iterator[str]:
         read_line = partial(self._text.readline, LONGEST_LINE)
         first = read_line().lstrip("\ufeff")
+        kind = next((kind for magic, kind in _OTHER_KINDS.items() if first.startswith(magic)), None)
+        if kind is not None:
+            what, _, remedy = kind.partition(": ")
+            raise BadSourceError(f"{self._name}:1", f"this is {what}, not rows of text", hint=remedy)
         if first.lstrip().lower().startswith(("<!doctype", "<html")):
             raise BadSourceError(f"{self._name}:1", "this is a web page, not rows", hint="the address may ask for a login")
         if first:

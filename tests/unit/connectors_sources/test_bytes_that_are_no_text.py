@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from connectors.sources.catalogue import open_source
+from connectors.sources.errors import BadSourceError
+from mappings.source_specs import CsvSource
+from mappings.vocabulary import SourceRow
+
+
+def rows_of(tmp_path: Path, content: bytes, encoding: str = "utf-8") -> list[SourceRow]:
+    (tmp_path / "a.csv").write_bytes(content)
+    spec = CsvSource(kind="csv", path="a.csv", encoding=(encoding,))
+    with open_source(spec, tmp_path, frozenset({"ID", "NAME"})).read() as reading:
+        return list(reading.rows)
+
+
+def test_bytes_undecodable_in_the_agreed_encoding_are_shown_as_bytes_even_where_they_are_utf8(tmp_path: Path) -> None:
+    (row,) = rows_of(tmp_path, "ID,NAME,NOTE\n1,It’s,’\n".encode(), "ascii")
+    (problem,) = row.problems
+    assert (problem.column, problem.found) == ("NAME", r"It\xe2\x80\x99s")
+    assert row.cells["NOTE"] == "\ufffd" * 3
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"PK\x03\x04\x14\x00\x06\x00", "this is a workbook or a zip archive, not rows of text"),
+        (gzip.compress(b"ID,NAME\n1,a\n"), "this is compressed with gzip, not rows of text"),
+        (b"%PDF-1.7\n", "this is a PDF, not rows of text"),
+    ],
+    ids=["xlsx", "gz", "pdf"],
+)
+def test_a_file_of_another_kind_is_called_by_its_kind(tmp_path: Path, content: bytes, what: str) -> None:
+    with pytest.raises(BadSourceError, match=what):
+        rows_of(tmp_path, content)

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler,
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from mappings.refusals import did_you_mean
+from mappings.repetition import may_never_end
 
 _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d", re.ASCII)
@@ -63,6 +64,9 @@ def parse_pattern(text: str) -> str:
         re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
         raise mistake(f'"{text}" is not a regular expression: {error}') from None
+    if may_never_end(text):
+        hint = r"repeat once, (\w+) instead of (\w+)+, or possessively, (\w++\s?)*"
+        raise mistake(f'"{text}" repeats a repetition: on some texts it would never end', hint)
     return text
 
 

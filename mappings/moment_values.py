@@ -48,7 +48,26 @@ def compile_moment(compiler: Compiler, value: At, spot: Spot) -> Compiled:
             told = refusal.about(clock_column or day.column, found, "at")
             return (ends.on_empty if refusal.is_empty else ends.on_error)(row, told)
 
-    return Compiled(moment, Flow(Kind.MOMENT), day.column)
+    if clock is None or spot.loc != ("event", spot.path):  # inside another value, that value's own policy may yet save the row
+        return Compiled(moment, Flow(Kind.MOMENT), day.column)
+    return Compiled(_with_both_told(moment, clock.get, spot.path), Flow(Kind.MOMENT), day.column)
+
+
+def _with_both_told(moment: Getter, clock: Getter, path: str) -> Getter:
+    """Where the day rejects the row, look at the clock as well: whoever mends the row wants to know both at once."""
+
+    def told(row: RowState) -> Any:
+        try:
+            return moment(row)
+        except Refusal as first:
+            try:
+                clock(row)
+            except Refusal as second:
+                if not second.is_empty and second.reason(path) != first.reason(path):
+                    row.reasons.append(second.reason(path))
+            raise
+
+    return told
 
 
 def compile_instant(compiler: Compiler, value: Seen, spot: Spot) -> Compiled:

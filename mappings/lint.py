@@ -5,10 +5,11 @@ What may not be is `soundness`'s.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from mappings.compiling import Problem
 from mappings.engine import RowMapper
+from mappings.refusals import did_you_mean
 from mappings.schema import FeedMapping
 
 _EDITED = ("title", "startAt", "endAt", "locationName")
@@ -16,7 +17,11 @@ _EDITED = ("title", "startAt", "endAt", "locationName")
 
 def find_warnings(mapping: FeedMapping, mapper: RowMapper) -> tuple[Problem, ...]:
     """Return what is unwise, for the command check to show."""
-    return (*_edited_keys(mapping, mapper.field_columns), *_weak_examples(mapping))
+    return (
+        *_edited_keys(mapping, mapper.field_columns),
+        *_weak_examples(mapping),
+        *_misspelt_columns(mapping, mapper.columns),
+    )
 
 
 def _edited_keys(mapping: FeedMapping, columns: Mapping[str, str]) -> Iterator[Problem]:
@@ -25,6 +30,15 @@ def _edited_keys(mapping: FeedMapping, columns: Mapping[str, str]) -> Iterator[P
         if fields:
             message = f'the key uses "{part.column}", which partners edit (it fills {fields[0]})'
             yield Problem(("key", position), message, "an edit makes the row look new: prefer an identifier that stays")
+
+
+def _misspelt_columns(mapping: FeedMapping, columns: Collection[str]) -> Iterator[Problem]:
+    for position, example in enumerate(mapping.examples):
+        absent = set(columns) - example.row.keys()
+        for name in example.row.keys() - set(columns):
+            near = did_you_mean(name, sorted(absent))
+            if near:
+                yield Problem(("examples", position, "row", name), f'the mapping reads no column "{name}"', near)
 
 
 def _weak_examples(mapping: FeedMapping) -> Iterator[Problem]:

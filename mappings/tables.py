@@ -41,7 +41,10 @@ def parse_table(name: str, text: str) -> Table:
     header_line = text.split("\n", 1)[0]
     delimiter = ";" if header_line.count(";") > header_line.count(",") else ","
     lines = csv.reader(io.StringIO(unicodedata.normalize("NFC", text)), delimiter=delimiter)
-    rows = [(lines.line_num, tuple(cell.strip() for cell in cells)) for cells in lines if any(map(str.strip, cells))]
+    try:
+        rows = [(lines.line_num, tuple(cell.strip() for cell in cells)) for cells in lines if any(map(str.strip, cells))]
+    except csv.Error as error:
+        raise TableError(f"line {lines.line_num} of the lookup file {name} cannot be read: {error}") from error
     if not rows:
         raise TableError(f"the lookup file {name} is empty")
     columns = rows[0][1]

@@ -89,3 +89,15 @@ def test_anchors_that_multiply_are_told_once(tmp_path: Path) -> None:
 def test_bytes_that_cannot_be_text_are_told_where_they_stand(tmp_path: Path, content: bytes, message: str) -> None:
     (problem,) = written(tmp_path, content).problems
     assert (problem.line, problem.column, problem.message) == (2, 10, message)
+
+
+def test_a_lookup_file_that_is_no_table_is_told(build: Build) -> None:
+    city = "approxLocation.city: {lookup: cities.csv, by: [PT]}"
+    message = told(build, event=city, files={"cities.csv": 'country,placeId\nPT,"' + "x" * 11_000_000 + '"\n'})
+    assert "line 2 of the lookup file cities.csv cannot be read" in message
+
+
+def test_a_misspelt_column_of_an_example_is_warned_about(build: Build) -> None:
+    mapping = build(top="examples:\n  - row: {ID: '1', TITEL: Jazz, NOTE: x}\n    rejected: {title: required}\n")
+    (warning,) = mapping.warnings
+    assert (warning.message, warning.hint) == ('the mapping reads no column "TITEL"', 'did you mean "TITLE"?')

@@ -65,10 +65,12 @@ def running_dagster(home: Path, environ: Mapping[str, str], port: int) -> Iterat
     web = [str(dagster / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace), "--log-level", "warning"]
     daemon = [str(dagster / "dagster-daemon"), "run", "-w", str(workspace), "--log-level", "warning"]
     log = (home / "dagster.log").open("ab")
-    with log, _running(web, environ, stdout=log, stderr=log) as process, _running(daemon, environ, stdout=log, stderr=log):
+    with log, _running(web, environ, stdout=log, stderr=log) as process:
         url = f"http://127.0.0.1:{port}"
         _wait_for(url, process, home / "dagster.log")
-        yield url
+        # Only now: two processes that make the storage of a fresh home at once stumble over each other.
+        with _running(daemon, environ, stdout=log, stderr=log):
+            yield url
 
 
 def free_port(preferred: int) -> int:

@@ -20,6 +20,7 @@ from pipelines.settings import Settings
 
 REPOSITORY = "__repository__"
 POLL_S = 0.5
+LONG_IN_QUEUE_S = 30.0
 ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 
 _LAUNCH = """
@@ -79,12 +80,16 @@ class Webserver:
             )
         return str(answer["run"]["runId"])
 
-    def follow(self, run_id: str, sleep: Callable[[float], None]) -> str:
-        """Return the status in which a run ended, asking again every half second."""
+    def follow(self, run_id: str, sleep: Callable[[float], None], tell: Callable[[str], None]) -> str:
+        """Return the status in which a run ended, asking again every half second; `tell` once if it waits long in the queue."""
+        asked = 0
         while True:
             status = str(self._ask(_STATUS, {"id": run_id})["runOrError"].get("status", "FAILURE"))
             if status in ENDED:
                 return status
+            if status == "QUEUED" and asked == LONG_IN_QUEUE_S / POLL_S:
+                tell(f"run {run_id} still waits in Dagster's queue: is another run of the feed at work, is the daemon running?")
+            asked += 1
             sleep(POLL_S)
 
     def is_there(self) -> bool:

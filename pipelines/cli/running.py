@@ -118,7 +118,7 @@ def _on_webserver(
         launch = Launch(names.job_of(mapping.feed), launch_config(options), tuple(wanted_assets(mapping.feed, options)), tags)
         run_id = server.launch(launch)
         try:
-            status = server.follow(run_id, time.sleep)  # noqa: TID251  # a run on another process is followed by asking
+            status = server.follow(run_id, time.sleep, output.note)  # noqa: TID251  # another process is followed by asking
         except KeyboardInterrupt:
             output.note(
                 f"{mapping.feed}: run {run_id} goes on without us; stop it at {server.http.base_url.join(f'/runs/{run_id}')}"

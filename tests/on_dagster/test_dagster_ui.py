@@ -146,8 +146,8 @@ def test_the_secret_of_the_demos_key_is_not_in_dagsters_home(demo: Ui) -> None:
 
 def test_ctrl_c_stops_every_process_that_the_ui_started(desk: Desk) -> None:
     with ui((), desk.folder / "dagster", desk.environ, desk.folder) as running:
+        until(lambda: len(running.children()) >= 4, what="webserver, daemon and the code server of each")
         family = running.children()
-        assert len(family) >= 4
         assert running.interrupt() == 0
         psutil.wait_procs(family, timeout=20)
         assert not [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]

@@ -172,8 +172,10 @@ class LedgerMachine(RuleBasedStateMachine):
         if self.bodies.setdefault(intent.key, intent.body) != intent.body:
             assert intent.key in self.free_keys, "a key was used for two bodies, and the first may have arrived"
             self.bodies[intent.key] = intent.body
+        if intent.key in self.free_keys:
+            # What was counted before was turned away for certain: this attempt is the first that may arrive.
             self.counted.discard(intent.key)
-        self.free_keys.discard(intent.key)
+            self.free_keys.discard(intent.key)
 
     def _ask(self, intent: Intent) -> int:
         """Create the event, unless the key is remembered; a definitive refusal is remembered too."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, case, func, select, update
+from sqlalchemy import Connection, Row, bindparam, case, func, or_, select, update
 
 from mappings.delivery import Answer, Intent
 from mappings.vocabulary import Cover, IdempotencyKey, RowKey
@@ -18,7 +18,11 @@ from state.words import EntryState
 
 _FEW = 500
 
-_PENDING = (ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.state == EntryState.PENDING.value)
+_PENDING = (
+    ENTRY.c.scope_id == bindparam("scope"),
+    ENTRY.c.state == EntryState.PENDING.value,
+    or_(ENTRY.c.unanswered_at.is_(None), ENTRY.c.unanswered_at > bindparam("since", type_=ENTRY.c.unanswered_at.type)),
+)
 _CLAIMED = (
     *(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.idempotency_key, ENTRY.c.body, ENTRY.c.channel_id, ENTRY.c.revision),
     *(ENTRY.c.unanswered_at, ENTRY.c.refused_request_id, ENTRY.c.cover_url, ENTRY.c.cover_on_error),
@@ -89,14 +93,16 @@ def count_pending(connection: Connection, scope_id: int, run_id: str) -> tuple[i
     return int(new), int(every) - int(new)
 
 
-def read_oldest(connection: Connection, scope_id: int, after: int, want: int) -> Sequence[Row[*tuple[Any, ...]]]:
-    """Return the `want` oldest pending entries with an id above `after`."""
-    return connection.execute(_OLDEST, {"scope": scope_id, "after": after, "want": want}).all()
+def read_oldest(connection: Connection, scope_id: int, since: datetime, after: int, want: int) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return the `want` oldest pending entries with an id above `after`, none of them unanswered since before `since`."""
+    return connection.execute(_OLDEST, {"scope": scope_id, "since": since, "after": after, "want": want}).all()
 
 
-def read_these(connection: Connection, scope_id: int, entries: Collection[int]) -> Sequence[Row[*tuple[Any, ...]]]:
-    """Return those of these entries that are pending, oldest first."""
-    return connection.execute(_THESE, {"scope": scope_id, "entries": entries}).all() if entries else ()
+def read_these(
+    connection: Connection, scope_id: int, since: datetime, entries: Collection[int]
+) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return those of these entries that are pending and not unanswered since before `since`, oldest first."""
+    return connection.execute(_THESE, {"scope": scope_id, "since": since, "entries": entries}).all() if entries else ()
 
 
 def begin(connection: Connection, entries: Collection[int], run_id: str, now: datetime) -> None:

@@ -125,7 +125,7 @@ class Ledger:
         seconds ago becomes or stays uncertain, and waits for a person. Raises `GateClosedError` if what is staged must
         not be published, `LeaseLostError` if the fence is not the lease's any more.
         """
-        return start_outbox(self._turn(run_id, fence), Reach(limit, keys), key_memory_s)
+        return start_outbox(self._turn(run_id, fence), Reach(limit, keys, key_memory_s))
 
     def gate(self) -> Gate:
         """Return whether what is staged may be published."""

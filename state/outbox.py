@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -40,10 +41,14 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How much of what is owed this drain may take: at most `limit` rows, and only those of `keys`; None sets no bound."""
+    """How much of what is owed this drain may take: at most `limit` rows, and only those of `keys`; None sets no bound.
+
+    `key_memory_s`: how long in seconds the service is trusted to remember the key of an unanswered attempt.
+    """
 
     limit: int | None = None
     keys: Collection[RowKey] | None = None
+    key_memory_s: float = KEY_MEMORY_S
 
 
 class Outbox:
@@ -52,15 +57,14 @@ class Outbox:
     An entry is handed out once in a drain, and once more only under a next key.
     """
 
-    def __init__(
-        self, turn: Turn, *, new: int, carried_over: int, uncertain: int, limit: int | None, ids: list[int] | None
-    ) -> None:
+    def __init__(self, turn: Turn, *, new: int, carried_over: int, uncertain: int, reach: Reach, ids: list[int] | None) -> None:
         self._turn = turn
         self._new = new
         self._carried_over = carried_over
         self._given_up = uncertain
         self._ended: Counter[EntryState] = Counter({EntryState.UNCERTAIN: uncertain})
-        self._left = limit
+        self._left = reach.limit
+        self._key_memory = timedelta(seconds=reach.key_memory_s)
         self._ids = None if ids is None else deque(ids)
         self._last_id = 0
         self._held: dict[int, Claim] = {}
@@ -128,7 +132,7 @@ class Outbox:
 
     def _claim(self, connection: Connection, want: int) -> list[Intent]:
         again = [self._again.popleft() for _ in range(min(want, len(self._again)))]
-        rows = [*claims.read_these(connection, self._turn.scope_id, again)]
+        rows = [*claims.read_these(connection, self._turn.scope_id, self._since(), again)]
         rows += self._claim_first(connection, want - len(rows))
         begun = [row.id for row in rows if row.cover_url is None]
         claims.begin(connection, begun, self._turn.run_id, self._turn.now())
@@ -141,15 +145,19 @@ class Outbox:
         if most <= 0:
             return ()
         if self._ids is None:
-            rows = claims.read_oldest(connection, self._turn.scope_id, self._last_id, most)
+            rows = claims.read_oldest(connection, self._turn.scope_id, self._since(), self._last_id, most)
         else:
             ids = [self._ids.popleft() for _ in range(min(most, len(self._ids)))]
-            rows = claims.read_these(connection, self._turn.scope_id, ids)
+            rows = claims.read_these(connection, self._turn.scope_id, self._since(), ids)
         if rows:
             self._last_id = rows[-1].id
         if self._left is not None:
             self._left -= len(rows)
         return rows
+
+    def _since(self) -> datetime:
+        """An attempt that went unanswered before this moment may have been forgotten by now: it is not claimed."""
+        return self._turn.now() - self._key_memory
 
     def _held_claim(self, intent: Intent) -> Claim:
         claim = self._held.get(intent.entry_id)
@@ -158,7 +166,7 @@ class Outbox:
         return claim
 
 
-def start_outbox(turn: Turn, reach: Reach, key_memory_s: float) -> Outbox:
+def start_outbox(turn: Turn, reach: Reach) -> Outbox:
     """Begin a drain: reopen what may be sent again by itself, and count what is owed.
 
     Raises `GateClosedError` if what is staged must not be published, `LeaseLostError` if another run has the feed.
@@ -169,10 +177,10 @@ def start_outbox(turn: Turn, reach: Reach, key_memory_s: float) -> Outbox:
             raise closed(gate)
         turn.take_over(connection)
         turn.note(connection, phase=Phase.PUBLISHING.value)
-        uncertain = claims.reopen(connection, turn.scope_id, turn.now(), key_memory_s)
+        uncertain = claims.reopen(connection, turn.scope_id, turn.now(), reach.key_memory_s)
         new, others = claims.count_pending(connection, turn.scope_id, turn.run_id)
         ids = None if reach.keys is None else claims.find_ids(connection, turn.scope_id, reach.keys)
-    return Outbox(turn, new=new, carried_over=others + uncertain, uncertain=uncertain, limit=reach.limit, ids=ids)
+    return Outbox(turn, new=new, carried_over=others + uncertain, uncertain=uncertain, reach=reach, ids=ids)
 
 
 def _not_claimed(intent: Intent) -> NotClaimedError:

@@ -41,7 +41,7 @@ bench: $(VENV)/.installed-test ## the benchmarks, with a table at the end
 
 lock: ## compile the lock files anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
-	  --extra sheets --extra salesforce --output-file requirements.lock pyproject.toml build-tools.in
+	  --extra sheets --extra salesforce --extra postgres --output-file requirements.lock pyproject.toml build-tools.in
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
 	  --all-extras --output-file requirements-test.lock pyproject.toml build-tools.in --constraint requirements.lock
 

@@ -98,6 +98,21 @@ class LedgerEntry(Row, table=True):
     sent_run: str = Field(default="", sa_type=Text)
     created_at: datetime = Field(sa_type=UtcTime)
     updated_at: datetime = Field(sa_type=UtcTime)
+    decision: str | None = Field(default=None, sa_type=Text)
+    decided_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    decided_by: str | None = Field(default=None, sa_type=Text)
+
+
+class RowRelease(Row, table=True):
+    """What a person decided about a row that was held as a likely copy, and so has no entry: to send it, or to ignore it."""
+
+    __tablename__ = "row_release"
+
+    scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
+    row_key: str = Field(primary_key=True, sa_type=Text)
+    decision: str = Field(sa_type=Text)
+    decided_at: datetime = Field(sa_type=UtcTime)
+    decided_by: str = Field(sa_type=Text)
 
 
 class ProblemRow(Row, table=True):
@@ -158,6 +173,42 @@ class LeaseRow(Row, table=True):
     acquired_at: datetime = Field(sa_type=UtcTime)
     heartbeat_at: datetime = Field(sa_type=UtcTime)
     expires_at: datetime = Field(sa_type=UtcTime)
+    boot: str = Field(default="", sa_type=Text)
+    beat_s: float = 0.0
+
+
+class RoutePace(Row, table=True):
+    """What the workers of a destination have learned together about one route's limit; `version` grows with each change."""
+
+    __tablename__ = "route_pace"
+
+    destination: str = Field(primary_key=True, sa_type=Text)
+    route: str = Field(primary_key=True, sa_type=Text)
+    version: int = Field(sa_type=BIG_ID)
+    pace: str = Field(sa_type=Text)
+    updated_at: datetime = Field(sa_type=UtcTime)
+
+
+class RouteWorker(Row, table=True):
+    """A worker that sends over a route now, or did a moment ago."""
+
+    __tablename__ = "route_worker"
+
+    destination: str = Field(primary_key=True, sa_type=Text)
+    route: str = Field(primary_key=True, sa_type=Text)
+    worker: str = Field(primary_key=True, sa_type=Text)
+    seen_at: datetime = Field(sa_type=UtcTime)
+
+
+class ServiceNote(Row, table=True):
+    """What was last known of a service as a whole, by name: the version of its classifications, its contract's digest."""
+
+    __tablename__ = "service_note"
+
+    destination: str = Field(primary_key=True, sa_type=Text)
+    name: str = Field(primary_key=True, sa_type=Text)
+    value: str = Field(sa_type=Text)
+    noted_at: datetime = Field(sa_type=UtcTime)
 
 
 class Media(Row, table=True):
@@ -188,5 +239,9 @@ ENTRY: Table = METADATA.tables["ledger_entry"]
 PROBLEM: Table = METADATA.tables["problem_row"]
 RUN: Table = METADATA.tables["sync_run"]
 LEASE: Table = METADATA.tables["lease"]
+RELEASE: Table = METADATA.tables["row_release"]
+ROUTE_PACE: Table = METADATA.tables["route_pace"]
+ROUTE_WORKER: Table = METADATA.tables["route_worker"]
+SERVICE_NOTE: Table = METADATA.tables["service_note"]
 MEDIA: Table = METADATA.tables["media"]
 MEDIA_ADDRESS: Table = METADATA.tables["media_address"]

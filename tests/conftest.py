@@ -1,8 +1,10 @@
 """What holds for every test: the environment of whoever runs it is not part of it."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
+from postgres import Postgres, postgres_server
 
 OURS = ("EVENT_API_", "EVENTSYNC_", "DAGSTER_")
 KEPT = ("EVENTSYNC_TEST_",)
@@ -14,3 +16,10 @@ def _nobodys_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if (name.startswith(OURS) and not name.startswith(KEPT)) or name in {"COLUMNS", "NO_COLOR", "FORCE_COLOR"}:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server, started by the first test that asks for one."""
+    with postgres_server() as server:
+        yield server

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision in `versions`; a constant, so that a database which has it opens without importing Alembic."""
 
 _FOLDER = Path(__file__).parent

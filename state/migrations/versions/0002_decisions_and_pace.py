@@ -1,0 +1,56 @@
+"""What people decide about rows, the pace that workers share, what was last known of a service, and a lease's own clock."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+from state.columns import BIG_ID, UtcTime
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("ledger_entry", sa.Column("decision", sa.Text(), nullable=True))
+    op.add_column("ledger_entry", sa.Column("decided_at", UtcTime(), nullable=True))
+    op.add_column("ledger_entry", sa.Column("decided_by", sa.Text(), nullable=True))
+    op.add_column("lease", sa.Column("boot", sa.Text(), nullable=False, server_default=""))
+    op.add_column("lease", sa.Column("beat_s", sa.Float(), nullable=False, server_default="0"))
+    op.create_table(
+        "row_release",
+        sa.Column("scope_id", BIG_ID, nullable=False),
+        sa.Column("row_key", sa.Text(), nullable=False),
+        sa.Column("decision", sa.Text(), nullable=False),
+        sa.Column("decided_at", UtcTime(), nullable=False),
+        sa.Column("decided_by", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["scope_id"], ["scope.id"], name="fk_row_release_scope_id_scope"),
+        sa.PrimaryKeyConstraint("scope_id", "row_key", name="pk_row_release"),
+    )
+    op.create_table(
+        "route_pace",
+        sa.Column("destination", sa.Text(), nullable=False),
+        sa.Column("route", sa.Text(), nullable=False),
+        sa.Column("version", BIG_ID, nullable=False),
+        sa.Column("pace", sa.Text(), nullable=False),
+        sa.Column("updated_at", UtcTime(), nullable=False),
+        sa.PrimaryKeyConstraint("destination", "route", name="pk_route_pace"),
+    )
+    op.create_table(
+        "route_worker",
+        sa.Column("destination", sa.Text(), nullable=False),
+        sa.Column("route", sa.Text(), nullable=False),
+        sa.Column("worker", sa.Text(), nullable=False),
+        sa.Column("seen_at", UtcTime(), nullable=False),
+        sa.PrimaryKeyConstraint("destination", "route", "worker", name="pk_route_worker"),
+    )
+    op.create_table(
+        "service_note",
+        sa.Column("destination", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("value", sa.Text(), nullable=False),
+        sa.Column("noted_at", UtcTime(), nullable=False),
+        sa.PrimaryKeyConstraint("destination", "name", name="pk_service_note"),
+    )

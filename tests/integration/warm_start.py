@@ -22,6 +22,8 @@ def serve() -> None:
     """Announces itself with a line on stdout, then forks until stdin ends."""
     for module in iter_modules(pipelines.cli.__path__):
         import_module(f"pipelines.cli.{module.name}")
+    for driver in ("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg", "psycopg"):
+        import_module(driver)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     sys.stdout.write("ready\n")
     sys.stdout.flush()

@@ -147,6 +147,7 @@ def _run(row: Row[*tuple[Any, ...]]) -> RunRecord:
         stage_report=row.stage_report and load_report(row.stage_report),
         publish=row.publish_account and load_publish(row.publish_account),
         brakes=tuple(json.loads(row.brakes)),
+        notices=tuple(json.loads(row.notices)),
     )
 
 

@@ -137,7 +137,7 @@ class ProblemRow(Row, table=True):
 
 
 class SyncRun(Row, table=True):
-    """One run of one feed: who launched it, how far it came, and its accounts."""
+    """One run of one feed: who launched it, how far it came, its accounts, and what it noticed of the service (`notices`)."""
 
     __tablename__ = "sync_run"
     __table_args__ = (Index(None, "scope_id", "started_at"),)
@@ -157,6 +157,7 @@ class SyncRun(Row, table=True):
     stage_report: str | None = Field(default=None, sa_type=Text)
     publish_account: str | None = Field(default=None, sa_type=Text)
     brakes: str = Field(default="[]", sa_type=Text)
+    notices: str = Field(default="[]", sa_type=Text)
 
 
 class LeaseRow(Row, table=True):

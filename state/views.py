@@ -34,7 +34,7 @@ class LeaseHolder:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One run as it was recorded; what it did not come to is None."""
+    """One run as it was recorded; what it did not come to is None. `notices`: what it noticed of the service as a whole."""
 
     book: Book
     run_id: str
@@ -50,6 +50,7 @@ class RunRecord:
     stage_report: StageReport | None
     publish: PublishAccount | None
     brakes: tuple[str, ...]
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ def upgrade() -> None:
     op.add_column("ledger_entry", sa.Column("decided_by", sa.Text(), nullable=True))
     op.add_column("lease", sa.Column("boot", sa.Text(), nullable=False, server_default=""))
     op.add_column("lease", sa.Column("beat_s", sa.Float(), nullable=False, server_default="0"))
+    op.add_column("sync_run", sa.Column("notices", sa.Text(), nullable=False, server_default="[]"))
     op.create_table(
         "row_release",
         sa.Column("scope_id", BIG_ID, nullable=False),

@@ -1,0 +1,70 @@
+"""Notes about a service, and a run's notices: on SQLite and on PostgreSQL, by several writers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from postgres import Postgres
+from sqlalchemy import Engine
+
+from mappings.vocabulary import FeedName
+from state.books import Books
+from state.database import open_database
+from state.ledger import Ledger
+from state.notes import ServiceNotes
+from state.notices import add_notices
+
+HERE, ELSEWHERE, FEED = "https://events.example#default", "https://rehearsal.example#default", FeedName("agenda")
+
+
+def now() -> datetime:
+    return datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'state.db'}"
+    else:
+        server: Postgres = request.getfixturevalue("postgres")
+        url = server.fresh_url()
+    opened = open_database(url)
+    yield opened
+    opened.dispose()
+
+
+def test_a_note_is_read_as_it_was_last_written_and_only_at_its_destination(engine: Engine) -> None:
+    notes = ServiceNotes(engine, HERE, now)
+    assert notes.read("contract") is None
+    notes.write("contract", "first")
+    notes.write("contract", "łast")
+    assert notes.read("contract") == "łast"
+    assert notes.read("classifications") is None
+    assert ServiceNotes(engine, ELSEWHERE, now).read("contract") is None
+
+
+def test_of_several_writers_at_once_one_stands_and_none_fails(engine: Engine) -> None:
+    notes = ServiceNotes(engine, HERE, now)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: notes.write("contract", str(number)), range(12)))
+    assert notes.read("contract") in {str(number) for number in range(12)}
+
+
+def test_a_runs_notices_are_kept_in_order_and_each_once(engine: Engine) -> None:
+    ledger = Ledger(engine, HERE, FEED, namespace="tests", now=now)
+    ledger.begin_run("run-1", launched_by="a test")
+    add_notices(engine, HERE, FEED, "run-1", ["the list changed"])
+    ledger.begin_run("run-1", launched_by="a test")
+    add_notices(engine, HERE, FEED, "run-1", ["the page changed", "the list changed"])
+    run = Books(engine).run(HERE, FEED, "run-1")
+    assert run is not None
+    assert run.notices == ("the list changed", "the page changed")
+
+
+def test_notices_of_a_run_that_is_not_in_the_books_are_left_out(engine: Engine) -> None:
+    add_notices(engine, HERE, FEED, "run-1", ["the list changed"])
+    assert Books(engine).runs() == ()

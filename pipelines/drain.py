@@ -14,6 +14,7 @@ from typing import cast
 from connectors.errors import ScopeMissingError
 from mappings.delivery import Answer, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError, TransientError
+from pipelines.caution import Caution
 from pipelines.outcomes import BrakeError, InterruptedRunError
 from state.outbox import Outbox, Settled
 
@@ -112,6 +113,7 @@ class Drain:
     advance: Advance
     deliver: Deliver = _nowhere
     breaker: Breaker = field(default_factory=Breaker)
+    caution: Caution = field(default_factory=Caution)
     cause: SyncError | None = None
     _answered: list[Settled] = field(default_factory=list)
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
@@ -135,8 +137,8 @@ class Drain:
     def _settle_and_send(self) -> bool:
         settled, self._answered = self._answered, []
         for one in settled:
-            self.cause = self.cause or self.breaker.cause(one.verdict)
-        want = 0 if self.cause else self.in_flight - len(self._tasks)
+            self.cause = self.cause or self.caution.cause(one.verdict) or self.breaker.cause(one.verdict)
+        want = 0 if self.cause else self.caution.most(self.in_flight) - len(self._tasks)
         if settled or want:
             # In the loop's own thread: handing the transaction to another one costs more than the transaction itself.
             intents = self.outbox.settle_and_claim(settled, want)

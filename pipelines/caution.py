@@ -1,0 +1,106 @@
+"""Care where the service's own page says that rows will be refused: one row goes first, and its refusal holds the rest back.
+
+What the page says is read by `preflight`; a refusal that no page announced is the breaker's, in `drain`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from mappings.delivery import Answer, Blocked, Receipt, Refusal, Superseded, Unconfirmed, Verdict
+from mappings.errors import SyncError
+from pipelines.outcomes import BrakeError
+
+PATIENT_ANSWERS = 10
+"""So many rows that neither pass nor are refused as announced say that the page's word decides nothing here."""
+_PLACES = re.compile(r"\[\d*\]|/\d+(?=/|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """One difference by which the page says every row will be refused.
+
+    `fields`: paths in the payload that a refusal may name for it; none where the request as a whole is meant.
+    """
+
+    told: str
+    fields: frozenset[str] = frozenset()
+
+    def explains(self, answer: Answer) -> bool:
+        """Whether a refusal is the announced one: it names such a field, in its place for fields or else in its words.
+
+        Where the request as a whole is meant, it names no field. What a key may not do (403) is never announced.
+        """
+        if not self.fields:
+            return not answer.field and answer.status != 403
+        if answer.status in {403, 404}:
+            return False
+        if answer.field:
+            return any(_is_same_place(answer.field, field) for field in self.fields)
+        words = set(re.findall(r"\w+", f"{answer.issue} {answer.message}".casefold()))
+        return any(_last(field).casefold() in words for field in self.fields)
+
+
+@dataclass(slots=True)
+class Caution:
+    """One drain's care: while it `is_on`, one row is under way at a time. Without doubts it is never on.
+
+    `owed`: rows that the drain would send. A row that passes ends the care: the page's word alone stops nothing.
+    """
+
+    doubts: tuple[Doubt, ...] = ()
+    owed: int = 0
+    answers: int = 0
+    is_over: bool = field(default=False)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether rows are sent one by one."""
+        return bool(self.doubts) and not self.is_over
+
+    def most(self, in_flight: int) -> int:
+        """Return how many rows may be under way, of `in_flight` without care."""
+        return min(1, in_flight) if self.is_on else in_flight
+
+    def cause(self, verdict: Verdict) -> SyncError | None:
+        """Take one more verdict into account; return why the drain must stop, if it must."""
+        if not self.is_on or isinstance(verdict, Superseded):
+            return None
+        self.answers += 1
+        match verdict:
+            case Receipt() | Unconfirmed():
+                self.is_over = True
+                return None
+            case Refusal(answer) | Blocked(answer):
+                return self._after_refusal(answer)
+            case _:
+                self.is_over = self.answers >= PATIENT_ANSWERS
+                return None
+
+    def _after_refusal(self, answer: Answer) -> SyncError | None:
+        announced = next((doubt for doubt in self.doubts if doubt.explains(answer)), None)
+        if announced is None:
+            self.is_over = self.answers >= PATIENT_ANSWERS
+            return None
+        said = ": ".join(filter(None, (answer.field, answer.issue or answer.message)))
+        unsent = max(self.owed - self.answers, 0)
+        return BrakeError(
+            f"{announced.told}; the first row was refused for it ({answer.status} {said}), {unsent} rows were not sent",
+            brakes=("contract",),
+            hint="see `eventsync check --live`, mend the mapping and run again: nothing is lost, every row keeps its key",
+        )
+
+
+def _is_same_place(told: str, ours: str) -> bool:
+    """Compare two paths whatever the service's spelling: `body.offers[0].url`, `/offers/0/url`, `offers.url`."""
+    one, other = _plain(told), _plain(ours)
+    return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
+
+
+def _plain(path: str) -> str:
+    return ".".join(filter(None, re.split(r"[./]", _PLACES.sub("", path)))).casefold()
+
+
+def _last(path: str) -> str:
+    return _PLACES.sub("", path).rpartition(".")[2]

@@ -7,31 +7,42 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, case, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, func, or_, select, update
 
 from mappings.delivery import Answer, Intent
 from mappings.vocabulary import Cover, IdempotencyKey, RowKey
 from state.records import dump
 from state.tables import ENTRY
 from state.verdicts import Claim, Effect
-from state.words import EntryState
+from state.words import Decision, EntryState
 
 _FEW = 500
+
+_IS_TO_RESEND = ENTRY.c.decision == Decision.RESEND.value
+IS_SET_ASIDE = func.coalesce(ENTRY.c.decision, "") == Decision.IGNORE.value
+"""A person has set the entry aside: it stays as it is, and nobody is told of it."""
 
 _PENDING = (
     ENTRY.c.scope_id == bindparam("scope"),
     ENTRY.c.state == EntryState.PENDING.value,
-    or_(ENTRY.c.unanswered_at.is_(None), ENTRY.c.unanswered_at > bindparam("since", type_=ENTRY.c.unanswered_at.type)),
+    or_(
+        ENTRY.c.unanswered_at.is_(None),
+        ENTRY.c.unanswered_at > bindparam("since", type_=ENTRY.c.unanswered_at.type),
+        _IS_TO_RESEND,
+    ),
 )
 _CLAIMED = (
     *(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.idempotency_key, ENTRY.c.body, ENTRY.c.channel_id, ENTRY.c.revision),
-    *(ENTRY.c.unanswered_at, ENTRY.c.refused_request_id, ENTRY.c.cover_url, ENTRY.c.cover_on_error),
+    *(ENTRY.c.unanswered_at, ENTRY.c.refused_request_id, ENTRY.c.cover_url, ENTRY.c.cover_on_error, ENTRY.c.decision),
 )
 _OLDEST = select(*_CLAIMED).where(*_PENDING, ENTRY.c.id > bindparam("after")).order_by(ENTRY.c.id).limit(bindparam("want"))
 _THESE = select(*_CLAIMED).where(*_PENDING, ENTRY.c.id.in_(bindparam("entries", expanding=True))).order_by(ENTRY.c.id)
+_NOW = bindparam("now", type_=ENTRY.c.unanswered_at.type)
 _BEGUN = {
     "attempts": ENTRY.c.attempts + 1,
-    "unanswered_at": func.coalesce(ENTRY.c.unanswered_at, bindparam("now", type_=ENTRY.c.unanswered_at.type)),
+    # Whoever said `--resend` answers for what came before: from this attempt on, the service's memory counts anew.
+    "unanswered_at": case((_IS_TO_RESEND, _NOW), else_=func.coalesce(ENTRY.c.unanswered_at, _NOW)),
+    "decision": case((_IS_TO_RESEND, Decision.RESENT.value), else_=ENTRY.c.decision),
     "sent_run": bindparam("run"),
     "updated_at": bindparam("now", type_=ENTRY.c.updated_at.type),
 }
@@ -53,6 +64,13 @@ _SETTLE = (
         idempotency_key=bindparam("new_key"),
         attempts=case((bindparam("restarts", type_=ENTRY.c.attempts.type) == 1, 0), else_=ENTRY.c.attempts + bindparam("more")),
         unanswered_at=case((bindparam("keeps", type_=ENTRY.c.attempts.type) == 1, ENTRY.c.unanswered_at), else_=None),
+        decision=case(
+            (
+                and_(bindparam("restarts", type_=ENTRY.c.attempts.type) == 1, ENTRY.c.decision == Decision.RETRY.value),
+                Decision.RETRIED.value,
+            ),
+            else_=ENTRY.c.decision,
+        ),
         updated_at=bindparam("now"),
     )
 )
@@ -71,18 +89,24 @@ def reopen(connection: Connection, scope_id: int, now: datetime, key_memory_s: f
     """Make blocked and uncertain entries pending again, as far as that is safe without a person.
 
     An entry whose first unanswered attempt is older than `key_memory_s` is or becomes uncertain: the service may have
-    forgotten its key, and would create it twice. A blocked row that has vanished from its source is left alone.
-    Returns how many pending entries became uncertain.
+    forgotten its key, and would create it twice; unless a person has said that it shall be sent all the same. A blocked
+    row that has vanished from its source is left alone, and so is what a person has set aside. Returns how many pending
+    entries became uncertain.
     """
-    forgotten = ENTRY.c.unanswered_at <= now - timedelta(seconds=key_memory_s)
-    of_feed = ENTRY.c.scope_id == scope_id
+    forgotten = is_forgotten(now, key_memory_s)
+    of_feed = (ENTRY.c.scope_id == scope_id, ~IS_SET_ASIDE)
     pending = {"state": EntryState.PENDING.value, "updated_at": now}
-    is_back = (of_feed, ENTRY.c.state == EntryState.BLOCKED.value, ENTRY.c.vanished_at.is_(None))
-    is_fresh = (of_feed, ENTRY.c.state == EntryState.UNCERTAIN.value, func.coalesce(forgotten, False).is_(False))
+    is_back = (*of_feed, ENTRY.c.state == EntryState.BLOCKED.value, ENTRY.c.vanished_at.is_(None))
+    is_fresh = (*of_feed, ENTRY.c.state == EntryState.UNCERTAIN.value, ~forgotten)
     connection.execute(update(ENTRY).where(*is_back).values(**pending))
     connection.execute(update(ENTRY).where(*is_fresh).values(**pending))
-    is_stale = (of_feed, ENTRY.c.state == EntryState.PENDING.value, forgotten)
+    is_stale = (*of_feed, ENTRY.c.state == EntryState.PENDING.value, forgotten, func.coalesce(~_IS_TO_RESEND, True))
     return connection.execute(update(ENTRY).where(*is_stale).values(state=EntryState.UNCERTAIN.value, updated_at=now)).rowcount
+
+
+def is_forgotten(now: datetime, key_memory_s: float) -> ColumnElement[bool]:
+    """Whether an attempt went unanswered so long ago that the service may have forgotten its key; never unknown."""
+    return func.coalesce(ENTRY.c.unanswered_at <= now - timedelta(seconds=key_memory_s), False)
 
 
 def count_pending(connection: Connection, scope_id: int, run_id: str) -> tuple[int, int]:
@@ -167,4 +191,10 @@ def as_intent(row: Row[*tuple[Any, ...]]) -> Intent:
 
 def as_claim(row: Row[*tuple[Any, ...]]) -> Claim:
     """Keep what was true of an entry before it was claimed."""
-    return Claim(row.revision, row.unanswered_at is not None, row.refused_request_id, is_begun=row.cover_url is None)
+    return Claim(
+        revision=row.revision,
+        was_unanswered=row.unanswered_at is not None,
+        refused_request_id=row.refused_request_id,
+        is_begun=row.cover_url is None,
+        is_retry=row.decision == Decision.RETRY,
+    )

@@ -12,6 +12,10 @@ How it is written is `outbox`'s; how a verdict is reached is the client's.
 | Uncertain   | uncertain             | kept                                                                 |
 | Conflict    | conflict              | as before                                                            |
 | Postponed   | pending               | as before                                                            |
+
+A person's `retry` goes under the same key first. If that is turned away for certain once more (Refusal, Blocked), it may
+be the stored answer told anew under another request id; nothing was created under the key either way, so the next one
+is due, once for each retry.
 """
 
 from __future__ import annotations
@@ -37,12 +41,20 @@ _UNNAMED = "unnamed"  # a refusal without a request id is a refusal all the same
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What was true of an entry when this drain claimed it. `is_begun`: an attempt was recorded as begun."""
+    """What was true of an entry when this drain claimed it. `is_begun`: an attempt was recorded as begun; `is_retry`: a
+    person has asked for it, after it was turned away.
+    """
 
     revision: int
     was_unanswered: bool
     refused_request_id: str
     is_begun: bool
+    is_retry: bool = False
+
+    @property
+    def has_another_key(self) -> bool:
+        """Whether being turned away again leads to the next key: a person's word stands, and no attempt is unaccounted for."""
+        return self.is_retry and bool(self.refused_request_id) and not self.was_unanswered
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,9 @@ class Effect:
     is_next_revision: bool = False
 
 
+_NEXT_KEY = Effect(EntryState.PENDING, "", is_next_revision=True)
+
+
 def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: C901, PLR0911 # one arm for each member of the union
     """Decide what a verdict means for the entry that was claimed."""
     before = claim.refused_request_id
@@ -64,6 +79,8 @@ def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: C901, PLR0911 
             return Effect(EntryState.DELIVERED, before, event_id)
         case Unconfirmed():
             return Effect(EntryState.DELIVERED_UNCONFIRMED, before)
+        case Refusal() | Blocked() if claim.has_another_key and verdict.attempts:
+            return _NEXT_KEY
         case Refusal():
             return Effect(EntryState.REFUSED, _refusal_id(verdict, before))
         case Superseded():
@@ -91,7 +108,7 @@ def _supersede(verdict: Superseded, claim: Claim) -> Effect:
     is_replayed = bool(before) and verdict.answer.request_id == before
     if not before or (claim.was_unanswered and not is_replayed):
         return Effect(EntryState.CONFLICT, before, keeps_unanswered=claim.was_unanswered)
-    return Effect(EntryState.PENDING, "", is_next_revision=True)
+    return _NEXT_KEY
 
 
 def _refusal_id(verdict: Refusal | Blocked, before: str) -> str:

@@ -19,6 +19,22 @@ class EntryState(StrEnum):
     CONFLICT = "conflict"
 
 
+class Decision(StrEnum):
+    """What a person decided about a row, as it is kept with it.
+
+    `retry`, `resend`: to be sent again, which the next drain does; `retried`, `resent`: that was used up. `event_id`:
+    said to be delivered as the event named; `reconciled`: found in the service's list. `ignore`: set aside.
+    """
+
+    RETRY = "retry"
+    RETRIED = "retried"
+    RESEND = "resend"
+    RESENT = "resent"
+    EVENT_ID = "event_id"
+    RECONCILED = "reconciled"
+    IGNORE = "ignore"
+
+
 class DriftKind(StrEnum):
     """How the source differs from what was delivered. `to_publish`: a delivered draft that the source now calls
     published, to be published by hand; `edited`: anything else.

@@ -37,7 +37,10 @@ class Row(SQLModel):
 
 
 class Scope(Row, table=True):
-    """One feed at one destination: its gate, and what the last complete whole read of its source looked like."""
+    """One feed at one destination: its gate, and what the last complete whole read of its source looked like.
+
+    `released_id`: the highest entry that a gate has let out by itself, no person needed.
+    """
 
     __tablename__ = "scope"
     __table_args__ = (UniqueConstraint("destination", "feed"),)
@@ -49,6 +52,7 @@ class Scope(Row, table=True):
     gate_run: str = Field(default="", sa_type=Text)
     gate_reason: str = Field(default="", sa_type=Text)
     last_whole_read: int | None = Field(default=None, sa_type=BIG_ID)
+    released_id: int = Field(default=0, sa_type=BIG_ID)
     stamp: str = Field(default="", sa_type=Text)
     created_at: datetime = Field(sa_type=UtcTime)
 
@@ -58,6 +62,8 @@ class LedgerEntry(Row, table=True):
 
     `id` grows with age, and is never used twice. `attempts` counts the requests begun with the pinned body under the
     present key; `unanswered_at` is the first of them that may have reached the service without a definitive answer.
+    `resent_run` is the last run that sent it again after such an attempt, None if none did: a service that ignores
+    idempotency keys may have it twice.
     """
 
     __tablename__ = "ledger_entry"
@@ -66,6 +72,7 @@ class LedgerEntry(Row, table=True):
         Index(None, "scope_id", "state", "id"),
         Index(None, "scope_id", "twin_digest"),
         _partial_index("drift", "drift_kind", "drift_kind IS NOT NULL"),
+        _partial_index("resent", "resent_run", "resent_run IS NOT NULL"),
         _partial_index("vanished", "vanished_at", "vanished_at IS NOT NULL"),
         CheckConstraint("state IN ({})".format(", ".join(f"'{state.value}'" for state in EntryState)), name="state"),
         {"sqlite_autoincrement": True},
@@ -98,6 +105,7 @@ class LedgerEntry(Row, table=True):
     sent_run: str = Field(default="", sa_type=Text)
     created_at: datetime = Field(sa_type=UtcTime)
     updated_at: datetime = Field(sa_type=UtcTime)
+    resent_run: str | None = Field(default=None, sa_type=Text)
     decision: str | None = Field(default=None, sa_type=Text)
     decided_at: datetime | None = Field(default=None, sa_type=UtcTime)
     decided_by: str | None = Field(default=None, sa_type=Text)
@@ -113,6 +121,30 @@ class RowRelease(Row, table=True):
     decision: str = Field(sa_type=Text)
     decided_at: datetime = Field(sa_type=UtcTime)
     decided_by: str = Field(sa_type=Text)
+
+
+class EarlierEvent(Row, table=True):
+    """An event that was delivered for a row before a change of that row was drafted again, as its entry said it then.
+
+    `is_let_out`: a gate has since let out the draft that took its place.
+    """
+
+    __tablename__ = "earlier_event"
+
+    entry_id: int = Field(foreign_key="ledger_entry.id", primary_key=True, sa_type=BIG_ID)
+    revision: int = Field(primary_key=True)
+    idempotency_key: str = Field(sa_type=Text)
+    body: bytes
+    fingerprint: str = Field(sa_type=Text)
+    row_digest: bytes
+    twin_digest: bytes
+    channel_id: int = Field(sa_type=BIG_ID)
+    event_id: int | None = Field(default=None, sa_type=BIG_ID)
+    attempts: int = 0
+    answer: str | None = Field(default=None, sa_type=Text)
+    sent_run: str = Field(sa_type=Text)
+    replaced_at: datetime = Field(sa_type=UtcTime)
+    is_let_out: bool = False
 
 
 class ProblemRow(Row, table=True):
@@ -241,6 +273,7 @@ PROBLEM: Table = METADATA.tables["problem_row"]
 RUN: Table = METADATA.tables["sync_run"]
 LEASE: Table = METADATA.tables["lease"]
 RELEASE: Table = METADATA.tables["row_release"]
+EARLIER: Table = METADATA.tables["earlier_event"]
 ROUTE_PACE: Table = METADATA.tables["route_pace"]
 ROUTE_WORKER: Table = METADATA.tables["route_worker"]
 SERVICE_NOTE: Table = METADATA.tables["service_note"]

@@ -17,9 +17,38 @@ def upgrade() -> None:
     op.add_column("ledger_entry", sa.Column("decision", sa.Text(), nullable=True))
     op.add_column("ledger_entry", sa.Column("decided_at", UtcTime(), nullable=True))
     op.add_column("ledger_entry", sa.Column("decided_by", sa.Text(), nullable=True))
+    op.add_column("ledger_entry", sa.Column("resent_run", sa.Text(), nullable=True))
     op.add_column("lease", sa.Column("boot", sa.Text(), nullable=False, server_default=""))
     op.add_column("lease", sa.Column("beat_s", sa.Float(), nullable=False, server_default="0"))
     op.add_column("sync_run", sa.Column("notices", sa.Text(), nullable=False, server_default="[]"))
+    op.create_index(
+        "ix_ledger_entry_resent",
+        "ledger_entry",
+        ["scope_id", "resent_run"],
+        sqlite_where=sa.text("resent_run IS NOT NULL"),
+        postgresql_where=sa.text("resent_run IS NOT NULL"),
+    )
+    op.add_column("scope", sa.Column("released_id", BIG_ID, nullable=False, server_default="0"))
+    op.execute("UPDATE scope SET released_id = coalesce((SELECT max(id) FROM ledger_entry WHERE scope_id = scope.id), 0)")
+    op.create_table(
+        "earlier_event",
+        sa.Column("entry_id", BIG_ID, nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("idempotency_key", sa.Text(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.Column("fingerprint", sa.Text(), nullable=False),
+        sa.Column("row_digest", sa.LargeBinary(), nullable=False),
+        sa.Column("twin_digest", sa.LargeBinary(), nullable=False),
+        sa.Column("channel_id", BIG_ID, nullable=False),
+        sa.Column("event_id", BIG_ID, nullable=True),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("answer", sa.Text(), nullable=True),
+        sa.Column("sent_run", sa.Text(), nullable=False),
+        sa.Column("replaced_at", UtcTime(), nullable=False),
+        sa.Column("is_let_out", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(["entry_id"], ["ledger_entry.id"], name="fk_earlier_event_entry_id_ledger_entry"),
+        sa.PrimaryKeyConstraint("entry_id", "revision", name="pk_earlier_event"),
+    )
     op.create_table(
         "row_release",
         sa.Column("scope_id", BIG_ID, nullable=False),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception_type, retry_if_result
@@ -31,7 +32,8 @@ class RetryPolicy:
 
     The wait before attempt n + 1 is drawn evenly from 0 to `first_wait_s` times 2 to the power n - 1, at most
     `longest_wait_s` (exponential backoff with full jitter). `attempt_s` bounds one attempt from its first byte sent to
-    its last byte read.
+    its last byte read. `key_memory_s`: no request leaves later than that after the first one under its key that was not
+    answered, as the other side may have forgotten the key by then.
     """
 
     attempts: int = 6
@@ -39,6 +41,7 @@ class RetryPolicy:
     first_wait_s: float = 0.5
     longest_wait_s: float = 30.0
     attempt_s: float = 90.0
+    key_memory_s: float = inf
 
     def wait_s(self, attempt: int, random: Random) -> float:
         """Return the wait in seconds after the `attempt`-th attempt, counted from 1."""

@@ -27,9 +27,10 @@ class Answer:
 class Intent:
     """One event to create: the same `key` and byte-identical `body` on every attempt, in every run.
 
-    `is_unanswered`: an earlier run may have sent it and never saw the answer. `refused_request_id`: the request id of
-    an earlier definitive refusal under this very key, "" if there was none. `cover` is set while the image still has
-    to be fetched and its id put into the body.
+    `is_unanswered`: an earlier claim may have sent it and never saw the answer. `unanswered_s`: seconds since the first
+    such attempt began, `quiet_s`: since the last such claim was written down, both as the intent was handed out.
+    `refused_request_id`: the request id of an earlier definitive refusal under this very key, "" if there was none.
+    `cover` is set while the image still has to be fetched and its id put into the body.
     """
 
     entry_id: int
@@ -40,15 +41,22 @@ class Intent:
     is_unanswered: bool = False
     refused_request_id: str = ""
     cover: Cover | None = None
+    unanswered_s: float = 0.0
+    quiet_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Delivered: the service returned `event_id`. `attempts` counts the requests of this call that were not paced away."""
+    """Delivered: the service returned `event_id`.
+
+    Of every verdict, `attempts` counts the requests of this call that were not paced away; `is_resent`: one of them left
+    although an earlier one may have been carried out, so that a service which ignores the key may have the event twice.
+    """
 
     event_id: int
     answer: Answer
     attempts: int = 1
+    is_resent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,7 @@ class Unconfirmed:
 
     answer: Answer
     attempts: int = 1
+    is_resent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,7 @@ class Refusal:
 
     answer: Answer
     attempts: int = 1
+    is_resent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +83,7 @@ class Superseded:
 
     answer: Answer
     attempts: int = 1
+    is_resent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +92,7 @@ class Blocked:
 
     answer: Answer
     attempts: int = 1
+    is_resent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +101,7 @@ class Uncertain:
 
     answer: Answer
     attempts: int = 1
+    is_resent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +110,21 @@ class Conflict:
 
     answer: Answer
     attempts: int = 1
+    is_resent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """Certainly not created, and nothing about the row itself: the route as a whole stops for `cause`; still pending."""
+    """Nothing about the row itself: the route as a whole stops for `cause`, and the row is still pending.
+
+    Certainly not created by this call, unless `is_unanswered`.
+    """
 
     answer: Answer
     cause: SyncError
     attempts: int = 1
+    is_resent: bool = False
+    is_unanswered: bool = False
 
 
 Verdict = Receipt | Unconfirmed | Refusal | Superseded | Blocked | Uncertain | Conflict | Postponed

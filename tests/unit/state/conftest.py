@@ -1,14 +1,45 @@
+"""A world on each kind of database that the state DB may be."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from postgres import Postgres
+from sqlalchemy import text
 from unit.state.world import World
+
+from state.database import open_database, writing
+from state.tables import METADATA
+
+KINDS = ("sqlite", "postgresql")
+_EMPTY = text(f"TRUNCATE {', '.join(METADATA.tables)} RESTART IDENTITY CASCADE")
+
+
+@pytest.fixture(scope="session")
+def emptied_url(postgres: Postgres) -> str:
+    """A PostgreSQL database with our tables, for one test after the other: making one takes longer than most tests."""
+    url = postgres.fresh_url()
+    open_database(url).dispose()
+    return url
+
+
+@pytest.fixture(params=KINDS)
+def state_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A state DB with nothing in it."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'state.db'}"
+    url: str = request.getfixturevalue("emptied_url")
+    engine = open_database(url)
+    with writing(engine) as connection:
+        connection.execute(_EMPTY)
+    engine.dispose()
+    return url
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path / "state.db")
+def world(state_url: str) -> Iterator[World]:
+    world = World(state_url)
     yield world
     world.engine.dispose()

@@ -30,7 +30,7 @@ sys.stdin.read()
 def holder(world: World) -> Iterator[subprocess.Popen[str]]:
     """Another process that holds the feed until it is killed."""
     world.lease.release()
-    command = [sys.executable, "-c", HOLD, f"sqlite:///{world.path}", DESTINATION, FEED, world.clock().isoformat()]
+    command = [sys.executable, "-c", HOLD, world.url, DESTINATION, FEED, world.clock().isoformat()]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "2\n"

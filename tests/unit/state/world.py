@@ -1,4 +1,4 @@
-"""A feed's small world: rows as a mapping would make them, a clock to turn by hand, a ledger on a real SQLite file."""
+"""A feed's small world: rows as a mapping would make them, a clock to turn by hand, a ledger on a real database."""
 
 from __future__ import annotations
 
@@ -85,9 +85,12 @@ def no_brakes(_report: StageReport) -> Sequence[str]:
 
 @dataclass(slots=True)
 class World:
-    """One state DB and one feed in it. `crash` drops every object and opens the file again, as a new process would."""
+    """One state DB and one feed in it. `crash` drops every object and opens the database again, as a new process would.
 
-    path: Path
+    `place`: the SQLite file, or the URL of another database.
+    """
+
+    place: Path | str
     clock: Clock = field(default_factory=Clock)
     engine: Engine = field(init=False)
     ledger: Ledger = field(init=False)
@@ -98,8 +101,12 @@ class World:
         self._open()
         self.lease = self.ledger.acquire_lease("test")
 
+    @property
+    def url(self) -> str:
+        return self.place if isinstance(self.place, str) else f"sqlite:///{self.place}"
+
     def _open(self) -> None:
-        self.engine = open_database(f"sqlite:///{self.path}")
+        self.engine = open_database(self.url)
         self.ledger = Ledger(self.engine, DESTINATION, FEED, namespace="tests", now=self.clock)
 
     def crash(self) -> None:

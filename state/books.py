@@ -6,17 +6,23 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, exists, func, select
 
-from mappings.vocabulary import FeedName, IdempotencyKey, RowKey
+from mappings.vocabulary import FeedName, RowKey
+from state.claims import IS_SET_ASIDE
 from state.database import reading
 from state.gate import read_gate
-from state.records import load_answer, load_publish, load_read, load_reasons, load_report
-from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE
-from state.views import Book, FeedStatus, LeaseHolder, ProblemRecord, RowFilter, RowRecord, RunRecord
+from state.records import load_publish, load_read, load_reasons, load_report
+from state.tables import ENTRY, LEASE, PROBLEM, RELEASE, RUN, SCOPE
+from state.views import Book, FeedStatus, LeaseHolder, ProblemRecord, RowFilter, RowRecord, RunRecord, as_record
 from state.words import DriftKind, EntryState, Phase, ProblemKind
 
 _PAGE = 500
+_WAITING = (
+    *(EntryState.CONFLICT, EntryState.REFUSED, EntryState.BLOCKED, EntryState.UNCERTAIN),
+    EntryState.DELIVERED_UNCONFIRMED,
+)
+_IS_UNDECIDED = ~exists().where(RELEASE.c.scope_id == PROBLEM.c.scope_id, RELEASE.c.row_key == PROBLEM.c.row_key)
 _RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
 
 
@@ -50,7 +56,7 @@ class Books:
         page = select(ENTRY).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(*_filtered(which), ENTRY.c.id > after)
         page = _of_books(page, book.destination, book.feed).order_by(ENTRY.c.id).limit(limit)
         with reading(self._engine) as connection:
-            return tuple(_entry(row) for row in connection.execute(page))
+            return tuple(as_record(row) for row in connection.execute(page))
 
     def every_row(self, book: Book, which: RowFilter) -> Iterator[RowRecord]:
         """Yield all of a feed's entries that match, oldest first, however many there are."""
@@ -62,11 +68,14 @@ class Books:
     def problems(
         self, book: Book, kind: ProblemKind, *, run_id: str | None = None, after: int = 0, limit: int = _PAGE
     ) -> tuple[ProblemRecord, ...]:
-        """Return one page of the rows that people must see, as a run last met them; without `run_id`, the last that staged."""
+        """Return one page of the rows that people must see, as a run last met them; without `run_id`, the last that staged.
+
+        A held row that a person has decided on is left out.
+        """
         with reading(self._engine) as connection:
             run = _last_staged(connection, book) if run_id is None else run_id
             page = select(PROBLEM).join(SCOPE, SCOPE.c.id == PROBLEM.c.scope_id)
-            page = page.where(PROBLEM.c.kind == kind.value, PROBLEM.c.run_id == run, PROBLEM.c.id > after)
+            page = page.where(*_of_run(kind, run), PROBLEM.c.id > after)
             page = _of_books(page, book.destination, book.feed).order_by(PROBLEM.c.id).limit(limit)
             return tuple(_problem(row) for row in connection.execute(page))
 
@@ -76,6 +85,19 @@ class Books:
         while page := self.problems(book, kind, run_id=run_id, after=after):
             yield from page
             after = page[-1].problem_id
+
+    def row_keys(self, book: Book) -> Iterator[RowKey]:
+        """Yield the keys of all rows that the feed's ledger knows, and of those that its last read has held."""
+        keys = _of_books(select(ENTRY.c.row_key).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id), book.destination, book.feed)
+        with reading(self._engine) as connection:
+            yield from connection.execution_options(yield_per=_PAGE).execute(keys).scalars()
+        yield from (problem.row_key for problem in self.every_problem(book, ProblemKind.HELD))
+
+
+def _of_run(kind: ProblemKind, run_id: str) -> Iterator[ColumnElement[bool]]:
+    yield from (PROBLEM.c.kind == kind.value, PROBLEM.c.run_id == run_id)
+    if kind is ProblemKind.HELD:
+        yield _IS_UNDECIDED
 
 
 def _of_books(query: Select[Any], destination: str | None, feed: FeedName | None) -> Select[Any]:
@@ -93,29 +115,55 @@ def _filtered(which: RowFilter) -> Iterator[ColumnElement[bool]]:
         yield ENTRY.c.drift_kind.is_not(None)
     if which.is_vanished:
         yield ENTRY.c.vanished_at.is_not(None)
+    if which.is_waiting:
+        yield ~IS_SET_ASIDE
 
 
 def _status(connection: Connection, scope: Row[*tuple[Any, ...]]) -> FeedStatus:
     of_feed = ENTRY.c.scope_id == scope.id
-    states: dict[str, int] = dict(
-        connection.execute(select(ENTRY.c.state, func.count()).where(of_feed).group_by(ENTRY.c.state)).all()
-    )
-    drift = select(ENTRY.c.drift_kind, func.count()).where(of_feed, ENTRY.c.drift_kind.is_not(None)).group_by(ENTRY.c.drift_kind)
-    drifts: dict[str, int] = dict(connection.execute(drift).all())
-    vanished = connection.execute(select(func.count()).where(of_feed, ENTRY.c.vanished_at.is_not(None))).scalar_one()
+    states = _counts(connection, ENTRY.c.state, of_feed)
+    drifts = _counts(connection, ENTRY.c.drift_kind, of_feed, ENTRY.c.drift_kind.is_not(None))
     last = _RUNS.where(RUN.c.scope_id == scope.id).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)
-    run = connection.execute(last).one_or_none()
+    run, read = (connection.execute(which).one_or_none() for which in (last, last.where(RUN.c.read_account.is_not(None))))
+    last_read = None if read is None else _run(read)
     return FeedStatus(
         book=Book(scope.destination, FeedName(scope.feed)),
         counts={state: states.get(state.value, 0) for state in EntryState},
         drifted=sum(drifts.values()),
         to_publish=drifts.get(DriftKind.TO_PUBLISH.value, 0),
-        vanished=vanished,
+        vanished=_count(connection, of_feed, ENTRY.c.vanished_at.is_not(None)),
         gate=read_gate(connection, scope.id),
         lease=_lease(connection, scope.id),
         last_whole_read=scope.last_whole_read,
         last_run=None if run is None else _run(run),
+        waiting=_waiting(connection, scope.id, last_read),
+        set_aside=_count(connection, of_feed, IS_SET_ASIDE),
+        last_read=last_read,
     )
+
+
+def _waiting(connection: Connection, scope_id: int, last_read: RunRecord | None) -> dict[str, int]:
+    """Count what waits for a person; what somebody has set aside does not."""
+    open_points = (ENTRY.c.scope_id == scope_id, ~IS_SET_ASIDE)
+    states = _counts(connection, ENTRY.c.state, *open_points, ENTRY.c.state.in_([state.value for state in _WAITING]))
+    run_id, read = (last_read.run_id, last_read.read) if last_read else ("", None)
+    held = select(func.count()).where(PROBLEM.c.scope_id == scope_id, *_of_run(ProblemKind.HELD, run_id))
+    counts = {
+        "rejected": read.rejected if read else 0,
+        "held": connection.execute(held).scalar_one(),
+        **{state.value: states.get(state.value, 0) for state in _WAITING},
+        "drift": _count(connection, *open_points, ENTRY.c.drift_kind.is_not(None)),
+        "vanished": _count(connection, *open_points, ENTRY.c.vanished_at.is_not(None)),
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+def _counts(connection: Connection, column: ColumnElement[Any], *which: ColumnElement[bool]) -> dict[str, int]:
+    return dict(connection.execute(select(column, func.count()).where(*which).group_by(column)).all())
+
+
+def _count(connection: Connection, *which: ColumnElement[bool]) -> int:
+    return connection.execute(select(func.count()).select_from(ENTRY).where(*which)).scalar_one()
 
 
 def _lease(connection: Connection, scope_id: int) -> LeaseHolder | None:
@@ -148,30 +196,6 @@ def _run(row: Row[*tuple[Any, ...]]) -> RunRecord:
         publish=row.publish_account and load_publish(row.publish_account),
         brakes=tuple(json.loads(row.brakes)),
         notices=tuple(json.loads(row.notices)),
-    )
-
-
-def _entry(row: Row[*tuple[Any, ...]]) -> RowRecord:
-    return RowRecord(
-        entry_id=row.id,
-        row_key=RowKey(row.row_key),
-        state=EntryState(row.state),
-        key=IdempotencyKey(row.idempotency_key),
-        revision=row.revision,
-        body=row.body,
-        channel_id=row.channel_id,
-        event_id=row.event_id,
-        attempts=row.attempts,
-        unanswered_at=row.unanswered_at,
-        answer=row.answer and load_answer(row.answer),
-        drift_body=row.drift_body,
-        drift_kind=row.drift_kind and DriftKind(row.drift_kind),
-        vanished_at=row.vanished_at,
-        origin=row.origin,
-        staged_run=row.staged_run,
-        sent_run=row.sent_run,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
     )
 
 

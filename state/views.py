@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row
 
 from mappings.delivery import Answer
 from mappings.vocabulary import FeedName, IdempotencyKey, Reason, RowKey
 from state.accounts import PublishAccount, ReadAccount, StageReport
 from state.gate import Gate
-from state.words import DriftKind, EntryState, Phase, ProblemKind
+from state.records import load_answer
+from state.words import Decision, DriftKind, EntryState, Phase, ProblemKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,11 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class FeedStatus:
-    """Where one feed stands. `counts` has every state; `drifted` counts all drift, `to_publish` the drafts among it."""
+    """Where one feed stands. `counts` has every state; `drifted` counts all drift, `to_publish` the drafts among it.
+
+    `waiting` counts what waits for a person, by the word that `rows --state` takes; `set_aside` what does not any more.
+    `last_read`: the run that read the source last.
+    """
 
     book: Book
     counts: Mapping[EntryState, int]
@@ -66,6 +74,9 @@ class FeedStatus:
     lease: LeaseHolder | None
     last_whole_read: int | None
     last_run: RunRecord | None
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    set_aside: int = 0
+    last_read: RunRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +102,14 @@ class RowRecord:
     sent_run: str
     created_at: datetime
     updated_at: datetime
+    decision: Decision | None = None
+    decided_at: datetime | None = None
+    decided_by: str = ""
+
+    @property
+    def is_set_aside(self) -> bool:
+        """Whether a person has said that nobody needs to look at it."""
+        return self.decision is Decision.IGNORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +129,41 @@ class ProblemRecord:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which entries: in one of `states` (empty: any), with the key `row_key`, and only drifted or vanished ones."""
+    """Which entries: in one of `states` (empty: any), with the key `row_key`, and only drifted or vanished ones.
+
+    `is_waiting`: without those that a person has set aside.
+    """
 
     states: frozenset[EntryState] = field(default_factory=frozenset)
     row_key: RowKey | None = None
     is_drifted: bool = False
     is_vanished: bool = False
+    is_waiting: bool = False
+
+
+def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
+    """Return an entry of the ledger's table as people are shown it."""
+    return RowRecord(
+        entry_id=row.id,
+        row_key=RowKey(row.row_key),
+        state=EntryState(row.state),
+        key=IdempotencyKey(row.idempotency_key),
+        revision=row.revision,
+        body=row.body,
+        channel_id=row.channel_id,
+        event_id=row.event_id,
+        attempts=row.attempts,
+        unanswered_at=row.unanswered_at,
+        answer=row.answer and load_answer(row.answer),
+        drift_body=row.drift_body,
+        drift_kind=row.drift_kind and DriftKind(row.drift_kind),
+        vanished_at=row.vanished_at,
+        origin=row.origin,
+        staged_run=row.staged_run,
+        sent_run=row.sent_run,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        decision=row.decision and Decision(row.decision),
+        decided_at=row.decided_at,
+        decided_by=row.decided_by or "",
+    )

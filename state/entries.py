@@ -5,18 +5,19 @@ What to decide is `plan`'s.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, and_, bindparam, case, or_, select, update
 
 from mappings.vocabulary import MappedRow, RowKey
 from state.bulk import EntryTuple, bound_time, insert_entries, new_entry
+from state.drafts import revision_of
+from state.earlier import put_back, retire, status_of
 from state.plan import Known
 from state.tables import ENTRY
 from state.turn import Turn
-from state.words import DriftKind, EntryState
+from state.words import Decision, DriftKind, EntryState
 
 _FIND = select(
     ENTRY.c.id,
@@ -31,6 +32,7 @@ _FIND = select(
     ENTRY.c.origin,
     ENTRY.c.revision,
     ENTRY.c.refused_request_id,
+    or_(ENTRY.c.drift_fingerprint.is_(None), ENTRY.c.drift_kind.is_not(None)),
 ).where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key.in_(bindparam("row_keys", expanding=True)))
 
 _FIND_TWINS = select(ENTRY.c.twin_digest, ENTRY.c.row_key).where(
@@ -47,13 +49,27 @@ _ONE = ENTRY.c.id == bindparam("entry")
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
 _NO_DRIFT = {"drift_body": None, "drift_fingerprint": None, "drift_kind": None}
 
+_IS_IGNORED = ENTRY.c.decision == Decision.IGNORE.value
+# What the source says anew is a new matter: it is listed again, whoever has set the row aside as it was.
+_LISTED_ANEW = {"decision": case((_IS_IGNORED, None), else_=ENTRY.c.decision)}
+_DRIFT_LISTED_ANEW = {
+    "decision": case((and_(_IS_IGNORED, ENTRY.c.state == EntryState.DELIVERED.value), None), else_=ENTRY.c.decision)
+}
+
 _PIN = (
     update(ENTRY)
     .where(_ONE)
-    .values(state=EntryState.PENDING.value, attempts=0, **_NO_DRIFT, **{name: bindparam(f"new_{name}") for name in _PIN_COLUMNS})
+    .values(
+        state=EntryState.PENDING.value,
+        attempts=0,
+        **_LISTED_ANEW,
+        **_NO_DRIFT,
+        **{name: bindparam(f"new_{name}") for name in _PIN_COLUMNS},
+    )
 )
+_NEXT = update(ENTRY).where(_ONE).values(revision=bindparam("next_revision"), idempotency_key=bindparam("next_key"))
 _DRIFT_COLUMNS = ("drift_body", "drift_fingerprint", "drift_kind", "row_digest", "origin", "updated_at")
-_DRIFT = update(ENTRY).where(_ONE).values({name: bindparam(f"new_{name}") for name in _DRIFT_COLUMNS})
+_DRIFT = update(ENTRY).where(_ONE).values(**_DRIFT_LISTED_ANEW, **{name: bindparam(f"new_{name}") for name in _DRIFT_COLUMNS})
 _REFRESH_COLUMNS = ("row_digest", "origin", "updated_at")
 _REFRESH = update(ENTRY).where(_ONE).values(**_NO_DRIFT, **{name: bindparam(f"new_{name}") for name in _REFRESH_COLUMNS})
 _RETURN = update(ENTRY).where(_SOME).values(vanished_at=None)
@@ -85,6 +101,9 @@ class Batch:
         self._inserts: list[EntryTuple] = []
         self._pins: list[dict[str, object]] = []
         self._drifts: dict[int, MappedRow] = {}
+        self._ignored: list[dict[str, object]] = []
+        self._redrafts: dict[int, MappedRow] = {}
+        self._withdrawals: list[int] = []
         self._refreshes: list[dict[str, object]] = []
         self._returns: list[int] = []
 
@@ -95,36 +114,28 @@ class Batch:
 
     def pin(self, entry_id: int, row: MappedRow) -> None:
         """Put another body in the place of one that was never sent, or was refused."""
-        self._pins.append(
-            {
-                "entry": entry_id,
-                "new_body": row.body,
-                "new_cover_url": row.cover and row.cover.url,
-                "new_cover_on_error": row.cover and row.cover.on_error,
-                "new_fingerprint": row.fingerprint,
-                "new_row_digest": row.row_digest,
-                "new_twin_digest": row.twin_digest,
-                "new_channel_id": row.channel_id,
-                "new_origin": row.origin.place,
-                "new_staged_run": self._turn.run_id,
-                "new_updated_at": self._now,
-            }
-        )
+        self._pins.append(self._pinned(entry_id, row))
 
     def drift(self, entry_id: int, row: MappedRow) -> None:
         """Record what the source asks for now, beside what is pinned."""
         self._drifts[entry_id] = row
 
+    def ignore(self, entry_id: int, row: MappedRow) -> None:
+        """Remember that the source asks for something else now, only so as to know the same change again."""
+        asked = {"new_drift_body": None, "new_drift_fingerprint": row.fingerprint, "new_drift_kind": None}
+        self._ignored.append({**asked, **self._seen(entry_id, row)})
+
+    def redraft(self, entry_id: int, row: MappedRow) -> None:
+        """Put the draft of a change in the place of a delivered event, which stays on record."""
+        self._redrafts[entry_id] = row
+
+    def withdraw(self, entry_id: int) -> None:
+        """Put the event before it back into the place of a draft that was never sent."""
+        self._withdrawals.append(entry_id)
+
     def refresh(self, entry_id: int, row: MappedRow) -> None:
         """Record that the source says again what is pinned, and where."""
-        self._refreshes.append(
-            {
-                "entry": entry_id,
-                "new_row_digest": row.row_digest,
-                "new_origin": row.origin.place,
-                "new_updated_at": self._now,
-            }
-        )
+        self._refreshes.append(self._seen(entry_id, row))
 
     def welcome_back(self, entry_id: int) -> None:
         """Record that a row which had vanished is in its source again."""
@@ -138,32 +149,55 @@ class Batch:
             connection.execute(_PIN, self._pins)
         if self._drifts:
             connection.execute(_DRIFT, self._drift_rows(connection))
+        if self._ignored:
+            connection.execute(_DRIFT, self._ignored)
+        if self._redrafts:
+            retire(connection, list(self._redrafts), self._now)
+            connection.execute(_PIN, [self._pinned(entry_id, row) for entry_id, row in self._redrafts.items()])
+            connection.execute(_NEXT, [self._next(entry_id, row) for entry_id, row in self._redrafts.items()])
+        put_back(connection, self._withdrawals, self._now)
         if self._refreshes:
             connection.execute(_REFRESH, self._refreshes)
         if self._returns:
             connection.execute(_RETURN, {"entries": self._returns})
 
+    def _pinned(self, entry_id: int, row: MappedRow) -> dict[str, object]:
+        return {
+            "new_body": row.body,
+            "new_cover_url": row.cover and row.cover.url,
+            "new_cover_on_error": row.cover and row.cover.on_error,
+            "new_fingerprint": row.fingerprint,
+            "new_twin_digest": row.twin_digest,
+            "new_channel_id": row.channel_id,
+            "new_staged_run": self._turn.run_id,
+            **self._seen(entry_id, row),
+        }
+
+    def _seen(self, entry_id: int, row: MappedRow) -> dict[str, object]:
+        return {
+            "entry": entry_id,
+            "new_row_digest": row.row_digest,
+            "new_origin": row.origin.place,
+            "new_updated_at": self._now,
+        }
+
+    def _next(self, entry_id: int, row: MappedRow) -> dict[str, object]:
+        revision = revision_of(row.fingerprint)
+        return {"entry": entry_id, "next_revision": revision, "next_key": self._turn.key(row.row_key, revision)}
+
     def _drift_rows(self, connection: Connection) -> list[dict[str, object]]:
         pinned = dict(connection.execute(_BODIES, {"entries": list(self._drifts)}).all())
         return [
             {
-                "entry": entry_id,
                 "new_drift_body": row.body,
                 "new_drift_fingerprint": row.fingerprint,
                 "new_drift_kind": _kind_of_drift(pinned[entry_id], row.body).value,
-                "new_row_digest": row.row_digest,
-                "new_origin": row.origin.place,
-                "new_updated_at": self._now,
+                **self._seen(entry_id, row),
             }
             for entry_id, row in self._drifts.items()
         ]
 
 
 def _kind_of_drift(pinned: bytes, asked: bytes) -> DriftKind:
-    is_release = _status(pinned) != "published" and _status(asked) == "published"
+    is_release = status_of(pinned) != "published" and status_of(asked) == "published"
     return DriftKind.TO_PUBLISH if is_release else DriftKind.EDITED
-
-
-def _status(body: bytes) -> object:
-    payload = json.loads(body)
-    return payload.get("status") if isinstance(payload, dict) else None

@@ -14,12 +14,16 @@ from mappings.vocabulary import FeedName, RowKey
 from state.accounts import PublishAccount
 from state.books import Books
 from state.database import reading, writing
+from state.decisions import Decisions
 from state.gate import Gate, accept, read_gate
-from state.lease import LEASE_TTL_S, Holder, Lease, acquire, this_process
+from state.holders import Holder, this_process
+from state.lease import Keeping, Lease, acquire
 from state.outbox import KEY_MEMORY_S, Outbox, Reach, start_outbox
+from state.pulse import Pulse, host_pulse
 from state.records import dump
 from state.stage import Stage, start_stage
 from state.tables import RUN, SCOPE
+from state.terms import USUAL, Terms
 from state.turn import Turn
 from state.views import RunRecord
 from state.words import Phase
@@ -30,7 +34,8 @@ class Ledger:
 
     `destination` names the service and the account, so that a rehearsal never marks a row as delivered elsewhere;
     `namespace` is part of every key; `now` returns aware times. Staging and publishing need the feed's lease: its
-    `token` is the `fence` below.
+    `token` is the `fence` below. A holder's silence is measured by the database's clock on PostgreSQL, by this host's
+    own on SQLite, unless `keeping` says otherwise.
     """
 
     def __init__(
@@ -41,14 +46,14 @@ class Ledger:
         *,
         namespace: str,
         now: Callable[[], datetime],
-        lease_ttl_s: float = LEASE_TTL_S,
+        keeping: Keeping | None = None,
     ) -> None:
         self._engine = engine
         self._destination = destination
         self._feed = feed
         self._namespace = namespace
         self._now = now
-        self._ttl_s = lease_ttl_s
+        self._keeping = keeping or Keeping(now, _own_pulse(engine))
         self._known_scope: int | None = None
 
     def acquire_lease(self, holder: str | Holder) -> Lease:
@@ -57,7 +62,7 @@ class Ledger:
         Raises `HeldByAnotherError` while another run holds it.
         """
         who = this_process(holder) if isinstance(holder, str) else holder
-        return acquire(self._engine, self._scope_id(), who, now=self._now, ttl_s=self._ttl_s)
+        return acquire(self._engine, self._scope_id(), who, self._keeping)
 
     def begin_run(self, run_id: str, *, launched_by: str, dagster_run_id: str | None = None) -> None:
         """Open the run's record; a run that was begun before (its next step, or a step again) goes on with its own."""
@@ -101,14 +106,15 @@ class Ledger:
         """Return the feed's latest runs, youngest first."""
         return Books(self._engine).runs(destination=self._destination, feed=self._feed, limit=limit)
 
-    def open_stage(self, run_id: str, *, is_whole: bool, fence: int, stamp: str = "", holds_twins: bool = True) -> Stage:
+    def open_stage(self, run_id: str, *, is_whole: bool, fence: int, stamp: str = "", terms: Terms = USUAL) -> Stage:
         """Close the gate and begin to write down what the source says.
 
         `is_whole`: the source is read from end to end, so that an absent row has vanished. `stamp`: evidence of the
-        content's version, returned by `last_stamp` once this read has passed its brakes. `holds_twins`: hold back new
-        rows that look like copies of known entries. Raises `LeaseLostError` if the fence is not the lease's any more.
+        content's version, returned by `last_stamp` once this read has passed its brakes. `terms`: what becomes of copies,
+        changes and vanished rows, and which brakes a person accepted. Raises `LeaseLostError` if the fence is not the
+        lease's any more.
         """
-        return start_stage(self._turn(run_id, fence), is_whole=is_whole, stamp=stamp, holds_twins=holds_twins)
+        return start_stage(self._turn(run_id, fence), is_whole=is_whole, stamp=stamp, terms=terms)
 
     def open_outbox(
         self,
@@ -126,6 +132,10 @@ class Ledger:
         not be published, `LeaseLostError` if the fence is not the lease's any more.
         """
         return start_outbox(self._turn(run_id, fence), Reach(limit, keys, key_memory_s))
+
+    def open_decisions(self, by: str, fence: int) -> Decisions:
+        """Write down what a person decides about rows. `by`: who, as `user@host`."""
+        return Decisions(self._turn("", fence), by)
 
     def gate(self) -> Gate:
         """Return whether what is staged may be published."""
@@ -156,7 +166,7 @@ class Ledger:
             run_id=run_id,
             token=fence,
             now=self._now,
-            ttl_s=self._ttl_s,
+            keeping=self._keeping,
         )
 
     def _scope_id(self) -> int:
@@ -181,3 +191,8 @@ class Ledger:
             "created_at": self._now(),
         }
         return int(connection.execute(insert(SCOPE).values(**row).returning(SCOPE.c.id)).scalar_one())
+
+
+def _own_pulse(engine: Engine) -> Pulse | None:
+    """A SQLite file is shared by the processes of one host, whose clock is never set; a server has a clock of its own."""
+    return host_pulse() if engine.dialect.name == "sqlite" else None

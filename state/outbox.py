@@ -20,6 +20,7 @@ from state import claims
 from state.accounts import PublishAccount
 from state.database import reading
 from state.gate import closed, read_gate
+from state.standing import Standing, read_standing
 from state.turn import Turn
 from state.verdicts import Claim, effect_of
 from state.words import EntryState, Phase
@@ -107,6 +108,11 @@ class Outbox:
         account = PublishAccount(new=self._new, carried_over=self._carried_over, pending=pending, **ended)
         account.check()
         return account
+
+    def standing(self) -> Standing:
+        """Return what waits for a person from run to run, until somebody decides."""
+        with reading(self._turn.engine) as connection:
+            return read_standing(connection, self._turn.scope_id, self._turn.now(), self._key_memory.total_seconds())
 
     def _settle(self, connection: Connection, settled: Sequence[Settled]) -> None:
         settlements = [self._settlement(each) for each in settled]

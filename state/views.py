@@ -81,7 +81,10 @@ class FeedStatus:
 
 @dataclass(frozen=True, slots=True)
 class RowRecord:
-    """One ledger entry. `drift_body` is what the source asks for now, where that differs from `body`."""
+    """One ledger entry. `drift_body` is what the source asks for now, where that differs from `body`.
+
+    `is_asked_for`: not taken back by its source since it was turned away.
+    """
 
     entry_id: int
     row_key: RowKey
@@ -105,6 +108,7 @@ class RowRecord:
     decision: Decision | None = None
     decided_at: datetime | None = None
     decided_by: str = ""
+    is_asked_for: bool = True
 
     @property
     def is_set_aside(self) -> bool:
@@ -166,4 +170,5 @@ def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
         decision=row.decision and Decision(row.decision),
         decided_at=row.decided_at,
         decided_by=row.decided_by or "",
+        is_asked_for=bool(row.fingerprint),
     )

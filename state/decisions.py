@@ -1,0 +1,245 @@
+"""What a person decides about rows, and what a look at the service's list finds, written down under the feed's lease.
+
+What a choice comes to is `deciding`'s; reading the list is the caller's, sending again the next drain's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select, update
+
+from mappings.delivery import Answer
+from mappings.errors import ConfigError
+from mappings.vocabulary import RowKey
+from state.claims import IS_SET_ASIDE
+from state.deciding import AsItIs, Change, Choice, NotPossibleError, Resend, SetAside, TakeBack, TakeEvent, decide
+from state.problems import storable
+from state.records import dump
+from state.tables import ENTRY, RELEASE, SCOPE
+from state.turn import Turn
+from state.views import RowRecord, as_record
+from state.words import Decision, EntryState
+
+_FEW = 500
+RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
+"""The states that `retry` leads out of: nothing was created."""
+SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
+"""The states in which an event may be at the service under an id that we do not know."""
+
+
+class EventTakenError(ConfigError):
+    """An event id was given to a row that another row of the same destination has."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftAlone:
+    """A row that was named and is not sent again, and why."""
+
+    row_key: RowKey
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """How many rows are pending again, by the state that they were in; which of those named are not, and why."""
+
+    refused: int
+    blocked: int
+    left_alone: tuple[LeftAlone, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A decision and the row as it was before and is now."""
+
+    outcome: Change | AsItIs
+    before: RowRecord
+    after: RowRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An entry whose event was found in the service's list. `revision` as it was when the list was read; `how` for people."""
+
+    entry_id: int
+    revision: int
+    event_id: int
+    how: str
+
+
+class Decisions:
+    """The doors of one person's decisions about one feed. `by`: who decides, as `user@host`.
+
+    Every method is one transaction, and raises `LeaseLostError` if the feed's lease was lost.
+    """
+
+    def __init__(self, turn: Turn, by: str) -> None:
+        self._turn = turn
+        self._by = by
+
+    def retry(self, states: Collection[EntryState] = RETRIABLE, row_keys: Collection[RowKey] | None = None) -> Retried:
+        """Make rows that were turned away pending again, with the same body and under the same key.
+
+        The request id of a refusal stays remembered. Rows that the source no longer asks for are left alone, and so
+        are those set aside, unless they are named.
+        """
+        with self._turn.transaction() as connection:
+            chosen = None if row_keys is None else self._named(connection, row_keys)
+            left_alone = tuple(_left_alone(chosen or (), states))
+            keys = None if row_keys is None else sorted(row_keys)
+            counts = {state: self._reopen(connection, state, keys) for state in RETRIABLE if state in states}
+        return Retried(counts.get(EntryState.REFUSED, 0), counts.get(EntryState.BLOCKED, 0), left_alone)
+
+    def resolve(self, row_key: RowKey, choice: Choice) -> Resolved | None:
+        """Do what a person has chosen for one row; None where the ledger has no entry of this key.
+
+        Said twice it is done once. Raises `NotPossibleError`, and `EventTakenError` for another row's event.
+        """
+        with self._turn.transaction() as connection:
+            before = self._record(connection, row_key)
+            if before is None:
+                return None
+            outcome = decide(before, choice)
+            if isinstance(outcome, Change):
+                self._write(connection, before, outcome)
+            after = self._record(connection, row_key)
+            assert after is not None  # noqa: S101  # entries are never deleted between two statements of a transaction
+            return Resolved(outcome, before, after)
+
+    def release(self, row_key: RowKey, choice: Choice) -> str:
+        """Decide on a row that is held as a likely copy, and so has no entry; return the decision, "" once taken back.
+
+        Raises `NotPossibleError` for an event's id: there is no entry to keep it with.
+        """
+        decision = _release(row_key, choice)
+        ours = (RELEASE.c.scope_id == self._turn.scope_id, RELEASE.c.row_key == storable(row_key))
+        with self._turn.transaction() as connection:
+            connection.execute(delete(RELEASE).where(*ours))
+            if decision:
+                row = {"scope_id": self._turn.scope_id, "row_key": storable(row_key), "decision": decision}
+                connection.execute(insert(RELEASE), {**row, "decided_at": self._turn.now(), "decided_by": self._by})
+        return decision
+
+    def record_found(self, found: Sequence[Found]) -> tuple[Found, ...]:
+        """Make entries delivered whose events were found; return those that were written.
+
+        An entry that has changed since the list was read is left alone, and so is one whose event another row has.
+        """
+        with self._turn.transaction() as connection:
+            self._lock_destination(connection)
+            taken = owners(connection, self._turn.scope_id, [one.event_id for one in found])
+            return tuple(one for one in found if one.event_id not in taken and self._deliver(connection, one))
+
+    def _deliver(self, connection: Connection, found: Found) -> bool:
+        is_as_read = (ENTRY.c.id == found.entry_id, ENTRY.c.revision == found.revision, ENTRY.c.event_id.is_(None))
+        states = (*SEEKABLE, EntryState.PENDING)
+        columns = self._told(Change(EntryState.DELIVERED, Decision.RECONCILED, found.event_id))
+        columns["answer"] = dump(Answer(status=0, code="reconciled", message=found.how))
+        seekable = ENTRY.c.state.in_([state.value for state in states])
+        return connection.execute(update(ENTRY).where(*is_as_read, seekable).values(**columns)).rowcount == 1
+
+    def _write(self, connection: Connection, before: RowRecord, change: Change) -> None:
+        columns = self._told(change)
+        if change.event_id is not None and change.event_id != before.event_id:
+            self._lock_destination(connection)
+            self._refuse_if_taken(connection, before, change.event_id)
+            said = f"{self._by} said that it is event {change.event_id}; it was {before.state.value.replace('_', ' ')}"
+            columns["answer"] = dump(Answer(status=0, code="resolved", message=said))
+        if change.is_next_revision:
+            revision = before.revision + 1
+            columns |= {"revision": revision, "idempotency_key": self._turn.key(before.row_key, revision)}
+            columns |= {"attempts": 0, "unanswered_at": None, "refused_request_id": ""}
+        if change.decision is Decision.RETRY:
+            columns["attempts"] = 0
+        connection.execute(update(ENTRY).where(ENTRY.c.id == before.entry_id).values(**columns))
+
+    def _told(self, change: Change) -> dict[str, Any]:
+        now = self._turn.now()
+        columns: dict[str, Any] = {"state": change.state.value, "event_id": change.event_id, "updated_at": now}
+        if change.state is EntryState.DELIVERED:
+            columns["unanswered_at"] = None
+        if change.decision is None:
+            return columns | {"decision": None, "decided_at": None, "decided_by": None}
+        return columns | {"decision": change.decision.value, "decided_at": now, "decided_by": self._by}
+
+    def _refuse_if_taken(self, connection: Connection, record: RowRecord, event_id: int) -> None:
+        taken = owners(connection, self._turn.scope_id, [event_id])
+        if event_id in taken:
+            raise EventTakenError(
+                f"event {event_id} is {taken[event_id]} already: it cannot be {record.row_key} too",
+                hint="one event belongs to one row; look for the other id on the service's pages",
+            )
+
+    def _lock_destination(self, connection: Connection) -> None:
+        """Let one person at a time give out event ids of a destination, whatever the feed."""
+        others = select(SCOPE.c.id).where(SCOPE.c.destination == _destination(self._turn.scope_id)).order_by(SCOPE.c.id)
+        connection.execute(others.with_for_update(key_share=True)).all()
+
+    def _record(self, connection: Connection, row_key: RowKey) -> RowRecord | None:
+        ours = (ENTRY.c.scope_id == self._turn.scope_id, ENTRY.c.row_key == row_key)
+        row = connection.execute(select(ENTRY).where(*ours)).one_or_none()
+        return None if row is None else as_record(row)
+
+    def _named(self, connection: Connection, row_keys: Collection[RowKey]) -> list[RowRecord]:
+        records = (self._record(connection, row_key) for row_key in row_keys)
+        return [record for record in records if record is not None]
+
+    def _reopen(self, connection: Connection, state: EntryState, row_keys: Sequence[RowKey] | None) -> int:
+        which = (ENTRY.c.scope_id == self._turn.scope_id, ENTRY.c.state == state.value, *_asked_for())
+        again = self._told(Change(EntryState.PENDING, Decision.RETRY))
+        again["attempts"] = case((ENTRY.c.unanswered_at.is_(None), 0), else_=ENTRY.c.attempts)
+        if row_keys is None:
+            return connection.execute(update(ENTRY).where(*which, ~IS_SET_ASIDE).values(**again)).rowcount
+        count = 0
+        for start in range(0, len(row_keys), _FEW):
+            some = ENTRY.c.row_key.in_(row_keys[start : start + _FEW])
+            count += connection.execute(update(ENTRY).where(*which, some).values(**again)).rowcount
+        return count
+
+
+def owners(connection: Connection, scope_id: int, event_ids: Collection[int]) -> dict[int, str]:
+    """Return which of these events of a scope's destination are rows already, each with its feed and row for people."""
+    found: dict[int, str] = {}
+    ids = sorted(set(event_ids))
+    rows = select(ENTRY.c.event_id, SCOPE.c.feed, ENTRY.c.row_key).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+    rows = rows.where(SCOPE.c.destination == _destination(scope_id))
+    for start in range(0, len(ids), _FEW):
+        some = rows.where(ENTRY.c.event_id.in_(ids[start : start + _FEW]))
+        found |= {row.event_id: f"row {row.row_key} of {row.feed}" for row in connection.execute(some)}
+    return found
+
+
+def _destination(scope_id: int) -> Any:
+    return select(SCOPE.c.destination).where(SCOPE.c.id == scope_id).scalar_subquery()
+
+
+def _asked_for() -> Iterator[ColumnElement[bool]]:
+    """Whether the source still asks for the row: it has not vanished, and its last payload was not taken back."""
+    yield ENTRY.c.vanished_at.is_(None)
+    yield func.coalesce(ENTRY.c.fingerprint, "") != ""
+
+
+def _left_alone(records: Collection[RowRecord], states: Collection[EntryState]) -> Iterator[LeftAlone]:
+    for record in records:
+        if record.state not in states:
+            yield LeftAlone(record.row_key, f"it is {record.state.value.replace('_', ' ')}")
+        elif record.vanished_at is not None or not record.is_asked_for:
+            yield LeftAlone(record.row_key, "the source no longer asks for it")
+
+
+def _release(row_key: RowKey, choice: Choice) -> str:
+    match choice:
+        case Resend():
+            return Decision.RESEND.value
+        case SetAside():
+            return Decision.IGNORE.value
+        case TakeBack():
+            return ""
+        case TakeEvent():
+            raise NotPossibleError(
+                f"{row_key} is held as a likely copy of another row, and was never sent: it has no event",
+                hint="`--resend` lets it be sent at the next read, `--ignore` says that it is a copy indeed",
+            )

@@ -88,11 +88,15 @@ class Superseded:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """The channel is not accessible to this key (403 forbidden, 404)."""
+    """The channel is not accessible to this key (403 forbidden, 404).
+
+    `is_unanswered`: an earlier attempt of this call may have been carried out; the refusal proves nothing about it.
+    """
 
     answer: Answer
     attempts: int = 1
     is_resent: bool = False
+    is_unanswered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 
+from connectors.event_api.retry_after import retry_after_s
 from connectors.event_api.wire import created_id, error_body
 from mappings.delivery import Answer
 
-_SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
-_FAR_FUTURE_S = 366 * 86_400.0
 _LONGEST_TEXT = 500
+_PASSING = frozenset({408, 425, 460, 499})
+"""4xx that say nothing about the request but that it took too long, or came too early; the last two are proxies'."""
+_TURNED_BACK = frozenset({407, 421})
+"""4xx of what stands before the service: it wants a login of its own, or the connection leads elsewhere."""
+_UNDER_WAY = re.compile(
+    r"in[ _-]?progress|in[ _-]?flight|under ?way|concurrent|(still|being|currently) (being )?(process|execut|handl|run)"
+    r"|not (yet )?(been )?(finish|complet)",
+    re.IGNORECASE,
+)
+"""What a 409 says whose first request is still at work; its exact words are not shown by the spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +65,14 @@ class KeyRefused:
 
 @dataclass(frozen=True, slots=True)
 class KeyUsed:
-    """409: usually the idempotency key (spec, Errors). `wait_s` as `Retry-After` asks."""
+    """409: usually the idempotency key (spec, Errors). `wait_s` as `Retry-After` asks.
+
+    `is_under_way`: it says so, in its words or by naming a time to ask again; a bare 409 may mean anything.
+    """
 
     answer: Answer
     wait_s: float | None = None
+    is_under_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +85,7 @@ class RateLimited:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """408, 425 or 5xx: another attempt may clear it; this one may still have been carried out."""
+    """408, 425, 499 or 5xx: another attempt may clear it; this one may still have been carried out."""
 
     answer: Answer
     wait_s: float | None = None
@@ -103,7 +115,7 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True)
 class NotReached:
-    """No connection could be established: certainly nothing was done."""
+    """No connection could be established, or a proxy let nothing through: certainly nothing was done."""
 
     answer: Answer
 
@@ -139,10 +151,10 @@ def interpret(status: int, headers: Mapping[str, str], body: bytes, now: datetim
     event_id = created_id(body)
     if event_id is None:
         return Unreadable(foreign_answer(status, headers, body))
-    return Created(Answer(status=status, request_id=headers.get("x-request-id", "")), event_id)
+    return Created(Answer(status=status, request_id=_kept(headers.get("x-request-id", ""))), event_id)
 
 
-def interpret_failure(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Meaning:
+def interpret_failure(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Meaning:  # noqa: PLR0911  # the table, one line a status
     """Read one answer outside of 2xx, to whatever request. `headers` has lower-case names; `now` is aware. Never raises."""
     told = error_body(body)
     answer = _answer(status, headers, body)
@@ -150,15 +162,22 @@ def interpret_failure(status: int, headers: Mapping[str, str], body: bytes, now:
         case 401:
             return KeyRefused(answer)
         case 409:
-            return KeyUsed(answer, retry_after_s(headers, now))
+            return _key_used(answer, retry_after_s(headers, now))
         case 429:
             return RateLimited(answer, retry_after_s(headers, now))
         case _ if 300 <= status <= 399:
-            return Redirected(answer, headers.get("location", "").partition("?")[0])
-        case _ if not 400 <= status <= 499 or status in {408, 425}:
+            return Redirected(answer, _kept(re.split("[?#]", headers.get("location", ""), maxsplit=1)[0]))
+        case _ if status in _TURNED_BACK:
+            return NotReached(answer)
+        case _ if not 400 <= status <= 499 or status in _PASSING:
             return Failing(answer, retry_after_s(headers, now))
         case _:
             return Foreign(answer) if told is None else _definitive(answer)
+
+
+def _key_used(answer: Answer, wait_s: float | None) -> KeyUsed:
+    said = f"{answer.code} {answer.message} {answer.issue}"
+    return KeyUsed(answer, wait_s, is_under_way=wait_s is not None or _UNDER_WAY.search(said) is not None)
 
 
 def _definitive(answer: Answer) -> Meaning:
@@ -177,11 +196,11 @@ def _answer(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
         return foreign_answer(status, headers, body)
     return Answer(
         status=status,
-        code=told.code[:_LONGEST_TEXT],
-        message=told.message[:_LONGEST_TEXT],
-        request_id=(told.requestId or headers.get("x-request-id", ""))[:_LONGEST_TEXT],
-        field=told.details.field[:_LONGEST_TEXT],
-        issue=told.details.issue[:_LONGEST_TEXT],
+        code=_kept(told.code),
+        message=_kept(told.message),
+        request_id=_kept(told.requestId or headers.get("x-request-id", "")),
+        field=_kept(told.details.field),
+        issue=_kept(told.details.issue),
     )
 
 
@@ -190,28 +209,10 @@ def foreign_answer(status: int, headers: Mapping[str, str], body: bytes) -> Answ
     kind = headers.get("content-type", "no content type").partition(";")[0]
     first = " ".join(body[:200].decode("utf-8", "replace").split())[:80]
     said = f"{kind}, {len(body)} bytes" + (f", beginning with: {first}" if first else "")
-    return Answer(status=status, message=said, request_id=headers.get("x-request-id", "")[:_LONGEST_TEXT])
+    return Answer(status=status, message=_kept(said), request_id=_kept(headers.get("x-request-id", "")))
 
 
-def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the seconds that `Retry-After` asks for, None where it is absent, negative or garbage.
-
-    Seconds may have a fraction; an HTTP date (RFC 9110, 10.2.3) is measured from the answer's own `Date`, so that a
-    clock that is wrong, theirs or ours, does not matter. Absurd values are cut to a year, which nobody waits for.
-    """
-    told = headers.get("retry-after", "").strip()
-    if _SECONDS.fullmatch(told):
-        return min(float(told), _FAR_FUTURE_S)
-    until = _http_date(told)
-    if until is None:
-        return None
-    since = _http_date(headers.get("date", "")) or now
-    return min(max((until - since).total_seconds(), 0.0), _FAR_FUTURE_S)
-
-
-def _http_date(text: str) -> datetime | None:
-    try:
-        told = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    return told if told.tzinfo is not None else told.replace(tzinfo=UTC)
+def _kept(text: str) -> str:
+    """Cut a stranger's text to a sane length; what no terminal should obey and no database takes as text becomes a mark."""
+    cut = text[:_LONGEST_TEXT]
+    return cut if cut.isprintable() else "".join(one if one.isprintable() else " " if one.isspace() else "\ufffd" for one in cut)

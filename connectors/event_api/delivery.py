@@ -26,6 +26,7 @@ from connectors.event_api.answers import (
     ScopeMissing,
     Unreadable,
 )
+from connectors.event_api.case import Case
 from connectors.event_api.route import REFUSED_BY_PROXY, Route
 from connectors.pacing import Closed
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
@@ -44,33 +45,19 @@ from mappings.delivery import (
 )
 from mappings.errors import SyncError
 
-USED_KEY_ASKS = 4
-"""How often a 409 is met before we take it that our earlier attempt will not be told to us.
 
-One that names a time to ask again (`Retry-After`) says that the attempt is still under way, and does not count.
-"""
-_SHORTEST_LOOK_S = 1.0
-"""How long to wait at least before asking again about an attempt under way: such asking is not bounded in number."""
+@dataclass(frozen=True, slots=True)
+class TooLate:
+    """Not sent again: the service may have forgotten the key of an attempt that it may have carried out."""
 
 
-@dataclass(slots=True)
-class _Case:
-    """One intent under way: what this call has seen so far."""
+_TOO_LATE = Answer(
+    status=0, code="key_memory", message="not sent again: by now the service may have forgotten the key of an unanswered attempt"
+)
 
-    intent: Intent
-    started: float
-    attempts: int = 0
-    has_left: bool = False
-    """An attempt of this call may have been carried out without our seeing its answer."""
-    used_key_answers: int = 0
-    under_way_answers: int = 0
-    sending_s: float = 0.0
-    paced_s: float = 0.0
-    last: Answer | None = None
 
-    @property
-    def may_exist(self) -> bool:
-        return self.has_left or self.intent.is_unanswered
+class _TooLateError(Exception):
+    """Ends one attempt after its admission; never leaves this module."""
 
 
 class Courier:
@@ -101,117 +88,106 @@ class Courier:
         barred = self._barred.get(intent.channel_id)
         if barred is not None:
             return replace(barred, attempts=0)
-        case = _Case(intent, started=self._clock())
+        case = Case(intent, self._policy, started=self._clock())
         met = await ask_until(
             lambda met: self._is_settled(case, met),
             lambda: self._ask(case),
-            wait_s=self._wait_s,
-            is_spent=lambda attempt, wait_s: self._is_spent(case, attempt, wait_s),
+            wait_s=lambda attempt, met: case.wait_s(attempt, met, self._random),
+            is_spent=lambda attempt, wait_s: case.is_spent(attempt, self._clock(), wait_s),
             sleep=self._sleep,
         )
         return self._verdict(case, met)
 
-    async def _ask(self, case: _Case) -> Meaning | Closed:
+    async def _ask(self, case: Case) -> Meaning | Closed | TooLate:
         """Send one attempt that counts; the time that the route's pace took is not the row's."""
         began, sending_s = self._clock(), case.sending_s
-        met = await self._route.pass_through(lambda: self._send(case))
+        try:
+            met = await self._route.pass_through(lambda: self._send(case))
+        except _TooLateError:
+            return TooLate()
         case.paced_s += self._clock() - began - (case.sending_s - sending_s)
-        if not isinstance(met, Closed):
-            self._note(case, met)
         return met
 
-    async def _send(self, case: _Case) -> Meaning:
+    async def _send(self, case: Case) -> Meaning:
         left = self._clock()
+        if case.is_too_late(left):  # after the admission, which may have taken a long pause
+            raise _TooLateError
         meaning = await self._post(case.intent)
         case.sending_s += self._clock() - left
+        self._note(case, meaning, left)
         return meaning
 
-    def _note(self, case: _Case, meaning: Meaning) -> None:
-        case.attempts += 1
-        case.last = meaning.answer
-        match meaning:
-            case Failing() | Lost() | Unreadable():
-                case.has_left = True
-            case Foreign(answer):
-                case.has_left |= self._route.acquaintance.is_made and answer.status not in REFUSED_BY_PROXY
-            case KeyUsed(_, wait_s):
-                case.used_key_answers += wait_s is None
-                case.under_way_answers += wait_s is not None
-            case Created():
-                self._route.acquaintance.is_made = True
-            case _:
-                pass
+    def _note(self, case: Case, meaning: Meaning, left: float) -> None:
+        if isinstance(meaning, RateLimited):
+            return
+        is_acquainted = self._route.acquaintance.is_made and meaning.answer.status not in REFUSED_BY_PROXY
+        case.note(meaning, left, is_acquainted=is_acquainted)
+        if isinstance(meaning, Created):
+            self._route.acquaintance.is_made = True
 
-    def _is_settled(self, case: _Case, met: Meaning | Closed) -> bool:
+    def _is_settled(self, case: Case, met: Meaning | Closed | TooLate) -> bool:
         match met:
-            case Closed() | Created() | Refused() | NoAccess() | ScopeMissing() | KeyRefused() | Redirected():
+            case Closed() | TooLate() | Created() | Refused() | NoAccess() | ScopeMissing() | KeyRefused() | Redirected():
                 return True
-            case KeyUsed():
-                return not case.may_exist or case.used_key_answers >= USED_KEY_ASKS
+            case KeyUsed(is_under_way=is_under_way):
+                return not is_under_way and case.is_used_up(self._clock())
             case Foreign(answer):
                 return not self._route.acquaintance.is_made or answer.status in REFUSED_BY_PROXY
-            case Failing() | Unreadable() | NotReached() | Lost() | RateLimited():
+            case Failing():
+                return case.is_told_again
+            case Unreadable() | NotReached() | Lost() | RateLimited():
                 return False
             case _:
                 assert_never(met)
 
-    def _wait_s(self, attempt: int, met: Meaning | Closed) -> float:
-        ours = self._policy.wait_s(attempt, self._random)
-        match met:
-            case KeyUsed(_, None):
-                return max(ours, 2.0 ** (attempt - 1))
-            case KeyUsed(_, float(asked_s)):
-                return max(asked_s, _SHORTEST_LOOK_S)
-            case _:
-                return ours
-
-    def _is_spent(self, case: _Case, attempt: int, next_wait_s: float) -> bool:
-        elapsed_s = self._clock() - case.started - case.paced_s
-        return self._policy.is_spent(attempt - case.under_way_answers, elapsed_s, next_wait_s)
-
-    def _verdict(self, case: _Case, met: Meaning | Closed) -> Verdict:
+    def _verdict(self, case: Case, met: Meaning | Closed | TooLate) -> Verdict:  # noqa: PLR0911  # one arm for each kind of end
         match met:
             case Created(answer, event_id):
-                return Receipt(event_id, answer, case.attempts)
+                return Receipt(event_id, answer, case.attempts, case.is_resent)
             case Refused(answer):
                 return _refusal(case, answer)
             case NoAccess(answer):
-                return Blocked(answer, case.attempts)
-            case KeyUsed(answer, wait_s):
-                return Uncertain(answer, case.attempts) if case.may_exist and wait_s is not None else _used_key(case, answer)
+                return Blocked(answer, case.attempts, case.is_resent, case.has_left)
+            case KeyUsed():
+                return self._used_key(case, met)
             case Closed(cause):
-                return _stopped(case, case.last or Answer(status=0, code="not_sent", message=str(cause)), cause)
+                return _postponed(case, case.last.answer if case.last else Answer(0, "not_sent", str(cause)), cause)
+            case TooLate():
+                return Uncertain(_TOO_LATE, case.attempts, case.is_resent)
             case _:
                 return self._unsettled(case, met)
 
-    def _unsettled(self, case: _Case, met: Meaning) -> Verdict:
+    def _used_key(self, case: Case, met: KeyUsed) -> Verdict:
+        """Explain a 409 by our own records; where nothing of ours explains it, a person decides."""
+        if case.may_exist:
+            is_told = not met.is_under_way and case.is_used_up(self._clock())
+            return (Unconfirmed if is_told else Uncertain)(met.answer, case.attempts, case.is_resent)
+        if case.intent.refused_request_id and not met.is_under_way:
+            return Superseded(met.answer, case.attempts)
+        return Conflict(met.answer, case.attempts)
+
+    def _unsettled(self, case: Case, met: Meaning) -> Verdict:
         if isinstance(met, Foreign) and self._route.acquaintance.is_made and met.answer.status in REFUSED_BY_PROXY:
             return Refusal(met.answer, case.attempts)
         if isinstance(met, ScopeMissing):
             return self._out_of_scope(case, met.answer)
-        return _stopped(case, met.answer, self._route.closed or complaints.unavailable(met.answer, case.attempts))
+        if self._route.closed is not None:
+            return _postponed(case, met.answer, self._route.closed)
+        if case.has_left:
+            return Uncertain(case.told(met.answer), case.attempts, case.is_resent)
+        return _postponed(case, met.answer, complaints.unavailable(met.answer, case.attempts))
 
-    def _out_of_scope(self, case: _Case, answer: Answer) -> Verdict:
+    def _out_of_scope(self, case: Case, answer: Answer) -> Verdict:
         channel_id = case.intent.channel_id
         cause = self._route.scope_missing(answer, channel_id)
         self._barred.setdefault(channel_id, Postponed(answer, cause))
-        return _stopped(case, answer, cause)
+        return _postponed(case, answer, cause)
 
 
-def _refusal(case: _Case, answer: Answer) -> Verdict:
+def _refusal(case: Case, answer: Answer) -> Verdict:
     is_replay = bool(answer.request_id) and answer.request_id == case.intent.refused_request_id
     return Superseded(answer, case.attempts) if is_replay else Refusal(answer, case.attempts)
 
 
-def _used_key(case: _Case, answer: Answer) -> Verdict:
-    if case.may_exist:
-        return Unconfirmed(answer, case.attempts)
-    if case.intent.refused_request_id:
-        return Superseded(answer, case.attempts)
-    return Conflict(answer, case.attempts)
-
-
-def _stopped(case: _Case, answer: Answer, cause: SyncError) -> Verdict:
-    if case.has_left:
-        return Uncertain(answer, case.attempts)
-    return Postponed(answer, cause, case.attempts)
+def _postponed(case: Case, answer: Answer, cause: SyncError) -> Postponed:
+    return Postponed(answer, cause, case.attempts, case.is_resent, case.has_left)

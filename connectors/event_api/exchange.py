@@ -76,10 +76,13 @@ class Exchange:
             body = await read_bounded(response)
         finally:
             await response.aclose()
-        return HttpAnswer(response.status_code, response.headers, self._masked(body, is_success=response.is_success))
+        return self._masked(HttpAnswer(response.status_code, response.headers, body))
 
-    def _masked(self, body: bytes, *, is_success: bool) -> bytes:
-        secret = secret_of(self._http).encode("ascii")
-        if is_success or len(secret) < _SHORTEST_SECRET:
-            return body
-        return body.replace(secret, b"[key]")
+    def _masked(self, told: HttpAnswer) -> HttpAnswer:
+        """Take our key out of an answer that repeats it: answers are kept, and shown to people."""
+        secret = secret_of(self._http)
+        raw = secret.encode("ascii")
+        if len(secret) < _SHORTEST_SECRET or not (raw in told.body or any(secret in value for value in told.headers.values())):
+            return told
+        headers = {name: value.replace(secret, "[key]") for name, value in told.headers.items()}
+        return HttpAnswer(told.status, headers, told.body.replace(raw, b"[key]"))

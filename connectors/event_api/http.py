@@ -19,7 +19,7 @@ from connectors.event_api.transport import direct_transport
 API_PREFIX = "/api/public/v1"
 """Every public endpoint is under it (spec, What the service does)."""
 
-LONGEST_BODY = 1 << 20
+LONGEST_BODY = 4 << 20
 """Bytes that are read of any one answer; the rest is left unread."""
 
 DEFAULT_TIMEOUTS = httpx.Timeout(connect=10.0, read=60.0, write=30.0, pool=60.0)

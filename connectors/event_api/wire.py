@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 
 class Told(BaseModel):
@@ -24,10 +24,16 @@ Words = Annotated[str, BeforeValidator(_words)]
 """Text for people: anything else in its place is left out rather than held against the answer."""
 
 
+EventId = Annotated[int, Field(ge=1, lt=2**63)]
+"""What can be the number of a document; zero, negative or beyond any database's reach it is somebody's mistake."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
 class CreatedDoc(Told):
     """The event or media document that a create call returns (spec, Resources): only its id is relied upon."""
 
-    id: int
+    id: EventId
 
 
 class CreatedAnswer(Told):
@@ -107,7 +113,7 @@ class ChannelPage(Paging):
 def created_id(body: bytes) -> int | None:
     """Return `doc.id` of a create answer, None where the body holds no such integer. Never raises."""
     try:
-        return CreatedAnswer.model_validate_json(body).doc.id
+        return CreatedAnswer.model_validate_json(body.removeprefix(_BYTE_ORDER_MARK)).doc.id
     except ValidationError:
         return None
 
@@ -115,6 +121,6 @@ def created_id(body: bytes) -> int | None:
 def error_body(body: bytes) -> ErrorBody | None:
     """Return the inside of the error envelope, None where the body is no such envelope. Never raises."""
     try:
-        return ErrorEnvelope.model_validate_json(body).error
+        return ErrorEnvelope.model_validate_json(body.removeprefix(_BYTE_ORDER_MARK)).error
     except ValidationError:
         return None

@@ -59,9 +59,35 @@ UNREADABLE = [
     httpx.Response(201, json={"doc": {"id": True}}),
     httpx.Response(201, json={"doc": {"id": 4.0}}),
     httpx.Response(201, json={"doc": None}),
+    httpx.Response(201, json={"doc": {"id": 0}}),
+    httpx.Response(201, json={"doc": {"id": -41}}),
+    httpx.Response(201, json={"doc": {"id": 2**63}}),
+    httpx.Response(201, json={"doc": {"id": 10**400}}),
+    httpx.Response(201, content=b'{"doc": {"id": NaN}}'),
+    httpx.Response(201, json={"doc": [{"id": 41}]}),
+    httpx.Response(201, json={"id": 41}),
+    httpx.Response(206, content=b'{"doc": {"id": 41'),
+    httpx.Response(201, json=41),
     httpx.Response(201, json=[]),
     httpx.Response(201, content=b"\xff\xfe"),
 ]
+
+ODD_SUCCESSES = {
+    "a document with a byte order mark": httpx.Response(201, content=b'\xef\xbb\xbf{"doc": {"id": 41}}'),
+    "a document called text": httpx.Response(201, content=b'{"doc": {"id": 41}}', headers={"content-type": "text/html"}),
+    "a document without a title": httpx.Response(202, json={"doc": {"id": 41}}),
+    "a document with a member that is no number": httpx.Response(201, content=b'{"doc": {"id": 41, "price": NaN}}'),
+    "a document whose last id counts": httpx.Response(201, content=b'{"doc": {"id": 40, "id": 41}}'),
+    "a document that is called a part": httpx.Response(206, json={"doc": {"id": 41}}),
+    "the largest id": httpx.Response(201, json={"doc": {"id": 2**63 - 1}}),
+}
+AT_WORK = httpx.Response(
+    409, json={"error": {"code": "conflict", "message": "The first request with this Idempotency-Key is still in progress."}}
+)
+LONG_AGO = intent(is_unanswered=True, quiet_s=7200.0)
+ASKED = 8
+"""How often a 409 is met, at growing intervals, until an attempt's time is over."""
+DIFFERENT = [told(500, "internal_error", request_id=f"req_{number}") for number in range(5)]
 
 
 @dataclass(frozen=True)
@@ -89,6 +115,7 @@ SIX = RetryPolicy().attempts
 TABLE = {
     "a document with an id is delivered": Row([created()], Receipt, 1),
     "200 is as good as 201": Row([httpx.Response(200, json={"doc": {"id": 1}})], Receipt, 1),
+    **{f"{what} is a document all the same": Row([answer], Receipt, 1) for what, answer in ODD_SUCCESSES.items()},
     "an invalid request is refused at once": Row([told(400, "invalid_request")], Refusal, 1),
     "a body too large is refused at once": Row([told(413, "invalid_request")], Refusal, 1),
     "a wrong media type is refused at once": Row([told(415, "invalid_request")], Refusal, 1),
@@ -105,13 +132,24 @@ TABLE = {
     "a redirect postpones": Row([httpx.Response(307, headers={"location": "https://elsewhere.example/x"})], Postponed, 1),
     "not modified postpones as well": Row([httpx.Response(304)], Postponed, 1),
     "a conflict without a past is a conflict": Row([CONFLICT], Conflict, 1),
-    "a conflict after a timeout of ours is asked about, then unconfirmed": Row([TIMEOUT, CONFLICT], Unconfirmed, 5),
+    "a conflict after a timeout of ours is asked about, then unconfirmed": Row([TIMEOUT, CONFLICT], Unconfirmed, 1 + ASKED),
     "a conflict after a reset that ends in the document is delivered": Row([RESET, CONFLICT, CONFLICT, created()], Receipt, 4),
-    "a conflict after a 502 is unconfirmed": Row([page(502), CONFLICT], Unconfirmed, 5),
-    "a conflict after an unreadable success is unconfirmed": Row([page(200), CONFLICT], Unconfirmed, 5),
+    "a conflict after a 502 is unconfirmed": Row([page(502), CONFLICT], Unconfirmed, 1 + ASKED),
+    "a conflict after an unreadable success is unconfirmed": Row([page(200), CONFLICT], Unconfirmed, 1 + ASKED),
     "a conflict after no connection at all is a conflict": Row([NO_CONNECTION, CONFLICT], Conflict, 2),
     "a conflict after a 429 is a conflict": Row([told(429, "rate_limited"), CONFLICT], Conflict, 2),
-    "a conflict after an earlier run's silence is unconfirmed": Row([CONFLICT], Unconfirmed, 4, intent(is_unanswered=True)),
+    "a conflict after an earlier run's silence is unconfirmed": Row([CONFLICT], Unconfirmed, ASKED, intent(is_unanswered=True)),
+    "a conflict after a silence of long ago is unconfirmed soon": Row([CONFLICT], Unconfirmed, 4, LONG_AGO),
+    "a conflict that says that the first request is at work is waited for": Row(
+        [TIMEOUT, AT_WORK, AT_WORK, created()], Receipt, 4
+    ),
+    "a first request that never ends is uncertain": Row([TIMEOUT, AT_WORK], Uncertain, 1 + ASKED),
+    "a first request that never ends is uncertain, long ago as well": Row([AT_WORK], Uncertain, ASKED, LONG_AGO),
+    "a first request at work that no record explains is waited for": Row([AT_WORK, AT_WORK, created()], Receipt, 3),
+    "a first request at work that no record explains is a conflict in the end": Row([AT_WORK], Conflict, ASKED),
+    "a first request at work after a refusal is no reason for another key": Row(
+        [AT_WORK], Conflict, ASKED, intent(refused_request_id="req_a")
+    ),
     "an earlier run's silence ends in the replayed document": Row([created()], Receipt, 1, intent(is_unanswered=True)),
     "a conflict for a corrected body is superseded": Row([CONFLICT], Superseded, 1, intent(refused_request_id="req_a")),
     "a corrected body that meets its old refusal is superseded": Row(
@@ -122,7 +160,7 @@ TABLE = {
     ),
     "a refusal without a request id is never a replay": Row([told(400, "invalid_request", request_id="")], Refusal, 1),
     "a corrected body sent without an answer is unconfirmed, not superseded": Row(
-        [TIMEOUT, CONFLICT], Unconfirmed, 5, intent(refused_request_id="req_a")
+        [TIMEOUT, CONFLICT], Unconfirmed, 1 + ASKED, intent(refused_request_id="req_a")
     ),
     "a limit is waited out": Row([told(429, "rate_limited"), created()], Receipt, 2),
     "a timeout is asked again": Row([TIMEOUT, created()], Receipt, 2),
@@ -134,10 +172,20 @@ TABLE = {
     "no connection to the end is postponed": Row([NO_CONNECTION], Postponed, SIX),
     "no connection after one timeout is uncertain": Row([TIMEOUT, NO_CONNECTION], Uncertain, SIX),
     "a protocol error is uncertain": Row([httpx.RemoteProtocolError("no HTTP")], Uncertain, SIX),
-    "a rejected key after a timeout is uncertain": Row([TIMEOUT, told(401, "invalid_api_key")], Uncertain, 2),
+    "a rejected key after a timeout leaves the row pending": Row([TIMEOUT, told(401, "invalid_api_key")], Postponed, 2),
+    "a missing scope after a timeout leaves the row pending": Row([TIMEOUT, told(403, "insufficient_scope")], Postponed, 2),
+    "a forbidden channel after a timeout blocks": Row([TIMEOUT, told(403, "forbidden")], Blocked, 2),
+    "a failure that is kept under the key is asked about thrice": Row([told(500, "internal_error")], Uncertain, 3),
+    "failures that are not the same are asked to the end": Row([*DIFFERENT, told(500, "x", request_id="")], Uncertain, SIX),
+    "a failure that is kept for a while only ends in the document": Row([told(500, "x"), told(500, "x"), created()], Receipt, 3),
+    "a login that a proxy wants reaches nobody": Row([page(407)], Postponed, SIX),
+    "a misdirected request reached nobody": Row([told(421, "misdirected"), created()], Receipt, 2),
+    "a misdirected request to the end reached nobody": Row([page(421)], Postponed, SIX),
+    "a legal objection is refused at once": Row([told(451, "unavailable")], Refusal, 1),
+    "a request that the server's own side gave up is asked again": Row([page(499), created()], Receipt, 2),
     **{
         f"{status} is asked again": Row([told(status, "x"), created()], Receipt, 2)
-        for status in (408, 425, 500, 502, 503, 504, 599)
+        for status in (101, 408, 425, 460, 499, 500, 501, 502, 503, 504, 505, 507, 508, 511, 520, 522, 529, 599, 999)
     },
     **{f"{status} to the end is uncertain": Row([page(status)], Uncertain, SIX) for status in (408, 425, 500, 503)},
     **{f"an unreadable success is uncertain ({n})": Row([body], Uncertain, SIX) for n, body in enumerate(UNREADABLE)},
@@ -272,9 +320,11 @@ def test_maintenance_announced_by_a_503_pauses_the_route() -> None:
     assert service.times[1] == pytest.approx(120)
 
 
-def test_maintenance_beyond_the_patience_ends_the_asking_and_the_row_is_uncertain() -> None:
+def test_maintenance_beyond_the_patience_ends_the_asking_and_the_row_stays_pending_as_unanswered() -> None:
     verdict, service = answers_to(told(503, "down", headers={"retry-after": "7200"}))
-    assert isinstance(verdict, Uncertain)
+    assert isinstance(verdict, Postponed)
+    assert verdict.is_unanswered
+    assert isinstance(verdict.cause, PausedError)
     assert len(service.requests) == 1
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.connectors_api.wired import EPOCH
 
-from connectors.event_api.answers import interpret, interpret_failure, retry_after_s
+from connectors.event_api.answers import interpret, interpret_failure
+from connectors.event_api.retry_after import retry_after_s
 
 YEAR_S = 366 * 86_400
 IN_A_MINUTE = format_datetime(EPOCH + timedelta(seconds=60), usegmt=True)
@@ -25,10 +26,21 @@ FORMS = {
     "Sun, 01 Mar 2026 13:01:00 +0100": 60.0,
     "9" * 400: YEAR_S,
     "Fri, 31 Dec 9999 23:59:59 GMT": YEAR_S,
+    "Sunday, 01-Mar-26 12:01:00 GMT": 60.0,
+    "Sun Mar  1 12:01:00 2026": 60.0,
+    "5, 10": 10.0,
+    "5, 5": 5.0,
+    "5, soon": None,
+    "-1, 5": None,
+    ",": None,
     "": None,
     "-1": None,
     "-0.5": None,
     "+5": None,
+    "5 s": None,
+    "5;10": None,
+    "Sun, 01 Mar 2026 25:61:00 GMT": None,
+    "1 000": None,
     "1e3": None,
     "inf": None,
     "nan": None,

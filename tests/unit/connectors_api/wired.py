@@ -66,7 +66,14 @@ def now() -> datetime:
     return EPOCH + timedelta(seconds=clock())
 
 
-def intent(*, is_unanswered: bool = False, refused_request_id: str = "", number: int = 1) -> Intent:
+def intent(
+    *,
+    is_unanswered: bool = False,
+    refused_request_id: str = "",
+    number: int = 1,
+    unanswered_s: float = 0.0,
+    quiet_s: float = 0.0,
+) -> Intent:
     return Intent(
         entry_id=number,
         row_key=RowKey(f"row {number}"),
@@ -75,6 +82,8 @@ def intent(*, is_unanswered: bool = False, refused_request_id: str = "", number:
         channel_id=7,
         is_unanswered=is_unanswered,
         refused_request_id=refused_request_id,
+        unanswered_s=unanswered_s,
+        quiet_s=quiet_s,
     )
 
 

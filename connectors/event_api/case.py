@@ -1,0 +1,129 @@
+"""One intent under way: what its attempts have shown so far, and what follows for the next one.
+
+Asking, waiting and the verdict are `delivery`'s; what one answer means is `answers`'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from connectors.event_api.answers import Failing, Foreign, KeyUsed, Lost, Meaning, NotReached, Unreadable
+from connectors.retry import Random, RetryPolicy
+from mappings.delivery import Answer, Intent
+
+USED_KEY_ASKS = 4
+"""How often a 409 is met at least before we take it that our earlier attempt will not be told to us."""
+_SAME_FAILURES = 3
+"""So many failures under one request id are one failure, kept under the key and told again."""
+_SHORTEST_LOOK_S = 1.0
+"""How long to wait at least where the service names a time to ask again: such asking is not bounded in number."""
+_LONG_AGO_S = 3600.0
+"""After so long nothing that an earlier run sent is under way; its last request left some time after its claim."""
+
+
+@dataclass(slots=True)
+class Case:
+    """What one call of `deliver` has seen. Times are the route's clock's, in seconds."""
+
+    intent: Intent
+    policy: RetryPolicy
+    started: float
+    attempts: int = 0
+    is_resent: bool = False
+    """An attempt has left although an earlier one may have been carried out."""
+    unanswered_since: float | None = None
+    """When the first attempt began that may have been carried out without our seeing its answer: now, or in an earlier run."""
+    under_way_until: float = 0.0
+    """Until when such an attempt may still be at work in the service."""
+    has_left: bool = False
+    """Such an attempt is one of this call's."""
+    used_key_answers: int = 0
+    under_way_answers: int = 0
+    same_failures: int = 0
+    sending_s: float = 0.0
+    paced_s: float = 0.0
+    last: Meaning | None = None
+
+    def __post_init__(self) -> None:
+        """Begin with what the ledger knows of earlier runs."""
+        if self.intent.is_unanswered:
+            self.unanswered_since = self.started - self.intent.unanswered_s
+            is_over = self.intent.quiet_s >= _LONG_AGO_S
+            self.under_way_until = self.started + (0.0 if is_over else self.policy.attempt_s)
+
+    @property
+    def may_exist(self) -> bool:
+        """Whether the event may have been created without our knowing."""
+        return self.unanswered_since is not None
+
+    def is_too_late(self, clock_s: float) -> bool:
+        """Tell whether the service may have forgotten the key of an attempt that it may have carried out."""
+        return self.unanswered_since is not None and clock_s - self.unanswered_since >= self.policy.key_memory_s
+
+    def note(self, meaning: Meaning, began: float, *, is_acquainted: bool) -> None:
+        """Note what came back of the attempt that began at `began`; a 4xx in strange words once `is_acquainted` is a failure."""
+        self.attempts += 1
+        self.is_resent = self.is_resent or (self.may_exist and not isinstance(meaning, NotReached))
+        self._count_the_same(meaning)
+        self.last = meaning
+        match meaning:
+            case Failing() | Lost() | Unreadable():
+                self._leave_unanswered(began)
+            case Foreign() if is_acquainted:
+                self._leave_unanswered(began)
+            case KeyUsed(is_under_way=True):
+                self.under_way_answers += 1
+            case KeyUsed():
+                self.used_key_answers += 1
+            case _:
+                pass
+
+    @property
+    def is_told_again(self) -> bool:
+        """Whether the service keeps telling one failure: it stored it under the key, and will not try again."""
+        return self.same_failures >= _SAME_FAILURES
+
+    def is_used_up(self, clock_s: float) -> bool:
+        """Tell whether a bare 409 explains nothing any more but itself: no attempt of ours can still be at work."""
+        return not self.may_exist or (self.used_key_answers >= USED_KEY_ASKS and clock_s >= self.under_way_until)
+
+    def wait_s(self, attempt: int, met: object, random: Random) -> float:
+        """Return how long to wait after an answer that settles nothing. A 409 is asked about at growing intervals."""
+        ours = self.policy.wait_s(attempt, random)
+        match met:
+            case KeyUsed(wait_s=float(asked_s)):
+                return max(asked_s, _SHORTEST_LOOK_S)
+            case KeyUsed():
+                asks = self.used_key_answers + self.under_way_answers
+                return max(ours, min(self.policy.first_wait_s * 2.0 ** min(asks, 60), self.policy.longest_wait_s))
+            case _:
+                return ours
+
+    def is_spent(self, attempt: int, clock_s: float, next_wait_s: float) -> bool:
+        """Tell whether to give up: attempts, time, or the service's memory of the key would be overrun.
+
+        Asking about a bare 409 ends by itself, once our own attempt's time is over.
+        """
+        if self.is_too_late(clock_s + next_wait_s):
+            return True
+        if isinstance(self.last, KeyUsed) and not self.last.is_under_way and self.may_exist:
+            return False
+        counted = attempt - self.under_way_answers - self.used_key_answers
+        return self.policy.is_spent(counted, clock_s - self.started - self.paced_s, next_wait_s)
+
+    def told(self, answer: Answer) -> Answer:
+        """Return an answer for people: with what its repetition means, where the service keeps telling one failure."""
+        if not self.is_told_again:
+            return answer
+        said = f"the service stored this failure under the row's key and repeats it: {answer.message}"
+        return replace(answer, message=said)
+
+    def _leave_unanswered(self, began: float) -> None:
+        self.has_left = True
+        self.unanswered_since = began if self.unanswered_since is None else self.unanswered_since
+        self.under_way_until = max(self.under_way_until, began + self.policy.attempt_s)
+
+    def _count_the_same(self, meaning: Meaning) -> None:
+        is_failure = isinstance(meaning, Failing) and bool(meaning.answer.request_id)
+        is_same = isinstance(self.last, Failing) and self.last.answer.request_id == meaning.answer.request_id
+        self.same_failures = (self.same_failures + 1 if is_same else 1) if is_failure else 0

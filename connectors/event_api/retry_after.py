@@ -1,0 +1,40 @@
+"""How long an answer asks us to wait: every form of `Retry-After`, read or left, never guessed.
+
+What is done about it is `pacing`'s for a route, and `case`'s for one row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+_SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
+_FAR_FUTURE_S = 366 * 86_400.0
+
+
+def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return the seconds that `Retry-After` asks for, None where it is absent, negative or garbage.
+
+    Seconds may have a fraction; an HTTP date in any of its three forms (RFC 9110, 5.6.7) is measured from the answer's
+    own `Date`, so that a clock that is wrong, theirs or ours, does not matter. Of several headers, which arrive as one
+    joined by commas, the longest wait counts. Absurd values are cut to a year, which nobody waits for.
+    """
+    told = headers.get("retry-after", "").strip()
+    seconds = [one.strip() for one in told.split(",")]
+    if all(_SECONDS.fullmatch(one) for one in seconds):
+        return min(max(map(float, seconds)), _FAR_FUTURE_S)
+    until = _http_date(told)
+    if until is None:
+        return None
+    since = _http_date(headers.get("date", "")) or now
+    return min(max((until - since).total_seconds(), 0.0), _FAR_FUTURE_S)
+
+
+def _http_date(text: str) -> datetime | None:
+    try:
+        told = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return told if told.tzinfo is not None else told.replace(tzinfo=UTC)

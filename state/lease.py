@@ -1,28 +1,29 @@
 """Who may stage and publish a feed: a lease with a heartbeat, and a token that fences off whoever lost it.
 
-What a holder does with it is `stage`'s and `outbox`'s: each of their transactions shows the token first.
+What a holder does with it is `stage`'s and `outbox`'s: each of their transactions shows the token first. On PostgreSQL
+silence is measured by the database's own clock, in the statement: hosts need not agree on the time.
 """
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-import psutil
-from sqlalchemy import Connection, Engine, bindparam, insert, select, update
+from sqlalchemy import Connection, Engine, Interval, Row, Select, bindparam, func, literal_column, select, update
 
 from mappings.errors import TransientError
+from state.conflicts import insert_if_new
 from state.database import writing
+from state.holders import Holder, is_running
+from state.pulse import Pulse, seconds_since_boot
 from state.tables import LEASE
 
 LEASE_TTL_S = 60.0
-_START_TOLERANCE_S = 1.0  # the start of one process, asked twice, may differ by the clock's corrections
+_TRIES = 5
+"""How often the feed is asked for anew when its lease changed hands between the question and the attempt to take it."""
 
 
 class HeldByAnotherError(TransientError):
@@ -44,46 +45,24 @@ class LeaseLostError(TransientError):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """A process that can be told from any other: `started` is its start in seconds since the epoch.
+class Keeping:
+    """How long a silent holder keeps a feed (`ttl_s` seconds), and by which clocks that is measured.
 
-    `host` names the machine and, where there are such, the container's process namespace: ids mean nothing beyond it.
+    `pulse` None: by the database's own clock, which only a server has. `now` is the time of day, for people.
     """
 
-    name: str
-    host: str
-    pid: int
-    started: float
+    now: Callable[[], datetime]
+    pulse: Pulse | None
+    ttl_s: float = LEASE_TTL_S
 
-
-def this_process(name: str) -> Holder:
-    """Describe the running process under a name for people, for example `eventsync run`."""
-    own = psutil.Process()
-    return Holder(name, _host(), own.pid, own.create_time())
-
-
-def is_running(holder: Holder) -> bool:
-    """Whether the process still runs; True where that cannot be known, because it is on another host."""
-    if holder.host != _host():
-        return True
-    try:
-        process = psutil.Process(holder.pid)
-        is_same = abs(process.create_time() - holder.started) < _START_TOLERANCE_S
-        return is_same and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return True
-
-
-def _host() -> str:
-    namespace = Path("/proc/self/ns/pid")
-    return f"{socket.gethostname()} {namespace.readlink()}" if os.path.lexists(namespace) else socket.gethostname()
+    def seconds(self) -> float:
+        """Return the seconds of the host's own clock, whatever the lease is measured by."""
+        return self.pulse.seconds() if self.pulse else seconds_since_boot()
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to stage and publish one feed, until released, or lost by silence of more than `ttl_s` seconds.
+    """The right to stage and publish one feed, until released, or lost by silence.
 
     `token` is larger than that of every earlier lease of the feed. Leaving the block releases the lease.
     """
@@ -91,18 +70,17 @@ class Lease:
     engine: Engine
     scope_id: int
     token: int
-    now: Callable[[], datetime]
-    ttl_s: float
+    keeping: Keeping
 
     def renew(self) -> None:
         """Say that we are alive. Raises `LeaseLostError` if another run has taken over."""
         with writing(self.engine) as connection:
-            show_token(connection, self.scope_id, self.token, self.now(), self.ttl_s)
+            show_token(connection, self.scope_id, self.token, self.keeping)
 
     def release(self) -> None:
         """Let the next run in at once. A lease that was lost is left alone."""
         with writing(self.engine) as connection:
-            connection.execute(_RELEASE, {"scope": self.scope_id, "shown": self.token, "now": self.now()})
+            connection.execute(_RELEASE, {"scope": self.scope_id, "shown": self.token})
 
     def __enter__(self) -> Self:
         """Hand out the lease itself."""
@@ -114,62 +92,115 @@ class Lease:
 
 
 _OURS = (LEASE.c.scope_id == bindparam("scope"), LEASE.c.token == bindparam("shown"))
-_RELEASE = update(LEASE).where(*_OURS).values(holder="", expires_at=bindparam("now"))
-_SHOW = update(LEASE).where(*_OURS, LEASE.c.holder != "").values(heartbeat_at=bindparam("now"), expires_at=bindparam("until"))
+_RELEASE = update(LEASE).where(*_OURS).values(holder="")
+_SEEN = (*_OURS, LEASE.c.heartbeat_at == bindparam("seen_at"))
+
+_SERVER_NOW = func.clock_timestamp(type_=LEASE.c.heartbeat_at.type)
+_BY_HOST: dict[str, Any] = {"heartbeat_at": bindparam("now"), "expires_at": bindparam("until"), "beat_s": bindparam("beat")}
+_BY_SERVER: dict[str, Any] = {
+    "heartbeat_at": _SERVER_NOW,
+    "expires_at": func.clock_timestamp() + bindparam("ttl", type_=Interval()),
+    "beat_s": bindparam("beat"),
+}
+_WHO: dict[str, Any] = {name: bindparam(f"new_{name}") for name in ("token", "holder", "host", "pid", "process_started", "boot")}
+_SHOW = {
+    by_server: update(LEASE).where(*_OURS, LEASE.c.holder != "").values(**beat)
+    for by_server, beat in ((False, _BY_HOST), (True, _BY_SERVER))
+}
+_TAKE = {
+    by_server: update(LEASE).where(*_SEEN).values(**_WHO, **beat, acquired_at=beat["heartbeat_at"])
+    for by_server, beat in ((False, _BY_HOST), (True, _BY_SERVER))
+}
 
 
-def show_token(connection: Connection, scope_id: int, token: int, now: datetime, ttl_s: float) -> None:
+def show_token(connection: Connection, scope_id: int, token: int, keeping: Keeping) -> None:
     """Renew the lease inside the caller's transaction, which so commits only while the lease is ours.
 
     Raises `LeaseLostError` if it is not: the transaction must not commit.
     """
-    until = now + timedelta(seconds=ttl_s)
-    shown = connection.execute(_SHOW, {"scope": scope_id, "shown": token, "now": now, "until": until})
-    if shown.rowcount != 1:
+    shown = {"scope": scope_id, "shown": token, **_times(keeping)}
+    if connection.execute(_SHOW[keeping.pulse is None], shown).rowcount != 1:
         raise LeaseLostError(
             "another run has taken this feed over; this one stops",
             hint="nothing is lost: the other run continues where this one stopped; `eventsync status` shows who it is",
         )
 
 
-def acquire(engine: Engine, scope_id: int, holder: Holder, *, now: Callable[[], datetime], ttl_s: float = LEASE_TTL_S) -> Lease:
+def acquire(engine: Engine, scope_id: int, holder: Holder, keeping: Keeping) -> Lease:
     """Take the feed, from nobody, from a holder that fell silent, or at once from one that died on this host.
 
     Raises `HeldByAnotherError` while another run holds it.
     """
     with writing(engine) as connection:
-        instant = now()
-        token = _next_token(connection, scope_id, instant)
-        connection.execute(_TAKE, _as_row(scope_id, token, holder, instant, ttl_s))
-    return Lease(engine, scope_id, token, now, ttl_s)
+        for _ in range(_TRIES):
+            seen = _look(connection, scope_id, keeping)
+            if not _is_free(seen, keeping):
+                raise _held(seen)
+            if _take(connection, seen, holder, keeping):
+                return Lease(engine, scope_id, seen.token + 1, keeping)
+        raise _held(seen)
 
 
-def _next_token(connection: Connection, scope_id: int, now: datetime) -> int:
-    present = connection.execute(select(LEASE).where(LEASE.c.scope_id == scope_id).with_for_update()).one_or_none()
-    if present is None:
-        connection.execute(insert(LEASE), {**_as_row(scope_id, 0, _NOBODY, now, 0.0), "scope_id": scope_id})
-        return 1
-    before = Holder(present.holder, present.host, present.pid, present.process_started)
-    if before.name and present.expires_at > now and is_running(before):
-        raise HeldByAnotherError(
-            holder=before.name, since=present.acquired_at, host=before.host.partition(" ")[0], pid=before.pid
-        )
-    return int(present.token) + 1
-
-
-_NOBODY = Holder("", "", 0, 0.0)
-_TAKE = update(LEASE).where(LEASE.c.scope_id == bindparam("scope"))
-
-
-def _as_row(scope_id: int, token: int, holder: Holder, now: datetime, ttl_s: float) -> dict[str, object]:
-    return {
-        "scope": scope_id,
-        "token": token,
-        "holder": holder.name,
-        "host": holder.host,
-        "pid": holder.pid,
-        "process_started": holder.started,
-        "acquired_at": now,
-        "heartbeat_at": now,
-        "expires_at": now + timedelta(seconds=ttl_s),
+def _take(connection: Connection, seen: Row[*tuple[Any, ...]], holder: Holder, keeping: Keeping) -> bool:
+    """Take the lease if it is still as it was seen: who was silent may have spoken, or another may have been faster."""
+    who = {
+        "new_token": seen.token + 1,
+        "new_holder": holder.name,
+        "new_host": holder.host,
+        "new_pid": holder.pid,
+        "new_process_started": holder.started,
+        "new_boot": holder.boot,
     }
+    where = {"scope": seen.scope_id, "shown": seen.token, "seen_at": seen.heartbeat_at}
+    return connection.execute(_TAKE[keeping.pulse is None], {**who, **where, **_times(keeping)}).rowcount == 1
+
+
+def _look(connection: Connection, scope_id: int, keeping: Keeping) -> Row[*tuple[Any, ...]]:
+    """Read the lease, without a lock; make its row if the feed never had one."""
+    found = connection.execute(_read(scope_id, keeping)).one_or_none()
+    if found is None:
+        _make(connection, scope_id, keeping.now())
+        found = connection.execute(_read(scope_id, keeping)).one()
+    return found
+
+
+def _read(scope_id: int, keeping: Keeping) -> Select[Any]:
+    server_now = _SERVER_NOW if keeping.pulse is None else literal_column("NULL", LEASE.c.heartbeat_at.type)
+    return select(LEASE, server_now.label("server_now")).where(LEASE.c.scope_id == scope_id)
+
+
+def _make(connection: Connection, scope_id: int, now: datetime) -> None:
+    """Make the row of a lease that nobody holds, unless another run makes it in this very moment."""
+    nobody = {"token": 0, "holder": "", "host": "", "pid": 0, "process_started": 0.0}
+    times = dict.fromkeys(("acquired_at", "heartbeat_at", "expires_at"), now)
+    connection.execute(insert_if_new(connection, LEASE), {"scope_id": scope_id, **nobody, **times})
+
+
+def _is_free(seen: Row[*tuple[Any, ...]], keeping: Keeping) -> bool:
+    before = Holder(seen.holder, seen.host, seen.pid, seen.process_started, seen.boot)
+    return not before.name or _is_silent(seen, keeping) or not is_running(before)
+
+
+def _is_silent(seen: Row[*tuple[Any, ...]], keeping: Keeping) -> bool:
+    """Whether the last heartbeat is further away than the holder itself allowed. One in the future, by a clock that was
+    set back since, would otherwise keep everybody out for hours.
+    """
+    if seen.server_now is not None:
+        silence = seen.server_now - seen.heartbeat_at
+    elif keeping.pulse is not None and keeping.pulse.boot == seen.boot:
+        silence = timedelta(seconds=keeping.pulse.seconds() - seen.beat_s)
+    else:  # the machine was started again since, or the state DB was moved here
+        silence = keeping.now() - seen.heartbeat_at
+    return bool(abs(silence) > seen.expires_at - seen.heartbeat_at)
+
+
+def _times(keeping: Keeping) -> Mapping[str, object]:
+    beat = {"beat": keeping.seconds()}
+    if keeping.pulse is None:
+        return {**beat, "ttl": timedelta(seconds=keeping.ttl_s)}
+    now = keeping.now()
+    return {**beat, "now": now, "until": now + timedelta(seconds=keeping.ttl_s)}
+
+
+def _held(seen: Row[*tuple[Any, ...]]) -> HeldByAnotherError:
+    return HeldByAnotherError(holder=seen.holder, since=seen.acquired_at, host=seen.host.partition(" ")[0], pid=seen.pid)

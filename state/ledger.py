@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, insert, select, update
 from mappings.vocabulary import FeedName, RowKey
 from state.accounts import PublishAccount
 from state.books import Books
+from state.conflicts import insert_if_new
 from state.database import reading, writing
 from state.decisions import Decisions
 from state.gate import Gate, accept, read_gate
@@ -190,7 +191,8 @@ class Ledger:
             "stamp": "",
             "created_at": self._now(),
         }
-        return int(connection.execute(insert(SCOPE).values(**row).returning(SCOPE.c.id)).scalar_one())
+        connection.execute(insert_if_new(connection, SCOPE), row)  # a first run of the feed beside this one may be faster
+        return int(connection.execute(select(SCOPE.c.id).where(*ours)).scalar_one())
 
 
 def _own_pulse(engine: Engine) -> Pulse | None:

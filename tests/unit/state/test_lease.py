@@ -11,7 +11,8 @@ import pytest
 from unit.state.world import DESTINATION, FEED, World
 
 from mappings.vocabulary import FeedName
-from state.lease import HeldByAnotherError, LeaseLostError, is_running, this_process
+from state.holders import is_running, this_process
+from state.lease import HeldByAnotherError, LeaseLostError
 from state.ledger import Ledger
 
 HOLD = """
@@ -19,8 +20,11 @@ import sys
 from datetime import datetime
 from state.database import open_database
 from state.ledger import Ledger
+from state.lease import Keeping
+from state.pulse import Pulse
 now = datetime.fromisoformat(sys.argv[4])
-ledger = Ledger(open_database(sys.argv[1]), sys.argv[2], sys.argv[3], namespace="tests", now=lambda: now)
+keeping = Keeping(lambda: now, Pulse("this boot", now.timestamp))
+ledger = Ledger(open_database(sys.argv[1]), sys.argv[2], sys.argv[3], namespace="tests", now=lambda: now, keeping=keeping)
 print(ledger.acquire_lease("eventsync run").token, flush=True)
 sys.stdin.read()
 """
@@ -102,5 +106,5 @@ def test_a_released_lease_lets_the_next_run_in_at_once_under_a_larger_token(worl
 
 
 def test_each_feed_has_its_own_lease(world: World) -> None:
-    other = Ledger(world.engine, DESTINATION, FeedName("other"), namespace="tests", now=world.clock)
+    other = Ledger(world.engine, DESTINATION, FeedName("other"), namespace="tests", now=world.clock, keeping=world.clock.keeping)
     assert other.acquire_lease("second").token == 1

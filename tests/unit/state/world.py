@@ -16,10 +16,12 @@ from mappings.vocabulary import Cover, FeedName, MappedRow, Origin, Reason, Reas
 from state.accounts import PublishAccount, StageReport
 from state.books import Books
 from state.database import open_database
-from state.lease import Lease
+from state.lease import Keeping, Lease
 from state.ledger import Ledger
 from state.outbox import Outbox, Settled
+from state.pulse import Pulse
 from state.tables import ENTRY
+from state.terms import USUAL, Terms
 from state.views import Book, RowFilter, RowRecord
 
 DESTINATION = "https://events.example|account-1"
@@ -38,6 +40,11 @@ class Clock:
 
     def turn(self, **by: float) -> None:
         self.instant += timedelta(**by)
+
+    @property
+    def keeping(self) -> Keeping:
+        """Leases by this clock alone: a database server would measure them by its own."""
+        return Keeping(self, Pulse("this boot", lambda: self.instant.timestamp()))  # noqa: PLW0108  # the instant at the time of asking
 
 
 def body_of(title: str, *, status: str = "published") -> bytes:
@@ -107,7 +114,7 @@ class World:
 
     def _open(self) -> None:
         self.engine = open_database(self.url)
-        self.ledger = Ledger(self.engine, DESTINATION, FEED, namespace="tests", now=self.clock)
+        self.ledger = Ledger(self.engine, DESTINATION, FEED, namespace="tests", now=self.clock, keeping=self.clock.keeping)
 
     def crash(self) -> None:
         self.engine.dispose()
@@ -128,12 +135,10 @@ class World:
         is_whole: bool = True,
         brakes: Sequence[str] = (),
         stamp: str = "",
-        holds_twins: bool = True,
+        terms: Terms = USUAL,
     ) -> StageReport:
         """Stage one read, given chunk by chunk."""
-        stage = self.ledger.open_stage(
-            self.run(), is_whole=is_whole, fence=self.lease.token, stamp=stamp, holds_twins=holds_twins
-        )
+        stage = self.ledger.open_stage(self.run(), is_whole=is_whole, fence=self.lease.token, stamp=stamp, terms=terms)
         for chunk in chunks:
             stage.write(list(chunk))
         return stage.close(lambda _report: brakes)

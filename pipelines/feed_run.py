@@ -126,19 +126,26 @@ class FeedAtWork:
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[Lease]:
-        """Hold the feed's lease and keep the run's page in the books, whatever ends the phase."""
+        """Hold the feed's lease and keep the run's page in the books, whatever ends the phase.
+
+        The page begins under the lease: an open page of another run, seen by whoever holds the feed, is a dead run's.
+        """
         log = structlog.get_logger().bind(feed=self.mapping.feed, run_id=self.ticket.run_id)
         log.info("phase begins", phase=name, launched_by=self.ticket.launched_by)
-        self.workshop.ledger(self.mapping).begin_run(
-            self.ticket.run_id, launched_by=self.ticket.launched_by, dagster_run_id=self.ticket.dagster_run_id
-        )
         try:
             holder = f"run {self.ticket.run_id}, launched by {self.ticket.launched_by}"
             with self.workshop.lease(self.mapping, holder, is_patient=self.options.wait) as lease:
+                self._begin()
                 yield lease
         except BaseException as left:
+            self._begin()  # where the feed was never held, so that the books tell of the attempt
             self._close(_why_left(left, name))
             raise
+
+    def _begin(self) -> None:
+        self.workshop.ledger(self.mapping).begin_run(
+            self.ticket.run_id, launched_by=self.ticket.launched_by, dagster_run_id=self.ticket.dagster_run_id
+        )
 
     def _close(self, outcome: Outcome, account: PublishAccount | None = None) -> None:
         log = structlog.get_logger().bind(feed=self.mapping.feed, run_id=self.ticket.run_id)
@@ -154,21 +161,25 @@ class FeedAtWork:
 
 
 def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by: str) -> None:
-    """Let what is staged out, if the last stage was released, or if everything that stopped it is accepted.
+    """Let what is staged out, if the last stage was released, or if this run accepts everything that stopped it.
+
+    What a person accepted for an earlier run is not accepted for this one.
 
     Raises:
         BrakeError: a brake holds the feed, or no stage ever completed.
     """
     gate = ledger.gate()
-    closed_by = tuple(gate.reason.removeprefix("stopped by ").split(", "))
-    if not gate.is_open and set(closed_by) <= set(options.accept):
+    if gate.is_open and not gate.brakes:
+        return
+    if gate.brakes and set(gate.brakes) <= set(options.accept):
         ledger.open_gate(by)
-    elif not gate.is_open:
-        raise BrakeError(
-            f"nothing is sent: {gate.reason}",
-            brakes=closed_by,
-            hint=f"look at `eventsync rows {mapping.feed} --state rejected`, then run it again; or accept the brake",
-        )
+        return
+    stopped, _, _ = gate.reason.partition("; ")
+    raise BrakeError(
+        f"nothing is sent: {stopped}",
+        brakes=gate.brakes or (stopped,),
+        hint=f"look at `eventsync rows {mapping.feed} --state rejected`, then run it again; or accept the brake",
+    )
 
 
 def brake_error(staged: Staged) -> BrakeError:

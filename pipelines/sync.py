@@ -10,7 +10,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
@@ -19,10 +19,8 @@ from connectors.sources.contract import Source
 from mappings.delivery import Intent, Verdict
 from mappings.engine import RowMapper
 from mappings.errors import SyncError
-from mappings.event import as_draft
-from mappings.identity import fingerprint
 from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, RowKey, RowOutcome, SourceRow
+from mappings.vocabulary import RowKey, RowOutcome
 from pipelines.brakes import BrakeVerdict, judge
 from pipelines.covers import CoverProblem, Covers
 from pipelines.drain import Advance, Drain
@@ -31,6 +29,7 @@ from pipelines.options import RunOptions
 from state.accounts import PublishAccount, StageReport
 from state.ledger import Ledger
 from state.outbox import Outbox
+from state.terms import Terms
 
 CHUNK_ROWS = 500
 """Rows of one stage transaction: large enough for batched statements, small enough for flat memory."""
@@ -105,12 +104,12 @@ def stage(job: StageJob) -> Staged:
 
     def brake(report: StageReport) -> list[str]:
         verdicts.extend(judge(report, job.mapping.publish.brakes, job.options.accept))
-        return [verdict.name for verdict in verdicts if verdict.stops]
+        return [verdict.name for verdict in verdicts if verdict.is_tripped]
 
     is_whole = job.source.is_whole and not job.options.keys
     with job.source.read() as reading:
-        staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=reading.stamp)
-        for chunk in batched(_chosen(map_rows(job.mapper, reading.rows, job.options), job.options.keys), CHUNK_ROWS):
+        staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=reading.stamp, terms=_terms(job))
+        for chunk in batched(_chosen(map(job.mapper, reading.rows), job.options.keys), CHUNK_ROWS):
             staging.write(chunk)
             job.advance(len(chunk))
     report = staging.close(brake)
@@ -118,11 +117,14 @@ def stage(job: StageJob) -> Staged:
     return Staged(report, tuple(verdicts))
 
 
-def map_rows(mapper: RowMapper, rows: Iterable[SourceRow], options: RunOptions) -> Iterator[RowOutcome]:
-    """Map every row, with what this one run asks of all of them."""
-    for row in rows:
-        outcome = mapper(row)
-        yield _as_draft(outcome) if options.status == "draft" and isinstance(outcome, MappedRow) else outcome
+def _terms(job: StageJob) -> Terms:
+    policy, options = job.mapping.publish, job.options
+    return Terms(
+        on_change=policy.on_change,
+        on_vanish=policy.on_vanish,
+        drafts_only=options.status == "draft",
+        accepted=options.accept,
+    )
 
 
 def publish(job: PublishJob) -> Published:
@@ -193,8 +195,3 @@ def _chosen(outcomes: Iterable[RowOutcome], keys: tuple[str, ...]) -> Iterable[R
         return outcomes
     wanted = {RowKey(key) for key in keys}
     return (outcome for outcome in outcomes if outcome.row_key in wanted)
-
-
-def _as_draft(row: MappedRow) -> MappedRow:
-    body = as_draft(row.body)
-    return replace(row, body=body, fingerprint=fingerprint(body, row.cover.url if row.cover else ""))

@@ -18,7 +18,8 @@ class ReadAccount:
     """Every row read, in exactly one place: `read = filtered + duplicate + rejected + held + unchanged + drifted + new`.
 
     `new` counts every row that this run staged to be sent: rows never seen before, and known ones whose changed payload
-    is due (never sent so far, or refused as it was).
+    is due (never sent so far, refused as it was, or drafted again). `drifted` counts every row that differs from what was
+    delivered, also where the feed asks to hear no more of it (`on_change: ignore`).
     """
 
     read: int = 0
@@ -109,11 +110,14 @@ class HeldRow:
 class StageReport:
     """What one read of the source came to, and what the brakes need to judge it.
 
-    Of `account.new`, `restaged` are known rows whose changed payload is due (never sent so far, or refused as it was);
-    the rest was never seen before. `vanished`: newly absent from a whole read;
-    `withdrawn`: pending rows, never sent, that the source no longer asks for. `known_before`: entries of the feed
-    before this read; `last_whole_read`: rows of the last whole read that passed the brakes, None if there was none.
-    `rejections` and `held` are the first few; all are in the state DB. `reasons` counts problems (not warnings).
+    Of `account.new`, `restaged` are known rows whose changed payload is due; the rest was never seen before. Of
+    `account.held`, `ignored` are rows that a person decided to hear no more of. `vanished`: newly absent from a whole
+    read; `withdrawn`: pending rows, never sent, that the source no longer asks for. `known_before`: entries of the feed
+    before this read that some run has let out; `waiting`: entries, never sent, that earlier reads staged, that none let
+    out, and that this one asks for again; `redrafted`: drafts of changes that no run has let out yet. `last_whole_read`:
+    rows of the last whole read that passed the brakes, None if there was none. `rejections` and `held` are the first few;
+    all are in the state DB. `reasons` counts problems (not warnings). `brakes`: those that stop this run; `accepted`: those
+    that would, had a person not accepted them for it.
     """
 
     run_id: str
@@ -123,6 +127,9 @@ class StageReport:
     vanished: int = 0
     withdrawn: int = 0
     restaged: int = 0
+    ignored: int = 0
+    waiting: int = 0
+    redrafted: int = 0
     known_before: int = 0
     last_whole_read: int | None = None
     skipped: Mapping[str, int] = field(default_factory=dict)
@@ -130,3 +137,4 @@ class StageReport:
     rejections: tuple[RejectedRow, ...] = ()
     held: tuple[HeldRow, ...] = ()
     brakes: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()

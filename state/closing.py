@@ -12,6 +12,8 @@ from sqlalchemy import Connection, Row, Select, bindparam, delete, select, updat
 
 from state.accounts import StageReport
 from state.comparing import Progress
+from state.drafts import is_of_change
+from state.earlier import put_back, waiting
 from state.gate import Opening, judge
 from state.records import dump
 from state.seen import Seen
@@ -38,7 +40,7 @@ _ENTRIES = (
     .order_by(ENTRY.c.id)
     .limit(_PAGE)
 )
-_IDS = select(ENTRY.c.id).where(*_PAGE_OF_STATE).order_by(ENTRY.c.id).limit(_PAGE)
+_IDS = select(ENTRY.c.id, ENTRY.c.vanished_at).where(*_PAGE_OF_STATE).order_by(ENTRY.c.id).limit(_PAGE)
 
 
 def finish(
@@ -47,14 +49,18 @@ def finish(
     """End a read in the caller's transaction, and return its report with the brakes that it tripped."""
     tally = progress.tally
     unheard = _withdraw(connection, turn, opening, progress)
-    if opening.is_whole:
-        tally.vanished = _mark_vanished(connection, turn, progress.seen)
+    is_marking = opening.is_whole and progress.terms.on_vanish == "report"
+    absent = _newly_absent(connection, turn, progress.seen) if is_marking else array("q")
+    tally.vanished = len(absent)
+    tally.redrafted = sum(map(progress.seen.is_said, waiting(connection, turn.scope_id)))
     report = tally.report(
         turn.run_id, is_whole=opening.is_whole, known_before=opening.known_before, last_whole_read=opening.last_whole_read
     )
     report.account.check()
-    report = replace(report, brakes=tuple(brake(report)))
+    report = _braked(report, brake(report), progress.terms.accepted)
     judge(connection, turn, opening, report, is_anything_unheard=bool(unheard))
+    if not report.brakes:
+        _mark_vanished(connection, turn, absent)
     turn.note(
         connection,
         phase=Phase.STAGED.value,
@@ -69,35 +75,61 @@ def _withdraw(connection: Connection, turn: Turn, opening: Opening, progress: Pr
     """Take back pending entries of which nothing was ever sent: those that two rows claim, and those that the source no
     longer asks for (gone from a whole read, or met in this one as rejected or skipped). Return how many were not heard of.
 
-    What was refused before goes back to refused, without a fingerprint: whatever the source says next reopens it.
+    What was refused before goes back to refused, without a fingerprint: whatever the source says next reopens it. A draft of
+    a change makes room for the event that was delivered before it.
     """
     unheard, seen = 0, progress.seen
     withdrawn = [entry_id for entry_id in seen.disputed if entry_id > seen.boundary]
-    put_back: list[int] = []
+    refused: list[int] = []
+    drafts: list[int] = []
     for row in _never_sent(connection, turn, seen.boundary):
         is_unasked = not seen.is_said(row.id)
         if seen.is_disputed(row.id) or (is_unasked and (opening.is_whole or seen.is_present(row.id))):
-            (put_back if row.revision or row.refused_request_id else withdrawn).append(row.id)
+            _place_of(row, withdrawn, refused, drafts).append(row.id)
             progress.tally.withdrawn += not seen.is_disputed(row.id)
         else:
             unheard += is_unasked
+            progress.tally.waiting += not is_unasked and row.id > opening.released_id
     for few in _in_fews(withdrawn):
         connection.execute(_DELETE, {"entries": few})
-    for few in _in_fews(put_back):
+    for few in _in_fews(refused):
         connection.execute(_PUT_BACK, {"entries": few, "now": turn.now()})
+    for few in _in_fews(drafts):
+        put_back(connection, few, turn.now())
     return unheard
 
 
-def _mark_vanished(connection: Connection, turn: Turn, seen: Seen) -> int:
-    """Mark the entries that a whole read has not met, and return how many were not marked before."""
-    count = 0
-    for state in EntryState:
-        absent = array(
-            "q", (row.id for row in _pages(connection, _IDS, turn, state, seen.boundary) if not seen.is_present(row.id))
-        )
-        for few in _in_fews(absent):
-            count += connection.execute(_VANISH, {"entries": few, "now": turn.now()}).rowcount
-    return count
+def _place_of(row: Row[*tuple[Any, ...]], withdrawn: list[int], refused: list[int], drafts: list[int]) -> list[int]:
+    if is_of_change(row.revision):
+        return drafts
+    return refused if row.revision or row.refused_request_id else withdrawn
+
+
+def _braked(report: StageReport, tripped: Sequence[str], accepted: Sequence[str]) -> StageReport:
+    return replace(
+        report,
+        brakes=tuple(name for name in tripped if name not in accepted),
+        accepted=tuple(name for name in tripped if name in accepted),
+    )
+
+
+def _newly_absent(connection: Connection, turn: Turn, seen: Seen) -> array[int]:
+    """Return the entries that a whole read has not met, and that are not marked yet."""
+    return array(
+        "q",
+        (
+            row.id
+            for state in EntryState
+            for row in _pages(connection, _IDS, turn, state, seen.boundary)
+            if not row.vanished_at and not seen.is_present(row.id)
+        ),
+    )
+
+
+def _mark_vanished(connection: Connection, turn: Turn, absent: Sequence[int]) -> None:
+    """Mark the entries that a read has not met. A read that a brake stops is not believed so far: it marks none."""
+    for few in _in_fews(absent):
+        connection.execute(_VANISH, {"entries": few, "now": turn.now()})
 
 
 def _never_sent(connection: Connection, turn: Turn, boundary: int) -> Iterator[Row[*tuple[Any, ...]]]:

@@ -12,22 +12,41 @@ from typing import assert_never
 from sqlalchemy import Connection
 
 from mappings.vocabulary import MappedRow, Origin, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
+from state.drafts import drafted, is_of_change
 from state.entries import Batch, find_known, find_twins
-from state.plan import Drifted, Held, Known, New, Reopen, Repin, Unchanged, plan_known, plan_new
+from state.pasts import find_pasts
+from state.plan import (
+    NO_PAST,
+    Drifted,
+    Held,
+    Known,
+    New,
+    Past,
+    Redraft,
+    Reopen,
+    Repin,
+    Unchanged,
+    Withdrawn,
+    plan_known,
+    plan_new,
+)
 from state.problems import Problem, held, rejected, storable, warned, write_problems
+from state.releases import IGNORE, RESEND
 from state.seen import Seen
 from state.tally import Tally
+from state.terms import Terms
 from state.turn import Turn
 from state.words import EntryState
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one read has come to so far. `holds_twins`: whether likely copies of known entries are held back."""
+    """What one read has come to so far, the terms that it is made on, and what people decided about held rows."""
 
     seen: Seen
     tally: Tally
-    holds_twins: bool
+    terms: Terms
+    decisions: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +56,7 @@ class Comparison:
     progress: Progress
     known: dict[str, Known]
     twins: dict[bytes, RowKey]
+    pasts: Mapping[int, Past]
     batch: Batch
     problems: list[Problem]
 
@@ -59,8 +79,9 @@ class Comparison:
             self.progress.tally.warnings += len(row.warnings)
         known = self.known.get(row.row_key)
         if known is None:
-            self._take_new(row)
+            self._take_new(drafted(row) if self.progress.terms.drafts_only else row)
             return
+        row = _as_asked(known, row, self.progress.terms)
         if known.is_vanished:
             self.batch.welcome_back(known.entry_id)
         if self.progress.seen.is_said(known.entry_id):
@@ -69,20 +90,24 @@ class Comparison:
             self._take_known(known, row)
 
     def _take_new(self, row: MappedRow) -> None:
-        twin_key = self.twins.get(row.twin_digest) if self.progress.holds_twins else None
-        match plan_new(twin_key):
+        twin_key = self.twins.get(row.twin_digest) if self.progress.terms.holds_twins else None
+        decision = self.progress.decisions.get(row.row_key, "")
+        match plan_new(None if decision == RESEND else twin_key):
             case New():
                 self.twins[row.twin_digest] = row.row_key
                 self.progress.tally.new += 1
                 self.batch.create(row)
                 self._warn(row)
+            case Held(twin_key) if decision == IGNORE:
+                self.progress.tally.hold_silently()
             case Held(twin_key):
                 self.progress.tally.hold(row, twin_key)
                 self.problems.append(held(row, twin_key))
 
-    def _take_known(self, known: Known, row: MappedRow) -> None:
+    def _take_known(self, known: Known, row: MappedRow) -> None:  # noqa: C901 # one arm for each member of the union
         entry_id = known.entry_id
-        match plan_known(known, row):
+        on_change = self.progress.terms.on_change
+        match plan_known(known, row, on_change, self.pasts.get(entry_id, NO_PAST)):
             case Unchanged() as same:
                 self.progress.seen.hear(entry_id)
                 self.progress.tally.unchanged += 1
@@ -91,15 +116,29 @@ class Comparison:
             case Drifted(is_recorded):
                 self.progress.seen.hear(entry_id)
                 self.progress.tally.drifted += 1
-                if not is_recorded:
+                if is_recorded:
+                    return
+                if on_change == "ignore":
+                    self.batch.ignore(entry_id, row)
+                else:
                     self.batch.drift(entry_id, row)
                     self._warn(row)
+            case Withdrawn():
+                self.progress.seen.hear(entry_id)
+                self.progress.tally.unchanged += 1
+                self.batch.withdraw(entry_id)
             case Repin() | Reopen():
-                self.progress.seen.stage(entry_id)
-                self.progress.tally.new += 1
-                self.progress.tally.restaged += 1
                 self.batch.pin(entry_id, row)
-                self._warn(row)
+                self._staged_anew(entry_id, row)
+            case Redraft():
+                self.batch.redraft(entry_id, drafted(row))
+                self._staged_anew(entry_id, row)
+
+    def _staged_anew(self, entry_id: int, row: MappedRow) -> None:
+        self.progress.seen.stage(entry_id)
+        self.progress.tally.new += 1
+        self.progress.tally.restaged += 1
+        self._warn(row)
 
     def _take_again(self, known: Known, row: MappedRow) -> None:
         """A second row of this read claims an entry: the same words are a duplicate, others leave both in doubt."""
@@ -144,11 +183,26 @@ def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Se
     known = find_known(connection, turn.scope_id, keys)
     unknown = [row.twin_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]
     twins = find_twins(connection, turn.scope_id, unknown)
-    comparison = Comparison(progress, known, twins, Batch(turn), [])
+    rows = [row for row in outcomes if isinstance(row, MappedRow)]
+    pasts = find_pasts(connection, known, rows, progress.terms)
+    comparison = Comparison(progress, known, twins, pasts, Batch(turn), [])
     for outcome in outcomes:
         comparison.take(outcome)
     comparison.batch.write(connection)
     write_problems(connection, turn.scope_id, turn.run_id, turn.now(), comparison.problems)
+
+
+def _as_asked(known: Known, row: MappedRow, terms: Terms) -> MappedRow:
+    """Return the row as this read would pin it: as a draft where only drafts are sent, or where a change was drafted.
+
+    What is pinned and may be out is compared with the row itself: the wish of one run is no change of the source.
+    """
+    if is_of_change(known.revision):
+        return drafted(row)
+    if not terms.drafts_only:
+        return row
+    draft = drafted(row)
+    return draft if known.may_be_pinned_anew or draft.fingerprint == known.fingerprint else row
 
 
 def _is_misplaced(known: Known, row: MappedRow) -> bool:

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, and_, case, func, select, update
 
 from mappings.errors import PermanentError
 from state.accounts import StageReport
+from state.earlier import let_out
 from state.records import load_report
 from state.tables import ENTRY, RUN, SCOPE
 from state.turn import Turn
-from state.words import GateState, Phase
+from state.words import EntryState, GateState, Phase
 
 
 class GateClosedError(PermanentError):
@@ -22,27 +23,49 @@ class GateClosedError(PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Whether staged rows may be published; if not, `reason` says why, and `run_id` is the run that closed it."""
+    """Whether staged rows may be published; if not, `reason` says why, and `run_id` is the run that closed it.
+
+    `brakes`: what stopped that run. An open gate with `brakes` was opened by a person for one run, and for no other.
+    """
 
     is_open: bool
     reason: str
     run_id: str
 
+    @property
+    def brakes(self) -> tuple[str, ...]:
+        """The brakes that closed it, also where a person has opened it since; none where it was not a brake."""
+        return _brakes_of(self.reason)
+
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a stage finds when it opens. `boundary`: the feed's highest entry id; `before`: the gate as it was."""
+    """What a stage finds when it opens. `boundary`: the feed's highest entry id; `released_id`: the highest that a gate has let
+    out by itself; `before`: the gate as it was.
+    """
 
     is_whole: bool
     stamp: str
     boundary: int
+    released_id: int
     known_before: int
     last_whole_read: int | None
     before: GateState
     before_run: str
     before_reason: str
 
+    @property
+    def brakes(self) -> tuple[str, ...]:
+        """The brakes behind the gate as it was."""
+        return _brakes_of(self.before_reason)
 
+    @property
+    def was_free(self) -> bool:
+        """Whether the gate stood open, and for everyone."""
+        return self.before is GateState.OPEN and not self.before_reason
+
+
+_STOPPED = "stopped by "
 _REASONS = {
     GateState.UNSTAGED: "nothing was staged yet",
     GateState.STAGING: "a stage is under way, or was cut short before its rows could be judged",
@@ -59,7 +82,9 @@ def read_gate(connection: Connection, scope_id: int) -> Gate:
 def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str) -> Opening:
     """Close the gate for the length of a stage."""
     scope = connection.execute(select(SCOPE).where(SCOPE.c.id == turn.scope_id)).one()
-    entries = select(func.coalesce(func.max(ENTRY.c.id), 0), func.count()).where(ENTRY.c.scope_id == turn.scope_id)
+    is_unknown = and_(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.attempts == 0, ENTRY.c.id > scope.released_id)
+    known = func.coalesce(func.sum(case((is_unknown, 0), else_=1)), 0)
+    entries = select(func.coalesce(func.max(ENTRY.c.id), 0), known).where(ENTRY.c.scope_id == turn.scope_id)
     boundary, known_before = connection.execute(entries).one()
     turn.take_over(connection)
     _set(connection, turn, GateState.STAGING)
@@ -68,7 +93,8 @@ def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str) -> O
         is_whole=is_whole,
         stamp=stamp,
         boundary=boundary,
-        known_before=known_before,
+        released_id=scope.released_id,
+        known_before=int(known_before),
         last_whole_read=scope.last_whole_read,
         before=GateState(scope.gate),
         before_run=scope.gate_run,
@@ -80,12 +106,17 @@ def judge(connection: Connection, turn: Turn, opening: Opening, report: StageRep
     """Set the gate after a completed stage.
 
     A partial read opens a gate that was closed before it only if it has heard again of every row that waits behind it:
-    otherwise three rows picked by hand would let out all that a brake had stopped.
+    otherwise three rows picked by hand would let out all that a brake had stopped. What a person accepted for this run
+    stops every other one: that run opens the gate for itself.
     """
-    if report.brakes:
-        _set(connection, turn, GateState.BRAKED, "stopped by " + ", ".join(report.brakes))
-    elif opening.before is GateState.OPEN or opening.is_whole or not is_anything_unheard:
+    is_blind = not opening.is_whole and not opening.was_free and is_anything_unheard
+    tripped = (*report.brakes, *report.accepted)
+    if tripped and (opening.brakes or not is_blind):
+        still = opening.brakes if is_blind else ()
+        _set(connection, turn, GateState.BRAKED, _STOPPED + ", ".join(dict.fromkeys((*still, *tripped))))
+    elif not tripped and not is_blind:
         _set(connection, turn, GateState.OPEN)
+        _release(connection, turn.scope_id)
         if opening.is_whole:
             _remember_read(connection, turn.scope_id, report.account.read, opening.stamp)
     else:
@@ -94,7 +125,7 @@ def judge(connection: Connection, turn: Turn, opening: Opening, report: StageRep
 
 
 def accept(connection: Connection, scope_id: int, by: str) -> Gate:
-    """Open a gate that brakes closed, on a person's word.
+    """Open a gate that brakes closed, on a person's word, for one run.
 
     Raises `GateClosedError` where no completed stage stands behind it: there is nothing yet that could be accepted.
     """
@@ -102,11 +133,17 @@ def accept(connection: Connection, scope_id: int, by: str) -> Gate:
     state = connection.execute(select(SCOPE.c.gate).where(SCOPE.c.id == scope_id)).scalar_one()
     if state not in (GateState.BRAKED, GateState.OPEN):
         raise closed(gate)
-    if not gate.is_open:
-        opened = {"gate": GateState.OPEN.value, "gate_reason": f"{gate.reason}; accepted by {by}"}
+    if gate.brakes:
+        stopped, _, _ = gate.reason.partition("; ")
+        opened = {"gate": GateState.OPEN.value, "gate_reason": f"{stopped}; accepted by {by}"}
         connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(**opened))
         _accept_read(connection, scope_id, gate.run_id)
     return read_gate(connection, scope_id)
+
+
+def _brakes_of(reason: str) -> tuple[str, ...]:
+    stopped, _, _ = reason.partition("; ")
+    return tuple(stopped.removeprefix(_STOPPED).split(", ")) if stopped.startswith(_STOPPED) else ()
 
 
 def closed(gate: Gate) -> GateClosedError:
@@ -115,6 +152,13 @@ def closed(gate: Gate) -> GateClosedError:
     if not gate.reason.startswith("stopped"):
         hint = "run the feed again without `--publish-only`: its rows are read, checked and then published"
     return GateClosedError(f"nothing is published: {gate.reason}", hint=hint)
+
+
+def _release(connection: Connection, scope_id: int) -> None:
+    """Remember that everything staged so far has been let out: it is history, which later reads are compared with."""
+    newest = select(func.coalesce(func.max(ENTRY.c.id), 0)).where(ENTRY.c.scope_id == scope_id).scalar_subquery()
+    connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(released_id=newest))
+    let_out(connection, scope_id)
 
 
 def _accept_read(connection: Connection, scope_id: int, run_id: str) -> None:

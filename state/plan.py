@@ -4,10 +4,11 @@ How the decision is written is `stage`'s.
 
 | the entry is                        | same payload | another payload |
 |-------------------------------------|--------------|-----------------|
-| unknown                             | New, or Held if it looks like a copy of an entry under another key |
+| unknown                             | New, or Held if it looks like a copy of an entry under another key and is not released |
 | pending, nothing sent               | Unchanged    | Repin           |
 | pending, sent                       | Unchanged    | Drifted         |
-| delivered, delivered_unconfirmed    | Unchanged    | Drifted         |
+| delivered                           | Unchanged    | Drifted, or Redraft if the feed asks for it |
+| delivered_unconfirmed               | Unchanged    | Drifted         |
 | uncertain, conflict                 | Unchanged    | Drifted         |
 | refused                             | Unchanged    | Reopen          |
 | blocked                             | Unchanged    | Reopen, or Drifted if an earlier attempt was never answered |
@@ -18,6 +19,11 @@ before the first attempt (an attempt that was only paced away does not count), a
 channel is such a refusal: its commonest cure is a mapping that names the right channel, which must not be pinned away.
 The corrected body goes under the same key first, with the refusal's request id remembered, because the service may
 replay a stored refusal, and the client must be able to tell that from an answer to the new body.
+
+**Redraft** (`on_change: create_draft_again`) makes a new event on purpose: the changed payload, as a draft, under the key of
+that very change (`drafts`); the event before it stays on record. It is due only where the event's id is known, the change is
+more than one of status, and no event of the row says the same already: a row that goes back to what an earlier event says
+is Withdrawn from being drafted if the draft was never sent, and Drifted if it was.
 """
 
 from __future__ import annotations
@@ -26,6 +32,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 from mappings.vocabulary import MappedRow, RowKey
+from state.terms import OnChange
 from state.words import EntryState
 
 
@@ -44,6 +51,7 @@ class Known(NamedTuple):
     origin: str
     revision: int
     refused_request_id: str
+    is_drift_listed: bool = True
 
     @property
     def said(self) -> str:
@@ -54,6 +62,34 @@ class Known(NamedTuple):
     def is_never_sent(self) -> bool:
         """Whether certainly nobody but us has seen the pinned body."""
         return self.state == EntryState.PENDING and self.attempts == 0
+
+    @property
+    def may_be_pinned_anew(self) -> bool:
+        """Whether nothing can have been created from the pinned body, so that another one may take its place."""
+        match EntryState(self.state):
+            case EntryState.PENDING:
+                return self.attempts == 0
+            case EntryState.BLOCKED:
+                return not self.is_unanswered
+            case EntryState.REFUSED:
+                return True
+            case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED | EntryState.UNCERTAIN | EntryState.CONFLICT:
+                return False
+            case state:
+                assert_never(state)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is known of a changed row beside its entry. `is_said`: an earlier event of the row says what it says now;
+    `is_status_only`: it differs from the pinned payload in nothing but its status.
+    """
+
+    is_said: bool = False
+    is_status_only: bool = False
+
+
+NO_PAST = Past()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +129,23 @@ class Reopen:
     """Refused as it was, and changed: pending again with the new body, under the same key first."""
 
 
-Plan = New | Held | Repin | Unchanged | Drifted | Reopen
+@dataclass(frozen=True, slots=True)
+class Redraft:
+    """Delivered, and changed since: the changed payload becomes a new draft, and the event before it stays on record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """A draft of a change was staged and nothing was created from it; the row says again what an earlier event says."""
+
+
+Plan = New | Held | Repin | Unchanged | Drifted | Reopen | Redraft | Withdrawn
 
 _NEW = New()
 _REPIN = Repin()
 _REOPEN = Reopen()
+_REDRAFT = Redraft()
+_WITHDRAWN = Withdrawn()
 _SAME = Unchanged()
 _STALE = Unchanged(is_stale=True)
 _BACK = Unchanged(is_drift_over=True, is_stale=True)
@@ -108,28 +156,19 @@ def plan_new(twin_key: RowKey | None) -> New | Held:
     return _NEW if twin_key is None else Held(twin_key)
 
 
-def plan_known(known: Known, row: MappedRow) -> Repin | Unchanged | Drifted | Reopen:
-    """Decide on a row that the ledger knows."""
+def plan_known(
+    known: Known, row: MappedRow, on_change: OnChange = "report", past: Past = NO_PAST
+) -> Repin | Unchanged | Drifted | Reopen | Redraft | Withdrawn:
+    """Decide on a row that the ledger knows. `past` matters only where the payload has changed."""
     if row.fingerprint == known.fingerprint:
         if known.drift_fingerprint is not None:
             return _BACK
         return _SAME if row.row_digest == known.row_digest else _STALE
-    return _plan_changed(known, row)
-
-
-def _plan_changed(known: Known, row: MappedRow) -> Repin | Drifted | Reopen:
-    match state := EntryState(known.state):
-        case EntryState.PENDING:
-            return _REPIN if known.attempts == 0 else _drifted(known, row)
-        case EntryState.REFUSED:
-            return _REOPEN
-        case EntryState.BLOCKED:
-            return _drifted(known, row) if known.is_unanswered else _REOPEN
-        case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED | EntryState.UNCERTAIN | EntryState.CONFLICT:
-            return _drifted(known, row)
-        case _:
-            assert_never(state)
-
-
-def _drifted(known: Known, row: MappedRow) -> Drifted:
-    return Drifted(is_recorded=row.fingerprint == known.drift_fingerprint)
+    if known.may_be_pinned_anew:
+        if past.is_said:
+            return _WITHDRAWN
+        return _REPIN if known.state == EntryState.PENDING else _REOPEN
+    if known.state == EntryState.DELIVERED and on_change == "create_draft_again" and past == NO_PAST:
+        return _REDRAFT
+    is_listed = on_change != "ignore"
+    return Drifted(is_recorded=row.fingerprint == known.drift_fingerprint and known.is_drift_listed == is_listed)

@@ -6,16 +6,19 @@ What each row comes to is `comparing`'s; how a read ends is `closing`'s; sending
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mappings.vocabulary import RowOutcome
 from state.accounts import StageReport
 from state.closing import finish
 from state.comparing import Progress, compare
 from state.gate import Opening, shut
+from state.plain_rows import storable_rows
 from state.records import dump
+from state.releases import decided_copies
 from state.seen import Seen
 from state.tally import Tally
+from state.terms import Terms
 from state.turn import Turn
 
 
@@ -26,10 +29,10 @@ class Stage:
     another one, which finds what this one wrote and goes on from there.
     """
 
-    def __init__(self, turn: Turn, opening: Opening, *, holds_twins: bool) -> None:
+    def __init__(self, turn: Turn, opening: Opening, terms: Terms, decisions: Mapping[str, str]) -> None:
         self._turn = turn
         self._opening = opening
-        self._progress = Progress(Seen(opening.boundary), Tally(), holds_twins)
+        self._progress = Progress(Seen(opening.boundary), Tally(), terms, decisions)
 
     def write(self, outcomes: Sequence[RowOutcome]) -> None:
         """Write one chunk of rows, about 500, in one transaction with the counts so far.
@@ -39,25 +42,27 @@ class Stage:
         tally = self._progress.tally
         with self._turn.transaction() as connection:
             tally.read += len(outcomes)
-            for batch in _without_repeats(outcomes):
+            for batch in _without_repeats(storable_rows(outcomes)):
                 compare(connection, self._turn, self._progress, batch)
             self._turn.note(connection, read_account=dump(tally.account()))
 
     def close(self, brake: Callable[[StageReport], Sequence[str]]) -> StageReport:
         """End the read in one transaction: mark what vanished, withdraw what is no longer asked for, set the gate.
 
-        `brake` is shown the report and returns the names of the brakes that stop publishing, none to let it go on.
+        `brake` is shown the report and returns the names of the brakes that it trips; those that a person accepted for
+        this run are set apart in the report, and the gate opens for nobody without that word.
         Raises `ImbalanceError` if the rows do not add up; the gate then stays closed.
         """
         with self._turn.transaction() as connection:
             return finish(connection, self._turn, self._opening, self._progress, brake)
 
 
-def start_stage(turn: Turn, *, is_whole: bool, stamp: str, holds_twins: bool) -> Stage:
+def start_stage(turn: Turn, *, is_whole: bool, stamp: str, terms: Terms) -> Stage:
     """Close the gate and begin a read. Raises `LeaseLostError` if another run has taken the feed over."""
     with turn.transaction() as connection:
         opening = shut(connection, turn, is_whole=is_whole, stamp=stamp)
-    return Stage(turn, opening, holds_twins=holds_twins)
+        decisions = decided_copies(connection, turn.scope_id)
+    return Stage(turn, opening, terms, decisions)
 
 
 def _without_repeats(outcomes: Sequence[RowOutcome]) -> Iterable[Sequence[RowOutcome]]:

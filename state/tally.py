@@ -23,6 +23,7 @@ class Tally:
     def __init__(self) -> None:
         self.read = self.duplicate = self.rejected = self.held = self.unchanged = self.drifted = self.new = 0
         self.restaged = self.warnings = self.vanished = self.withdrawn = 0
+        self.ignored = self.waiting = self.redrafted = 0
         self._skipped: Counter[str] = Counter()
         self._reasons: Counter[_Problem] = Counter()
         self._hints: dict[_Problem, str] = {}
@@ -45,6 +46,11 @@ class Tally:
         self.held += 1
         if len(self._held) < _EXAMPLES:
             self._held.append(HeldRow(row.origin.place, row.row_key, twin_key))
+
+    def hold_silently(self) -> None:
+        """Count a row that is held, and that a person decided to hear no more of."""
+        self.held += 1
+        self.ignored += 1
 
     def account(self) -> ReadAccount:
         """Freeze the counts that must balance."""
@@ -69,6 +75,9 @@ class Tally:
             vanished=self.vanished,
             withdrawn=self.withdrawn,
             restaged=self.restaged,
+            ignored=self.ignored,
+            waiting=self.waiting,
+            redrafted=self.redrafted,
             known_before=known_before,
             last_whole_read=last_whole_read,
             skipped=dict(self._skipped),

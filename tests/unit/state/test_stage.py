@@ -10,6 +10,7 @@ from state.books import Books
 from state.gate import GateClosedError
 from state.lease import LeaseLostError
 from state.outbox import Settled
+from state.terms import Terms
 from state.views import Book
 from state.words import DriftKind, EntryState, ProblemKind
 
@@ -138,7 +139,7 @@ def test_the_second_of_two_copies_in_one_read_is_held(world: World) -> None:
 
 
 def test_a_person_may_let_copies_through(world: World) -> None:
-    assert world.stage([row("a", twin="jazz"), row("b", twin="jazz")], holds_twins=False).account.new == 2
+    assert world.stage([row("a", twin="jazz"), row("b", twin="jazz")], terms=Terms(holds_twins=False)).account.new == 2
 
 
 def test_a_copy_of_a_refused_row_is_not_held_for_nothing_was_created(world: World) -> None:

@@ -1,0 +1,35 @@
+"""A row as a draft: for a run that sends nothing but drafts, and for a change that is drafted again under a key of its own.
+
+When either is due is decided in `plan` and `comparing`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mappings.event import as_draft
+from mappings.identity import fingerprint
+from mappings.vocabulary import Fingerprint, MappedRow
+
+_FIRST_CHANGE = 1 << 30
+_CHANGES = 1 << 29
+
+
+def drafted(row: MappedRow) -> MappedRow:
+    """Return the same row, asking for a draft."""
+    body = as_draft(row.body)
+    return replace(row, body=body, fingerprint=fingerprint(body, row.cover.url if row.cover else ""))
+
+
+def revision_of(change: Fingerprint) -> int:
+    """Return the revision of the key under which a changed payload is drafted: a number drawn from the payload itself.
+
+    A ledger that counted would begin anew when it is lost, and give one key to two changes, or one change two keys. So
+    the same change of the same row has the same key for ever. Revisions that count (after a refusal) stay far below.
+    """
+    return _FIRST_CHANGE + int(change[:8], 16) % _CHANGES
+
+
+def is_of_change(revision: int) -> bool:
+    """Tell whether a revision came from `revision_of`, or counts on from one."""
+    return revision >= _FIRST_CHANGE

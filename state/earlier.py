@@ -1,0 +1,120 @@
+"""Events that a later draft of their row has taken the place of: set aside with all that their entry said, put back, counted.
+
+When a change is drafted is `plan`'s; what is staged in the event's place is `entries`'.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import BindParameter, Connection, and_, bindparam, func, insert, literal, select, update
+
+from state.tables import EARLIER, ENTRY
+from state.words import EntryState
+
+_KEPT = (
+    *("revision", "idempotency_key", "body", "fingerprint", "row_digest", "twin_digest", "channel_id", "event_id", "attempts"),
+    *("answer", "sent_run"),
+)
+_SOME: BindParameter[int] = bindparam("entries", expanding=True)
+_NOW = bindparam("now", type_=EARLIER.c.replaced_at.type)
+_RETIRE = insert(EARLIER).from_select(
+    ("entry_id", *_KEPT, "replaced_at", "is_let_out"),
+    select(ENTRY.c.id, *(ENTRY.c[name] for name in _KEPT), _NOW, literal(value=False)).where(ENTRY.c.id.in_(_SOME)),
+)
+_CLEAR = (
+    update(ENTRY)
+    .where(ENTRY.c.id.in_(_SOME))
+    .values(event_id=None, answer=None, unanswered_at=None, resent_run=None, refused_request_id="", sent_run="")
+)
+_LATEST = select(EARLIER.c.entry_id, func.max(EARLIER.c.replaced_at).label("at")).where(EARLIER.c.entry_id.in_(_SOME))
+_PAST = select(EARLIER.c.entry_id, EARLIER.c.fingerprint).where(EARLIER.c.entry_id.in_(_SOME))
+_BODIES = select(ENTRY.c.id, ENTRY.c.body).where(ENTRY.c.id.in_(_SOME))
+_PUT_BACK = (
+    update(ENTRY)
+    .where(ENTRY.c.id == bindparam("entry"))
+    .values(
+        state=EntryState.DELIVERED.value,
+        **{name: bindparam(f"old_{name}") for name in _KEPT},
+        cover_url=None,
+        cover_on_error=None,
+        unanswered_at=None,
+        resent_run=None,
+        refused_request_id="",
+        drift_body=None,
+        drift_fingerprint=None,
+        drift_kind=None,
+        updated_at=bindparam("now"),
+    )
+)
+_WAITING = (
+    select(EARLIER.c.entry_id)
+    .join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id)
+    .where(
+        ENTRY.c.scope_id == bindparam("scope"),
+        EARLIER.c.is_let_out.is_(False),
+        ENTRY.c.state == EntryState.PENDING.value,
+        ENTRY.c.attempts == 0,
+    )
+    .distinct()
+)
+
+
+def retire(connection: Connection, entries: Sequence[int], now: datetime) -> None:
+    """Set aside the events of these entries, and leave the entries ready for another body and key."""
+    connection.execute(_RETIRE, {"entries": entries, "now": now})
+    connection.execute(_CLEAR, {"entries": entries})
+
+
+def put_back(connection: Connection, entries: Collection[int], now: datetime) -> None:
+    """Make the last event that was set aside the entry's own again, as delivered as it was; entries without one stay."""
+    if not entries:
+        return
+    latest = _LATEST.group_by(EARLIER.c.entry_id).subquery()
+    rows = connection.execute(
+        select(EARLIER).join(latest, and_(latest.c.entry_id == EARLIER.c.entry_id, latest.c.at == EARLIER.c.replaced_at)),
+        {"entries": list(entries)},
+    ).all()
+    for row in rows:
+        old = {f"old_{name}": getattr(row, name) for name in _KEPT}
+        connection.execute(_PUT_BACK, {"entry": row.entry_id, "now": now, **old})
+        connection.execute(EARLIER.delete().where(EARLIER.c.entry_id == row.entry_id, EARLIER.c.revision == row.revision))
+
+
+def said_before(connection: Connection, entries: Collection[int]) -> Mapping[int, frozenset[str]]:
+    """Return the fingerprints of the events that were set aside, by entry."""
+    found: defaultdict[int, set[str]] = defaultdict(set)
+    for entry_id, fingerprint in connection.execute(_PAST, {"entries": list(entries)}):
+        found[entry_id].add(fingerprint)
+    return {entry_id: frozenset(said) for entry_id, said in found.items()}
+
+
+def pinned_bodies(connection: Connection, entries: Collection[int]) -> Mapping[int, bytes]:
+    """Return what is pinned for these entries now."""
+    return dict(connection.execute(_BODIES, {"entries": list(entries)}).all())
+
+
+def content_of(body: bytes) -> object:
+    """Return a payload without its status and its cover image: what people would have to compare."""
+    payload = json.loads(body)
+    return {name: value for name, value in payload.items() if name not in {"status", "coverImage"}}
+
+
+def status_of(body: bytes) -> object:
+    """Return the status that a payload asks for, None if it names none."""
+    payload = json.loads(body)
+    return payload.get("status") if isinstance(payload, dict) else None
+
+
+def waiting(connection: Connection, scope_id: int) -> Iterator[int]:
+    """Yield the entries of drafts that were staged, never sent, and that no gate has let out by itself."""
+    yield from connection.execute(_WAITING, {"scope": scope_id}).scalars()
+
+
+def let_out(connection: Connection, scope_id: int) -> None:
+    """Note that a gate has let out the drafts of this feed that were staged so far."""
+    of_feed = EARLIER.c.entry_id.in_(select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id))
+    connection.execute(update(EARLIER).where(EARLIER.c.is_let_out.is_(False), of_feed).values(is_let_out=True))

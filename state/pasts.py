@@ -1,0 +1,46 @@
+"""What must be known of changed rows beside their entries, before it is decided whether a change is drafted as a new event.
+
+The decision is `plan`'s. Where nothing changed, or no feed asks for drafts, nothing is looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sqlalchemy import Connection
+
+from mappings.vocabulary import MappedRow
+from state.drafts import drafted, is_of_change
+from state.earlier import content_of, pinned_bodies, said_before, status_of
+from state.plan import Known, Past
+from state.terms import Terms
+from state.words import EntryState
+
+
+def find_pasts(connection: Connection, known: Mapping[str, Known], rows: Sequence[MappedRow], terms: Terms) -> dict[int, Past]:
+    """Return the pasts of those rows whose change could be drafted, or was, by entry."""
+    changed = {entry.entry_id: (entry, row) for entry, row in _changed(known, rows, terms)}
+    if not changed:
+        return {}
+    said, pinned = said_before(connection, changed), pinned_bodies(connection, changed)
+    return {
+        entry_id: Past(
+            is_said=bool({row.fingerprint, drafted(row).fingerprint} & said.get(entry_id, frozenset())),
+            is_status_only=_is_status_only(pinned[entry_id], drafted(row) if is_of_change(entry.revision) else row),
+        )
+        for entry_id, (entry, row) in changed.items()
+    }
+
+
+def _changed(known: Mapping[str, Known], rows: Sequence[MappedRow], terms: Terms) -> Iterator[tuple[Known, MappedRow]]:
+    asks_for_drafts = terms.on_change == "create_draft_again"
+    for row in rows:
+        entry = known.get(row.row_key)
+        if entry is None or entry.fingerprint == row.fingerprint:
+            continue
+        if is_of_change(entry.revision) or (asks_for_drafts and entry.state == EntryState.DELIVERED):
+            yield entry, row
+
+
+def _is_status_only(pinned: bytes, asked: MappedRow) -> bool:
+    return status_of(pinned) != status_of(asked.body) and content_of(pinned) == content_of(asked.body)

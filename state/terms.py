@@ -1,0 +1,32 @@
+"""What a feed asks of each of its reads, and a person of this one: what becomes of copies, changes and rows that vanish.
+
+How it is carried out is `comparing`'s and `closing`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+OnChange = Literal["report", "ignore", "create_draft_again"]
+OnVanish = Literal["report", "ignore"]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The terms of one read.
+
+    `on_change`: a delivered row that changed is listed as drift, only counted as such, or drafted again as a new event;
+    `on_vanish`: a row that is gone is marked and listed, or not. `holds_twins`: rows that look like copies of known
+    entries are held. `drafts_only`: whatever this read pins is a draft. `accepted`: the brakes that this run may pass.
+    """
+
+    on_change: OnChange = "report"
+    on_vanish: OnVanish = "report"
+    holds_twins: bool = True
+    drafts_only: bool = False
+    accepted: tuple[str, ...] = ()
+
+
+USUAL = Terms()
+"""Every difference is reported, every copy held, every row sent as it is mapped."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, insert
 
 from mappings.vocabulary import IdempotencyKey, MappedRow
-from state.columns import UtcTime
+from state.columns import UtcTime, storable
 from state.tables import ENTRY
 from state.turn import Turn
 from state.words import EntryState
@@ -27,7 +27,7 @@ EntryTuple = tuple[object, ...]
 
 
 def new_entry(turn: Turn, key: IdempotencyKey, row: MappedRow, now: object) -> EntryTuple:
-    """Pin a new row's body under its key. `now` comes from `bound_time`."""
+    """Pin a new row's body under its key. `now` comes from `bound_time`; the row's own key can be kept as it is."""
     return (
         turn.scope_id,
         row.row_key,
@@ -35,7 +35,7 @@ def new_entry(turn: Turn, key: IdempotencyKey, row: MappedRow, now: object) -> E
         key,
         0,
         row.body,
-        row.cover and row.cover.url,
+        row.cover and storable(row.cover.url),
         row.cover and row.cover.on_error,
         row.fingerprint,
         row.row_digest,
@@ -43,7 +43,7 @@ def new_entry(turn: Turn, key: IdempotencyKey, row: MappedRow, now: object) -> E
         row.channel_id,
         0,
         "",
-        row.origin.place,
+        storable(row.origin.place),
         turn.run_id,
         "",
         now,

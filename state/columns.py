@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Integer, String
+from sqlalchemy import BigInteger, DateTime, Dialect, Integer, String, Text
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 
@@ -37,6 +37,27 @@ class UtcTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
+
+
+class PlainText(TypeDecorator[str]):
+    """Text that both databases take: what neither of them can keep is spelt out on the way in, see `storable`."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002 # the signature is SQLAlchemy's
+        """Spell out what cannot be kept."""
+        return None if value is None else storable(value)
+
+
+def storable(text: str) -> str:
+    r"""Spell out what no database takes as text: NUL, and the halves of characters that a bad encoding leaves behind.
+
+    Texts that differ stay different as long as a backslash in them is doubled, as it is in row keys.
+    """
+    if text.isprintable():  # neither of the two is, and asking costs next to nothing
+        return text
+    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
 
 
 BIG_ID = BigInteger().with_variant(Integer(), "sqlite")

@@ -1,5 +1,6 @@
-"""Opening the state DB: where it lies, how it keeps its word through a power cut, that its schema is ours, and its
-failures in words that help. What is in it is `tables`'.
+"""Opening the state DB, that its schema is ours, and its two kinds of transaction. What is in it is `tables`'.
+
+Where it lies is read by `addresses`; its failures are put in words by `trouble`.
 """
 
 from __future__ import annotations
@@ -9,41 +10,41 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.pool import ConnectionPoolEntry
 
-from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
+from mappings.errors import ConfigError, SyncError
+from state import postgres_codes, sqlite_codes
+from state.addresses import engine_options, is_file, lock_wait_s, missing_driver, parse, shown, without_secret
 from state.migrations.upgrade import HEAD, is_known, upgrade
+from state.places import Place, place_of
+from state.trouble import StateUnavailableError, Trouble, told
 
 StateDb = Engine
 """The open state DB, as those call it who only hand it on."""
 
-_BUSY_TIMEOUT_MS = 30_000
 _WRITER = "eventsync_writer"
+_PLACE = "eventsync_place"
 _UPGRADE_LOCK = 0x6576_7379  # any number of our own: PostgreSQL's advisory locks are named by numbers
+_ONE_MOMENT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
 
-class StateUnavailableError(PermanentError):
-    """The state DB cannot be opened, read or written; nothing was sent."""
-
-
-class StateBusyError(TransientError):
-    """Another process holds the state DB for longer than we wait."""
-
-
-def open_database(url: str) -> Engine:
+def open_database(url: str, *, upgrades: bool = True) -> Engine:
     """Open the state DB at a SQLAlchemy URL, create it where it is missing, and bring its schema up to ours.
 
     A settled answer survives power loss from the moment its transaction returns. Processes that start at once wait for
-    one another. Raises `ConfigError` for a URL that names no database or a schema newer than ours,
-    `StateUnavailableError` for a file that cannot be opened, is read-only or damaged, `StateBusyError` for a locked one.
+    one another. `upgrades` False leaves the schema as it is. Raises `ConfigError` for a URL that names no database or a
+    schema newer than ours, `StateUnavailableError` where somebody must mend something (a file or a role without rights,
+    damage, a wrong password), `StateBusyError` where it is locked or cannot be reached just now.
     """
-    address = _parse(url)
-    if address.get_backend_name() == "sqlite":
+    address = parse(url)
+    if is_file(address):
         _make_folder(address)
     engine = _connectable(address)
     try:
-        _bring_to_head(engine)
+        _bring_to_head(engine, upgrades=upgrades)
     except SyncError:
         engine.dispose()
         raise
@@ -54,36 +55,37 @@ def open_database(url: str) -> Engine:
 def writing(engine: Engine) -> Iterator[Connection]:
     """One transaction that writes: all of it is durable when the block ends, or none of it.
 
-    On SQLite it takes the write lock at once, so that it never fails half-way for another writer.
+    On SQLite it takes the write lock at once, so that it never fails half-way for another writer, and it fails where the
+    file is not the one any more that was opened. Raises `StateUnavailableError` or `StateBusyError`.
     """
-    with _explained(engine.url), engine.connect().execution_options(**{_WRITER: True}) as connection, connection.begin():
-        yield connection
+    with _explained(engine.url), engine.connect().execution_options(**{_WRITER: True}) as connection:
+        with connection.begin():
+            yield connection
+        _stay_in_place(connection)
 
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """One transaction that reads one moment's state; on SQLite it waits for nobody and holds nobody up."""
-    with _explained(engine.url), engine.connect() as connection, connection.begin():
-        yield connection
+    """One transaction that reads one moment's state; it waits for nobody and holds nobody up.
+
+    Raises `StateUnavailableError` or `StateBusyError`.
+    """
+    with _explained(engine.url), engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execution_options(**_ONE_MOMENT)
+        with connection.begin():
+            yield connection
 
 
-def _parse(url: str) -> URL:
-    try:
-        address = make_url(url)
-        address.get_dialect()
-    except (ArgumentError, NoSuchModuleError) as error:
-        raise ConfigError(
-            "EVENTSYNC_STATE_URL is not an address of a database that we know",
-            hint="for example sqlite:///.eventsync/state.db or postgresql+psycopg://user@host/name",
-        ) from error
-    return address
+def schema_revision(engine: Engine) -> str | None:
+    """Return the schema's revision, None where there is no schema."""
+    with reading(engine) as connection:
+        return _revision(connection)
 
 
 def _make_folder(address: URL) -> None:
     """Make the file's folder, for its owner alone: bodies and raw cells are the partner's."""
-    if not address.database or address.database.startswith((":memory:", "file:")):
-        return
-    folder = Path(address.database).parent
+    folder = Path(str(address.database)).parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -95,23 +97,26 @@ def _make_folder(address: URL) -> None:
 
 def _connectable(address: URL) -> Engine:
     try:
-        engine = create_engine(address)
+        engine = create_engine(address, **engine_options(address))
     except ImportError as error:
-        raise ConfigError(
-            f"the driver for {address.drivername} is not installed: {error}",
-            hint="install it, for example `pip install psycopg[binary]`",
-        ) from error
+        raise missing_driver(error) from error
     if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _prepare_sqlite)
+        wait_ms = int(lock_wait_s(address) * 1000)
+
+        @event.listens_for(engine, "connect")
+        def _on_connect(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
+            _prepare_sqlite(connection, wait_ms)
+            record.info[_PLACE] = place_of(connection)
+
         event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
-def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+def _prepare_sqlite(connection: sqlite3.Connection, wait_ms: int) -> None:
     """Set what SQLite forgets between connections; `isolation_level = None` leaves BEGIN to `_begin_sqlite`."""
     connection.isolation_level = None
     for pragma in (
-        f"busy_timeout = {_BUSY_TIMEOUT_MS}",
+        f"busy_timeout = {wait_ms}",
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
@@ -123,12 +128,19 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     is_writer = connection.get_execution_options().get(_WRITER, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")
+    if is_writer:
+        _stay_in_place(connection)
 
 
-def _bring_to_head(engine: Engine) -> None:
-    with reading(engine) as connection:
-        revision = _revision(connection)
-    if revision == HEAD:
+def _stay_in_place(connection: Connection) -> None:
+    """SQLite goes on writing to a file that has no name any more, and nobody would ever read it."""
+    place: Place | None = connection.info.get(_PLACE)
+    if place is not None and (change := place.change()):
+        raise told(Trouble.MOVED, place.path, change)
+
+
+def _bring_to_head(engine: Engine, *, upgrades: bool) -> None:
+    if schema_revision(engine) == HEAD or not upgrades:
         return
     with writing(engine) as connection:
         _take_turn(connection)
@@ -143,9 +155,14 @@ def _bring_to_head(engine: Engine) -> None:
 
 
 def _take_turn(connection: Connection) -> None:
-    """Let one process upgrade at a time. SQLite's writers already take turns."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
+    """Let one process upgrade at a time; SQLite's writers already take turns. Only UTF8 holds every text of ours."""
+    if connection.dialect.name != "postgresql":
+        return
+    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
+    encoding = connection.execute(text("SHOW server_encoding")).scalar_one()
+    if encoding != "UTF8":
+        name = connection.engine.url
+        raise told(Trouble.STRANGE_VALUE, shown(name), f"its encoding is {encoding}")
 
 
 def _revision(connection: Connection) -> str | None:
@@ -159,28 +176,18 @@ def _explained(url: URL) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        raise _explain(url, str(error.orig)) from error
+        raise _explain(url, error) from error
+    except PoolTimeoutError as error:
+        raise told(Trouble.SLOW_POOL, shown(url), "all connections of this process are at work") from error
+    except (OverflowError, UnicodeEncodeError) as error:  # the driver's, of what cannot even be sent
+        raise told(Trouble.STRANGE_VALUE, shown(url), str(error)) from error
 
 
-def _explain(url: URL, reply: str) -> SyncError:
-    """Turn a driver's words into ours; what is not recognised is still told with the database's name."""
-    place = f"the state DB {shown(url)}"
-    lowered = reply.lower()
-    if "locked" in lowered:
-        return StateBusyError(f"{place} is held by another process: {reply}", hint="try again when the other run is over")
-    if "readonly" in lowered or "read-only" in lowered:
-        hint = "give the file and its folder to the user who runs this, or set EVENTSYNC_STATE_URL to another place"
-        return StateUnavailableError(f"{place} is read-only: {reply}", hint=hint)
-    if "not a database" in lowered or "malformed" in lowered:
-        hint = "restore it from a backup, or move it away: a run from an empty state DB sends the same keys again"
-        return StateUnavailableError(f"{place} is damaged: {reply}", hint=hint)
-    if "full" in lowered or "disk i/o" in lowered:
-        return StateUnavailableError(f"{place} cannot be written: {reply}", hint="make room on its disk, then run again")
-    return StateUnavailableError(
-        f"{place} cannot be used: {reply}", hint="check that it is reachable and that you may write to it"
-    )
+def _explain(url: URL, error: DBAPIError) -> SyncError:
+    if isinstance(error.orig, sqlite3.Error):
+        return told(*_with_name(url, *sqlite_codes.recognise(error.orig, url.database if is_file(url) else None)))
+    return told(postgres_codes.recognise(error), shown(url), without_secret(str(error.orig), url))
 
 
-def shown(url: URL) -> str:
-    """Name a database for people: the path of a file, else its URL without the password."""
-    return url.database or ":memory:" if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+def _with_name(url: URL, trouble: Trouble, reply: str) -> tuple[Trouble, str, str]:
+    return trouble, shown(url), reply

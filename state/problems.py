@@ -11,6 +11,7 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey
+from state.columns import storable as storable  # noqa: PLC0414 # known here too
 from state.tables import PROBLEM
 from state.words import ProblemKind
 
@@ -84,8 +85,3 @@ def _as_row(scope_id: int, run_id: str, now: datetime, problem: Problem) -> dict
         "first_seen_at": now,
         "seen_at": now,
     }
-
-
-def storable(text: str) -> str:
-    r"""Spell out what no database takes as text: NUL, and the halves of characters that a bad encoding leaves behind."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")

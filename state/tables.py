@@ -8,10 +8,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import ClassVar
 
-from sqlalchemy import CheckConstraint, Column, Index, MetaData, Table, Text, UniqueConstraint, text
+from sqlalchemy import CheckConstraint, Column, Index, MetaData, Table, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
-from state.columns import BIG_ID, UtcTime
+from state.columns import BIG_ID, PlainText, UtcTime
 from state.words import EntryState, GateState, Phase
 
 METADATA = MetaData(
@@ -46,14 +46,14 @@ class Scope(Row, table=True):
     __table_args__ = (UniqueConstraint("destination", "feed"),)
 
     id: int | None = Field(default=None, sa_column=Column(BIG_ID, primary_key=True, autoincrement=True))
-    destination: str = Field(sa_type=Text)
-    feed: str = Field(sa_type=Text)
-    gate: str = Field(default=GateState.UNSTAGED.value, sa_type=Text)
-    gate_run: str = Field(default="", sa_type=Text)
-    gate_reason: str = Field(default="", sa_type=Text)
+    destination: str = Field(sa_type=PlainText)
+    feed: str = Field(sa_type=PlainText)
+    gate: str = Field(default=GateState.UNSTAGED.value, sa_type=PlainText)
+    gate_run: str = Field(default="", sa_type=PlainText)
+    gate_reason: str = Field(default="", sa_type=PlainText)
     last_whole_read: int | None = Field(default=None, sa_type=BIG_ID)
     released_id: int = Field(default=0, sa_type=BIG_ID)
-    stamp: str = Field(default="", sa_type=Text)
+    stamp: str = Field(default="", sa_type=PlainText)
     created_at: datetime = Field(sa_type=UtcTime)
 
 
@@ -80,35 +80,35 @@ class LedgerEntry(Row, table=True):
 
     id: int | None = Field(default=None, sa_column=Column(BIG_ID, primary_key=True, autoincrement=True))
     scope_id: int = Field(foreign_key="scope.id", sa_type=BIG_ID)
-    row_key: str = Field(sa_type=Text)
-    state: str = Field(sa_type=Text)
-    idempotency_key: str = Field(sa_type=Text)
+    row_key: str = Field(sa_type=PlainText)
+    state: str = Field(sa_type=PlainText)
+    idempotency_key: str = Field(sa_type=PlainText)
     revision: int = 0
     body: bytes
-    cover_url: str | None = Field(default=None, sa_type=Text)
-    cover_on_error: str | None = Field(default=None, sa_type=Text)
-    fingerprint: str = Field(sa_type=Text)
+    cover_url: str | None = Field(default=None, sa_type=PlainText)
+    cover_on_error: str | None = Field(default=None, sa_type=PlainText)
+    fingerprint: str = Field(sa_type=PlainText)
     row_digest: bytes
     twin_digest: bytes
     channel_id: int = Field(sa_type=BIG_ID)
     event_id: int | None = Field(default=None, sa_type=BIG_ID)
     attempts: int = 0
     unanswered_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    answer: str | None = Field(default=None, sa_type=Text)
-    refused_request_id: str = Field(default="", sa_type=Text)
+    answer: str | None = Field(default=None, sa_type=PlainText)
+    refused_request_id: str = Field(default="", sa_type=PlainText)
     drift_body: bytes | None = None
-    drift_fingerprint: str | None = Field(default=None, sa_type=Text)
-    drift_kind: str | None = Field(default=None, sa_type=Text)
+    drift_fingerprint: str | None = Field(default=None, sa_type=PlainText)
+    drift_kind: str | None = Field(default=None, sa_type=PlainText)
     vanished_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    origin: str = Field(sa_type=Text)
-    staged_run: str = Field(sa_type=Text)
-    sent_run: str = Field(default="", sa_type=Text)
+    origin: str = Field(sa_type=PlainText)
+    staged_run: str = Field(sa_type=PlainText)
+    sent_run: str = Field(default="", sa_type=PlainText)
     created_at: datetime = Field(sa_type=UtcTime)
     updated_at: datetime = Field(sa_type=UtcTime)
-    resent_run: str | None = Field(default=None, sa_type=Text)
-    decision: str | None = Field(default=None, sa_type=Text)
+    resent_run: str | None = Field(default=None, sa_type=PlainText)
+    decision: str | None = Field(default=None, sa_type=PlainText)
     decided_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    decided_by: str | None = Field(default=None, sa_type=Text)
+    decided_by: str | None = Field(default=None, sa_type=PlainText)
 
 
 class RowRelease(Row, table=True):
@@ -117,10 +117,10 @@ class RowRelease(Row, table=True):
     __tablename__ = "row_release"
 
     scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
-    row_key: str = Field(primary_key=True, sa_type=Text)
-    decision: str = Field(sa_type=Text)
+    row_key: str = Field(primary_key=True, sa_type=PlainText)
+    decision: str = Field(sa_type=PlainText)
     decided_at: datetime = Field(sa_type=UtcTime)
-    decided_by: str = Field(sa_type=Text)
+    decided_by: str = Field(sa_type=PlainText)
 
 
 class EarlierEvent(Row, table=True):
@@ -133,16 +133,16 @@ class EarlierEvent(Row, table=True):
 
     entry_id: int = Field(foreign_key="ledger_entry.id", primary_key=True, sa_type=BIG_ID)
     revision: int = Field(primary_key=True)
-    idempotency_key: str = Field(sa_type=Text)
+    idempotency_key: str = Field(sa_type=PlainText)
     body: bytes
-    fingerprint: str = Field(sa_type=Text)
+    fingerprint: str = Field(sa_type=PlainText)
     row_digest: bytes
     twin_digest: bytes
     channel_id: int = Field(sa_type=BIG_ID)
     event_id: int | None = Field(default=None, sa_type=BIG_ID)
     attempts: int = 0
-    answer: str | None = Field(default=None, sa_type=Text)
-    sent_run: str = Field(sa_type=Text)
+    answer: str | None = Field(default=None, sa_type=PlainText)
+    sent_run: str = Field(sa_type=PlainText)
     replaced_at: datetime = Field(sa_type=UtcTime)
     is_let_out: bool = False
 
@@ -157,12 +157,12 @@ class ProblemRow(Row, table=True):
 
     id: int | None = Field(default=None, sa_column=Column(BIG_ID, primary_key=True, autoincrement=True))
     scope_id: int = Field(foreign_key="scope.id", sa_type=BIG_ID)
-    run_id: str = Field(sa_type=Text)
-    kind: str = Field(sa_type=Text)
-    row_key: str = Field(sa_type=Text)
-    origin: str = Field(sa_type=Text)
-    reasons: str = Field(sa_type=Text)
-    cells: str = Field(sa_type=Text)
+    run_id: str = Field(sa_type=PlainText)
+    kind: str = Field(sa_type=PlainText)
+    row_key: str = Field(sa_type=PlainText)
+    origin: str = Field(sa_type=PlainText)
+    reasons: str = Field(sa_type=PlainText)
+    cells: str = Field(sa_type=PlainText)
     digest: bytes
     first_seen_at: datetime = Field(sa_type=UtcTime)
     seen_at: datetime = Field(sa_type=UtcTime)
@@ -175,21 +175,21 @@ class SyncRun(Row, table=True):
     __table_args__ = (Index(None, "scope_id", "started_at"),)
 
     scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
-    id: str = Field(primary_key=True, sa_type=Text)
+    id: str = Field(primary_key=True, sa_type=PlainText)
     started_at: datetime = Field(sa_type=UtcTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    launched_by: str = Field(sa_type=Text)
-    dagster_run_id: str | None = Field(default=None, sa_type=Text)
-    phase: str = Field(default=Phase.BEGUN.value, sa_type=Text)
-    outcome: str | None = Field(default=None, sa_type=Text)
+    launched_by: str = Field(sa_type=PlainText)
+    dagster_run_id: str | None = Field(default=None, sa_type=PlainText)
+    phase: str = Field(default=Phase.BEGUN.value, sa_type=PlainText)
+    outcome: str | None = Field(default=None, sa_type=PlainText)
     exit_code: int | None = None
-    message: str = Field(default="", sa_type=Text)
+    message: str = Field(default="", sa_type=PlainText)
     is_whole: bool = False
-    read_account: str | None = Field(default=None, sa_type=Text)
-    stage_report: str | None = Field(default=None, sa_type=Text)
-    publish_account: str | None = Field(default=None, sa_type=Text)
-    brakes: str = Field(default="[]", sa_type=Text)
-    notices: str = Field(default="[]", sa_type=Text)
+    read_account: str | None = Field(default=None, sa_type=PlainText)
+    stage_report: str | None = Field(default=None, sa_type=PlainText)
+    publish_account: str | None = Field(default=None, sa_type=PlainText)
+    brakes: str = Field(default="[]", sa_type=PlainText)
+    notices: str = Field(default="[]", sa_type=PlainText)
 
 
 class LeaseRow(Row, table=True):
@@ -199,14 +199,14 @@ class LeaseRow(Row, table=True):
 
     scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
     token: int = Field(sa_type=BIG_ID)
-    holder: str = Field(sa_type=Text)
-    host: str = Field(sa_type=Text)
+    holder: str = Field(sa_type=PlainText)
+    host: str = Field(sa_type=PlainText)
     pid: int = Field(sa_type=BIG_ID)
     process_started: float
     acquired_at: datetime = Field(sa_type=UtcTime)
     heartbeat_at: datetime = Field(sa_type=UtcTime)
     expires_at: datetime = Field(sa_type=UtcTime)
-    boot: str = Field(default="", sa_type=Text)
+    boot: str = Field(default="", sa_type=PlainText)
     beat_s: float = 0.0
 
 
@@ -215,10 +215,10 @@ class RoutePace(Row, table=True):
 
     __tablename__ = "route_pace"
 
-    destination: str = Field(primary_key=True, sa_type=Text)
-    route: str = Field(primary_key=True, sa_type=Text)
+    destination: str = Field(primary_key=True, sa_type=PlainText)
+    route: str = Field(primary_key=True, sa_type=PlainText)
     version: int = Field(sa_type=BIG_ID)
-    pace: str = Field(sa_type=Text)
+    pace: str = Field(sa_type=PlainText)
     updated_at: datetime = Field(sa_type=UtcTime)
 
 
@@ -227,9 +227,9 @@ class RouteWorker(Row, table=True):
 
     __tablename__ = "route_worker"
 
-    destination: str = Field(primary_key=True, sa_type=Text)
-    route: str = Field(primary_key=True, sa_type=Text)
-    worker: str = Field(primary_key=True, sa_type=Text)
+    destination: str = Field(primary_key=True, sa_type=PlainText)
+    route: str = Field(primary_key=True, sa_type=PlainText)
+    worker: str = Field(primary_key=True, sa_type=PlainText)
     seen_at: datetime = Field(sa_type=UtcTime)
 
 
@@ -238,9 +238,9 @@ class ServiceNote(Row, table=True):
 
     __tablename__ = "service_note"
 
-    destination: str = Field(primary_key=True, sa_type=Text)
-    name: str = Field(primary_key=True, sa_type=Text)
-    value: str = Field(sa_type=Text)
+    destination: str = Field(primary_key=True, sa_type=PlainText)
+    name: str = Field(primary_key=True, sa_type=PlainText)
+    value: str = Field(sa_type=PlainText)
     noted_at: datetime = Field(sa_type=UtcTime)
 
 
@@ -249,7 +249,7 @@ class Media(Row, table=True):
 
     __tablename__ = "media"
 
-    destination: str = Field(primary_key=True, sa_type=Text)
+    destination: str = Field(primary_key=True, sa_type=PlainText)
     content_digest: bytes = Field(primary_key=True)
     media_id: int = Field(sa_type=BIG_ID)
     uploaded_at: datetime = Field(sa_type=UtcTime)
@@ -260,10 +260,10 @@ class MediaAddress(Row, table=True):
 
     __tablename__ = "media_address"
 
-    destination: str = Field(primary_key=True, sa_type=Text)
-    url: str = Field(primary_key=True, sa_type=Text)
+    destination: str = Field(primary_key=True, sa_type=PlainText)
+    url: str = Field(primary_key=True, sa_type=PlainText)
     content_digest: bytes
-    etag: str = Field(default="", sa_type=Text)
+    etag: str = Field(default="", sa_type=PlainText)
     seen_at: datetime = Field(sa_type=UtcTime)
 
 

@@ -13,9 +13,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 from mappings.errors import ConfigError
-from state.database import StateBusyError, StateUnavailableError, open_database, reading, writing
+from state.database import open_database, reading, writing
 from state.migrations.upgrade import HEAD
 from state.tables import METADATA
+from state.trouble import StateBusyError, StateUnavailableError
 
 MIGRATIONS = Path(sys.modules["state.migrations.upgrade"].__file__ or "").parent
 

@@ -53,7 +53,7 @@ def publish_results(key: AssetKey, published: Published, outcome: Outcome) -> li
     account = published.account
     passed = {
         "balanced": account.imbalance() == 0,
-        "no_conflicts": account.conflict == 0,
+        "no_conflicts": account.conflict == 0 and published.standing.conflict.count == 0,
         "within_limits": outcome.exit_code is ExitCode.DONE,
     }
     return [

@@ -29,6 +29,7 @@ from pipelines.options import RunOptions
 from state.accounts import PublishAccount, StageReport
 from state.ledger import Ledger
 from state.outbox import Outbox
+from state.standing import NOTHING, Standing
 from state.terms import Terms
 
 CHUNK_ROWS = 500
@@ -57,12 +58,15 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A drain that ended: `cause` says why it ended before everything was sent, if it did."""
+    """A drain that ended: `cause` says why it ended before everything was sent, if it did; `standing` what waits for a
+    person, since this drain or longer.
+    """
 
     account: PublishAccount
     cause: SyncError | None
     duration_s: float
     cover_problems: tuple[CoverProblem, ...] = ()
+    standing: Standing = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ def publish(job: PublishJob) -> Published:
     run_stoppable(sending.run, sending.drain.stop)
     account = job.outbox.account()
     account.check()
-    return Published(account, sending.drain.cause, job.clock_s() - started, tuple(sending.cover_problems))
+    return Published(account, sending.drain.cause, job.clock_s() - started, tuple(sending.cover_problems), job.outbox.standing())
 
 
 class Sending:

@@ -5,35 +5,65 @@ Errors become outcomes in `outcomes`; here a drain that ended by itself, or stop
 
 from __future__ import annotations
 
+import shlex
+
 from mappings.errors import SyncError
 from mappings.schema import FeedMapping
 from pipelines.outcomes import ExitCode, Outcome, outcome_of
 from pipelines.sync import Published
 from state.accounts import PublishAccount
+from state.standing import Standing
 
 
 def outcome_of_publish(published: Published, mapping: FeedMapping) -> Outcome:
-    """Judge a finished drain: its cause if it stopped early, else what the accounts leave for a person."""
+    """Judge a finished drain: its cause if it stopped early, else what it leaves for a person, and what earlier ones left.
+
+    What nobody has decided on makes every run one that needs attention, until somebody does or sets it aside; rows that
+    are delivered under an unknown id are only told.
+    """
     if isinstance(published.cause, SyncError):
         return outcome_of(published.cause)
-    open_points = _open_points(published.account, mapping)
+    open_points = _open_points(published, mapping)
     if open_points:
-        hint = f"see `eventsync rows {mapping.feed}`"
+        hint = " ".join(filter(None, (_who_decides(published.standing, mapping), f"see `eventsync rows {mapping.feed}`")))
         return Outcome("needs attention", ExitCode.ATTENTION, "; ".join(open_points), hint)
-    return Outcome("done", ExitCode.DONE, _about_covers(published))
+    told = filter(None, (_about_covers(published), _about_unconfirmed(published.standing, mapping)))
+    return Outcome("done", ExitCode.DONE, "; ".join(told))
 
 
-def _open_points(account: PublishAccount, mapping: FeedMapping) -> list[str]:
+def _open_points(published: Published, mapping: FeedMapping) -> list[str]:
+    account, standing = published.account, published.standing
+    uncertain = standing.uncertain.count if standing.forgotten.count else account.uncertain
     points = []
-    if account.conflict:
-        points.append(f"{account.conflict} in conflict: the service says that their keys were used for something else")
+    if account.conflict or standing.conflict.count:
+        rows = standing.conflict if standing.conflict.count else account.conflict
+        points.append(f"{rows} in conflict: the service says that their keys were used for something else")
+    if standing.forgotten.count:
+        points.append(f"{standing.forgotten} uncertain for so long that the service may have forgotten their keys")
     if account.blocked:
         points.append(f"{account.blocked} blocked: this key may not publish into their channel")
-    if account.uncertain:
-        points.append(f"{account.uncertain} uncertain: no usable answer; they are sent again with the same key")
+    if uncertain:
+        points.append(f"{uncertain} uncertain: no usable answer; they are sent again with the same key")
     if account.refused and _is_beyond(account, mapping):
         points.append(f"{account.refused} refused by the service, more than the feed allows")
     return points
+
+
+def _who_decides(standing: Standing, mapping: FeedMapping) -> str:
+    """Return the commands that help, where a person has to decide."""
+    if not standing.conflict.count and not standing.forgotten.count:
+        return ""
+    first = (standing.conflict.first + standing.forgotten.first)[0]
+    return (
+        f"`eventsync reconcile {mapping.feed}` looks for them in the service's list;"
+        f" `eventsync resolve {mapping.feed} {shlex.quote(first)}` decides, with --event-id N, --resend or --ignore;"
+    )
+
+
+def _about_unconfirmed(standing: Standing, mapping: FeedMapping) -> str:
+    if not standing.unconfirmed.count:
+        return ""
+    return f"{standing.unconfirmed} delivered under an id that is not known: `eventsync reconcile {mapping.feed}` looks it up"
 
 
 def _about_covers(published: Published) -> str:

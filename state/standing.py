@@ -25,16 +25,25 @@ class OpenRows:
     count: int = 0
     first: tuple[RowKey, ...] = ()
 
+    def __str__(self) -> str:
+        named = ", ".join(self.first)
+        return f"{self.count} ({named}{', …' if self.count > len(self.first) else ''})" if named else str(self.count)
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The rows that nobody has decided on. `forgotten`: uncertain, and too old to be sent again without a person's word;
-    `unconfirmed`: delivered, as far as we can tell, under an id that is not known.
+    """The rows that nobody has decided on. `uncertain`: the next run sends them again; `forgotten`: uncertain, and too old
+    for that without a person's word; `unconfirmed`: delivered, as far as we can tell, under an id that is not known.
     """
 
     conflict: OpenRows = OpenRows()
+    uncertain: OpenRows = OpenRows()
     forgotten: OpenRows = OpenRows()
     unconfirmed: OpenRows = OpenRows()
+
+
+NOTHING = Standing()
+"""Nobody has to decide on anything."""
 
 
 def read_standing(connection: Connection, scope_id: int, now: datetime, key_memory_s: float) -> Standing:

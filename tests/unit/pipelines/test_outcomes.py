@@ -21,6 +21,7 @@ from connectors.sources.errors import MissingColumnsError, SourceRefusedError, S
 from mappings.errors import ConfigError, MappingFileError, SyncError
 from mappings.loader import load_feed
 from mappings.schema import FeedMapping
+from mappings.vocabulary import RowKey
 from pipelines.outcomes import BrakeError, ExitCode, InterruptedRunError, outcome_of
 from pipelines.sync import Published
 from pipelines.verdicts import outcome_of_publish
@@ -110,6 +111,23 @@ def test_what_a_drain_leaves_behind_is_told(mapping: FeedMapping, account: Publi
     assert outcome.exit_code == code
     assert all(word in outcome.message for word in words)
     assert ("eventsync rows town-hall" in outcome.hint) == (code == 1)
+
+
+def test_what_nobody_has_decided_on_is_told_by_every_run_with_the_commands_that_help(mapping: FeedMapping) -> None:
+    standing = Standing(conflict=OpenRows(1, (RowKey("a b"),)), forgotten=OpenRows(5, tuple(RowKey(key) for key in "cde")))
+    outcome = outcome_of_publish(Published(PublishAccount(), None, 1.0, standing=standing), mapping)
+    assert outcome.exit_code is ExitCode.ATTENTION
+    assert "1 (a b) in conflict" in outcome.message
+    assert "5 (c, d, e, …) uncertain for so long" in outcome.message
+    assert "eventsync reconcile town-hall" in outcome.hint
+    assert "eventsync resolve town-hall 'a b'" in outcome.hint
+
+
+def test_rows_delivered_under_an_unknown_id_are_told_and_no_more(mapping: FeedMapping) -> None:
+    standing = Standing(unconfirmed=OpenRows(1, (RowKey("a"),)))
+    outcome = outcome_of_publish(Published(PublishAccount(), None, 1.0, standing=standing), mapping)
+    assert outcome.exit_code is ExitCode.DONE
+    assert "eventsync reconcile town-hall" in outcome.message
 
 
 def test_the_cause_of_an_early_end_goes_before_what_it_left_behind(mapping: FeedMapping) -> None:

@@ -81,7 +81,7 @@ def read_gate(connection: Connection, scope_id: int) -> Gate:
 
 def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str) -> Opening:
     """Close the gate for the length of a stage."""
-    scope = connection.execute(select(SCOPE).where(SCOPE.c.id == turn.scope_id)).one()
+    scope = connection.execute(select(SCOPE).where(SCOPE.c.id == turn.scope_id).with_for_update()).one()
     is_unknown = and_(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.attempts == 0, ENTRY.c.id > scope.released_id)
     known = func.coalesce(func.sum(case((is_unknown, 0), else_=1)), 0)
     entries = select(func.coalesce(func.max(ENTRY.c.id), 0), known).where(ENTRY.c.scope_id == turn.scope_id)
@@ -129,8 +129,9 @@ def accept(connection: Connection, scope_id: int, by: str) -> Gate:
 
     Raises `GateClosedError` where no completed stage stands behind it: there is nothing yet that could be accepted.
     """
+    # Locked first: a stage that begins in this very moment would else find its gate opened behind it.
+    state = connection.execute(select(SCOPE.c.gate).where(SCOPE.c.id == scope_id).with_for_update()).scalar_one()
     gate = read_gate(connection, scope_id)
-    state = connection.execute(select(SCOPE.c.gate).where(SCOPE.c.id == scope_id)).scalar_one()
     if state not in (GateState.BRAKED, GateState.OPEN):
         raise closed(gate)
     if gate.brakes:

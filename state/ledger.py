@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from datetime import datetime
 
-from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy import Connection, Engine, select, update
 
 from mappings.vocabulary import FeedName, RowKey
 from state.accounts import PublishAccount
@@ -84,7 +84,7 @@ class Ledger:
                 update(RUN).where(*ours).values(finished_at=None, outcome=None, exit_code=None, message="")
             )
             if again.rowcount == 0:
-                connection.execute(insert(RUN), row)
+                connection.execute(insert_if_new(connection, RUN), row)
 
     def finish_run(
         self, run_id: str, *, outcome: str, exit_code: int, message: str, publish_account: PublishAccount | None = None

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, Engine, Table, and_, insert, select, update
+from sqlalchemy import Connection, Engine, Table, and_, select, update
 
+from state.conflicts import insert_if_new
 from state.database import reading, writing
 from state.tables import MEDIA, MEDIA_ADDRESS
 
@@ -56,6 +57,7 @@ class MediaMemory:
 
 
 def _put(connection: Connection, table: Table, key: Mapping[str, object], rest: Mapping[str, object]) -> None:
+    """Write a row, or its new values where there is one; another run may write it in this very moment."""
+    connection.execute(insert_if_new(connection, table), {**key, **rest})
     ours = and_(*(table.c[name] == value for name, value in key.items()))
-    if connection.execute(update(table).where(ours).values(**rest)).rowcount == 0:
-        connection.execute(insert(table).values(**key, **rest))
+    connection.execute(update(table).where(ours).values(**rest))

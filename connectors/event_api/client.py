@@ -9,8 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 
+from connectors.crowding import Crowd
 from connectors.event_api import listing
 from connectors.event_api.answers import Foreign, Meaning, interpret
+from connectors.event_api.contract_question import PageAnswer, ask_page
 from connectors.event_api.delivery import Courier
 from connectors.event_api.exchange import Exchange, HttpAnswer
 from connectors.event_api.http import ServiceHttp, key_tail
@@ -24,12 +26,15 @@ from connectors.retry import Random, RetryPolicy, Sleep
 from mappings.delivery import Intent, Verdict
 from mappings.errors import SyncError
 
+_SLUGS = "GET /classifications"
+
 
 class EventApi:
     """Asks and delivers through `http` (see `open_http`), which stays the caller's to close.
 
     `pacer` paces the creation of events, one for all requests in flight; the other routes get pacers of its kind, as
-    limits are applied per route (spec, Limits). `now` gives the aware time of day, `random` numbers from 0 up to 1.
+    limits are applied per route (spec, Limits). `crowd` bounds how many creations are under way at once. `now` gives the
+    aware time of day, `random` numbers from 0 up to 1.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class EventApi:
         now: Callable[[], datetime],
         sleep: Sleep,
         random: Random,
+        crowd: Crowd | None = None,
     ) -> None:
         self._exchange = Exchange(http, attempt_s=policy.attempt_s)
         self._events_url = self._exchange.url("/events")
@@ -50,9 +56,11 @@ class EventApi:
         self._random = random
         self._key_tail = key_tail(http)
         self._acquaintance = Acquaintance()
-        self._events = Route(pacer, self._acquaintance, key_tail=self._key_tail, scope="events:create", has_channels=True)
+        self._events = Route(
+            pacer, self._acquaintance, key_tail=self._key_tail, scope="events:create", has_channels=True, crowd=crowd
+        )
         self._courier = Courier(self._post_event, self._events, policy=policy, sleep=sleep, random=random)
-        self._uploader = Uploader(self._questions())
+        self._uploader = Uploader(self._questions("POST /media"))
 
     @property
     def stopped(self) -> SyncError | None:
@@ -73,11 +81,15 @@ class EventApi:
 
     async def channels(self) -> dict[str, int]:
         """Return the ids of all channels available to the key's owner, by slug; errors as `Questions.ask` names them."""
-        return await listing.channels(self._questions("channels:read"))
+        return await listing.channels(self._questions("GET /channels", "channels:read"))
 
     async def classifications(self) -> Classifications:
         """Return the classification list, asked without the key first; errors as `Questions.ask` names them."""
-        return await listing.classifications(self._questions(), self._questions())
+        return await listing.classifications(self._questions(_SLUGS), self._questions(_SLUGS))
+
+    async def contract(self, etag: str = "") -> PageAnswer:
+        """Return the service's OpenAPI page, asked once, without the key; with `etag`, only if it is another by now."""
+        return await ask_page(self._exchange, etag)
 
     async def upload(self, image: Image, key: str) -> int | ImageProblem:
         """Upload one image under the idempotency key `key` and return the id of its media document, or why there is none."""
@@ -103,6 +115,6 @@ class EventApi:
         with suppress(SyncError):
             await self.classifications()
 
-    def _questions(self, scope: str = "") -> Questions:
-        route = Route(self._events.pacer.sibling(), self._acquaintance, key_tail=self._key_tail, scope=scope)
+    def _questions(self, name: str, scope: str = "") -> Questions:
+        route = Route(self._events.pacer.sibling(name), self._acquaintance, key_tail=self._key_tail, scope=scope)
         return Questions(self._exchange, route, self._policy, self._now, self._sleep, self._random)

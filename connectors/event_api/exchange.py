@@ -47,15 +47,15 @@ class Exchange:
             merged.update(headers)
         return httpx.Request(method, url, headers=merged, content=content, extensions=self._extensions)
 
-    def url(self, path: str) -> httpx.URL:
-        """Return the address of `path` (with its query) under the API's prefix."""
+    def url(self, path: str, *, prefix: str = API_PREFIX) -> httpx.URL:
+        """Return the address of `path` (with its query) under the API's prefix, or another one of the service."""
         base = self._http.base_url
-        return base.copy_with(raw_path=base.raw_path.rstrip(b"/") + f"{API_PREFIX}{path}".encode("ascii"))
+        return base.copy_with(raw_path=base.raw_path.rstrip(b"/") + f"{prefix}{path}".encode("ascii"))
 
     async def __call__(self, request: httpx.Request) -> HttpAnswer | NotReached | Lost:
         """Send `request` once and read its answer."""
         try:
-            async with asyncio.timeout(self._attempt_s):
+            async with self._http.passage(), asyncio.timeout(self._attempt_s):
                 return await self._send(request)
         except (
             httpx.ConnectError,

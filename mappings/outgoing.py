@@ -1,0 +1,243 @@
+"""What the payloads of a feed can look like, as far as its mapping file tells without a row: fields, kinds, constants.
+
+What the service demands of a payload is not known here; how a row becomes one is `engine`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Literal, TypeVar
+
+from mappings.event import REQUIRED_FIELDS
+from mappings.policies import Policy, Use
+from mappings.schema import FeedMapping
+from mappings.transforms.lookups import LastIn, Lookup, Map, split_columns
+from mappings.transforms.step import Kind, Step
+from mappings.transforms.text import Truncate
+from mappings.values import At, ChannelValue, Choose, Fields, FirstOf, From, Image, Items, Joined, Seen, TableValue, Value
+
+T = TypeVar("T")
+JsonKind = Literal["integer", "number", "string", "array", "object"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What one field of the payload can be. `kind` None: the file does not tell.
+
+    `is_always`: no payload lacks it. `values`: all that it can be, None where rows decide. `sample`: a text of its form.
+    `longest`: the most characters it can have, None where nothing bounds it. `item`: what an array holds.
+    """
+
+    kind: JsonKind | None = None
+    is_always: bool = True
+    values: frozenset[str | int] | None = None
+    sample: str = ""
+    longest: int | None = None
+    fields: Mapping[str, Outgoing] = field(default_factory=dict)
+    item: Outgoing | None = None
+
+
+_MOMENT = Outgoing("string", sample="2030-05-01T19:30:00+02:00", longest=32)
+_LISTED = frozenset({"classifications"})
+_NEEDED = frozenset(REQUIRED_FIELDS)
+"""A row without one of these is rejected before it is sent."""
+_KNOWN: Mapping[str, Outgoing] = {
+    "channelId": Outgoing("integer"),
+    "coverImage": Outgoing("integer"),
+    "startAt": _MOMENT,
+    "endAt": _MOMENT,
+    "status": Outgoing("string", values=frozenset({"draft", "published"})),
+    "timezone": Outgoing("string", sample="Europe/Lisbon"),
+    "approxLocation.city.countryCode": Outgoing("string", sample="PT", longest=2),
+    "offers[].url": Outgoing("string", sample="https://example.org/tickets?from=1"),
+}
+"""What our own payload model (`event`) promises of a field, whatever the file says."""
+
+
+def outgoing_of(mapping: FeedMapping) -> Outgoing:
+    """Return what the payloads of a feed can be, as one object."""
+    return _Reading(mapping).object(mapping.event.root, "")
+
+
+class _Reading:
+    """Reads the values of one mapping."""
+
+    def __init__(self, mapping: FeedMapping) -> None:
+        self._mapping = mapping
+
+    def object(self, fields: Mapping[str, Value], path: str) -> Outgoing:
+        """Read an object; dotted names reach into objects inside."""
+        found: dict[str, Outgoing] = {}
+        for dotted, value in fields.items():
+            name, _, rest = dotted.partition(".")
+            inner = f"{path}.{name}" if path else name
+            read = self.object({rest: value}, inner) if rest else self.field(value, inner)
+            found[name] = _joined_objects(found[name], read) if name in found else read
+        return Outgoing("object", any(one.is_always for one in found.values()), fields=found)
+
+    def field(self, value: Value, path: str) -> Outgoing:
+        """Read the value of one field, and add what our payload model promises of it."""
+        found = self.value(value, path)
+        if path in _LISTED:
+            texts = found.item or found
+            item = replace(texts, kind="string", is_always=True, item=None, fields={})
+            return Outgoing("array", item=item)
+        found = replace(found, is_always=found.is_always or path in _NEEDED)
+        return _with_promise(found, _KNOWN[path]) if path in _KNOWN else found
+
+    def value(self, value: Value, path: str) -> Outgoing:  # noqa: C901  # one arm per kind of value
+        match value:
+            case str():
+                return self._text(value, path)
+            case Fields():
+                return self.object(value.root, path)
+            case Items():
+                return self._items(value, path)
+            case From():
+                found = self._steps(self._text(value.source, path) if value.source[0] == "$" else Outgoing("string"), value.do)
+            case FirstOf():
+                found = self._steps(_either(self.value(part, path) for part in value.first_of), value.do)
+            case Joined():
+                found = self._steps(Outgoing("string"), value.do)
+            case Choose():
+                branches = [choice.then for choice in value.choose]
+                branches += [] if value.otherwise is None else [value.otherwise]
+                found = _either(self.value(part, path) for part in branches)
+                found = replace(found, is_always=found.is_always and value.otherwise is not None)
+            case TableValue():
+                found = _after((value.on_miss,), self._table(value.lookup, len(value.by), value.take, is_many=value.many))
+            case ChannelValue():
+                found = Outgoing("integer")
+            case At() | Seen():
+                found = _MOMENT
+            case Image():
+                return Outgoing("integer", is_always=False)
+        return _after((value.on_empty, value.on_error), found)
+
+    def _text(self, text: str, path: str) -> Outgoing:
+        if not text.startswith("$"):
+            return _constant(text)
+        if text.startswith("$$"):
+            return _constant(text[1:])
+        named = self._mapping.let.get(text[1:])
+        return Outgoing() if named is None else self.value(named, path)
+
+    def _items(self, value: Items, path: str) -> Outgoing:
+        parts = [self.field(part, f"{path}[]") if isinstance(part, str) else self._item(part, path) for part in value.root]
+        return Outgoing("array", any(part.is_always for part in parts), item=replace(_either(parts), is_always=True))
+
+    def _item(self, part: Value, path: str) -> Outgoing:
+        return self.object(part.root, f"{path}[]") if isinstance(part, Fields) else self.value(part, f"{path}[]")
+
+    def _steps(self, source: Outgoing, steps: Iterable[Step]) -> Outgoing:
+        return reduce(self._step, steps, source)
+
+    def _step(self, before: Outgoing, step: Step) -> Outgoing:
+        """Read what a step makes of what it is given; a text step works on each item of a list."""
+        found = self._made(before, step)
+        if before.kind == "array" and step.takes is not Kind.LIST and found.kind != "array":
+            found = Outgoing("array", before.is_always and found.is_always, item=found)
+        return _after((step.policy if isinstance(step, Map | Lookup | LastIn) else step.on_error,), found)
+
+    def _made(self, before: Outgoing, step: Step) -> Outgoing:
+        always = before.is_always
+        match step:
+            case Map():
+                return replace(_one_of(step.table.values()), is_always=always)
+            case Lookup() | LastIn():
+                return replace(self._table(step.file, 1, step.take, is_many=step.many), is_always=always)
+            case Truncate():
+                return Outgoing("string", always, longest=step.length)
+            case _:
+                return Outgoing(_KINDS.get(step.gives), always, sample=before.sample if step.gives is step.takes else "")
+
+    def _table(self, file: str, keys: int, take: tuple[str, ...] | None, *, is_many: bool) -> Outgoing:
+        table = self._mapping.tables[file]
+        results = split_columns(table, keys, take)[1]
+        columns = {name: [row[table.columns.index(name)] for row in table.rows] for name in results}
+        found = {name: replace(_one_of(filter(None, cells)), is_always=all(cells)) for name, cells in columns.items()}
+        one = found[results[0]] if len(results) == 1 else Outgoing("object", fields=found)
+        return Outgoing("array", item=replace(one, is_always=True)) if is_many else one
+
+
+_KINDS: Mapping[Kind, JsonKind] = {
+    Kind.TEXT: "string",
+    Kind.DATE: "string",
+    Kind.CLOCK: "string",
+    Kind.WALL: "string",
+    Kind.MOMENT: "string",
+    Kind.NUMBER: "number",
+    Kind.LIST: "array",
+}
+
+
+def _constant(text: str) -> Outgoing:
+    return _one_of([text])
+
+
+def _one_of(texts: Iterable[str]) -> Outgoing:
+    values = frozenset(texts)
+    return Outgoing("string", values=values, longest=max(map(len, values), default=0))
+
+
+def _after(policies: Iterable[Policy | None], found: Outgoing) -> Outgoing:
+    """Add what the author's choices may put in a value's place, or leave out."""
+    for policy in policies:
+        if isinstance(policy, Use):
+            texts = (policy.use,) if isinstance(policy.use, str) else policy.use
+            found = replace(_either([_in_place_of(found, texts), found]), is_always=found.is_always)
+        elif policy in {"omit", "warn", "draft"}:
+            found = replace(found, is_always=False)
+    return found
+
+
+def _in_place_of(found: Outgoing, texts: tuple[str, ...]) -> Outgoing:
+    return Outgoing("array", item=_one_of(texts)) if found.kind == "array" else _one_of(texts)
+
+
+def _with_promise(found: Outgoing, promise: Outgoing) -> Outgoing:
+    values = found.values if promise.values is None else (found.values or promise.values) | {"draft"}
+    if promise.kind == "integer" and values is not None:
+        values = frozenset(int(one) if isinstance(one, str) and one.isascii() and one.isdigit() else one for one in values)
+    longest = promise.longest if found.longest is None else found.longest
+    return replace(found, kind=promise.kind, values=values, sample=promise.sample, longest=longest)
+
+
+def _either(parts: Iterable[Outgoing]) -> Outgoing:
+    return reduce(_one_or_other, parts)
+
+
+def _one_or_other(one: Outgoing, other: Outgoing) -> Outgoing:
+    return Outgoing(
+        kind=one.kind if one.kind == other.kind else None,
+        is_always=one.is_always and other.is_always,
+        values=_agreed(one.values, other.values, frozenset.union),
+        longest=_agreed(one.longest, other.longest, max),
+        fields={name: _in_some(one.fields.get(name), other.fields.get(name)) for name in one.fields.keys() | other.fields.keys()},
+        item=_one_or_other(one.item, other.item) if one.item and other.item else one.item or other.item,
+    )
+
+
+def _in_some(one: Outgoing | None, other: Outgoing | None) -> Outgoing:
+    if one is not None and other is not None:
+        return _one_or_other(one, other)
+    return replace(one or other or Outgoing(), is_always=False)
+
+
+def _joined_objects(one: Outgoing, other: Outgoing) -> Outgoing:
+    """Join two readings of one object, each from a dotted name of its own."""
+    names = one.fields.keys() | other.fields.keys()
+    fields = {name: _of_two(one.fields.get(name), other.fields.get(name)) for name in names}
+    return Outgoing("object", one.is_always or other.is_always, fields=fields)
+
+
+def _of_two(one: Outgoing | None, other: Outgoing | None) -> Outgoing:
+    if one is not None and other is not None:
+        return _joined_objects(one, other)
+    return one or other or Outgoing()
+
+
+def _agreed(one: T | None, other: T | None, join: Callable[[T, T], T]) -> T | None:
+    return None if one is None or other is None else join(one, other)

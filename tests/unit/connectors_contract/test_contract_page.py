@@ -1,0 +1,76 @@
+"""Reading the OpenAPI page: whatever lies there, the reading ends soon and says what it found."""
+
+from __future__ import annotations
+
+import json
+from time import perf_counter
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.connectors_contract.pages import SPECIFIED
+
+from connectors.event_api.contract_page import LONGEST_PAGE, ContractPage, NoPage, read_page
+
+_BOMB = b"a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
+    b"a%d: &a%d [%s]\n" % (level, level, b", ".join([b"*a%d" % (level - 1)] * 10)) for level in range(1, 30)
+)
+
+
+def test_the_specified_page_is_read_as_the_safe_loader_reads_it() -> None:
+    read = read_page(SPECIFIED)
+    assert isinstance(read, ContractPage)
+    assert read.tree == json.loads(json.dumps(yaml.load(SPECIFIED, Loader=yaml.CSafeLoader)))
+
+
+def test_a_description_in_json_is_a_description() -> None:
+    as_json = json.dumps(yaml.load(SPECIFIED, Loader=yaml.CSafeLoader)).encode()
+    assert read_page(as_json) == read_page(SPECIFIED)
+
+
+def test_words_are_not_taken_for_what_they_look_like() -> None:
+    read = read_page(b"openapi: 3.1.0\npaths: {/a: {}}\nx: [no, on, 2026-10-01, 010, 1_000, 0x1f, 1:30, '5', 5, 1.5, true, ~]")
+    assert isinstance(read, ContractPage)
+    assert read.tree["x"] == ["no", "on", "2026-10-01", 10, "1_000", "0x1f", "1:30", "5", 5, 1.5, True, None]
+
+
+def test_anchors_and_merge_keys_are_followed() -> None:
+    read = read_page(b"openapi: 3.0.3\npaths: {/a: {}}\nx: &x {type: string, maxLength: 3}\ny: {<<: *x, maxLength: 5}")
+    assert isinstance(read, ContractPage)
+    assert read.tree["y"] == {"type": "string", "maxLength": 5}
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"", "not a description of an API"),
+        (b"<!doctype html><title>Sign in</title>", "looks like an HTML page"),
+        (b'{"error": {"code": "not_found"}}', "does not say that it is OpenAPI"),
+        (b"swagger: '2.0'\npaths: {/a: {}}", "OpenAPI 2.0"),
+        (b"openapi: 3.0.3\npaths: {}", "describes no path"),
+        (b"openapi: 3.0.3\npaths: [1", "not YAML"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+        (b"\x00\x01", "not YAML"),
+        (b"openapi: &a [*a]", "refers to itself"),
+        (b"*unknown", "refers to itself"),
+        (b"[" * 100_000, "nested deeper"),
+        (b"{a: " * 100_000, "nested deeper"),
+        (_BOMB, "more than"),
+        (b"openapi: 3.0.3\nx: |\n" + b"  text\n" * 200_000, "larger than 1 MB"),
+        (b"openapi: 3.0.3\nx:\n" + b" - a\n" * 150_000, "more than"),
+        (b"a: !!python/object/apply:os.system [true]", "does not say that it is OpenAPI"),
+    ],
+)
+def test_what_is_no_description_is_told_and_costs_little(body: bytes, says: str) -> None:
+    began = perf_counter()
+    read = read_page(body)
+    assert isinstance(read, NoPage)
+    assert says in read.why
+    assert perf_counter() - began < 3
+
+
+@given(st.binary(max_size=300) | st.text(alphabet="openapi:3.0{}[]&*a-!|> \n'\"%,?<", max_size=200).map(str.encode))
+def test_any_bytes_are_read_or_refused_and_nothing_is_raised(body: bytes) -> None:
+    assert len(body) < LONGEST_PAGE
+    assert isinstance(read_page(body), ContractPage | NoPage)

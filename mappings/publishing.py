@@ -61,7 +61,7 @@ class Brakes(Strict):
     """What stops a run before anything is sent. `off` releases a brake; a person may release one for one run."""
 
     rejected: Share = Field(default=0.05, description="Stop when more than this share of the rows is rejected.")
-    rejected_at_least: int = Field(default=3, ge=1, description="So many rejected rows are always tolerated before that.")
+    rejected_at_least: int = Field(default=3, ge=1, description="Fewer rejected rows than this never stop a run.")
     shrink: Share = Field(default=0.5, description="Stop when the source lost more than this share of its rows.")
     new: Share = Field(default=0.5, description="Stop when more than this share of a known feed's rows is suddenly new.")
 
@@ -71,10 +71,12 @@ class PublishPolicy(Strict):
 
     on_change: Literal["report", "ignore", "create_draft_again"] = Field(
         default="report",
-        description="A delivered row has changed at its source: report the drift, ignore it, or create a new draft.",
+        description="A delivered row has changed at its source: report the drift; ignore it (it is counted, never listed); or"
+        " create the changed event anew, as a draft beside the delivered one, once for each change.",
     )
     on_vanish: Literal["report", "ignore"] = Field(
-        default="report", description="A delivered row is gone from its source: report it, or ignore it."
+        default="report",
+        description="A delivered row is gone from its source: report it, or ignore it (it is neither marked nor listed).",
     )
     brakes: Brakes = Field(default=Brakes(), description="What stops a run before anything is sent.")
     max_pause_s: Seconds = Field(default=900.0, alias="max_pause", description="The longest pause the service may ask for.")

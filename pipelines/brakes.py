@@ -13,6 +13,10 @@ from state.accounts import StageReport
 
 HISTORY_THAT_COUNTS = 20
 """A feed with fewer known rows has no history to compare new rows with."""
+NAMED = 3
+"""So many likely copies are named in a verdict; `eventsync rows` has all of them."""
+_ROUNDING = 1e-9
+"""Shares are binary fractions: 30 % of 10 must not be a little less than 3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,36 +51,63 @@ _Answer = tuple[BrakeName, bool, float, float, str]
 def _rejected(report: StageReport, limits: Brakes) -> _Answer:
     rows, rejected = report.account.read - report.account.filtered, report.account.rejected
     share = rejected / rows if rows else 0.0
-    allowed = limits.rejected if limits.rejected is not None else 1.0
-    tripped = limits.rejected is not None and share > allowed and rejected >= limits.rejected_at_least
+    tripped = _is_beyond(rejected, rows, limits.rejected) and rejected >= limits.rejected_at_least
+    allowed = 1.0 if limits.rejected is None else limits.rejected
     patience = f"{allowed:.1%}, and up to {limits.rejected_at_least - 1} rows in any case"
     sentence = f"{rejected} of {rows} rows rejected ({share:.1%}; the feed allows {patience})"
     return "rejected", tripped, share, allowed, sentence
 
 
 def _shrink(report: StageReport, limits: Brakes) -> _Answer:
-    before, now = report.last_whole_read or 0, report.account.read
-    allowed = limits.shrink if limits.shrink is not None else 1.0
-    share = max(1 - now / before, 0.0) if report.is_whole and before else 0.0
-    tripped = limits.shrink is not None and (share > allowed or share == 1.0)
+    """Trip where a whole read lost more than its share, or everything; rows known from partial reads count as a first read."""
+    now = report.account.read
+    before = report.last_whole_read if report.last_whole_read is not None or now else report.known_before or None
+    lost = max((before or 0) - now, 0) if report.is_whole else 0
+    tripped = limits.shrink is not None and lost > 0 and (now == 0 or _is_beyond(lost, before or 0, limits.shrink))
     sentence = f"{now} rows read, {before} the time before" if before else f"{now} rows read, no earlier read to compare with"
-    return "shrink", tripped, share, allowed, sentence
+    return "shrink", tripped, lost / before if before else 0.0, 1.0 if limits.shrink is None else limits.shrink, sentence
 
 
 def _new(report: StageReport, limits: Brakes) -> _Answer:
-    """Trip where new rows do not add to what is known but replace it, or dwarf it: a partner's ids have changed."""
-    known, new = report.known_before, report.account.new - report.restaged
-    wanted = report.account.read - report.account.filtered
-    share = new / wanted if wanted else 0.0
-    replaces = new > 2 * known or report.vanished > new / 2
-    allowed = limits.new if limits.new is not None else 1.0
-    tripped = limits.new is not None and known >= HISTORY_THAT_COUNTS and share > allowed and replaces
-    sentence = f"{new} of {wanted} rows never seen before, beside {known} known ones, {report.vanished} of which have vanished"
-    return "new", tripped, share, allowed, sentence
+    """Trip where new rows do not add to what is known but replace it, or dwarf it: a partner's ids have changed. Or where
+    most known rows changed at once, and each would become another draft.
+
+    What an earlier run staged and no run has let out is as new as it was then.
+    """
+    known, new = report.known_before, report.account.new - report.restaged + report.waiting
+    wanted, gone = report.account.read - report.account.filtered, _gone(report, new)
+    is_flood = _is_beyond(new, wanted, limits.new) and (new > 2 * known or gone > new / 2)
+    is_redrafted = _is_beyond(report.redrafted, wanted, limits.new)
+    sentence = f"{new} of {wanted} rows never seen before, beside {known} known ones, {gone} of which have vanished"
+    if report.redrafted:
+        sentence += f"; {report.redrafted} delivered rows have changed, and each would become another draft"
+    share = max(new, report.redrafted) / wanted if wanted else 0.0
+    tripped = known >= HISTORY_THAT_COUNTS and (is_flood or is_redrafted)
+    return "new", tripped, share, 1.0 if limits.new is None else limits.new, sentence + _alike(report)
+
+
+def _gone(report: StageReport, new: int) -> int:
+    """Return how many known rows this read has newly missed; where a feed wants none marked, what its length tells of that."""
+    if report.is_marking or not report.is_whole:
+        return report.vanished
+    return min(max((report.last_whole_read or 0) - (report.account.read - new), 0), report.known_before)
 
 
 def _copies(report: StageReport) -> _Answer:
-    held, new = report.account.held, report.account.new
+    held, new = report.account.held - report.ignored, report.account.new
     share = held / (held + new) if held else 0.0
     tripped = held >= HISTORY_THAT_COUNTS and share > 0.5
-    return "copies", tripped, share, 0.5, f"{held} rows look like copies of events sent under other keys, {new} do not"
+    sentence = f"{held} rows look like copies of events sent under other keys, {new} do not"
+    return "copies", tripped, share, 0.5, sentence + _alike(report)
+
+
+def _alike(report: StageReport) -> str:
+    """Name the first rows that look like copies of what was sent before."""
+    some = [f"{row.origin}: {row.row_key} looks like {row.twin_key}" for row in report.held[:NAMED]]
+    more = report.account.held - report.ignored - len(some)
+    return f" ({'; '.join(some)}{f'; and {more} more' if more > 0 else ''})" if some else ""
+
+
+def _is_beyond(part: int, whole: int, allowed: float | None) -> bool:
+    """Whether `part` is a greater share of `whole` than `allowed` (None: any); exactly as much is not, to the last row."""
+    return allowed is not None and part > allowed * whole + _ROUNDING

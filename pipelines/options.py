@@ -6,9 +6,9 @@ What a feed asks of all its runs stands in its mapping file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mappings.strict import Strict
 
@@ -33,3 +33,10 @@ class RunOptions(Strict):
     stage_only: bool = Field(default=False, description="Read and stage; send nothing.")
     publish_only: bool = Field(default=False, description="Send what is already staged; do not read the source.")
     wait: bool = Field(default=False, description="Wait for another run of the feed to end, instead of leaving.")
+
+    @model_validator(mode="after")
+    def _can_be_kept(self) -> Self:
+        """Refuse what a run could only seem to obey: what is staged already keeps the body that it has."""
+        if self.publish_only and self.status is not None:
+            raise ValueError("status cannot be asked for with publish_only: what is staged keeps its status; stage it again")
+        return self

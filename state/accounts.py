@@ -50,6 +50,8 @@ class PublishAccount:
     """Every row owed, in exactly one place: `new + carried_over` = the sum of the other seven.
 
     `new`: staged by this run; `carried_over`: owed since an earlier one. `pending`: still owed afterwards.
+    Of them all, `resent` were sent again after an attempt without an answer: a service that ignores idempotency keys may
+    have them twice. It is no term of the equation.
     """
 
     new: int = 0
@@ -61,6 +63,7 @@ class PublishAccount:
     uncertain: int = 0
     conflict: int = 0
     pending: int = 0
+    resent: int = 0
 
     def imbalance(self) -> int:
         """Rows owed that ended nowhere (positive), or ended somewhere without being owed (negative)."""
@@ -112,9 +115,10 @@ class StageReport:
 
     Of `account.new`, `restaged` are known rows whose changed payload is due; the rest was never seen before. Of
     `account.held`, `ignored` are rows that a person decided to hear no more of. `vanished`: newly absent from a whole
-    read; `withdrawn`: pending rows, never sent, that the source no longer asks for. `known_before`: entries of the feed
-    before this read that some run has let out; `waiting`: entries, never sent, that earlier reads staged, that none let
-    out, and that this one asks for again; `redrafted`: drafts of changes that no run has let out yet. `last_whole_read`:
+    read, if the feed `is_marking` such rows; `withdrawn`: pending rows, never sent, that the source no longer asks for.
+    `known_before`: entries of the feed before this read that some run has let out; `waiting`: entries, never sent, that
+    earlier reads staged, that none let out, and that this one asks for again; `redrafted`: drafts of changes that no run has
+    let out yet. `last_whole_read`:
     rows of the last whole read that passed the brakes, None if there was none. `rejections` and `held` are the first few;
     all are in the state DB. `reasons` counts problems (not warnings). `brakes`: those that stop this run; `accepted`: those
     that would, had a person not accepted them for it.
@@ -125,6 +129,7 @@ class StageReport:
     account: ReadAccount
     warnings: int = 0
     vanished: int = 0
+    is_marking: bool = True
     withdrawn: int = 0
     restaged: int = 0
     ignored: int = 0

@@ -49,14 +49,15 @@ def finish(
     """End a read in the caller's transaction, and return its report with the brakes that it tripped."""
     tally = progress.tally
     unheard = _withdraw(connection, turn, opening, progress)
-    is_marking = opening.is_whole and progress.terms.on_vanish == "report"
-    absent = _newly_absent(connection, turn, progress.seen) if is_marking else array("q")
+    is_marking = progress.terms.on_vanish == "report"
+    absent = _newly_absent(connection, turn, progress.seen) if is_marking and opening.is_whole else array("q")
     tally.vanished = len(absent)
     tally.redrafted = sum(map(progress.seen.is_said, waiting(connection, turn.scope_id)))
     report = tally.report(
         turn.run_id, is_whole=opening.is_whole, known_before=opening.known_before, last_whole_read=opening.last_whole_read
     )
     report.account.check()
+    report = replace(report, is_marking=is_marking)
     report = _braked(report, brake(report), progress.terms.accepted)
     judge(connection, turn, opening, report, is_anything_unheard=bool(unheard))
     if not report.brakes:

@@ -9,19 +9,21 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, Engine, insert, select
+from sqlalchemy import Connection, Engine, Select, Table, insert, select
 
 from mappings.vocabulary import FeedName
 from state.database import open_database, reading, writing
-from state.tables import ENTRY, SCOPE
+from state.tables import EARLIER, ENTRY, RELEASE, SCOPE
 
 _PAGE = 1_000
 
 
 @contextmanager
 def rehearsal_copy(engine: Engine | None, destination: str, feed: FeedName) -> Iterator[Engine]:
-    """Lend a state DB that holds one feed's gate and entries as they are at this moment, and nothing of what runs left.
+    """Lend a state DB that holds one feed's gate, entries and decisions as they are at this moment, and nothing of what
+    runs left.
 
     It is a SQLite file in a folder for this user alone, gone when the block ends. `engine` is only read; None stands
     for a state DB that does not exist. The lease is not copied: a rehearsal disturbs no run, and no run the rehearsal.
@@ -41,10 +43,12 @@ def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> Non
         scope = source.execute(select(SCOPE).where(SCOPE.c.destination == destination, SCOPE.c.feed == feed)).mappings().first()
         if scope is not None:
             target.execute(insert(SCOPE), dict(scope))
-            _copy_entries(source, target, scope["id"])
+            of_feed = ENTRY.c.scope_id == scope["id"]
+            _copy_rows(source, target, ENTRY, select(ENTRY).where(of_feed).order_by(ENTRY.c.id))
+            _copy_rows(source, target, EARLIER, select(EARLIER).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).where(of_feed))
+            _copy_rows(source, target, RELEASE, select(RELEASE).where(RELEASE.c.scope_id == scope["id"]))
 
 
-def _copy_entries(source: Connection, target: Connection, scope_id: int) -> None:
-    entries = select(ENTRY).where(ENTRY.c.scope_id == scope_id).order_by(ENTRY.c.id)
-    for page in source.execution_options(yield_per=_PAGE).execute(entries).mappings().partitions():
-        target.execute(insert(ENTRY), [dict(entry) for entry in page])
+def _copy_rows(source: Connection, target: Connection, table: Table, rows: Select[Any]) -> None:
+    for page in source.execution_options(yield_per=_PAGE).execute(rows).mappings().partitions():
+        target.execute(insert(table), [dict(row) for row in page])

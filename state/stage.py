@@ -17,6 +17,7 @@ from state.plain_rows import storable_rows
 from state.records import dump
 from state.releases import decided_copies
 from state.seen import Seen
+from state.statistics import Statistics
 from state.tally import Tally
 from state.terms import Terms
 from state.turn import Turn
@@ -32,6 +33,7 @@ class Stage:
     def __init__(self, turn: Turn, opening: Opening, terms: Terms, decisions: Mapping[str, str]) -> None:
         self._turn = turn
         self._opening = opening
+        self._statistics = Statistics(turn.engine)
         self._progress = Progress(Seen(opening.boundary), Tally(), terms, decisions)
 
     def write(self, outcomes: Sequence[RowOutcome]) -> None:
@@ -45,6 +47,7 @@ class Stage:
             for batch in _without_repeats(storable_rows(outcomes)):
                 compare(connection, self._turn, self._progress, batch)
             self._turn.note(connection, read_account=dump(tally.account()))
+        self._statistics.keep_up(tally.new)
 
     def close(self, brake: Callable[[StageReport], Sequence[str]]) -> StageReport:
         """End the read in one transaction: mark what vanished, withdraw what is no longer asked for, set the gate.

@@ -140,7 +140,7 @@ class Books:
 
     def states(self) -> dict[str, str]:
         """The state of every entry, by row key; none before the first run has come to make the tables."""
-        if not self._is_there():
+        if not self.is_there():
             return {}
         with self.engine.connect() as connection:
             if not inspect(connection).has_table(ENTRY.name):
@@ -174,7 +174,8 @@ class Books:
             self._engine = create_engine(beside if self._is_file else self.url, poolclass=NullPool)
         return self._engine
 
-    def _is_there(self) -> bool:
+    def is_there(self) -> bool:
+        """Whether there is anything to read yet."""
         return not self._is_file or (self._folder / "state.db").exists()
 
     def _files(self) -> list[Path]:

@@ -1,0 +1,32 @@
+"""A short ordeal on each kind of state DB; `make torture` is the long one. It says which seed repeats it."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from integration.desk import WarmStart
+from postgres import Postgres
+from torture.ordeal import Ordeal
+
+KILLS = int(os.environ.get("EVENTSYNC_TEST_KILLS", "10"))
+SEED = int(os.environ.get("EVENTSYNC_TEST_SEED", random.randrange(1_000_000)))
+ROWS = 1_200
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_whatever_strikes_a_run_the_promises_hold(
+    tmp_path: Path, warm: WarmStart, database: str, request: pytest.FixtureRequest
+) -> None:
+    print(f"EVENTSYNC_TEST_SEED={SEED} EVENTSYNC_TEST_KILLS={KILLS}")
+    server: Postgres | None = request.getfixturevalue("postgres") if database == "postgresql" else None
+    ordeal = Ordeal(KILLS, f"{SEED} {database}", server.fresh_url if server else None, rows=ROWS)
+    ordeal.run(tmp_path, warm)
+
+    assert ordeal.toll.blows == KILLS
+    assert ordeal.toll.feeds > 0
+    assert len(ordeal.toll.met) > KILLS // 3

@@ -14,6 +14,7 @@ from connectors.event_api import listing
 from connectors.event_api.answers import Foreign, Meaning, interpret
 from connectors.event_api.contract_question import PageAnswer, ask_page
 from connectors.event_api.delivery import Courier
+from connectors.event_api.event_list import EventList
 from connectors.event_api.exchange import Exchange, HttpAnswer
 from connectors.event_api.http import ServiceHttp, key_tail
 from connectors.event_api.listing import Classifications
@@ -90,6 +91,10 @@ class EventApi:
     async def contract(self, etag: str = "") -> PageAnswer:
         """Return the service's OpenAPI page, asked once, without the key; with `etag`, only if it is another by now."""
         return await ask_page(self._exchange, etag)
+
+    def events(self) -> EventList:
+        """Return the list of the account's events, to be read once; nothing is asked yet."""
+        return EventList(self._questions("GET /events"))
 
     async def upload(self, image: Image, key: str) -> int | ImageProblem:
         """Upload one image under the idempotency key `key` and return the id of its media document, or why there is none."""

@@ -95,6 +95,8 @@ def _published(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefin
     def published(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
         with as_failures(context), open_workshop() as workshop:
             result = FeedAtWork(workshop, mapping, _ticket(context), options).publish()
+            for notice in result.outlook.notices:
+                context.log.warning(notice)
             if result.cause is not None:
                 raise result.cause
         outcome = outcome_of_publish(result, mapping)

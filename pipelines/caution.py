@@ -6,7 +6,7 @@ What the page says is read by `preflight`; a refusal that no page announced is t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mappings.delivery import Answer, Blocked, Receipt, Refusal, Superseded, Unconfirmed, Verdict
 from mappings.errors import SyncError
@@ -52,12 +52,12 @@ class Caution:
     doubts: tuple[Doubt, ...] = ()
     owed: int = 0
     answers: int = 0
-    is_over: bool = field(default=False)
+    has_passed: bool = False
 
     @property
     def is_on(self) -> bool:
         """Whether rows are sent one by one."""
-        return bool(self.doubts) and not self.is_over
+        return bool(self.doubts) and not self.has_passed and self.answers < PATIENT_ANSWERS
 
     def most(self, in_flight: int) -> int:
         """Return how many rows may be under way, of `in_flight` without care."""
@@ -70,18 +70,16 @@ class Caution:
         self.answers += 1
         match verdict:
             case Receipt() | Unconfirmed():
-                self.is_over = True
+                self.has_passed = True
                 return None
             case Refusal(answer) | Blocked(answer):
                 return self._after_refusal(answer)
             case _:
-                self.is_over = self.answers >= PATIENT_ANSWERS
                 return None
 
     def _after_refusal(self, answer: Answer) -> SyncError | None:
         announced = next((doubt for doubt in self.doubts if doubt.explains(answer)), None)
         if announced is None:
-            self.is_over = self.answers >= PATIENT_ANSWERS
             return None
         said = ": ".join(filter(None, (answer.field, answer.issue or answer.message)))
         unsent = max(self.owed - self.answers, 0)

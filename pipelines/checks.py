@@ -15,6 +15,7 @@ PUBLISH_CHECKS = {
     "balanced": "Every row owed ended in exactly one outcome.",
     "no_conflicts": "No key was answered as used for something else.",
     "within_limits": "Refused, blocked and uncertain rows stay within what the feed allows.",
+    "contract": "The service's own page does not announce that what we send will be refused.",
 }
 
 
@@ -55,14 +56,16 @@ def publish_results(key: AssetKey, published: Published, outcome: Outcome) -> li
         "balanced": account.imbalance() == 0,
         "no_conflicts": account.conflict == 0 and published.standing.conflict.count == 0,
         "within_limits": outcome.exit_code is ExitCode.DONE,
+        "contract": not published.outlook.errors,
     }
+    told = {"contract": "\n".join(published.outlook.notices)}
     return [
         AssetCheckResult(
             asset_key=key,
             check_name=name,
             passed=passed[name],
             severity=AssetCheckSeverity.ERROR if name == "balanced" else AssetCheckSeverity.WARN,
-            description=outcome.message if not passed[name] else text,
+            description=text if passed[name] else told.get(name, outcome.message),
         )
         for name, text in PUBLISH_CHECKS.items()
     ]

@@ -109,6 +109,7 @@ class FeedAtWork:
             job = self.workshop.publish_job(self.mapping, self.ticket.run_id, lease, self.options, self.watcher.settled)
             self.watcher.owed(job.outbox.owed)
             published = self._drained(job)
+            self.workshop.notice(self.mapping, self.ticket.run_id, published.outlook.notices)
             self._close(outcome_of_publish(published, self.mapping), published.account)
         return published
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
 
 from connectors.errors import RequestRefusedError, ScopeMissingError
 from connectors.event_api.client import EventApi
-from connectors.event_api.http import open_http
+from connectors.event_api.http import Passage, open_http
+from connectors.event_api.listing import Classifications
 from connectors.pacing import Pacer, Patience
 from connectors.retry import RetryPolicy
 from mappings.engine import Directory
@@ -23,14 +25,17 @@ from pipelines.settings import Settings
 
 
 @asynccontextmanager
-async def open_api(settings: Settings, policy: PublishPolicy) -> AsyncIterator[EventApi]:
+async def open_api(settings: Settings, policy: PublishPolicy, passage: Passage = nullcontext) -> AsyncIterator[EventApi]:
     """Open a client of the configured service, with the feed's patience and number of requests in flight.
+
+    Each request goes through `passage`, which may hold it back.
 
     Raises:
         ConfigError: the address or the key is missing or cannot be used.
     """
     require_service(settings)
     async with open_http(settings.base_url, settings.api_key, in_flight=policy.in_flight) as http:
+        http.passage = passage
         patience = Patience(max_pause_s=policy.max_pause_s)
         pacer = Pacer(clock=monotonic_s, sleep=asyncio.sleep, random=random.random, now=now, patience=patience)
         yield EventApi(http, pacer=pacer, policy=RetryPolicy(), now=now, sleep=asyncio.sleep, random=random.random)
@@ -51,7 +56,20 @@ def require_service(settings: Settings) -> None:
         raise ConfigError("\n".join(problems), hint="`eventsync demo` needs neither: it brings a service of its own")
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the service told about itself: what mappings are resolved against, and its list of classifications, if it did."""
+
+    directory: Directory
+    classifications: Classifications | None
+
+
 async def read_directory(api: EventApi) -> Directory:
+    """Return the directory of `ask_lists` alone; raises as it does."""
+    return (await ask_lists(api)).directory
+
+
+async def ask_lists(api: EventApi) -> Told:
     """Ask which channels and classifications there are.
 
     Where the key may not list its channels, the channels of the directory are a list that nobody may look into: a
@@ -65,7 +83,8 @@ async def read_directory(api: EventApi) -> Directory:
         channels = await api.channels()
     except (ScopeMissingError, RequestRefusedError) as refusal:
         channels = _Untold(refusal)
-    return Directory(channels=channels, classifications=await _slugs(api))
+    told = await _classifications(api)
+    return Told(Directory(channels=channels, classifications=told.slugs if told else None), told)
 
 
 class _Untold(Mapping[str, int]):
@@ -84,9 +103,9 @@ class _Untold(Mapping[str, int]):
         raise self._refusal
 
 
-async def _slugs(api: EventApi) -> frozenset[str] | None:
-    """Return the known slugs; None where the service does not tell: it then refuses unknown ones itself."""
+async def _classifications(api: EventApi) -> Classifications | None:
+    """Return the list; None where the service does not tell it: it then refuses unknown slugs itself."""
     try:
-        return (await api.classifications()).slugs
+        return await api.classifications()
     except (ScopeMissingError, RequestRefusedError):
         return None

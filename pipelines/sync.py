@@ -22,10 +22,12 @@ from mappings.errors import SyncError
 from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey, RowOutcome
 from pipelines.brakes import BrakeVerdict, judge
+from pipelines.caution import Caution
 from pipelines.covers import CoverProblem, Covers
 from pipelines.drain import Advance, Drain
 from pipelines.interrupts import run_stoppable
 from pipelines.options import RunOptions
+from pipelines.preflight import CLEAR, Outlook, Preflight
 from state.accounts import PublishAccount, StageReport
 from state.ledger import Ledger
 from state.outbox import Outbox
@@ -67,6 +69,7 @@ class Published:
     duration_s: float
     cover_problems: tuple[CoverProblem, ...] = ()
     standing: Standing = NOTHING
+    outlook: Outlook = CLEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class PublishJob:
     in_flight: int
     advance: Advance
     clock_s: Callable[[], float]
+    preflight: Preflight | None = None
 
 
 def stage(job: StageJob) -> Staged:
@@ -144,7 +148,14 @@ def publish(job: PublishJob) -> Published:
     run_stoppable(sending.run, sending.drain.stop)
     account = job.outbox.account()
     account.check()
-    return Published(account, sending.drain.cause, job.clock_s() - started, tuple(sending.cover_problems), job.outbox.standing())
+    return Published(
+        account,
+        sending.drain.cause,
+        job.clock_s() - started,
+        tuple(sending.cover_problems),
+        job.outbox.standing(),
+        sending.outlook,
+    )
 
 
 class Sending:
@@ -154,6 +165,7 @@ class Sending:
         self._job = job
         self.drain = Drain(job.outbox, job.in_flight, GRACE_S, job.advance)
         self.cover_problems: list[CoverProblem] = []
+        self.outlook = CLEAR
 
     async def run(self) -> None:
         """Open the client and drain, holding the feed meanwhile."""
@@ -163,11 +175,24 @@ class Sending:
             self.drain.deliver = functools.partial(self._send, api, covers)
             heartbeat = asyncio.create_task(self._hold_the_feed())
             try:
+                await self._look_ahead(api)
                 await self.drain.run()
+                self._look_back()
                 self.drain.cause = self.drain.cause or api.stopped or self.drain.breaker.cause_at_end()
             finally:
                 heartbeat.cancel()
                 await covers.close()
+
+    async def _look_ahead(self, api: EventApi) -> None:
+        """Ask the service's page what it expects, if there is anything to send."""
+        if self._job.preflight is not None and self._job.outbox.owed:
+            self.outlook = await self._job.preflight.look(api)
+            self.drain.caution = Caution(self.outlook.doubts, self._job.outbox.owed)
+
+    def _look_back(self) -> None:
+        """Remember it where a row has passed that the page would have refused."""
+        if self._job.preflight is not None and self.drain.caution.has_passed:
+            self._job.preflight.disprove()
 
     async def _send(self, api: EventApi, covers: Covers, intent: Intent) -> Verdict:
         if intent.cover is None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
+
+import structlog
 
 from connectors.event_api.client import EventApi
 from connectors.event_api.media import ImageFetcher, ImageLimits
@@ -23,13 +25,17 @@ from pipelines.clock import monotonic_s, now
 from pipelines.covers import Covers
 from pipelines.drain import Advance
 from pipelines.options import RunOptions
-from pipelines.service import open_api, read_directory
+from pipelines.preflight import Preflight
+from pipelines.service import Told, ask_lists, open_api
 from pipelines.settings import Settings
+from pipelines.slug_list import ListMemory
 from pipelines.sync import PublishJob, StageJob
 from state.database import StateDb, open_database
 from state.lease import HeldByAnotherError, Lease
 from state.ledger import Ledger
 from state.media import MediaMemory
+from state.notes import ServiceNotes
+from state.notices import add_notices
 
 PATIENCE_S = 2.0
 """How often a patient run asks again for a feed that another run holds."""
@@ -63,7 +69,9 @@ class Workshop:
         Raises:
             SyncError: the service refuses us or cannot be reached, or the mapping names what it does not know.
         """
-        mapper = self.mapper(mapping)
+        mapper, told = self._compiled(mapping)
+        change = None if told.classifications is None else ListMemory(self.notes).note(mapping, told.classifications)
+        self.notice(mapping, run_id, [] if change is None else [str(change)])
         return StageJob(
             run_id, lease.token, mapping, self.source(mapping, mapper), mapper, self.ledger(mapping), options, advance
         )
@@ -85,6 +93,7 @@ class Workshop:
             in_flight=mapping.publish.in_flight,
             advance=advance,
             clock_s=monotonic_s,
+            preflight=Preflight(self.notes, mapping),
         )
 
     def api(self, mapping: FeedMapping) -> AbstractAsyncContextManager[EventApi]:
@@ -107,13 +116,28 @@ class Workshop:
         Raises:
             SyncError: as `stage_job`.
         """
+        return self._compiled(mapping)[0]
 
-        async def ask() -> RowMapper:
+    @property
+    def notes(self) -> ServiceNotes:
+        """What is remembered of the configured service as a whole."""
+        return ServiceNotes(self.engine, self.settings.destination, now)
+
+    def notice(self, mapping: FeedMapping, run_id: str, told: Sequence[str]) -> None:
+        """Tell what a run noticed of the service: in the log, and on the run's page."""
+        log = structlog.get_logger().bind(feed=mapping.feed, run_id=run_id)
+        for sentence in told:
+            log.warning("the service has changed", notice=sentence)
+        if told:
+            add_notices(self.engine, self.settings.destination, mapping.feed, run_id, told)
+
+    def _compiled(self, mapping: FeedMapping) -> tuple[RowMapper, Told]:
+        async def ask() -> Told:
             async with self.api(mapping) as api:
-                directory = await read_directory(api)
-            return compile_feed(mapping, directory, now())
+                return await ask_lists(api)
 
-        return asyncio.run(ask())
+        told = asyncio.run(ask())
+        return compile_feed(mapping, told.directory, now()), told
 
     @contextmanager
     def _acquired(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Iterator[Lease]:

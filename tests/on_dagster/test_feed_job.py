@@ -45,7 +45,7 @@ def test_a_second_run_publishes_nothing(desk: Desk) -> None:
 
 def test_every_check_of_a_good_run_passes(desk: Desk) -> None:
     checks = checks_of(desk.run())
-    assert set(checks) == {"rejected", "shrink", "new", "copies", "balanced", "no_conflicts", "within_limits"}
+    assert set(checks) == {"rejected", "shrink", "new", "copies", "balanced", "no_conflicts", "within_limits", "contract"}
     assert all(check.passed for check in checks.values())
 
 

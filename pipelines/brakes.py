@@ -76,7 +76,8 @@ def _new(report: StageReport, limits: Brakes) -> _Answer:
     """
     known, new = report.known_before, report.account.new - report.restaged + report.waiting
     wanted, gone = report.account.read - report.account.filtered, _gone(report, new)
-    is_flood = _is_beyond(new, wanted, limits.new) and (new > 2 * known or gone > new / 2)
+    is_still_braked = report.waiting > 0 and "new" in report.stood
+    is_flood = _is_beyond(new, wanted, limits.new) and (new > 2 * known or gone > new / 2 or is_still_braked)
     is_redrafted = _is_beyond(report.redrafted, wanted, limits.new)
     sentence = f"{new} of {wanted} rows never seen before, beside {known} known ones, {gone} of which have vanished"
     if report.redrafted:

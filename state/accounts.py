@@ -121,7 +121,7 @@ class StageReport:
     let out yet. `last_whole_read`:
     rows of the last whole read that passed the brakes, None if there was none. `rejections` and `held` are the first few;
     all are in the state DB. `reasons` counts problems (not warnings). `brakes`: those that stop this run; `accepted`: those
-    that would, had a person not accepted them for it.
+    that would, had a person not accepted them for it; `stood`: those that stopped the reads before, or passed for one run only.
     """
 
     run_id: str
@@ -143,3 +143,4 @@ class StageReport:
     held: tuple[HeldRow, ...] = ()
     brakes: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
+    stood: tuple[str, ...] = ()

@@ -57,7 +57,7 @@ def finish(
         turn.run_id, is_whole=opening.is_whole, known_before=opening.known_before, last_whole_read=opening.last_whole_read
     )
     report.account.check()
-    report = replace(report, is_marking=is_marking)
+    report = replace(report, is_marking=is_marking, stood=opening.brakes)
     report = _braked(report, brake(report), progress.terms.accepted)
     judge(connection, turn, opening, report, is_anything_unheard=bool(unheard))
     if not report.brakes:

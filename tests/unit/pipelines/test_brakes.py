@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mappings.publishing import Brakes
+from mappings.vocabulary import RowKey
 from pipelines.brakes import BrakeVerdict, judge
-from state.accounts import ReadAccount, StageReport
+from state.accounts import HeldRow, ReadAccount, StageReport
 
 DEFAULTS = Brakes()
 
@@ -16,6 +23,10 @@ def _report(
 ) -> StageReport:
     account = ReadAccount(read=sum(counts.values()), **counts)
     return StageReport("run", is_whole, account, vanished=vanished, restaged=restaged, known_before=known, last_whole_read=before)
+
+
+def _with(report: StageReport, **facts: Any) -> StageReport:
+    return replace(report, **facts)
 
 
 def _tripped(report: StageReport, limits: Brakes = DEFAULTS) -> set[str]:
@@ -41,6 +52,18 @@ def _tripped(report: StageReport, limits: Brakes = DEFAULTS) -> set[str]:
         (_report(new=201, unchanged=100, known=100, before=100), {"new"}),
         (_report(new=30, known=19, before=19, vanished=19), set()),  # too short a history to judge by
         (_report(new=100, known=100, before=100, restaged=100), set()),  # known rows, corrected
+        (_with(_report(unchanged=100, known=100, before=100), waiting=51, vanished=51), {"new"}),  # staged behind a brake
+        (_with(_report(unchanged=100, known=100, before=100), waiting=51), set()),  # staged, and the stage was cut short
+        (_with(_report(unchanged=100, known=100, before=100), waiting=51, stood=("new",)), {"new"}),  # passed for one run
+        (_with(_report(unchanged=100, known=100, before=100), waiting=50, stood=("new",)), set()),
+        (_with(_report(new=51, restaged=51, unchanged=49, known=100, before=100), redrafted=51), {"new"}),
+        (_with(_report(new=50, restaged=50, unchanged=50, known=100, before=100), redrafted=50), set()),
+        (_with(_report(new=60, unchanged=40, known=100, before=100), is_marking=False), {"new"}),  # nobody marks what vanished
+        (_with(_report(new=60, unchanged=100, known=100, before=100), is_marking=False), set()),
+        (_report(known=2), {"shrink"}),  # known from rows picked by hand, and nothing is left of them
+        (_report(unchanged=1, known=2), set()),
+        (_with(_report(held=40, new=19, unchanged=60, known=60, before=60), ignored=21), set()),
+        (_with(_report(held=40, new=19, unchanged=60, known=60, before=60), ignored=20), {"copies"}),
         (_report(held=20, new=19, unchanged=60, known=60, before=60), {"copies"}),
         (_report(held=19, new=0, unchanged=60, known=60, before=60), set()),
         (_report(held=20, new=20, unchanged=60, known=60, before=60), set()),
@@ -76,3 +99,27 @@ def test_every_brake_says_what_it_measured() -> None:
     assert told["rejected"].measured == pytest.approx(0.07)
     assert told["shrink"].sentence == "100 rows read, no earlier read to compare with"
     assert set(told) == {"rejected", "shrink", "new", "copies"}
+
+
+@given(rows=st.integers(1, 2000), rejected=st.integers(0, 2000), percent=st.integers(0, 100))
+def test_rejected_rows_stop_a_run_at_the_first_row_beyond_the_share(rows: int, rejected: int, percent: int) -> None:
+    rejected = min(rejected, rows)
+    limits = Brakes.model_validate({"rejected": f"{percent}%", "rejected_at_least": "1"})
+    is_beyond = Fraction(rejected, rows) > Fraction(percent, 100)
+    assert ("rejected" in _tripped(_report(new=rows - rejected, rejected=rejected), limits)) is is_beyond
+
+
+@given(before=st.integers(1, 2000), now=st.integers(0, 2000), percent=st.integers(0, 100))
+def test_a_source_stops_a_run_at_the_first_row_lost_beyond_the_share(before: int, now: int, percent: int) -> None:
+    limits = Brakes.model_validate({"shrink": f"{percent}%"})
+    is_beyond = now == 0 or Fraction(before - now, before) > Fraction(percent, 100)
+    assert ("shrink" in _tripped(_report(unchanged=now, known=before, before=before), limits)) is is_beyond
+
+
+def test_likely_copies_are_named_with_what_they_look_like() -> None:
+    rows = tuple(HeldRow(f"a.csv:{number}", RowKey(f"n{number}"), RowKey(f"o{number}")) for number in range(20))
+    told = {one.name: one.sentence for one in judge(_with(_report(held=30, new=1, known=60), held=rows), DEFAULTS, ())}
+    assert told["copies"].endswith(
+        "(a.csv:0: n0 looks like o0; a.csv:1: n1 looks like o1; a.csv:2: n2 looks like o2; and 27 more)"
+    )
+    assert "n0 looks like o0" in told["new"]

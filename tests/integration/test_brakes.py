@@ -1,0 +1,221 @@
+"""The brakes on real runs: what stops one, what a person lets through, and that nobody inherits that word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from integration.desk import FEED, HEADER, Desk, Said, line, lines
+from integration.service import Service
+
+pytestmark = pytest.mark.slow
+
+
+def bad(number: int) -> str:
+    return line(number, day="soon")
+
+
+def stopped_by(said: Said) -> list[str]:
+    """The brakes that stopped a run, whose exit code says so too."""
+    assert (said.code == 5) is (said.run["outcome"] == "stopped by a brake"), said.words
+    return list(said.run["brakes"]) if said.code == 5 else []
+
+
+def vanished(desk: Desk) -> int:
+    count: int = desk.command("status", FEED, "--json").document["feeds"][0]["vanished"]
+    return count
+
+
+def publishing(desk: Desk, *lines_of_policy: str) -> None:
+    """Add to the mapping's `publish` block, its last."""
+    path = desk.folder / "feeds" / "town.yaml"
+    path.write_text(path.read_text("utf-8") + "".join(f"  {one}\n" for one in lines_of_policy), "utf-8")
+
+
+def renamed(rows: Iterable[int], prefix: str, *, title: str = "Evening") -> list[str]:
+    """The same evenings as `lines` makes, under other ids."""
+    return [f"{prefix}{line(number, title=f'{title} {number}')}" for number in rows]
+
+
+def test_the_share_of_rejected_rows_stops_at_the_first_row_beyond_it_and_an_acceptance_is_for_one_run(
+    desk: Desk, service: Service
+) -> None:
+    desk.source([*lines(57), *(bad(number) for number in range(57, 60))])
+    assert desk.run().code == 0
+    desk.source([*lines(76), *(bad(number) for number in range(76, 81))])
+    assert stopped_by(desk.run()) == ["rejected"]
+    assert len(service.events()) == 57
+    said = desk.run("--accept", "rejected")
+    assert (said.code, len(service.events())) == (0, 76), said.words
+    desk.source([*lines(80), *(bad(number) for number in range(80, 86))])
+    assert stopped_by(desk.run()) == ["rejected"]
+    assert stopped_by(desk.run("--publish-only")) == []
+    assert len(service.events()) == 76
+
+
+def test_a_flood_of_new_rows_stays_stopped_however_often_it_is_read_and_what_one_run_is_allowed_ends_with_it(
+    desk: Desk, service: Service
+) -> None:
+    desk.source(lines(24))
+    assert desk.run().code == 0
+    desk.source(renamed(range(24), "9", title="Matinee"))
+    for _ in range(2):
+        said = desk.run()
+        assert stopped_by(said) == ["new"]
+    assert "24 of which have vanished" in said.words
+    assert vanished(desk) == 0
+    assert len(service.events()) == 24
+
+    assert desk.run("--accept", "new", "--limit", "5").code == 0
+    assert len(service.events()) == 29
+    assert stopped_by(desk.run()) == ["new"]
+    assert desk.run("--publish-only").code == 5
+    assert len(service.events()) == 29
+    assert desk.run("--publish-only", "--accept", "new").code == 0
+    assert (len(service.events()), desk.run().code) == (48, 0)
+
+
+def test_rows_under_new_ids_that_say_the_same_are_held_and_named(desk: Desk, service: Service) -> None:
+    desk.source(lines(24))
+    assert desk.run().code == 0
+    desk.source(renamed(range(24), "9"))
+    said = desk.run()
+    assert stopped_by(said) == ["copies"]
+    assert "90 looks like 0" in said.words
+    assert said.run["read"]["held"] == 24
+    assert desk.run("--accept", "copies").code == 0  # a run may go on; the copies are held all the same
+    assert len(service.events()) == 24
+
+
+@pytest.mark.parametrize("rows", [[], lines(11)], ids=["empty", "shrunk"])
+def test_a_source_that_lost_its_rows_stops_the_run_and_marks_nothing_as_vanished(
+    desk: Desk, service: Service, rows: list[str]
+) -> None:
+    desk.source(lines(24))
+    assert desk.run().code == 0
+    desk.source(rows)
+    assert stopped_by(desk.run()) == ["shrink"]
+    assert vanished(desk) == 0
+    assert desk.run("--accept", "shrink").code == 0
+    assert vanished(desk) == 24 - len(rows)
+    desk.source(lines(24))
+    assert desk.run().code == 0
+    assert (vanished(desk), len(service.events())) == (0, 24)
+
+
+def test_half_of_the_rows_is_not_more_than_half(desk: Desk) -> None:
+    desk.source(lines(24))
+    assert desk.run().code == 0
+    desk.source(lines(12))
+    assert desk.run().code == 0
+    assert vanished(desk) == 12
+
+
+LOST = {"deleted": None, "no bytes at all": b"", "a page of a proxy": b"<html><body>502 Bad Gateway</body></html>"}
+
+
+@pytest.mark.parametrize("content", LOST.values(), ids=LOST.keys())
+def test_a_source_that_cannot_be_read_is_never_taken_for_an_empty_one(
+    desk: Desk, service: Service, content: bytes | None
+) -> None:
+    desk.source(lines(24))
+    assert desk.run().code == 0
+    path = desk.folder / "events.csv"
+    path.unlink() if content is None else path.write_bytes(content)
+    said = desk.run("--accept", "shrink,new,rejected,copies")
+    assert said.code in {2, 5, 6}, said.words
+    assert vanished(desk) == 0
+    assert (said.run["read"] or {}).get("read", 0) == 0
+    desk.source(lines(25))
+    assert (desk.run().code, len(service.events())) == (0, 25)
+
+
+def test_a_renamed_column_stops_the_run_and_the_closest_one_is_named(desk: Desk, service: Service) -> None:
+    (desk.folder / "events.csv").write_text("\n".join([HEADER.replace("TITLE", "TITEL"), *lines(3)]) + "\n", "utf-8")
+    said = desk.run("--accept", "rejected")
+    assert said.code == 5
+    assert '"TITLE" (closest: "TITEL")' in said.words
+    assert service.requests() == []
+
+
+def test_what_was_staged_alone_is_judged_and_the_verdict_outlives_the_process(desk: Desk, service: Service) -> None:
+    desk.source([*lines(10), *(bad(number) for number in range(10, 13))])
+    assert stopped_by(desk.run("--stage-only")) == ["rejected"]
+    assert desk.run("--publish-only").code == 5
+    assert desk.run("--stage-only", "--accept", "rejected").code == 0
+    assert desk.run("--publish-only").code == 5
+    assert service.events() == []
+    assert desk.run("--publish-only", "--accept", "rejected").code == 0
+    assert len(service.events()) == 10
+
+
+def test_a_few_rows_picked_by_hand_let_nothing_else_out(desk: Desk, service: Service) -> None:
+    desk.source([*lines(10), *(bad(number) for number in range(10, 13))])
+    assert desk.run().code == 5
+    assert desk.run("--keys", "3").code == 5
+    assert service.events() == []
+    assert desk.run("--keys", "3", "--accept", "rejected").code == 0
+    assert service.titles() == ["Evening 3"]
+    assert desk.run("--publish-only").code == 5
+    assert service.titles() == ["Evening 3"]
+
+
+def test_a_rehearsal_shows_what_would_stop_a_run_and_what_would_be_accepted(desk: Desk, service: Service) -> None:
+    desk.source([*lines(10), *(bad(number) for number in range(10, 13))])
+    assert desk.run("--dry-run").code == 5
+    said = desk.run("--dry-run", "--accept", "rejected")
+    assert (said.code, said.document["rehearsals"][0]["would_send"]) == (0, 10)
+    assert service.events() == []
+
+
+def test_a_wish_that_a_run_could_only_seem_to_keep_is_refused(desk: Desk) -> None:
+    desk.source(lines(2))
+    assert desk.run("--stage-only").code == 0
+    said = desk.run("--publish-only", "--status", "draft")
+    assert said.code == 2
+    assert "keeps its status" in said.words
+
+
+def test_a_run_of_drafts_does_not_take_its_own_wish_for_a_change_of_the_source(desk: Desk, service: Service) -> None:
+    publishing(desk, "on_change: create_draft_again")
+    desk.source(lines(3))
+    assert desk.run().code == 0
+    desk.source(lines(4))
+    said = desk.run("--status", "draft")
+    assert (said.code, said.run["read"]["unchanged"], said.run["read"]["new"]) == (0, 3, 1)
+    assert [event["status"] for event in service.events()].count("draft") == 1
+
+
+def test_a_change_becomes_one_draft_beside_the_published_event(desk: Desk, service: Service) -> None:
+    publishing(desk, "on_change: create_draft_again")
+    desk.source(lines(3))
+    assert desk.run().code == 0
+    desk.source([line(0, title="Another evening"), *lines(3)[1:]])
+    for _ in range(2):
+        assert desk.run().code == 0
+    drafts = [event["title"] for event in service.events() if event["status"] == "draft"]
+    assert (drafts, len(service.events())) == (["Another evening"], 4)
+
+
+def test_a_mapping_that_would_draft_most_events_again_is_stopped_until_a_person_wants_it(desk: Desk, service: Service) -> None:
+    publishing(desk, "on_change: create_draft_again")
+    desk.source(lines(24))
+    assert desk.run().code == 0
+    desk.mapping(title='{join: [{from: TITLE}, "!"]}')
+    publishing(desk, "on_change: create_draft_again")
+    for _ in range(2):
+        said = desk.run()
+        assert stopped_by(said) == ["new"]
+    assert "24 delivered rows have changed, and each would become another draft" in said.words
+    assert len(service.events()) == 24
+
+
+def test_what_a_feed_ignores_is_neither_listed_nor_marked(desk: Desk) -> None:
+    publishing(desk, "on_change: ignore", "on_vanish: ignore")
+    desk.source(lines(4))
+    assert desk.run().code == 0
+    desk.source([line(0, title="Another evening"), *lines(3)[1:]])
+    said = desk.run()
+    assert (said.code, said.run["read"]["drifted"]) == (0, 1)
+    (feed,) = desk.command("status", FEED, "--json").document["feeds"]
+    assert (feed["drifted"], feed["vanished"]) == (0, 0)

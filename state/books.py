@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, exists, func, select
@@ -12,6 +12,7 @@ from mappings.vocabulary import FeedName, RowKey
 from state.claims import IS_SET_ASIDE
 from state.database import reading
 from state.gate import read_gate
+from state.owners import find_owners
 from state.records import load_publish, load_read, load_reasons, load_report
 from state.tables import ENTRY, LEASE, PROBLEM, RELEASE, RUN, SCOPE
 from state.views import Book, FeedStatus, LeaseHolder, ProblemRecord, RowFilter, RowRecord, RunRecord, as_record
@@ -86,6 +87,11 @@ class Books:
             yield from page
             after = page[-1].problem_id
 
+    def owners(self, destination: str, event_ids: Collection[int]) -> dict[int, str]:
+        """Return which of these events of a destination are rows already, by id, each with its row and feed for people."""
+        with reading(self._engine) as connection:
+            return find_owners(connection, destination, event_ids)
+
     def row_keys(self, book: Book) -> Iterator[RowKey]:
         """Yield the keys of all rows that the feed's ledger knows, and of those that its last read has held."""
         keys = _of_books(select(ENTRY.c.row_key).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id), book.destination, book.feed)
@@ -115,6 +121,8 @@ def _filtered(which: RowFilter) -> Iterator[ColumnElement[bool]]:
         yield ENTRY.c.drift_kind.is_not(None)
     if which.is_vanished:
         yield ENTRY.c.vanished_at.is_not(None)
+    if which.is_resent:
+        yield ENTRY.c.resent_run.is_not(None)
     if which.is_waiting:
         yield ~IS_SET_ASIDE
 

@@ -16,6 +16,7 @@ from mappings.errors import ConfigError
 from mappings.vocabulary import RowKey
 from state.claims import IS_SET_ASIDE
 from state.deciding import AsItIs, Change, Choice, NotPossibleError, Resend, SetAside, TakeBack, TakeEvent, decide
+from state.owners import destination_of, find_owners
 from state.problems import storable
 from state.records import dump
 from state.tables import ENTRY, RELEASE, SCOPE
@@ -130,7 +131,7 @@ class Decisions:
         """
         with self._turn.transaction() as connection:
             self._lock_destination(connection)
-            taken = owners(connection, self._turn.scope_id, [one.event_id for one in found])
+            taken = find_owners(connection, destination_of(self._turn.scope_id), [one.event_id for one in found])
             return tuple(one for one in found if one.event_id not in taken and self._deliver(connection, one))
 
     def _deliver(self, connection: Connection, found: Found) -> bool:
@@ -166,7 +167,7 @@ class Decisions:
         return columns | {"decision": change.decision.value, "decided_at": now, "decided_by": self._by}
 
     def _refuse_if_taken(self, connection: Connection, record: RowRecord, event_id: int) -> None:
-        taken = owners(connection, self._turn.scope_id, [event_id])
+        taken = find_owners(connection, destination_of(self._turn.scope_id), [event_id])
         if event_id in taken:
             raise EventTakenError(
                 f"event {event_id} is {taken[event_id]} already: it cannot be {record.row_key} too",
@@ -175,7 +176,7 @@ class Decisions:
 
     def _lock_destination(self, connection: Connection) -> None:
         """Let one person at a time give out event ids of a destination, whatever the feed."""
-        others = select(SCOPE.c.id).where(SCOPE.c.destination == _destination(self._turn.scope_id)).order_by(SCOPE.c.id)
+        others = select(SCOPE.c.id).where(SCOPE.c.destination == destination_of(self._turn.scope_id)).order_by(SCOPE.c.id)
         connection.execute(others.with_for_update(key_share=True)).all()
 
     def _record(self, connection: Connection, row_key: RowKey) -> RowRecord | None:
@@ -198,22 +199,6 @@ class Decisions:
             some = ENTRY.c.row_key.in_(row_keys[start : start + _FEW])
             count += connection.execute(update(ENTRY).where(*which, some).values(**again)).rowcount
         return count
-
-
-def owners(connection: Connection, scope_id: int, event_ids: Collection[int]) -> dict[int, str]:
-    """Return which of these events of a scope's destination are rows already, each with its feed and row for people."""
-    found: dict[int, str] = {}
-    ids = sorted(set(event_ids))
-    rows = select(ENTRY.c.event_id, SCOPE.c.feed, ENTRY.c.row_key).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
-    rows = rows.where(SCOPE.c.destination == _destination(scope_id))
-    for start in range(0, len(ids), _FEW):
-        some = rows.where(ENTRY.c.event_id.in_(ids[start : start + _FEW]))
-        found |= {row.event_id: f"row {row.row_key} of {row.feed}" for row in connection.execute(some)}
-    return found
-
-
-def _destination(scope_id: int) -> Any:
-    return select(SCOPE.c.destination).where(SCOPE.c.id == scope_id).scalar_subquery()
 
 
 def _asked_for() -> Iterator[ColumnElement[bool]]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Final, assert_never
+from typing import assert_never
 
 from sandbox.answers import Answer, invalid, said
 from sandbox.paging import full_envelope, read_page
-from sandbox.seed import CLASSIFICATIONS, CLASSIFICATIONS_VERSION
+from sandbox.seed import classifications
 from sandbox.service import Sandbox, Visit
-
-_CLASSIFICATIONS: Final = said({"version": CLASSIFICATIONS_VERSION, "docs": [asdict(one) for one in CLASSIFICATIONS]})
 
 
 async def list_channels(sandbox: Sandbox, visit: Visit) -> Answer:
@@ -36,4 +34,5 @@ async def list_classifications(sandbox: Sandbox, visit: Visit) -> Answer:
             sandbox.count(visit)
         case _:
             assert_never(sandbox.switches.classifications_auth)
-    return _CLASSIFICATIONS
+    version, docs = classifications(sandbox.switches.classification_list)
+    return said({"version": version, "docs": [asdict(one) for one in docs]})

@@ -18,11 +18,11 @@ from starlette.routing import Route as Door
 from sandbox.html_parts import Markup, page, tag
 from sandbox.keys import ApiKey
 from sandbox.records import KeyUse, StoredEvent
-from sandbox.seed import CLASSIFICATIONS, Channel
+from sandbox.seed import CLASSIFICATIONS, REVISED, Channel
 from sandbox.service import Sandbox
 
 _PER_PAGE: Final = 60
-_NAMES: Final = {one.slug: one.name for one in CLASSIFICATIONS}
+_NAMES: Final = {one.slug: one.name for one in (*CLASSIFICATIONS, *REVISED)}
 
 Show = Callable[[Sandbox, Request], Response]
 

@@ -6,7 +6,7 @@ How it is stored is `store`'s; the default key's secret is handed in by whoever 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from sandbox.keys import STARTING_SCOPES, ApiKey, made_key
 
@@ -71,6 +71,18 @@ CLASSIFICATIONS: Final = (
     Classification("wellness", "Wellness", "Yoga, health and rest."),
     Classification("nightlife", "Nightlife", "Clubs, DJs and late bars."),
 )
+
+REVISED_VERSION: Final = "2026-10-01"
+REVISED: Final = (
+    *(one for one in CLASSIFICATIONS if one.slug not in {"nightlife", "workshop"}),
+    Classification("workshops", "Workshops", "Hands-on courses and classes."),
+    Classification("podcast", "Podcast", "Recordings with an audience."),
+)
+
+
+def classifications(which: Literal["first", "revised"]) -> tuple[str, tuple[Classification, ...]]:
+    """The version of a list of classifications, and the list."""
+    return (REVISED_VERSION, REVISED) if which == "revised" else (CLASSIFICATIONS_VERSION, CLASSIFICATIONS)
 
 
 def seed_keys(default_secret: str) -> tuple[ApiKey, ...]:

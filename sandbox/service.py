@@ -25,7 +25,7 @@ from sandbox.idempotency import Memory
 from sandbox.keys import ApiKey, Keyring, made_key
 from sandbox.limits import Limiter
 from sandbox.records import Attempt, Records
-from sandbox.seed import ALL_SCOPES, CHANNELS, CLASSIFICATIONS, DEFAULT_KEY, OWNER, Channel, seed_keys
+from sandbox.seed import ALL_SCOPES, CHANNELS, DEFAULT_KEY, OWNER, Channel, classifications, seed_keys
 from sandbox.store import Store
 from sandbox.switches import Rate, Switches
 from sandbox.validation import Rules
@@ -34,7 +34,10 @@ from sandbox.wire import Wire
 Route = Literal["channels", "classifications", "events", "events_list", "media", "openapi"]
 """The public routes, as limits, idempotency and audit name them; `events` is POST, `events_list` GET."""
 
-_SLUGS: Final = frozenset(one.slug for one in CLASSIFICATIONS)
+_SLUGS: Final = {
+    "first": frozenset(one.slug for one in classifications("first")[1]),
+    "revised": frozenset(one.slug for one in classifications("revised")[1]),
+}
 
 
 def _request_id() -> str:
@@ -82,7 +85,7 @@ class Sandbox:
     @property
     def rules(self) -> Rules:
         """What a payload is held against now."""
-        return Rules(_SLUGS, self._zones, self.records.image_ids, self.switches)
+        return Rules(_SLUGS[self.switches.classification_list], self._zones, self.records.image_ids, self.switches)
 
     def arrive(self, request: Request, route: Route) -> Visit:
         """The visit of a request that has just come in."""

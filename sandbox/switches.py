@@ -14,6 +14,8 @@ FaultKind = Literal["error_500", "error_503", "reset", "truncated", "empty", "ht
 FaultMoment = Literal["before", "after", "either"]
 RateKind = Literal["bucket", "window", "sliding"]
 RetryAfterStyle = Literal["seconds", "fraction", "date", "absent", "garbage", "negative", "absurd"]
+Contract = Literal["as_specified", "new_required_field", "renamed_field", "shorter_titles", "moved"]
+"""What the service's description says, and what it asks of an event."""
 RateHeaders = Literal["none", "x-ratelimit", "ratelimit"]
 
 PERIODS_S: Final = {"s": 1, "m": 60, "h": 3600}
@@ -139,6 +141,23 @@ class Switches:
     )
     availability: Literal["available", "any"] = field(
         default="available", metadata=_says("Accepted values of an offer's `availability`.")
+    )
+
+    contract: Contract = field(
+        default="as_specified",
+        metadata=_says(
+            "The contract of POST /events: `organizer` new and required, `title` renamed to `headline`, bounded, or v2."
+        ),
+    )
+    contract_page: Literal["yaml", "html", "absent"] = field(
+        default="yaml", metadata=_says("The page that describes it: OpenAPI in YAML, a web page, or a 404.")
+    )
+    contract_rules: Literal["as_the_page", "as_specified"] = field(
+        default="as_the_page", metadata=_says("Whether events are held to that contract, or the page alone is changed.")
+    )
+    classification_list: Literal["first", "revised"] = field(
+        default="first",
+        metadata=_says("The list of classifications: as seeded, or a later version without `nightlife`, `workshop` renamed."),
     )
 
     latency_ms: int = field(default=0, metadata=_says("Wait before the work of POST /events and POST /media.", 0, 600_000))

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from sandbox.answers import invalid
+from sandbox.drifting import held_to_contract
 from sandbox.switches import Switches
 
 Payload = Mapping[str, Any]
@@ -65,7 +66,7 @@ class NewEvent:
 
 def read_event(payload: object, rules: Rules) -> NewEvent:
     """The event of a parsed JSON body. Raises ApiError 400 naming the first field that is wrong."""
-    event = _fields(payload, "body", "", EVENT_FIELDS, rules)
+    event = held_to_contract(_fields(payload, "body", "", EVENT_FIELDS, rules), rules.switches)
     channel_id = _whole(_needed(event, "channelId"), "channelId")
     title = _text(_needed(event, "title"), "title", rules.switches.max_title_chars)
     starts_at = _span(event, rules)

@@ -56,6 +56,11 @@ def shown(url: URL) -> str:
     return url.database or ":memory:" if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
 
 
+def shown_url(url: str) -> str:
+    """Name the database of a URL for people. Raises `ConfigError` as `parse`."""
+    return shown(parse(url))
+
+
 def without_secret(text: str, url: URL) -> str:
     """Return a driver's words on one line, with the password of the URL masked wherever they repeat it."""
     words = " ".join(text.split())

@@ -35,16 +35,19 @@ def open_database(url: str, *, upgrades: bool = True) -> Engine:
     """Open the state DB at a SQLAlchemy URL, create it where it is missing, and bring its schema up to ours.
 
     A settled answer survives power loss from the moment its transaction returns. Processes that start at once wait for
-    one another. `upgrades` False leaves the schema as it is. Raises `ConfigError` for a URL that names no database or a
-    schema newer than ours, `StateUnavailableError` where somebody must mend something (a file or a role without rights,
-    damage, a wrong password), `StateBusyError` where it is locked or cannot be reached just now.
+    one another. `upgrades` False leaves all as it is, and connects only when the state DB is first used.
+
+    Raises `ConfigError` for a URL that names no database or a schema newer than ours, `StateUnavailableError` where
+    somebody must mend something (a file or a role without rights, damage, a wrong password), `StateBusyError` where it
+    is locked or cannot be reached just now.
     """
     address = parse(url)
     if is_file(address):
         _make_folder(address)
     engine = _connectable(address)
     try:
-        _bring_to_head(engine, upgrades=upgrades)
+        if upgrades:
+            _bring_to_head(engine)
     except SyncError:
         engine.dispose()
         raise
@@ -139,8 +142,8 @@ def _stay_in_place(connection: Connection) -> None:
         raise told(Trouble.MOVED, place.path, change)
 
 
-def _bring_to_head(engine: Engine, *, upgrades: bool) -> None:
-    if schema_revision(engine) == HEAD or not upgrades:
+def _bring_to_head(engine: Engine) -> None:
+    if schema_revision(engine) == HEAD:
         return
     with writing(engine) as connection:
         _take_turn(connection)

@@ -13,15 +13,17 @@ from state.database import open_database
 
 
 @contextmanager
-def existing_database(url: str) -> Iterator[Engine | None]:
+def existing_database(url: str, *, upgrades: bool = True) -> Iterator[Engine | None]:
     """Open the state DB at a SQLAlchemy URL for the length of the block; None where none was made yet.
+
+    `upgrades` False leaves its schema as it is.
 
     Raises what `open_database` raises.
     """
     if not _is_there(url):
         yield None
         return
-    engine = open_database(url)
+    engine = open_database(url, upgrades=upgrades)
     try:
         yield engine
     finally:

@@ -14,7 +14,7 @@ from typing import ParamSpec
 
 import typer
 
-from pipelines.cli import check, demo, feeds, preview, rows, run, runs, sandbox, schema, status, ui
+from pipelines.cli import check, demo, feeds, preview, rows, run, runs, sandbox, schema, state, status, ui
 
 P = ParamSpec("P")
 
@@ -30,7 +30,11 @@ app = typer.Typer(
 )
 
 
-def _verb(function: Callable[P, int]) -> None:
+state_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="The state DB as a whole: is it sound?")
+app.add_typer(state_app, name="state")
+
+
+def _verb(function: Callable[P, int], group: typer.Typer = app) -> None:
     """Register a verb under its function's name: its number is the exit code, its error a message with the right code."""
 
     @functools.wraps(function)
@@ -46,7 +50,7 @@ def _verb(function: Callable[P, int]) -> None:
             code = INTERRUPTED
         raise typer.Exit(code)
 
-    app.command(function.__name__)(told)
+    group.command(function.__name__)(told)
 
 
 def _explain(error: Exception) -> int:
@@ -74,6 +78,7 @@ for verb in (
     schema.schema,
 ):
     _verb(verb)
+_verb(state.verify, state_app)
 
 
 def main() -> None:

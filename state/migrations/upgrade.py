@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -25,3 +26,27 @@ def upgrade(connection: Connection) -> None:
     settings.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     settings.attributes["connection"] = connection
     command.upgrade(settings, "head")
+
+
+def differences(connection: Connection) -> list[str]:
+    """Return in words where the tables differ from ours; tables of others in the same database are nobody's business."""
+    from alembic.autogenerate import compare_metadata  # noqa: PLC0415 # as above: only who asks should pay
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415 # as above
+
+    from state.tables import METADATA  # noqa: PLC0415 # as above
+
+    def is_ours(_object: object, name: str | None, kind: str, _is_there: bool, _ours: object) -> bool:
+        return kind != "table" or name in METADATA.tables
+
+    context = MigrationContext.configure(connection, opts={"include_object": is_ours})
+    return [
+        _in_words(one) for step in compare_metadata(context, METADATA) for one in (step if isinstance(step, list) else [step])
+    ]
+
+
+def _in_words(step: tuple[Any, ...]) -> str:
+    """Alembic's operations say what would bring a database to ours: what is to be added is missing."""
+    operation, names = str(step[0]), [str(getattr(part, "name", part)) for part in step[1:4] if part is not None]
+    verb, _, what = operation.partition("_")
+    told = {"add": "is missing", "remove": "is not ours", "modify": "differs"}.get(verb, operation)
+    return f"{what} {'.'.join(names)} {told}"

@@ -1,0 +1,153 @@
+"""A state DB that is sound has no findings; each way of being unsound is found and told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text, update
+from unit.state.world import World, answer, row
+
+from mappings.delivery import Conflict, Refusal, Uncertain
+from mappings.vocabulary import Cover
+from state.database import open_database, writing
+from state.entry_checks import Finding
+from state.soundness import Examination, examine
+from state.tables import ENTRY, RUN
+
+
+def look(world: World) -> Examination:
+    return examine(world.engine, lambda _destination: "tests")
+
+
+def findings(world: World) -> list[tuple[str, str, str]]:
+    return [(found.check, found.which, found.problem) for found in look(world).findings]
+
+
+def change(world: World, key: str, **columns: object) -> None:
+    with writing(world.engine) as connection:
+        connection.execute(update(ENTRY).where(ENTRY.c.row_key == key).values(**columns))
+
+
+@pytest.fixture
+def full(world: World) -> World:
+    """Rows of every state, and one that has drifted."""
+    world.stage([row(key) for key in "abcdef"], brakes=())
+    world.publish(Refusal(answer(400)), Uncertain(answer(500)), Conflict(answer(409)))
+    world.stage([row(key, "another title" if key == "f" else None) for key in "abcdefg"])
+    return world
+
+
+def test_a_sound_state_db_has_no_findings(full: World) -> None:
+    looked = look(full)
+    assert looked.findings == ()
+    assert (looked.entries, looked.runs) == (7, 3)
+
+
+def test_a_key_that_is_not_its_rows_is_found(full: World) -> None:
+    key = full.known("d").key
+    change(full, "d", idempotency_key=key.replace("es1-", "es2-"))
+    assert findings(full) == [("key", "d", f"it is {key.replace('es1-', 'es2-')}, and should be {key}")]
+
+
+def test_keys_of_another_namespace_are_found(full: World) -> None:
+    found = examine(full.engine, lambda _destination: "another").findings
+    assert {finding.check for finding in found} == {"key"}
+    assert len(found) == 7
+
+
+def test_a_delivered_row_without_its_event_is_found(full: World) -> None:
+    change(full, "d", event_id=None)
+    assert findings(full) == [("event", "d", "it is delivered, and has no event id")]
+
+
+def test_an_event_that_two_rows_have_is_found_at_both(full: World) -> None:
+    event = full.known("d").event_id
+    change(full, "e", event_id=event)
+    assert {(check, which) for check, which, _ in findings(full)} == {("event", "d"), ("event", "e")}
+    assert str(event) in findings(full)[0][2]
+
+
+def test_a_body_that_is_not_what_was_pinned_is_found(full: World) -> None:
+    change(full, "d", body=b'{"title":"somebody else\'s"}')
+    change(full, "e", body=b"\x00\x00\x00")
+    assert [(check, which) for check, which, _ in findings(full)] == [("body", "e"), ("body", "d")]
+
+
+def test_a_body_whose_cover_was_put_in_or_left_out_is_no_finding(world: World) -> None:
+    world.stage(
+        [row("a", cover=Cover("https://img.example/a.jpg", "omit")), row("b", cover=Cover("https://img.example/b", "omit"))]
+    )
+    outbox = world.outbox()
+    first, second = outbox.settle_and_claim([], 2)
+    outbox.pin(first, b'{"coverImage":5,"title":"x"}')
+    outbox.pin(second, b'{"title":"x"}')
+    assert look(world).findings == ()
+
+
+def test_an_account_that_does_not_balance_or_cannot_be_read_is_found(full: World) -> None:
+    with writing(full.engine) as connection:
+        connection.execute(update(RUN).where(RUN.c.id == "run-1").values(read_account='{"read": 5, "new": 3}'))
+        connection.execute(update(RUN).where(RUN.c.id == "run-3").values(read_account="{", stage_report="{}"))
+    assert findings(full) == [
+        ("account", "run-1", "the rows read do not add up, by 2"),
+        ("account", "run-3", "the account of rows read cannot be read"),
+        ("account", "run-3", "the report of its stage cannot be read"),
+    ]
+
+
+def test_an_answer_that_cannot_be_read_and_words_that_mean_nothing_are_found(full: World) -> None:
+    change(full, "d", answer="not json")
+    change(full, "f", drift_kind="sideways", attempts=-1)
+    assert {which for _, which, _ in findings(full)} == {"d", "f"}
+    assert {problem for _, _, problem in findings(full)} == {
+        "the last answer cannot be read",
+        "its drift is 'sideways', which means nothing to us",
+        "it counts -1 attempts",
+    }
+
+
+def test_tables_that_are_not_ours_as_we_made_them_are_found(full: World) -> None:
+    with writing(full.engine) as connection:
+        connection.execute(text("DROP TABLE row_release"))
+        connection.execute(text("CREATE TABLE somebody_elses (id INTEGER)"))
+    try:
+        assert findings(full) == [("tables", "", "table row_release is missing")]
+    finally:
+        with writing(full.engine) as connection:
+            connection.execute(text("DROP TABLE somebody_elses"))
+            full.engine.dialect.name == "postgresql" and connection.execute(text("DROP SCHEMA public CASCADE"))
+            full.engine.dialect.name == "postgresql" and connection.execute(text("CREATE SCHEMA public"))
+        open_database(full.url).dispose()
+
+
+def test_a_database_without_our_tables_says_so(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}", upgrades=False)
+    looked = examine(engine, str)
+    assert looked == Examination(None, 0, 0, (Finding("tables", "there are none of ours: the first run makes them"),))
+    engine.dispose()
+
+
+@pytest.mark.parametrize("damage", ["a page", "the header", "the end"])
+def test_a_damaged_file_is_a_finding_and_no_crash(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "state.db"
+    world = World(path)
+    world.stage([row(str(number), "t" * 500) for number in range(300)])
+    world.lease.release()
+    world.engine.dispose()
+    content = bytearray(path.read_bytes())
+    match damage:
+        case "a page":
+            middle = len(content) // 8192 * 4096
+            content[middle : middle + 4096] = b"\xa5" * 4096
+        case "the header":
+            content[:100] = b"\x00" * 100
+        case _:
+            del content[len(content) // 2 :]
+    path.write_bytes(content)
+    engine = open_database(f"sqlite:///{path}", upgrades=False)
+    found = examine(engine, lambda _destination: "tests").findings
+    engine.dispose()
+    assert found
+    assert {finding.check for finding in found} <= {"file", "body", "key", "entry", "tables"}
+    assert "file" in {finding.check for finding in found}

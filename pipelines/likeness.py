@@ -125,6 +125,8 @@ def _is_text_alike(ours: str, theirs: str) -> bool | None:
 def _is_list_alike(ours: list[Any], theirs: list[Any]) -> bool | None:
     if all(isinstance(one, str) for one in (*ours, *theirs)):
         return set(map(words, ours)) == set(map(words, theirs))
+    if any(isinstance(one, str) for one in ours) and any(isinstance(one, dict) for one in theirs):
+        return None  # slugs and things, perhaps in another order
     if len(ours) != len(theirs):
         return False
     return _all_alike([_is_alike(one, other) for one, other in zip(ours, theirs, strict=True)])

@@ -179,11 +179,21 @@ def _explained(url: URL) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
+        if interruption := _interruption(error):
+            raise interruption from None
         raise _explain(url, error) from error
     except PoolTimeoutError as error:
         raise told(Trouble.SLOW_POOL, shown(url), "all connections of this process are at work") from error
     except (OverflowError, UnicodeEncodeError) as error:  # the driver's, of what cannot even be sent
         raise told(Trouble.STRANGE_VALUE, shown(url), str(error)) from error
+
+
+def _interruption(error: DBAPIError) -> BaseException | None:
+    """Return the interruption (Ctrl-C) in whose place a driver's clean-up has put a complaint of its own, if there was one."""
+    met: BaseException | None = error.orig
+    while isinstance(met, Exception):
+        met = met.__context__
+    return met
 
 
 def _explain(url: URL, error: DBAPIError) -> SyncError:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AwareDatetime, Discriminator, Field, PrivateAttr, Tag, model_validator
+from pydantic import AfterValidator, AwareDatetime, Discriminator, Field, PrivateAttr, Tag, WithJsonSchema, model_validator
 
 from mappings.conditions import Condition
 from mappings.errors import FileProblem
@@ -71,6 +72,15 @@ KeyName = Annotated[Text, Field(min_length=1)]
 KeyPart = Annotated[Annotated[KeyName, Tag("key:text")] | Annotated[KeyColumn, Tag("key:column")], Discriminator(_kind_of_key)]
 
 
+def _list_version(text: str) -> str:
+    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+        raise mistake(f'"{text}" is not the version of a list', 'it is a date as the service writes it, such as "2026-04-01"')
+    return text
+
+
+ListVersion = Annotated[str, AfterValidator(_list_version), WithJsonSchema({"type": "string", "examples": ["2026-04-01"]})]
+
+
 class Example(Strict):
     """A row and what must become of it: an event (the fields named must be so), a rejection, or a labelled skip."""
 
@@ -105,6 +115,11 @@ class FeedMapping(Strict):
         default_factory=dict, description="Named values, used elsewhere as $name."
     )
     rows: tuple[Rule, ...] = Field(default=(), description="Which rows are wanted: rules, tried in order.")
+    classifications_version: ListVersion | None = Field(
+        default=None,
+        description="The version of the service's classifications that the mapping was written for; `check --live` tells what"
+        " has changed since.",
+    )
     event: Fields = Field(description="The payload: each field of the event, and where its value comes from.")
     publish: PublishPolicy = Field(default=PublishPolicy(), description="What to do about changes, and when to stop.")
     examples: tuple[Example, ...] = Field(default=(), description="Rows and what must become of them, run by the command check.")

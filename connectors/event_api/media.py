@@ -8,13 +8,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ssl
+from collections import Counter
 from dataclasses import dataclass
 from typing import Self
 
 import aiohttp
 import httpx
 
-from connectors.event_api.addresses import GuardedResolver, Resolve, is_numeric, is_public, resolve_by_system
+from connectors.event_api.addresses import (
+    GuardedResolver,
+    Resolve,
+    is_numeric,
+    is_public,
+    is_usual_port,
+    resolve_by_system,
+)
 from connectors.event_api.pictures import recognise
 from connectors.event_api.transport import FrankTransport
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
@@ -28,15 +36,18 @@ _RETRIES = RetryPolicy(attempts=3, budget_s=60.0)
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits:
-    """What is taken for a cover image. `timeout_s` bounds one attempt, redirects included.
+    """What is taken for a cover image. `timeout_s` bounds one attempt, redirects included; `max_pixels_moving` all frames.
 
-    `allows_private` lets links lead into private networks, for tests and for image servers of one's own.
+    A server that failed `host_patience` images in a row is not asked for more of them. `allows_private` lets links lead
+    into private networks, for tests and for image servers of one's own.
     """
 
     max_bytes: int = 10 << 20
     max_pixels: int = 50_000_000
+    max_pixels_moving: int = 250_000_000
     timeout_s: float = 20.0
     max_redirects: int = 3
+    host_patience: int = 3
     accepted: frozenset[str] = _ACCEPTED
     allows_private: bool = False
 
@@ -75,18 +86,28 @@ class _Moved:
 
 
 class ImageFetcher:
-    """Fetches images without any secret. Async context manager; sleep and randomness are handed in, `resolve` for tests."""
+    """Fetches images without any secret. Async context manager; sleep and randomness are handed in.
+
+    `resolve` and `transport` replace the resolver and the wire in tests.
+    """
 
     def __init__(
-        self, limits: ImageLimits, *, sleep: Sleep, random: Random, resolve: Resolve = resolve_by_system, in_flight: int = 8
+        self,
+        limits: ImageLimits,
+        *,
+        sleep: Sleep,
+        random: Random,
+        resolve: Resolve = resolve_by_system,
+        in_flight: int = 8,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._limits = limits
         self._sleep = sleep
         self._random = random
         self._resolver = GuardedResolver(resolve, allows_private=limits.allows_private)
-        tls = httpx.create_ssl_context()
-        transport = FrankTransport(verify=tls, client=lambda: _session(tls, self._resolver, in_flight))
-        self._http = httpx.AsyncClient(transport=transport, headers=_HEADERS, follow_redirects=False, trust_env=False)
+        self._failures: Counter[str] = Counter()
+        wire = transport or _wire(self._resolver, in_flight)
+        self._http = httpx.AsyncClient(transport=wire, headers=_HEADERS, follow_redirects=False, trust_env=False)
 
     async def __aenter__(self) -> Self:
         """Open nothing yet; connections are made as images are fetched."""
@@ -98,6 +119,15 @@ class ImageFetcher:
 
     async def fetch_image(self, url: str, *, etag: str = "") -> Image | ImageUnchanged | ImageProblem:
         """Fetch and check one image; with `etag`, only if it is another one by now. Never raises for an image."""
+        host = _host_of(url)
+        if self._failures[host] >= self._limits.host_patience:
+            return ImageProblem(f"The image's server {host} failed for {self._failures[host]} images in a row.", is_passing=True)
+        found = await self._insist(url, etag)
+        is_down = isinstance(found, ImageProblem) and found.is_passing
+        self._failures[host] = self._failures[host] + 1 if is_down else 0
+        return found
+
+    async def _insist(self, url: str, etag: str) -> Image | ImageUnchanged | ImageProblem:
         return await ask_until(
             lambda found: not (isinstance(found, ImageProblem) and found.is_passing),
             lambda: self._fetch_in_time(url, etag),
@@ -122,21 +152,26 @@ class ImageFetcher:
             return ImageProblem(f"The image could not be fetched: {problem}.", is_passing=True)
 
     async def _follow(self, url: httpx.URL, etag: str) -> Image | ImageUnchanged | ImageProblem:
+        is_secure = False
         for _ in range(self._limits.max_redirects + 1):
-            problem = self._address_problem(url)
+            problem = self._address_problem(url, is_secure=is_secure)
             if problem:
                 return ImageProblem(problem)
             found = await self._fetch(url, etag)
             if not isinstance(found, _Moved):
                 return found
-            url = found.url
+            is_secure, url = url.scheme == "https", found.url
         return ImageProblem(f"The image's address redirects more than {self._limits.max_redirects} times.")
 
-    def _address_problem(self, url: httpx.URL) -> str:
+    def _address_problem(self, url: httpx.URL, *, is_secure: bool) -> str:
         if url.scheme not in {"http", "https"} or not url.host:
             return "The image's address does not begin with http:// or https://."
         if url.userinfo:
             return "The image's address holds a user name or password."
+        if is_secure and url.scheme == "http":
+            return "The image's address redirects from https to plain http."
+        if not is_usual_port(url.port):
+            return f"The image's address names the port {url.port}, where no images are served."
         if not self._limits.allows_private and is_numeric(url.host) and not is_public(url.host):
             return "The image's address leads into a private network."
         return ""
@@ -150,6 +185,9 @@ class ImageFetcher:
                 return _Moved(url.join(response.headers["location"]))
             if response.status_code != 200:
                 return ImageProblem(f"The image's server answers {response.status_code}.", response.status_code in _PASSING)
+            packing = response.headers.get("content-encoding", "identity")
+            if packing.strip().lower() not in {"", "identity"}:
+                return ImageProblem(f"The image's server packs the image ({packing[:40]}), although it was asked not to.")
             content = await self._read(response)
             return self._too_large() if content is None else self._checked(content, response.headers.get("etag", ""))
 
@@ -158,7 +196,7 @@ class ImageFetcher:
         if declared.isdigit() and int(declared) > self._limits.max_bytes:
             return None
         content = bytearray()
-        async for chunk in response.aiter_bytes():
+        async for chunk in response.aiter_raw():
             content += chunk
             if len(content) > self._limits.max_bytes:
                 return None
@@ -170,6 +208,8 @@ class ImageFetcher:
             return ImageProblem(f"What lies at the image's address is not an image in one of the formats {self._formats()}.")
         if picture.width * picture.height > self._limits.max_pixels:
             return ImageProblem(f"The image has {picture.width} x {picture.height} pixels, which is too many.")
+        if picture.frames * picture.width * picture.height > self._limits.max_pixels_moving:
+            return ImageProblem(f"The image moves, and its {picture.frames} frames are too many for their size.")
         digest = hashlib.blake2b(content, digest_size=16).digest()
         return Image(content, picture.content_type, picture.extension, digest, etag)
 
@@ -183,6 +223,18 @@ class ImageFetcher:
         if problem.request.url.host in self._resolver.refused:
             return ImageProblem("The image's address leads into a private network.")
         return ImageProblem(f"The image's server cannot be reached: {problem}.", is_passing=True)
+
+
+def _host_of(url: str) -> str:
+    try:
+        return httpx.URL(url).host
+    except (httpx.InvalidURL, ValueError):
+        return ""
+
+
+def _wire(resolver: GuardedResolver, in_flight: int) -> httpx.AsyncBaseTransport:
+    tls = httpx.create_ssl_context()
+    return FrankTransport(verify=tls, client=lambda: _session(tls, resolver, in_flight))
 
 
 def _session(tls: ssl.SSLContext, resolver: GuardedResolver, in_flight: int) -> aiohttp.ClientSession:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gzip
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -199,9 +201,30 @@ PRIVATE = [
     "64:ff9b::7f00:1",
     "2002:7f00:1::",
     "2001:db8::1",
+    "3fff::1",
+    "fec0::1",
+    "::7f00:1",
+    "::ffff:0:7f00:1",
+    "64:ff9b:1::7f00:1",
+    "2001:0:5db8:d822::80ff:fffe",
+    "2002:c0a8:101::1",
+    "2a00::5efe:7f00:1",
+    "2a00::200:5efe:a00:1",
+    "192.88.99.1",
+    "192.0.0.8",
+    "198.18.0.1",
+    "203.0.113.9",
     "not an address",
 ]
-PUBLIC = ["93.184.216.34", "1.1.1.1", "2606:4700:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"]
+PUBLIC = [
+    "93.184.216.34",
+    "2a00::5efe:5db8:d822",
+    "2002:5db8:d822::1",
+    "1.1.1.1",
+    "2606:4700:4700::1111",
+    "::ffff:1.1.1.1",
+    "64:ff9b::101:101",
+]
 
 
 @pytest.mark.parametrize("address", PRIVATE)
@@ -227,6 +250,21 @@ SNEAKY = [
     "http://[::ffff:127.0.0.1]:PORT/a",
     "http://１２７.0.0.1:PORT/a",
     "http://127。0。0。1:PORT/a",
+    "http://localhost.:PORT/a",
+    "http://LOCALHOST:PORT/a",
+    "http://127.0.0.1.:PORT/a",
+    "http://0x7f000001:PORT/a",
+    "http://0x7F.1:PORT/a",
+    "http://017700000001:PORT/a",
+    "http://[::127.0.0.1]:PORT/a",
+    "http://[64:ff9b::7f00:1]:PORT/a",
+    "http://[::ffff:7f00:1]:PORT/a",
+    "http://①②⑦.0.0.1:PORT/a",
+    "http://127.0.0.1%2F@images.example.org:PORT/a",
+    "http://images.example.org@127.0.0.1:PORT/a",
+    "http://127.0.0.1%00.example.org:PORT/a",
+    "http://127.0.0.1\\@images.example.org:PORT/a",
+    "http://[::1%25lo]:PORT/a",
 ]
 
 
@@ -255,21 +293,150 @@ def test_a_name_that_leads_into_our_own_network_is_refused(addresses: list[str])
     assert not site.asked
 
 
-def test_a_redirect_into_our_own_network_is_refused() -> None:
-    """Only the first hop is let through, as if it were public; the second is checked like any other."""
-    site = Site({"/a": moved("http://inside.example.org:PORT/b"), "/b": ok(PNG)})
+def walked(*answers: httpx.Response, url: str = "https://images.example.org/a") -> tuple[object, list[str]]:
+    """Fetch `url` from a web that gives these answers one after the other, and tell where it was asked."""
+    asked: list[str] = []
+    script = list(answers)
 
-    async def resolve(host: str, _port: int) -> Sequence[str]:
-        return ["127.0.0.1"] if host == "inside.example.org" else ["93.184.216.34"]
+    def web(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        return script.pop(0) if len(script) > 1 else script[0]
 
-    async def main() -> tuple[object, list[str]]:
-        limits = ImageLimits(timeout_s=1)
-        async with ImageFetcher(limits, sleep=no_wait, random=lambda: 0.0, resolve=resolve) as fetcher:
-            return await fetcher.fetch_image("http://inside.example.org:1/b"), site.asked
+    async def main() -> object:
+        transport = httpx.MockTransport(web)
+        async with ImageFetcher(ImageLimits(), sleep=no_wait, random=lambda: 0.0, transport=transport) as fetcher:
+            return await fetcher.fetch_image(url)
 
-    outcome, asked = asyncio.run(main())
-    assert outcome == ImageProblem("The image's address leads into a private network.")
+    return asyncio.run(main()), asked
+
+
+HOPS = {
+    "http://127.0.0.1/": "private network",
+    "http://2130706433/": "private network",
+    "http://[::ffff:169.254.169.254]/latest/meta-data": "private network",
+    "//10.0.0.1/a": "private network",
+    "https://u:p@images.example.org/a": "user name",
+    "https://images.example.org:25/a": "port 25",
+    "ftp://images.example.org/a": "does not begin with http",
+}
+
+
+@pytest.mark.parametrize(("location", "reason"), HOPS.items(), ids=HOPS.keys())
+@pytest.mark.parametrize("hops", [1, 3])
+def test_each_hop_of_a_redirect_is_looked_at(location: str, reason: str, hops: int) -> None:
+    onward = httpx.Response(302, headers={"location": "/onward"})
+    scheme = "https" if location.startswith("https") else "http"
+    answers = [onward] * (hops - 1) + [httpx.Response(302, headers={"location": location})]
+    outcome, asked = walked(*answers, url=f"{scheme}://images.example.org/a")
+    assert isinstance(outcome, ImageProblem)
+    assert reason in outcome.reason
+    assert len(asked) == hops
+
+
+def test_a_redirect_from_https_to_plain_http_is_refused() -> None:
+    outcome, asked = walked(httpx.Response(301, headers={"location": "http://images.example.org/a"}))
+    assert outcome == ImageProblem("The image's address redirects from https to plain http.")
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("port", [22, 25, 445, 1023])
+def test_a_port_where_no_images_are_served_is_not_asked(port: int) -> None:
+    outcome, asked = walked(httpx.Response(200, content=PNG), url=f"http://images.example.org:{port}/a.png")
+    assert isinstance(outcome, ImageProblem)
     assert not asked
+
+
+def shown() -> httpx.Response:
+    return httpx.Response(200, stream=httpx.ByteStream(PNG))
+
+
+@pytest.mark.parametrize("location", ["https://[::1", "http://exa mple.org:99999999/", "\x7f"])
+def test_a_redirect_to_no_address_is_a_problem_of_the_image(location: str) -> None:
+    outcome, _ = walked(httpx.Response(302, headers={"location": location}))
+    assert isinstance(outcome, ImageProblem)
+
+
+@pytest.mark.parametrize("port", [80, 443, 8080, 9000])
+def test_a_port_where_images_may_be_served_is_asked(port: int) -> None:
+    assert isinstance(walked(shown(), url=f"http://images.example.org:{port}/a.png")[0], Image)
+
+
+@pytest.mark.parametrize("packing", ["gzip", "br", "deflate, gzip", "zstd"])
+def test_a_packed_image_is_not_unpacked(packing: str) -> None:
+    bomb = gzip.compress(PNG + bytes(64 << 20))
+    site = Site({"/a": ok(bomb, f"content-encoding: {packing}")})
+    outcome = fetched(site, "http://127.0.0.1:PORT/a")
+    assert isinstance(outcome, ImageProblem)
+    assert "packs the image" in outcome.reason
+    assert "accept-encoding: identity" in site.heads[0].lower()
+
+
+def moving(frames: int, width: int = 2000, height: int = 2000) -> bytes:
+    frame = b"\x2c" + b"\x00" * 9 + b"\x02" + b"\x02\x4c\x01\x00"
+    control = b"\x21\xf9\x04\x00\x00\x00\x00\x00"
+    return gif(width, height)[:-1] + (control + frame) * frames + b";"
+
+
+def test_a_picture_with_too_many_frames_is_refused() -> None:
+    assert isinstance(fetched(Site({"/a": ok(moving(60))}), "http://127.0.0.1:PORT/a"), Image)
+    outcome = fetched(Site({"/a": ok(moving(63))}), "http://127.0.0.1:PORT/a")
+    assert isinstance(outcome, ImageProblem)
+    assert "63 frames" in outcome.reason
+
+
+def test_a_server_that_keeps_failing_is_not_asked_for_ever() -> None:
+    asked: list[str] = []
+
+    def web(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        return httpx.Response(503) if request.url.host == "down.example.org" else shown()
+
+    async def main() -> list[object]:
+        limits, transport = ImageLimits(), httpx.MockTransport(web)
+        async with ImageFetcher(limits, sleep=no_wait, random=lambda: 0.0, transport=transport) as fetcher:
+            hosts = ["down"] * 9 + ["up"]
+            return [await fetcher.fetch_image(f"https://{host}.example.org/{n}") for n, host in enumerate(hosts)]
+
+    outcomes = asyncio.run(main())
+    assert len([url for url in asked if "down" in url]) == 9  # three images, three times each
+    assert "failed for 3 images in a row" in str(outcomes[8])
+    assert isinstance(outcomes[9], Image)
+
+
+def test_a_slow_drip_is_cut_off_in_time() -> None:
+    class Dripping(Site):
+        async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await super().serve(reader, writer)
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n\x89PNG")
+            with contextlib.suppress(ConnectionError):
+                while not writer.is_closing():
+                    writer.write(b".")
+                    await writer.drain()
+                    await asyncio.sleep(0.01)
+
+    outcome = fetched(Dripping({}), "http://127.0.0.1:PORT/a", limits=ImageLimits(allows_private=True, timeout_s=0.1))
+    assert isinstance(outcome, ImageProblem)
+    assert "did not deliver it within" in outcome.reason
+
+
+def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert isinstance(fetched(Site({"/a": ok(PNG)}), "http://127.0.0.1:PORT/a"), Image)
+
+
+def test_a_name_that_answers_differently_the_second_time_gains_nothing() -> None:
+    """What was looked at is what is connected to; and whatever is looked up anew is looked at anew."""
+    site = Site({"/a": ok(PNG)})
+    nowhere = "2a0f:ffff:ffff:ffff::1"
+    outcome = fetched(
+        site,
+        "http://images.example.org:PORT/a",
+        limits=ImageLimits(timeout_s=0.2),
+        resolve=resolver([nowhere], ["127.0.0.1"]),
+    )
+    assert outcome == ImageProblem("The image's address leads into a private network.")
+    assert not site.asked
 
 
 def test_the_address_that_was_checked_is_the_one_that_is_connected_to() -> None:

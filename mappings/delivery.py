@@ -5,7 +5,7 @@ How an answer is recognised on the wire is `connectors.event_api`'s, what it doe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mappings.errors import SyncError
 from mappings.vocabulary import Cover, IdempotencyKey, RowKey
@@ -41,8 +41,8 @@ class Intent:
     is_unanswered: bool = False
     refused_request_id: str = ""
     cover: Cover | None = None
-    unanswered_s: float = 0.0
-    quiet_s: float = 0.0
+    unanswered_s: float = field(default=0.0, compare=False)
+    quiet_s: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

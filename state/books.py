@@ -13,6 +13,7 @@ from state.claims import IS_SET_ASIDE
 from state.database import reading
 from state.gate import read_gate
 from state.owners import find_owners
+from state.problems import storable
 from state.records import load_publish, load_read, load_reasons, load_report
 from state.tables import ENTRY, LEASE, PROBLEM, RELEASE, RUN, SCOPE
 from state.views import Book, FeedStatus, LeaseHolder, ProblemRecord, RowFilter, RowRecord, RunRecord, as_record
@@ -86,6 +87,14 @@ class Books:
         while page := self.problems(book, kind, run_id=run_id, after=after):
             yield from page
             after = page[-1].problem_id
+
+    def is_held(self, book: Book, row_key: RowKey) -> bool:
+        """Whether the last read has held a row as a likely copy, whatever was decided about it since."""
+        with reading(self._engine) as connection:
+            held = (PROBLEM.c.kind == ProblemKind.HELD.value, PROBLEM.c.run_id == _last_staged(connection, book))
+            found = select(PROBLEM.c.id).join(SCOPE, SCOPE.c.id == PROBLEM.c.scope_id)
+            found = _of_books(found, book.destination, book.feed).where(*held, PROBLEM.c.row_key == storable(row_key))
+            return connection.execute(found.limit(1)).first() is not None
 
     def owners(self, destination: str, event_ids: Collection[int]) -> dict[int, str]:
         """Return which of these events of a destination are rows already, by id, each with its row and feed for people."""

@@ -34,10 +34,14 @@ _PENDING = (
 _CLAIMED = (
     *(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.idempotency_key, ENTRY.c.body, ENTRY.c.channel_id, ENTRY.c.revision),
     *(ENTRY.c.unanswered_at, ENTRY.c.refused_request_id, ENTRY.c.cover_url, ENTRY.c.cover_on_error, ENTRY.c.decision),
+    ENTRY.c.updated_at,
 )
 _OLDEST = select(*_CLAIMED).where(*_PENDING, ENTRY.c.id > bindparam("after")).order_by(ENTRY.c.id).limit(bindparam("want"))
 _THESE = select(*_CLAIMED).where(*_PENDING, ENTRY.c.id.in_(bindparam("entries", expanding=True))).order_by(ENTRY.c.id)
 _NOW = bindparam("now", type_=ENTRY.c.unanswered_at.type)
+_AS_WRITTEN = select(ENTRY.c.id, ENTRY.c.state, ENTRY.c.idempotency_key, ENTRY.c.answer).where(
+    ENTRY.c.id.in_(bindparam("entries", expanding=True))
+)
 _BEGUN = {
     "attempts": ENTRY.c.attempts + 1,
     # Whoever said `--resend` answers for what came before: from this attempt on, the service's memory counts anew.
@@ -71,6 +75,7 @@ _SETTLE = (
             ),
             else_=ENTRY.c.decision,
         ),
+        resent_run=case((bindparam("resent", type_=ENTRY.c.attempts.type) == 1, ENTRY.c.sent_run), else_=ENTRY.c.resent_run),
         updated_at=bindparam("now"),
     )
 )
@@ -99,7 +104,8 @@ def reopen(connection: Connection, scope_id: int, now: datetime, key_memory_s: f
     is_back = (*of_feed, ENTRY.c.state == EntryState.BLOCKED.value, ENTRY.c.vanished_at.is_(None))
     is_fresh = (*of_feed, ENTRY.c.state == EntryState.UNCERTAIN.value, ~forgotten)
     connection.execute(update(ENTRY).where(*is_back).values(**pending))
-    connection.execute(update(ENTRY).where(*is_fresh).values(**pending))
+    # Its time stays: how long nothing was sent for it tells whether anything may still be under way.
+    connection.execute(update(ENTRY).where(*is_fresh).values(state=EntryState.PENDING.value))
     is_stale = (*of_feed, ENTRY.c.state == EntryState.PENDING.value, forgotten, func.coalesce(~_IS_TO_RESEND, True))
     return connection.execute(update(ENTRY).where(*is_stale).values(state=EntryState.UNCERTAIN.value, updated_at=now)).rowcount
 
@@ -150,6 +156,15 @@ class Settlement:
     key: IdempotencyKey
     answer: Answer
     attempts: int
+    is_resent: bool = False
+
+
+def unwritten(connection: Connection, settlements: Sequence[Settlement]) -> list[Settlement]:
+    """Return those that are not in the table already, word by word."""
+    ids = [settlement.entry_id for settlement in settlements]
+    found = connection.execute(_AS_WRITTEN, {"entries": ids}).all() if ids else ()
+    written = {entry_id: tuple(said) for entry_id, *said in found}
+    return [each for each in settlements if written.get(each.entry_id) != (each.effect.state.value, each.key, dump(each.answer))]
 
 
 def settle(connection: Connection, settlements: Sequence[Settlement], now: datetime) -> int:
@@ -171,12 +186,14 @@ def _as_row(settlement: Settlement, now: datetime) -> dict[str, object]:
         "restarts": int(effect.is_next_revision),
         "more": settlement.attempts - claim.is_begun,
         "keeps": int(effect.keeps_unanswered),
+        "resent": int(settlement.is_resent),
         "now": now,
     }
 
 
-def as_intent(row: Row[*tuple[Any, ...]]) -> Intent:
-    """Turn a claimed entry into what is handed to the client."""
+def as_intent(row: Row[*tuple[Any, ...]], now: datetime) -> Intent:
+    """Turn an entry that was claimed at `now` into what is handed to the client."""
+    is_vouched_for = row.decision == Decision.RESEND or row.unanswered_at is None
     return Intent(
         entry_id=row.id,
         row_key=RowKey(row.row_key),
@@ -186,6 +203,8 @@ def as_intent(row: Row[*tuple[Any, ...]]) -> Intent:
         is_unanswered=row.unanswered_at is not None,
         refused_request_id=row.refused_request_id,
         cover=None if row.cover_url is None else Cover(row.cover_url, row.cover_on_error),
+        unanswered_s=0.0 if is_vouched_for else max((now - row.unanswered_at).total_seconds(), 0.0),
+        quiet_s=max((now - row.updated_at).total_seconds(), 0.0),
     )
 
 

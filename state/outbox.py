@@ -5,7 +5,7 @@ What an answer means is `verdicts`'; asking the service is the caller's.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -21,6 +21,7 @@ from state.accounts import PublishAccount
 from state.database import reading
 from state.gate import closed, read_gate
 from state.standing import Standing, read_standing
+from state.trouble import StateBusyError
 from state.turn import Turn
 from state.verdicts import Claim, effect_of
 from state.words import EntryState, Phase
@@ -52,8 +53,22 @@ class Reach:
     key_memory_s: float = KEY_MEMORY_S
 
 
+@dataclass(frozen=True, slots=True)
+class _Claimed:
+    """What one transaction has claimed: the last `first` of `rows` for the first time. `again`: what is left of those that
+    go on under a next key; `most`: how many were asked for first; `at`: when the attempts begin.
+    """
+
+    rows: tuple[Row[*tuple[Any, ...]], ...]
+    first: int
+    again: Sequence[int]
+    most: int
+    at: datetime
+
+
 class Outbox:
-    """One drain of what a feed owes. Not for several threads at once; after an error it is over, open another.
+    """One drain of what a feed owes. Not for several threads at once; after an error it is over, open another, unless it
+    is a `StateBusyError`.
 
     An entry is handed out once in a drain, and once more only under a next key.
     """
@@ -66,10 +81,12 @@ class Outbox:
         self._ended: Counter[EntryState] = Counter({EntryState.UNCERTAIN: uncertain})
         self._left = reach.limit
         self._key_memory = timedelta(seconds=reach.key_memory_s)
-        self._ids = None if ids is None else deque(ids)
+        self._ids = ids
         self._last_id = 0
         self._held: dict[int, Claim] = {}
-        self._again: deque[int] = deque()
+        self._again: list[int] = []
+        self._is_in_doubt = False
+        self._resent: set[int] = set()
 
     @property
     def owed(self) -> int:
@@ -82,11 +99,20 @@ class Outbox:
         When it returns, the verdicts are durable, and so is the record that the intents' attempts begin; but for those
         that still need their cover image, which begin with `pin`. Fewer than `want` means that no more is owed within
         this drain's reach, now. Raises `LeaseLostError` if another run has taken over (nothing is written),
-        `NotClaimedError` for a verdict on an intent that is not in hand.
+        `NotClaimedError` for a verdict on an intent that is not in hand. After a `StateBusyError` the same verdicts,
+        and more, may be handed in again: nothing counts here until it is known to be durable.
         """
-        with self._turn.transaction() as connection:
-            self._settle(connection, settled)
-            return self._claim(connection, want)
+        try:
+            with self._turn.transaction() as connection:
+                settlements = self._settle(connection, settled)
+                claimed = self._claim(connection, [*self._again, *_next_keys(settlements)], want)
+        except StateBusyError:
+            self._is_in_doubt = True
+            raise
+        self._is_in_doubt = False
+        self._count_settled(settlements)
+        self._count_claimed(claimed)
+        return [claims.as_intent(row, claimed.at) for row in claimed.rows]
 
     def pin(self, intent: Intent, body: bytes) -> Intent:
         """Make `body` (the cover's id put in, or left out) the intent's own for ever, and record that its attempt begins."""
@@ -105,7 +131,9 @@ class Outbox:
         with reading(self._turn.engine) as connection:
             pending = sum(claims.count_pending(connection, self._turn.scope_id, self._turn.run_id))
         ended = {state.value: self._ended[state] for state in EntryState if state is not EntryState.PENDING}
-        account = PublishAccount(new=self._new, carried_over=self._carried_over, pending=pending, **ended)
+        account = PublishAccount(
+            new=self._new, carried_over=self._carried_over, pending=pending, resent=len(self._resent), **ended
+        )
         account.check()
         return account
 
@@ -114,19 +142,24 @@ class Outbox:
         with reading(self._turn.engine) as connection:
             return read_standing(connection, self._turn.scope_id, self._turn.now(), self._key_memory.total_seconds())
 
-    def _settle(self, connection: Connection, settled: Sequence[Settled]) -> None:
+    def _settle(self, connection: Connection, settled: Sequence[Settled]) -> list[claims.Settlement]:
         settlements = [self._settlement(each) for each in settled]
-        written = claims.settle(connection, settlements, self._turn.now())
-        if written != len(settlements):
+        # A connection that broke while it committed leaves open whether it did; what was written then stands.
+        due = claims.unwritten(connection, settlements) if self._is_in_doubt else settlements
+        written = claims.settle(connection, due, self._turn.now())
+        if written != len(due):
             raise NotClaimedError(
-                f"{len(settlements) - written} of {len(settlements)} answers found their entry changed by somebody else",
+                f"{len(due) - written} of {len(due)} answers found their entry changed by somebody else",
                 hint="only one run may publish a feed at a time; `eventsync status` shows who holds it",
             )
+        return settlements
+
+    def _count_settled(self, settlements: Sequence[claims.Settlement]) -> None:
         for settlement in settlements:
             del self._held[settlement.entry_id]
-            if settlement.effect.is_next_revision:
-                self._again.append(settlement.entry_id)
-            elif settlement.effect.state is not EntryState.PENDING:
+            if settlement.is_resent:
+                self._resent.add(settlement.entry_id)
+            if settlement.effect.state is not EntryState.PENDING:
                 self._ended[settlement.effect.state] += 1
 
     def _settlement(self, settled: Settled) -> claims.Settlement:
@@ -134,32 +167,33 @@ class Outbox:
         claim = self._held_claim(intent)
         effect = effect_of(verdict, claim)
         key = self._turn.key(intent.row_key, claim.revision + 1) if effect.is_next_revision else intent.key
-        return claims.Settlement(intent.entry_id, claim, effect, key, verdict.answer, verdict.attempts)
+        return claims.Settlement(intent.entry_id, claim, effect, key, verdict.answer, verdict.attempts, verdict.is_resent)
 
-    def _claim(self, connection: Connection, want: int) -> list[Intent]:
-        again = [self._again.popleft() for _ in range(min(want, len(self._again)))]
-        rows = [*claims.read_these(connection, self._turn.scope_id, self._since(), again)]
-        rows += self._claim_first(connection, want - len(rows))
-        begun = [row.id for row in rows if row.cover_url is None]
-        claims.begin(connection, begun, self._turn.run_id, self._turn.now())
-        self._held.update((row.id, claims.as_claim(row)) for row in rows)
-        return [claims.as_intent(row) for row in rows]
+    def _claim(self, connection: Connection, again: Sequence[int], want: int) -> _Claimed:
+        """Claim entries that go on under a next key, then others that this drain has not handed out before."""
+        picked = again[:want]
+        rows = [*claims.read_these(connection, self._turn.scope_id, self._since(), picked)]
+        most = want - len(rows) if self._left is None else min(want - len(rows), self._left)
+        first = self._read_first(connection, most) if most > 0 else ()
+        now = self._turn.now()
+        claims.begin(connection, [row.id for row in (*rows, *first) if row.cover_url is None], self._turn.run_id, now)
+        return _Claimed((*rows, *first), len(first), again[len(picked) :], max(most, 0), now)
 
-    def _claim_first(self, connection: Connection, want: int) -> Sequence[Row[*tuple[Any, ...]]]:
-        """Claim entries that this drain has not handed out before: by age, or among the keys it was given."""
-        most = want if self._left is None else min(want, self._left)
-        if most <= 0:
-            return ()
+    def _read_first(self, connection: Connection, most: int) -> Sequence[Row[*tuple[Any, ...]]]:
+        """Read by age, or among the keys that this drain was given."""
         if self._ids is None:
-            rows = claims.read_oldest(connection, self._turn.scope_id, self._since(), self._last_id, most)
-        else:
-            ids = [self._ids.popleft() for _ in range(min(most, len(self._ids)))]
-            rows = claims.read_these(connection, self._turn.scope_id, self._since(), ids)
-        if rows:
-            self._last_id = rows[-1].id
+            return claims.read_oldest(connection, self._turn.scope_id, self._since(), self._last_id, most)
+        return claims.read_these(connection, self._turn.scope_id, self._since(), self._ids[:most])
+
+    def _count_claimed(self, claimed: _Claimed) -> None:
+        self._again = list(claimed.again)
+        if claimed.first:
+            self._last_id = claimed.rows[-1].id
+        if self._ids is not None:
+            self._ids = self._ids[claimed.most :]
         if self._left is not None:
-            self._left -= len(rows)
-        return rows
+            self._left -= claimed.first
+        self._held.update((row.id, claims.as_claim(row)) for row in claimed.rows)
 
     def _since(self) -> datetime:
         """An attempt that went unanswered before this moment may have been forgotten by now: it is not claimed."""
@@ -194,3 +228,7 @@ def _not_claimed(intent: Intent) -> NotClaimedError:
         f"an answer came for {intent.row_key}, which this drain does not hold",
         hint="hand each intent's verdict in once; please report this as a fault of eventsync",
     )
+
+
+def _next_keys(settlements: Sequence[claims.Settlement]) -> list[int]:
+    return [settlement.entry_id for settlement in settlements if settlement.effect.is_next_revision]

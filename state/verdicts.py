@@ -8,10 +8,10 @@ How it is written is `outbox`'s; how a verdict is reached is the client's.
 | Unconfirmed | delivered_unconfirmed | cleared                                                              |
 | Refusal     | refused               | cleared                                                              |
 | Superseded  | pending, next key     | cleared: nothing was created under the old key, or it is a conflict  |
-| Blocked     | blocked               | as before: access is checked before the key, so 403 proves nothing of an earlier attempt |
+| Blocked     | blocked               | as before, or set: access is checked before the key, so 403 proves nothing of an attempt |
 | Uncertain   | uncertain             | kept                                                                 |
 | Conflict    | conflict              | as before                                                            |
-| Postponed   | pending               | as before                                                            |
+| Postponed   | pending               | as before, or set by this call                                       |
 
 A person's `retry` goes under the same key first. If that is turned away for certain once more (Refusal, Blocked), it may
 be the stored answer told anew under another request id; nothing was created under the key either way, so the next one
@@ -79,21 +79,22 @@ def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: C901, PLR0911 
             return Effect(EntryState.DELIVERED, before, event_id)
         case Unconfirmed():
             return Effect(EntryState.DELIVERED_UNCONFIRMED, before)
-        case Refusal() | Blocked() if claim.has_another_key and verdict.attempts:
+        case Refusal() | Blocked(is_unanswered=False) if claim.has_another_key and verdict.attempts:
             return _NEXT_KEY
         case Refusal():
             return Effect(EntryState.REFUSED, _refusal_id(verdict, before))
         case Superseded():
             return _supersede(verdict, claim)
-        case Blocked():
-            refusal = before if claim.was_unanswered else _refusal_id(verdict, before)
-            return Effect(EntryState.BLOCKED, refusal, keeps_unanswered=claim.was_unanswered)
+        case Blocked(is_unanswered=is_unanswered):
+            may_exist = claim.was_unanswered or is_unanswered
+            refusal = before if may_exist else _refusal_id(verdict, before)
+            return Effect(EntryState.BLOCKED, refusal, keeps_unanswered=may_exist)
         case Uncertain():
             return Effect(EntryState.UNCERTAIN, before, keeps_unanswered=True)
         case Conflict():
             return Effect(EntryState.CONFLICT, before, keeps_unanswered=claim.was_unanswered)
-        case Postponed():
-            return Effect(EntryState.PENDING, before, keeps_unanswered=claim.was_unanswered)
+        case Postponed(is_unanswered=is_unanswered):
+            return Effect(EntryState.PENDING, before, keeps_unanswered=claim.was_unanswered or is_unanswered)
         case _:
             assert_never(verdict)
 

@@ -83,7 +83,8 @@ class FeedStatus:
 class RowRecord:
     """One ledger entry. `drift_body` is what the source asks for now, where that differs from `body`.
 
-    `is_asked_for`: not taken back by its source since it was turned away.
+    `is_asked_for`: not taken back by its source since it was turned away. `resent_run`: the last run that sent it again
+    after an attempt without an answer, "" if none did.
     """
 
     entry_id: int
@@ -109,6 +110,7 @@ class RowRecord:
     decided_at: datetime | None = None
     decided_by: str = ""
     is_asked_for: bool = True
+    resent_run: str = ""
 
     @property
     def is_set_aside(self) -> bool:
@@ -142,6 +144,7 @@ class RowFilter:
     row_key: RowKey | None = None
     is_drifted: bool = False
     is_vanished: bool = False
+    is_resent: bool = False
     is_waiting: bool = False
 
 
@@ -170,5 +173,6 @@ def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
         decision=row.decision and Decision(row.decision),
         decided_at=row.decided_at,
         decided_by=row.decided_by or "",
+        resent_run=row.resent_run or "",
         is_asked_for=bool(row.fingerprint),
     )

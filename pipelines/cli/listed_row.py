@@ -72,6 +72,13 @@ def of_vanished(record: RowRecord) -> ListedRow:
     return _entry(record, "vanished", problem, f"if it is cancelled, remove {_event(record)} by hand on the service's pages")
 
 
+def of_resent(record: RowRecord) -> ListedRow:
+    """Tell that a row was sent again after an attempt without an answer: a service that ignores keys may have it twice."""
+    problem = f"sent again after an attempt without an answer, in run {record.resent_run}; now {record.state.value}"
+    hint = f"if the service ignores Idempotency-Key, look for a second event beside {_event(record)} on its pages"
+    return _entry(record, "resent", problem, hint)
+
+
 def _problem(reason: Reason) -> str:
     cell = f"{reason.column or reason.field} {reason.found!r}: " if reason.column or reason.field else ""
     return f"{cell}{REASON_TEXTS[reason.code]}"

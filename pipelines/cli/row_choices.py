@@ -6,16 +6,17 @@ from collections.abc import Iterator
 
 from mappings.errors import ConfigError
 from mappings.refusals import did_you_mean
-from pipelines.cli.listed_row import ListedRow, of_drift, of_entry, of_problem, of_vanished
+from pipelines.cli.listed_row import ListedRow, of_drift, of_entry, of_problem, of_resent, of_vanished
 from state.books import Books
 from state.views import Book, RowFilter
 from state.words import EntryState, ProblemKind
 
 DRIFT = "drift"
 VANISHED = "vanished"
+RESENT = "resent"
 WAITING = ("rejected", "held", "conflict", "refused", "blocked", "uncertain", DRIFT, VANISHED)
 """What waits for a person, in the order in which it is listed."""
-ALL = (*EntryState, *ProblemKind, DRIFT, VANISHED)
+ALL = (*EntryState, *ProblemKind, DRIFT, VANISHED, RESENT)
 
 
 def parse_choice(word: str | None) -> tuple[str, ...]:
@@ -44,6 +45,8 @@ def _chosen(books: Books, book: Book, choice: str) -> Iterator[ListedRow]:
         return map(of_drift, books.every_row(book, RowFilter(is_drifted=True)))
     if choice == VANISHED:
         return map(of_vanished, books.every_row(book, RowFilter(is_vanished=True)))
+    if choice == RESENT:
+        return map(of_resent, books.every_row(book, RowFilter(is_resent=True)))
     if choice in tuple(ProblemKind):
         return map(of_problem, books.every_problem(book, ProblemKind(choice)))
     return map(of_entry, books.every_row(book, RowFilter(states=frozenset({EntryState(choice)}))))

@@ -15,7 +15,7 @@ StateWord = Annotated[
         "--state",
         metavar="S",
         help="pending, delivered, delivered_unconfirmed, refused, blocked, uncertain, conflict;"
-        " or rejected, held, warning; or drift, vanished. Without it: what waits for a person.",
+        " or rejected, held, warning; or drift, vanished, resent. Without it: what waits for a person.",
     ),
 ]
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from mappings.schema import FeedMapping
 from pipelines.cli.output import Output
-from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
+from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows, resent_lines
 from pipelines.outcomes import ExitCode, Outcome, message_and_hint
 from pipelines.wiring import Workshop
 from state.accounts import RejectedRow
@@ -77,7 +77,7 @@ def _lines(report: RunReport) -> list[str]:
     if report.skipped:
         lines.append("left out: " + ", ".join(f"{label} {count}" for label, count in report.skipped.items()))
     if report.publish:
-        lines.append(publish_line(report.publish))
+        lines += [publish_line(report.publish), *resent_lines(report.feed, report.publish)]
     lines += report.message.splitlines()
     if report.hint:
         lines.append(f"what would help: {report.hint}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from pipelines.cli.tables import publish_line, read_line
+from pipelines.cli.tables import publish_line, read_line, resent_lines
 from state.views import RunRecord
 
 
@@ -15,7 +15,7 @@ def run_lines(run: RunRecord) -> list[str]:
     if run.read:
         lines.append(read_line(asdict(run.read)))
     if run.publish:
-        lines.append(publish_line(asdict(run.publish)))
+        lines += [publish_line(asdict(run.publish)), *resent_lines(run.book.feed, asdict(run.publish))]
     return lines
 
 

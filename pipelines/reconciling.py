@@ -82,6 +82,24 @@ def reconcile(job: ReconcileJob) -> Reconciled:
     return Reconciled(read, verdicts if job.record is None else _recorded(job.record, verdicts))
 
 
+def is_listed(open_api: Callable[[], AbstractAsyncContextManager[EventApi]], event_id: int) -> EventList | None:
+    """Look for one event; return None if it is listed, else the list that was read in vain.
+
+    Raises:
+        SyncError: the list cannot be read.
+    """
+
+    async def look() -> EventList | None:
+        async with open_api() as api:
+            listed = api.events()
+            async for page in listed.pages():
+                if any(event.event_id == event_id for event in page):
+                    return None
+            return listed
+
+    return asyncio.run(look())
+
+
 async def _read(job: ReconcileJob, matching: Matching) -> EventList:
     async with job.open_api() as api:
         listed = api.events()

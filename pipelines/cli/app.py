@@ -14,7 +14,7 @@ from typing import ParamSpec
 
 import typer
 
-from pipelines.cli import check, demo, feeds, preview, rows, run, runs, sandbox, schema, state, status, ui
+from pipelines.cli import check, demo, feeds, preview, resolve, retry, rows, run, runs, sandbox, schema, state, status, ui
 
 P = ParamSpec("P")
 
@@ -75,6 +75,8 @@ for verb in (
     status.status,
     rows.rows,
     runs.runs,
+    retry.retry,
+    resolve.resolve,
     schema.schema,
 ):
     _verb(verb)

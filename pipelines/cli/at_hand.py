@@ -1,0 +1,105 @@
+"""One feed's ledger opened for a person who decides: found by the feed's name, leased for a moment, signed with who it is.
+
+What is decided is each verb's; how it is written `state.decisions`'.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psutil
+from rapidfuzz import process
+
+from mappings.errors import ConfigError
+from mappings.publishing import PublishPolicy
+from mappings.vocabulary import RowKey
+from pipelines.cli.chosen import chosen_feeds, folder_of
+from pipelines.cli.shelf import Shelf
+from pipelines.clock import now
+from pipelines.settings import Settings
+from state.books import Books
+from state.database import StateDb
+from state.decisions import Decisions
+from state.ledger import Ledger
+from state.presence import existing_database
+from state.views import Book
+
+_ALIKE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class FeedAtHand:
+    """A feed at one destination, to look into and to decide about."""
+
+    settings: Settings
+    engine: StateDb
+    book: Book
+
+    @property
+    def books(self) -> Books:
+        """What was written down so far."""
+        return Books(self.engine)
+
+    @contextmanager
+    def deciding(self, verb: str) -> Iterator[Decisions]:
+        """Hold the feed for the length of the block.
+
+        Raises:
+            HeldByAnotherError: a run holds it.
+        """
+        # The ledger's own namespace: a person may decide where no service is configured.
+        namespace = self.book.destination.rpartition("#")[2]
+        ledger = Ledger(self.engine, self.book.destination, self.book.feed, namespace=namespace, now=now)
+        who = decider()
+        with ledger.acquire_lease(f"eventsync {verb} by {who}") as lease:
+            yield ledger.open_decisions(who, lease.token)
+
+    def policy(self) -> PublishPolicy:
+        """Return how the feed is published; the defaults where its mapping file cannot be read now."""
+        try:
+            return chosen_feeds(folder_of(self.settings), [self.book.feed])[0].mapping.publish
+        except ConfigError:
+            return PublishPolicy()
+
+    def unknown(self, row_keys: Iterable[str]) -> ConfigError:
+        """Say that there are no such rows, and which ones are spelt alike."""
+        missing = list(row_keys)
+        known = list(self.books.row_keys(self.book))
+        alike = {word: [found[0] for found in process.extract(word, known, limit=3, score_cutoff=_ALIKE)] for word in missing}
+        hints = [f"{word}: did you mean {', '.join(near)}?" for word, near in alike.items() if near]
+        return ConfigError(
+            f"{self.book.feed} has no row {', '.join(missing)} in the ledger, nor held",
+            hint=" ".join(hints) or f"`eventsync rows {self.book.feed}` shows the keys; a rejected row is mended in its source",
+        )
+
+
+@contextmanager
+def feed_at_hand(settings: Settings, word: str) -> Iterator[FeedAtHand]:
+    """Open a feed by a person's word for the length of the block.
+
+    Raises:
+        ConfigError: there is no such feed, or nothing of it was ever staged here.
+        SyncError: the state DB cannot be opened.
+    """
+    destination = settings.destination if settings.base_url else None
+    with existing_database(settings.state_url) as engine:
+        shelf = Shelf(settings, None if engine is None else Books(engine), destination)
+        name = shelf.feed_name(word)
+        book = shelf.book(name)
+        if engine is None or book is None:
+            hint = shelf.elsewhere_sentence() or f"`eventsync run {name}` stages and sends its rows"
+            raise ConfigError(f"{name}: nothing was run yet, so there is nothing to decide", hint=hint)
+        yield FeedAtHand(settings, engine, book)
+
+
+def decider() -> str:
+    """Return who decides, as `user@host`."""
+    return f"{psutil.Process().username()}@{socket.gethostname()}"
+
+
+def split_keys(words: str) -> tuple[RowKey, ...]:
+    """Return the row keys of a list with commas."""
+    return tuple(dict.fromkeys(RowKey(word.strip()) for word in words.split(",") if word.strip()))

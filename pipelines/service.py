@@ -38,7 +38,8 @@ async def open_api(settings: Settings, policy: PublishPolicy, passage: Passage =
         http.passage = passage
         patience = Patience(max_pause_s=policy.max_pause_s)
         pacer = Pacer(clock=monotonic_s, sleep=asyncio.sleep, random=random.random, now=now, patience=patience)
-        yield EventApi(http, pacer=pacer, policy=RetryPolicy(), now=now, sleep=asyncio.sleep, random=random.random)
+        retries = RetryPolicy(key_memory_s=policy.key_memory_s)
+        yield EventApi(http, pacer=pacer, policy=retries, now=now, sleep=asyncio.sleep, random=random.random)
 
 
 def require_service(settings: Settings) -> None:

@@ -96,6 +96,15 @@ class EventApi:
         """Return the list of the account's events, to be read once; nothing is asked yet."""
         return EventList(self._questions("GET /events"))
 
+    async def probe(self) -> Meaning:
+        """Send one event without any field, which the service must refuse (spec, Event), and return what it answers.
+
+        No idempotency key goes along, so that no row's key is used up.
+        """
+        headers = {"content-type": "application/json"}
+        told = await self._exchange(self._exchange.request("POST", self._events_url, content=b"{}", headers=headers))
+        return interpret(told.status, told.headers, told.body, self._now()) if isinstance(told, HttpAnswer) else told
+
     async def upload(self, image: Image, key: str) -> int | ImageProblem:
         """Upload one image under the idempotency key `key` and return the id of its media document, or why there is none."""
         return await self._uploader.upload(image, key)

@@ -1,4 +1,4 @@
-"""Asking the service for its lists while a person waits: a short try, then the answer is that it does not answer.
+"""Asking the service about itself while a person waits: a short try, then the answer is that it does not answer.
 
 What runs ask, and how long they insist, is `pipelines.service`'s.
 """
@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 
+from connectors.event_api.answers import Meaning
 from connectors.event_api.client import EventApi
-from connectors.event_api.http import open_http
+from connectors.event_api.contract_page import ContractPage, NoPage, read_page
+from connectors.event_api.contract_question import PageBody
+from connectors.event_api.http import key_tail, open_http
 from connectors.event_api.listing import Classifications
 from connectors.pacing import Pacer, Patience
 from connectors.retry import RetryPolicy
@@ -22,14 +26,21 @@ from pipelines.settings import Settings
 
 WHILE_SOMEBODY_WAITS = RetryPolicy(attempts=2, budget_s=20.0, attempt_s=15.0)
 _PATIENCE_S = 20.0
+_UNASKED = NoPage("it was not asked for")
 
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """The service's lists, each as it was told, or why it was not."""
+    """What the service told, each as it was told, or why it was not. `key_tail` names the key by its last characters.
+
+    `probe`: the answer to an event without any field, None where none was sent.
+    """
 
     channels: dict[str, int] | SyncError
     classifications: Classifications | SyncError
+    page: ContractPage | NoPage = _UNASKED
+    key_tail: str = ""
+    probe: Meaning | None = None
 
     @property
     def refusal(self) -> SyncError | None:
@@ -48,20 +59,45 @@ class Lists:
 
 def ask_lists(settings: Settings) -> Lists:
     """Ask the configured service which channels and classifications there are; never raises for its answer."""
+    return _asked(settings, _ask_lists)
+
+
+def ask_everything(settings: Settings, *, is_probing: bool) -> Lists:
+    """Ask for the lists and for the service's own page; with `is_probing`, also send an event without any field.
+
+    Never raises for an answer.
+    """
+
+    async def ask(api: EventApi) -> Lists:
+        lists = await _ask_lists(api)
+        if lists.refusal is not None:
+            return lists
+        told = await api.contract()
+        page = read_page(told.body) if isinstance(told, PageBody) else told if isinstance(told, NoPage) else _UNASKED
+        return replace(lists, page=page, probe=await api.probe() if is_probing else None)
+
+    return _asked(settings, ask)
+
+
+def _asked(settings: Settings, ask: Callable[[EventApi], Awaitable[Lists]]) -> Lists:
     try:
         require_service(settings)
-        return asyncio.run(_ask(settings))
+        return asyncio.run(_over_http(settings, ask))
     except SyncError as error:
         return Lists(error, error)
 
 
-async def _ask(settings: Settings) -> Lists:
+async def _over_http(settings: Settings, ask: Callable[[EventApi], Awaitable[Lists]]) -> Lists:
     async with open_http(settings.base_url, settings.api_key, in_flight=2) as http:
         pacer = Pacer(
             clock=monotonic_s, sleep=asyncio.sleep, random=random.random, now=now, patience=Patience(max_pause_s=_PATIENCE_S)
         )
         api = EventApi(http, pacer=pacer, policy=WHILE_SOMEBODY_WAITS, now=now, sleep=asyncio.sleep, random=random.random)
-        return Lists(await _channels(api), await _classifications(api))
+        return replace(await ask(api), key_tail=key_tail(http))
+
+
+async def _ask_lists(api: EventApi) -> Lists:
+    return Lists(await _channels(api), await _classifications(api))
 
 
 async def _channels(api: EventApi) -> dict[str, int] | SyncError:

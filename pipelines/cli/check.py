@@ -16,6 +16,9 @@ FeedsOrFiles = Annotated[
 def check(
     feeds: FeedsOrFiles = None,
     live: Annotated[bool, typer.Option("--live", help="Ask the service and the sources as well; nothing is written.")] = False,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Also send an event without any field, to see whether the key may create events.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Check mapping files: every mistake with its line and column, then the examples, offline.
@@ -24,11 +27,15 @@ def check(
 
     A file that you are writing:            eventsync check drafts/lisbon.yaml
 
-    Also the key, channels and columns:     eventsync check lisbon-agenda --live
+    Also the service and the source:        eventsync check lisbon-agenda --live
 
-    Exit codes: 0 all is well (warnings are allowed), 2 a file has a mistake or an example did not come true;
-    with --live also 3 key or scope refused, 6 the service or a source does not answer.
+    --live asks for the key, its channels, the classifications and the service's own page (OpenAPI), which is compared
+    with what the mapping sends.
+
+    Exit codes: 0 all is well (warnings are allowed), 2 a file has a mistake, an example did not come true, or the service
+    would refuse what the mapping sends; with --live also 3 key or scope refused, 6 the service or a source does not
+    answer; with --probe also 1 the service created an event.
     """
     from pipelines.cli.checking import check_feeds  # noqa: PLC0415  # keeps `--help` fast
 
-    return check_feeds(tuple(feeds or ()), is_live=live, as_json=as_json)
+    return check_feeds(tuple(feeds or ()), is_live=live or probe, is_probing=probe, as_json=as_json)

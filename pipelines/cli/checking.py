@@ -20,8 +20,10 @@ from pipelines.settings import Settings, current_settings
 UNSOUND = 2
 
 
-def check_feeds(words: Sequence[str], *, is_live: bool, as_json: bool) -> int:
+def check_feeds(words: Sequence[str], *, is_live: bool, is_probing: bool, as_json: bool) -> int:
     """Check the feeds or files named, or all; return the exit code.
+
+    `is_live`: ask the service and the sources too; `is_probing`: and send the service an event without any field.
 
     Raises:
         ConfigError: a word names neither a feed nor a file, or there is nothing to check.
@@ -30,7 +32,7 @@ def check_feeds(words: Sequence[str], *, is_live: bool, as_json: bool) -> int:
     loaded = [mapping_or_error(settings, word) for word in words] or every_mapping(settings)
     findings = [find(one) for one in loaded]
     if is_live:
-        findings = _with_live(settings, loaded, findings)
+        findings = _with_live(settings, loaded, findings, is_probing=is_probing)
     code = worst(_codes(findings))
     output.document({"feeds": [_document(one, is_live=is_live) for one in findings], "ok": code == 0})
     for one in findings:
@@ -40,11 +42,16 @@ def check_feeds(words: Sequence[str], *, is_live: bool, as_json: bool) -> int:
 
 
 def _with_live(
-    settings: Settings, loaded: Sequence[FeedMapping | MappingFileError], findings: Sequence[FeedFindings]
+    settings: Settings,
+    loaded: Sequence[FeedMapping | MappingFileError],
+    findings: Sequence[FeedFindings],
+    *,
+    is_probing: bool,
 ) -> list[FeedFindings]:
     from pipelines.cli.live_findings import ask_for  # noqa: PLC0415  # offline, nothing of the network is loaded
 
-    answers = ask_for(settings, [one for one in loaded if not isinstance(one, MappingFileError)])
+    asked = [one for one in loaded if not isinstance(one, MappingFileError)]
+    answers = ask_for(settings, asked, is_probing=is_probing)
     return [replace(found, live=answers.get(one.path, ())) for one, found in zip(loaded, findings, strict=True)]
 
 
@@ -73,7 +80,7 @@ def _show(output: Output, one: FeedFindings) -> None:
     for failure in one.examples.failed:
         output.note(f"  error: {one.path}: {failure}")
     for answer in one.live:
-        output.note(f"  {'ok' if answer.ok else 'error'}: {answer.asked}: {answer.told}")
+        output.note(f"  {answer.severity}: {answer.asked}: {answer.told}")
 
 
 def _verdict(one: FeedFindings) -> str:
@@ -81,7 +88,7 @@ def _verdict(one: FeedFindings) -> str:
         _counted(len(one.problems), "mistake"),
         _counted(len({failure.number for failure in one.examples.failed}), "failing example"),
         _counted(sum(not answer.ok for answer in one.live), "live problem"),
-        _counted(len(one.warnings), "warning"),
+        _counted(len(one.warnings) + sum(answer.severity == "warning" for answer in one.live), "warning"),
     ]
     if one.is_sound:
         examples = _counted(one.examples.run, "example") or "no examples"

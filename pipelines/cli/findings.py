@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
+from connectors.event_api.drift import Drift
 from mappings.errors import FileProblem, MappingFileError
 from mappings.examples import ExampleFailure, run_examples
 from mappings.schema import FeedMapping
 from pipelines.cli.feed_files import shown_path
+
+Severity = Literal["ok", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +28,32 @@ class ExampleFindings:
 
 @dataclass(frozen=True, slots=True)
 class LiveFinding:
-    """One question that was asked for a feed: of whom, whether all is well, and the answer for people."""
+    """One question that was asked for a feed: of whom, whether all is well, and the answer for people.
+
+    `severity`: ok, warning (nothing fails yet) or error. `difference`: where the service's page says otherwise than we do.
+    """
 
     asked: str
     ok: bool
     told: str
     exit_code: int = 0
+    severity: Severity = "ok"
+    difference: Drift | None = None
+
+
+def well(asked: str, told: str) -> LiveFinding:
+    """All is well."""
+    return LiveFinding(asked, ok=True, told=told)
+
+
+def unwise(asked: str, told: str, difference: Drift | None = None) -> LiveFinding:
+    """Nothing fails yet, and somebody should look."""
+    return LiveFinding(asked, ok=True, told=told, severity="warning", difference=difference)
+
+
+def wrong(asked: str, told: str, exit_code: int, difference: Drift | None = None) -> LiveFinding:
+    """Rows or runs would fail."""
+    return LiveFinding(asked, ok=False, told=told, exit_code=exit_code, severity="error", difference=difference)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,75 +1,59 @@
-"""What the service and the source say of a feed: the key, the channels, the classifications, the columns; a line each.
+"""What the service and the source say of each feed, a line for every question: asked once, told for all feeds.
 
-What is found in the file alone is `findings`'.
+What is found in the file alone is `findings`'; each answer of the service has its own module (`live_service`, `live_slugs`,
+`live_contract`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from contextlib import contextmanager
 from pathlib import Path
 
-from connectors.event_api.listing import Classifications
 from connectors.sources.catalogue import open_source
 from mappings.engine import Directory, attempt
 from mappings.errors import SyncError
-from mappings.refusals import did_you_mean
 from mappings.schema import FeedMapping
-from pipelines.cli.asking import Lists, ask_lists
-from pipelines.cli.findings import LiveFinding
-from pipelines.cli.slugs_named import slugs_named
+from pipelines.cli.asking import Lists, ask_everything
+from pipelines.cli.findings import LiveFinding, well
+from pipelines.cli.live_contract import of_contract
+from pipelines.cli.live_service import of_account, refused
+from pipelines.cli.live_slugs import of_classifications
 from pipelines.cli.source_words import source_words
-from pipelines.outcomes import ExitCode, outcome_of
+from pipelines.clock import now
 from pipelines.settings import Settings
-
-_SHOWN = 5
-
-
-def ask_for(settings: Settings, mappings: Sequence[FeedMapping]) -> Mapping[Path, tuple[LiveFinding, ...]]:
-    """Ask the service once and every source once; return the answers by the mapping's path. Nothing is written."""
-    lists = ask_lists(settings)
-    return {mapping.path: (*_service(settings, lists, mapping), _source(mapping)) for mapping in mappings}
+from pipelines.slug_list import ListMemory
+from state.notes import ServiceNotes
+from state.presence import existing_database
 
 
-def _service(settings: Settings, lists: Lists, mapping: FeedMapping) -> Iterator[LiveFinding]:
+def ask_for(
+    settings: Settings, mappings: Sequence[FeedMapping], *, is_probing: bool = False
+) -> Mapping[Path, tuple[LiveFinding, ...]]:
+    """Ask the service once and every source once; return the answers by the mapping's path. Nothing is written.
+
+    Raises:
+        SyncError: there is a state DB, and it cannot be opened.
+    """
+    lists = ask_everything(settings, is_probing=is_probing)
+    with _memory(settings) as memory:
+        return {mapping.path: (*_service(settings, lists, mapping, memory), _source(mapping)) for mapping in mappings}
+
+
+@contextmanager
+def _memory(settings: Settings) -> Iterator[ListMemory | None]:
+    """Open what earlier runs have seen of the service's lists, None where nothing was ever run."""
+    with existing_database(settings.state_url) as engine:
+        yield None if engine is None else ListMemory(ServiceNotes(engine, settings.destination, now))
+
+
+def _service(settings: Settings, lists: Lists, mapping: FeedMapping, memory: ListMemory | None) -> Iterator[LiveFinding]:
     if lists.refusal is not None:
-        yield _refused("service", lists.refusal)
+        yield refused("service", lists.refusal)
         return
-    yield LiveFinding("service", ok=True, told=f"{settings.base_url} answers")
-    yield _channels(lists.channels, mapping)
-    yield _classifications(lists.classifications, mapping)
-
-
-def _channels(told: dict[str, int] | SyncError, mapping: FeedMapping) -> LiveFinding:
-    if isinstance(told, SyncError):
-        return _refused("channels", told)
-    problems = attempt(mapping, Directory(channels=told))[1]
-    missing = [f"{problem.message}, {problem.hint}" if problem.hint else problem.message for problem in problems]
-    number = mapping.event.root.get("channelId")
-    if isinstance(number, str) and number.isdigit() and int(number) not in told.values():
-        missing.append(f"the key has no channel with the id {number}")
-    if missing:
-        return LiveFinding("channels", ok=False, told="; ".join(missing), exit_code=ExitCode.CONFIG)
-    return LiveFinding("channels", ok=True, told=f"the key may use {len(told)}, and those that the mapping names are among them")
-
-
-def _classifications(told: Classifications | SyncError, mapping: FeedMapping) -> LiveFinding:
-    if isinstance(told, SyncError):
-        return _refused("classifications", told)
-    named = slugs_named(mapping)
-    unknown = {slug: file for slug, file in named.items() if slug not in told.slugs}
-    if unknown:
-        shown = [_unknown(slug, file, told.slugs) for slug, file in islice(unknown.items(), _SHOWN)]
-        more = [f"and {len(unknown) - _SHOWN} more"] if len(unknown) > _SHOWN else []
-        return LiveFinding("classifications", ok=False, told="; ".join([*shown, *more]), exit_code=ExitCode.CONFIG)
-    version = f"version {told.version}, {len(told.slugs)} of them"
-    return LiveFinding("classifications", ok=True, told=f"{version}; the {len(named)} that the mapping names are known")
-
-
-def _unknown(slug: str, file: str, known: frozenset[str]) -> str:
-    said = f'{file} names "{slug}", which the service does not know'
-    near = did_you_mean(slug, sorted(known))
-    return f"{said}, {near}" if near else said
+    yield from of_account(settings.base_url, lists, mapping)
+    yield of_classifications(lists.classifications, mapping, memory)
+    yield from of_contract(lists.page, mapping)
 
 
 def _source(mapping: FeedMapping) -> LiveFinding:
@@ -78,14 +62,6 @@ def _source(mapping: FeedMapping) -> LiveFinding:
         with open_source(mapping.source, mapping.path.parent, columns).read() as reading:
             first = next(reading.rows, None)
     except SyncError as error:
-        return _refused("source", error)
+        return refused("source", error)
     told = f"{source_words(mapping.source)}: {len(reading.columns)} columns, among them the {len(columns)} that the mapping reads"
-    return LiveFinding("source", ok=True, told=told if first else f"{told}; no rows")
-
-
-def _refused(asked: str, error: SyncError) -> LiveFinding:
-    outcome = outcome_of(error)
-    told = "; ".join(filter(None, (*str(error).splitlines(), error.hint)))
-    # What would stop a run as a brake is, for a check, a file that does not fit its source.
-    code = ExitCode.CONFIG if outcome.exit_code is ExitCode.BRAKE else outcome.exit_code
-    return LiveFinding(asked, ok=False, told=told, exit_code=code)
+    return well("source", told if first else f"{told}; no rows")

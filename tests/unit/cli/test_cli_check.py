@@ -86,7 +86,7 @@ def test_a_live_check_of_a_sound_feed_asks_the_service_and_the_source(desk: Desk
         said = desk.run("check", "--live", "--json")
     answers = {answer["asked"]: answer for answer in said.document["feeds"][0]["live"]}
     assert said.code == 0
-    assert list(answers) == ["service", "channels", "classifications", "source"]
+    assert list(answers) == ["service", "scopes", "channels", "classifications", "contract", "source"]
     assert all(answer["ok"] for answer in answers.values())
     assert service.base_url in answers["service"]["told"]
     assert "version 20" in answers["classifications"]["told"]

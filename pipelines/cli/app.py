@@ -14,7 +14,24 @@ from typing import ParamSpec
 
 import typer
 
-from pipelines.cli import check, demo, feeds, preview, resolve, retry, rows, run, runs, sandbox, schema, state, status, ui
+from pipelines.cli import (
+    check,
+    demo,
+    diff,
+    feeds,
+    preview,
+    reconcile,
+    resolve,
+    retry,
+    rows,
+    run,
+    runs,
+    sandbox,
+    schema,
+    state,
+    status,
+    ui,
+)
 
 P = ParamSpec("P")
 
@@ -77,6 +94,8 @@ for verb in (
     runs.runs,
     retry.retry,
     resolve.resolve,
+    reconcile.reconcile,
+    diff.diff,
     schema.schema,
 ):
     _verb(verb)

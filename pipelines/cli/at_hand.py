@@ -6,6 +6,7 @@ What is decided is each verb's; how it is written `state.decisions`'.
 from __future__ import annotations
 
 import socket
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -100,6 +101,11 @@ def decider() -> str:
     return f"{psutil.Process().username()}@{socket.gethostname()}"
 
 
+def typed_key(word: str) -> RowKey:
+    """Return a row key as a person has typed or pasted it: a keyboard may compose characters in another way."""
+    return RowKey(unicodedata.normalize("NFC", word).strip())
+
+
 def split_keys(words: str) -> tuple[RowKey, ...]:
-    """Return the row keys of a list with commas."""
-    return tuple(dict.fromkeys(RowKey(word.strip()) for word in words.split(",") if word.strip()))
+    """Return the row keys of a list with commas, each once."""
+    return tuple(dict.fromkeys(key for key in map(typed_key, words.split(",")) if key))

@@ -6,7 +6,6 @@ What a decision does to a row stands in `state.deciding`.
 from __future__ import annotations
 
 import sys
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ import typer
 
 from mappings.errors import ConfigError, SyncError
 from mappings.vocabulary import RowKey
-from pipelines.cli.at_hand import FeedAtHand, feed_at_hand
+from pipelines.cli.at_hand import FeedAtHand, feed_at_hand, typed_key
 from pipelines.cli.output import Output
 from pipelines.outcomes import ExitCode
 from pipelines.reconciling import is_listed
@@ -65,7 +64,7 @@ def resolve_rows(request: Request) -> int:
     settings, output = current_settings(), Output(json=request.as_json)
     choice = _choice(request)
     with feed_at_hand(settings, request.feed) as at_hand:
-        row_keys = [RowKey(unicodedata.normalize("NFC", word).strip()) for word in dict.fromkeys(request.words)]
+        row_keys = list(dict.fromkeys(map(typed_key, request.words)))
         entries = _entries(at_hand, row_keys)
         warning = _warning(at_hand, choice)
         if warning:

@@ -1,0 +1,131 @@
+"""The command `diff` at work: which rows differ from what was delivered, in what, and as of when.
+
+How two payloads are compared is `payload_diff`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from pipelines.cli.at_hand import FeedAtHand, feed_at_hand, typed_key
+from pipelines.cli.output import Output
+from pipelines.cli.payload_diff import FieldDiff, payload_diff, shown
+from pipelines.settings import current_settings
+from state.views import RowFilter, RowRecord, RunRecord
+from state.words import DriftKind, EntryState
+
+_SHOWN = 100
+_LIST = ("what", "row key", "event", "field", "delivered", "now")
+_ONE = ("", "field", "delivered", "now")
+_TO_PUBLISH, _EDITED, _VANISHED, _SAME = "to be published by hand", "edited", "vanished", "as delivered"
+
+
+def show_differences(feed: str, row: str | None, *, limit: int | None, as_json: bool) -> int:
+    """Show where the source differs from what was delivered; return 0.
+
+    Raises:
+        ConfigError: there is no such feed or row.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    with feed_at_hand(settings, feed) as at_hand:
+        (status,) = at_hand.books.status(destination=at_hand.book.destination, feed=at_hand.book.feed)
+        if row is not None:
+            return _show_one(output, at_hand, row, status.last_read)
+        records = _differing(at_hand)
+        most = limit or _SHOWN
+        documents = [_document(record) for record in islice(records, most)]
+        is_more = next(records, None) is not None
+    counts = {_EDITED: status.drifted - status.to_publish, _TO_PUBLISH: status.to_publish, _VANISHED: status.vanished}
+    as_of = _as_of(status.last_read)
+    output.document({"feed": at_hand.book.feed, "as_of": as_of, "counts": counts, "rows": documents, "is_more": is_more})
+    output.note(f"{at_hand.book.feed}: {_sentence(counts)}; {_as_of_words(status.last_read)}")
+    if documents:
+        lines = [line for document in documents for line in _lines(document)]
+        output.table(f"{at_hand.book.feed}: delivered against the source", _LIST, lines)
+    if is_more:
+        output.note(f"the first {most}; --limit shows more")
+    return 0
+
+
+def _show_one(output: Output, at_hand: FeedAtHand, row: str, last_read: RunRecord | None) -> int:
+    found = at_hand.books.rows(at_hand.book, RowFilter(row_key=typed_key(row)))
+    if not found:
+        raise at_hand.unknown([row])
+    (record,) = found
+    fields = payload_diff(record.body, record.drift_body or record.body)
+    document = _document(record) | {"fields": fields}
+    output.document({"feed": at_hand.book.feed, "as_of": _as_of(last_read), "row": document})
+    event = f"event {record.event_id}" if record.event_id is not None else record.state.value.replace("_", " ")
+    output.note(f"{record.row_key} ({record.origin}; {event}): {document['kind']}; {_as_of_words(last_read)}")
+    lines = [("≠" if one.is_changed else "", one.path, shown(one.delivered), shown(one.now)) for one in fields]
+    output.table(f"{at_hand.book.feed}: {record.row_key}", _ONE, lines)
+    return 0
+
+
+def _differing(at_hand: FeedAtHand) -> Iterator[RowRecord]:
+    """Yield rows that have drifted, then those that have vanished and not drifted."""
+    books, book = at_hand.books, at_hand.book
+    yield from books.every_row(book, RowFilter(is_drifted=True))
+    yield from (one for one in books.every_row(book, RowFilter(is_vanished=True)) if one.drift_kind is None)
+
+
+def _document(record: RowRecord) -> dict[str, Any]:
+    changed = [one for one in payload_diff(record.body, record.drift_body or record.body) if one.is_changed]
+    return {
+        "row_key": record.row_key,
+        "kind": _kind(record),
+        "state": record.state,
+        "event_id": record.event_id,
+        "place": record.origin,
+        "vanished_at": record.vanished_at,
+        "is_set_aside": record.is_set_aside,
+        "changed": changed,
+    }
+
+
+def _kind(record: RowRecord) -> str:
+    if record.vanished_at is not None:
+        return _VANISHED
+    match record.drift_kind:
+        case DriftKind.TO_PUBLISH:
+            return _TO_PUBLISH
+        case DriftKind.EDITED:
+            return _EDITED
+        case None:
+            return _SAME if record.state is EntryState.DELIVERED else f"as it was pinned ({record.state.value})"
+
+
+def _lines(document: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """One line a field; the row stands on its first line only."""
+    event = "" if document["event_id"] is None else str(document["event_id"])
+    head = (document["kind"], document["row_key"], event)
+    changed: list[FieldDiff] = document["changed"]
+    if not changed:
+        cover = "" if document["kind"] == _VANISHED else "its cover image"
+        yield (*head, cover, "", "")
+    for number, one in enumerate(changed):
+        yield (*(head if number == 0 else ("", "", "")), one.path, shown(one.delivered), shown(one.now))
+
+
+def _sentence(counts: dict[str, int]) -> str:
+    terms = [f"{count:,} {name}" for name, count in counts.items() if count]
+    return ", ".join(terms) if terms else "the source says what was delivered"
+
+
+def _as_of(last_read: RunRecord | None) -> dict[str, Any] | None:
+    if last_read is None:
+        return None
+    return {"run_id": last_read.run_id, "read_at": last_read.started_at, "is_whole": bool(_is_whole(last_read))}
+
+
+def _as_of_words(last_read: RunRecord | None) -> str:
+    if last_read is None:
+        return "the source was never read"
+    part = "" if _is_whole(last_read) else ", of a part of it"
+    return f"as of the read of {last_read.started_at:%Y-%m-%d %H:%M:%S} UTC{part}"
+
+
+def _is_whole(read: RunRecord) -> bool:
+    return read.stage_report is not None and read.stage_report.is_whole

@@ -20,7 +20,10 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """One run of one feed: its outcome with the exit code, both accounts, what was rejected first, the brakes that stopped it."""
+    """One run of one feed: its outcome with the exit code, both accounts, what was rejected first, the brakes that stopped it.
+
+    `notices`: what it noticed of the service as a whole.
+    """
 
     feed: str
     run_id: str
@@ -35,6 +38,7 @@ class RunReport:
     vanished: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
     rejections: tuple[RejectedRow, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 def report_of(
@@ -78,6 +82,7 @@ def _lines(report: RunReport) -> list[str]:
         lines.append("left out: " + ", ".join(f"{label} {count}" for label, count in report.skipped.items()))
     if report.publish:
         lines += [publish_line(report.publish), *resent_lines(report.feed, report.publish)]
+    lines += [f"notice: {notice}" for notice in report.notices]
     lines += report.message.splitlines()
     if report.hint:
         lines.append(f"what would help: {report.hint}")
@@ -101,6 +106,7 @@ def _from_books(mapping: FeedMapping, record: RunRecord) -> RunReport:
         vanished=stage.vanished if stage else 0,
         skipped=dict(stage.skipped) if stage else {},
         rejections=stage.rejections if stage else (),
+        notices=record.notices,
     )
 
 

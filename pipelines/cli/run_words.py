@@ -16,7 +16,7 @@ def run_lines(run: RunRecord) -> list[str]:
         lines.append(read_line(asdict(run.read)))
     if run.publish:
         lines += [publish_line(asdict(run.publish)), *resent_lines(run.book.feed, asdict(run.publish))]
-    return lines
+    return [*lines, *(f"notice: {notice}" for notice in run.notices)]
 
 
 def run_outcome(run: RunRecord) -> str:
@@ -46,4 +46,5 @@ def run_document(run: RunRecord) -> dict[str, Any]:
         "read": run.read,
         "publish": run.publish,
         "brakes": run.brakes,
+        "notices": run.notices,
     }

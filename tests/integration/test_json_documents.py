@@ -26,7 +26,7 @@ DOCUMENTS = {
 """Verbs with their words, and keys of their document."""
 RUN_KEYS = {
     *("feed", "run_id", "outcome", "exit_code", "message", "hint", "read", "publish"),
-    *("brakes", "warnings", "vanished", "skipped", "rejections"),
+    *("brakes", "warnings", "vanished", "skipped", "rejections", "notices"),
 }
 LONG_RUNNING = {"demo", "sandbox", "ui"}
 """These end when a person says so, or take as long as a person likes to watch."""

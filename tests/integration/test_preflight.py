@@ -1,0 +1,169 @@
+"""A service whose contract or classifications change, in real processes: told before rows are burnt, on more than its word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from integration.desk import Desk, lines
+from integration.service import Service
+
+ROWS = 12
+
+
+def _refused(service: Service, after: int = 0) -> list[dict[str, Any]]:
+    return [one for one in service.requests(after=after) if one["outcome"] == "refused"]
+
+
+def _pages(service: Service) -> int:
+    return len(service.requests("openapi"))
+
+
+def test_a_new_required_field_is_met_by_one_refused_row_out_of_ten_thousand(desk: Desk, service: Service) -> None:
+    desk.source(lines(10_000))
+    service.switch(contract="new_required_field")
+    said = desk.run()
+    assert (said.code, said.run["outcome"]) == (5, "stopped by a brake")
+    assert len(service.requests()) == len(_refused(service)) == 1
+    assert "`organizer` is required" in said.run["message"]
+    assert "9999 rows were not sent" in said.run["message"]
+    assert "check --live" in said.run["hint"]
+    assert said.run["publish"]["pending"] == 9_999
+
+    desk.mapping(more="organizer: The town")
+    mended = desk.run("--limit", "50")
+    assert mended.code == 0
+    assert len(service.titles()) == 50
+    assert len(_refused(service)) <= 2, "beside the first, at most its stored refusal under the same key"
+
+
+def test_a_page_that_is_wrong_stops_nothing_and_is_not_believed_again(desk: Desk, service: Service) -> None:
+    desk.source(lines(ROWS))
+    service.switch(contract="new_required_field", contract_rules="as_specified")
+    first = desk.run()
+    assert first.code == 0
+    assert len(service.titles()) == ROWS
+    (notice,) = first.run["notices"]
+    assert "`organizer` is required" in notice
+
+    desk.source(lines(ROWS + 3))
+    second = desk.run()
+    assert (second.code, second.run["notices"]) == (0, [])
+    assert len(service.titles()) == ROWS + 3
+
+
+def test_rows_that_fail_for_reasons_of_their_own_are_not_taken_for_the_announced_refusal(desk: Desk, service: Service) -> None:
+    desk.source(lines(ROWS))
+    service.switch(contract="new_required_field", contract_rules="as_specified", max_title_chars=9)
+    said = desk.run()
+    assert said.run["publish"]["refused"] == 2
+    assert said.run["publish"]["delivered"] == ROWS - 2
+
+
+def test_a_renamed_field_is_told_with_both_of_its_names(desk: Desk, service: Service) -> None:
+    desk.source(lines(ROWS))
+    service.switch(contract="renamed_field")
+    said = desk.run()
+    assert said.code == 5
+    assert len(_refused(service)) == 1
+    assert "headline" in said.run["message"]
+    assert any("perhaps `title` was renamed to it" in notice for notice in said.run["notices"])
+    assert "notice: POST /events" in desk.command("runs").out
+
+
+def test_the_page_is_asked_once_a_run_and_only_if_anything_is_owed(desk: Desk, service: Service) -> None:
+    desk.source(lines(ROWS))
+    assert desk.run().code == 0
+    assert _pages(service) == 1
+    assert desk.run().code == 0
+    assert _pages(service) == 1
+    desk.source(lines(ROWS + 1))
+    assert desk.run().code == 0
+    assert [one["status"] for one in service.requests("openapi")] == [200, 304]
+
+
+@pytest.mark.parametrize("page", ["html", "absent"])
+def test_a_page_that_cannot_be_compared_holds_nobody_up(desk: Desk, service: Service, page: str) -> None:
+    desk.source(lines(ROWS))
+    service.switch(contract="new_required_field", contract_rules="as_specified", contract_page=page)
+    said = desk.run()
+    assert (said.code, said.run["notices"]) == (0, [])
+    assert len(service.titles()) == ROWS
+
+
+def test_check_live_tells_every_difference_and_ends_with_2(desk: Desk, service: Service) -> None:
+    desk.source(lines(ROWS))
+    service.switch(contract="new_required_field")
+    told = desk.command("check", "--live", "--json")
+    (finding,) = [one for one in told.document["feeds"][0]["live"] if one["asked"] == "contract"]
+    assert (told.code, finding["severity"], finding["ok"]) == (2, "error", False)
+    assert finding["difference"]["fields"] == ["organizer"]
+    assert {"where", "page", "ours", "breaks", "helps"} < finding["difference"].keys()
+    service.switch(contract="shorter_titles")
+    warned = desk.command("check", "--live")
+    assert warned.code == 0
+    assert "warning: contract: POST /events: title" in warned.out
+    assert service.requests() == []
+
+
+def test_a_changed_list_of_classifications_is_told_once_and_its_rows_are_rejected_with_a_hint(
+    desk: Desk, service: Service
+) -> None:
+    desk.mapping(more="")
+    path = desk.folder / "feeds" / "town.yaml"
+    path.write_text(path.read_text("utf-8").replace("play: theatre", "play: workshop"), "utf-8")
+    rows = lines(40)
+    desk.source(rows)
+    assert desk.run().run["notices"] == []
+    service.switch(classification_list="revised")
+    desk.source([*rows, "99,An evening,2031-05-01,19:30,play,"])
+    said = desk.run()
+    (notice,) = said.run["notices"]
+    assert "changed from 2026-03-02 to 2026-10-01" in notice
+    assert "gone: nightlife, workshop (now workshops?); new: podcast, workshops" in notice
+    assert "this mapping names workshop" in notice
+    (rejection,) = said.run["rejections"]
+    assert 'is "workshops" meant?' in rejection["reasons"][0]["hint"]
+    assert desk.run().run["notices"] == []
+
+
+def test_check_live_compares_the_list_with_the_version_that_the_mapping_was_written_for(desk: Desk, service: Service) -> None:
+    desk.source(lines(ROWS))
+    path = desk.folder / "feeds" / "town.yaml"
+    path.write_text("classifications_version: 2026-03-02\n" + path.read_text("utf-8"), "utf-8")
+    assert "ok: classifications: version 2026-03-02" in desk.command("check", "--live").out
+    service.switch(classification_list="revised")
+    before = desk.command("check", "--live")
+    assert "written for version 2026-03-02, the list is of 2026-10-01 by now" in before.out
+    service.switch(classification_list="first")
+    assert desk.run().code == 0
+    service.switch(classification_list="revised")
+    after = desk.command("check", "--live")
+    assert (before.code, after.code) == (0, 0)
+    assert "gone: nightlife, workshop (now workshops?)" in after.out
+
+
+@pytest.mark.parametrize(
+    ("key", "switches", "code", "says"),
+    [
+        ("sandbox-key-starter", {}, 0, "the key got as far as that, which proves `events:create` unless"),
+        ("sandbox-key-reader", {}, 3, "may not create events: 403 insufficient_scope"),
+        ("sandbox-key-reader", {"missing_scope": "forbidden"}, 3, "may not create events: 403 forbidden"),
+        ("sandbox-key-starter", {"fault_per_mille": 1000}, 0, "could not be told"),
+    ],
+)
+def test_a_probe_tells_whether_the_key_may_create_events(
+    desk: Desk, service: Service, key: str, switches: dict[str, Any], code: int, says: str
+) -> None:
+    desk.source(lines(ROWS))
+    desk.point_to(service, key)
+    service.switch(**switches)
+    assert service.requests() == []
+    assert "`--probe`" in desk.command("check", "--live").out
+    assert service.requests() == []
+    said = desk.command("check", "--probe")
+    assert (said.code, says in said.words) == (code, True)
+    assert key not in said.words
+    (sent,) = service.requests()
+    assert sent["idempotency_key"] == ""
+    assert service.events() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -10,7 +11,7 @@ from connectors.event_api.complaints import in_short
 from mappings.vocabulary import REASON_TEXTS, Reason
 from pipelines.cli.tables_csv import ToldRow, told
 from state.views import ProblemRecord, RowRecord
-from state.words import DriftKind, EntryState
+from state.words import DriftKind, EntryState, ProblemKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +28,19 @@ class ListedRow:
     document: dict[str, Any]
 
 
-def of_problem(record: ProblemRecord) -> ListedRow:
+def of_problem(record: ProblemRecord, feed: str) -> ListedRow:
     """Tell of a row that the last read could not use, held back, or used with a warning: a line for each reason."""
+    hint = "\n".join(reason.hint for reason in record.reasons)
+    if record.kind is ProblemKind.HELD:
+        resolve = f"`eventsync resolve {feed} {shlex.quote(record.row_key)}`"
+        hint += f"\n{resolve} --resend sends it all the same, --ignore says that it is a copy"
     return ListedRow(
         state=record.kind.value,
         place=record.origin,
         row_key=record.row_key,
         event_id=None,
         problem="\n".join(map(_problem, record.reasons)),
-        hint="\n".join(reason.hint for reason in record.reasons),
+        hint=hint,
         csv=told(record),
         document={
             "state": record.kind,
@@ -50,19 +55,21 @@ def of_problem(record: ProblemRecord) -> ListedRow:
     )
 
 
-def of_entry(record: RowRecord) -> ListedRow:
+def of_entry(record: RowRecord, feed: str) -> ListedRow:
     """Tell of a ledger entry by its state."""
-    said = in_short(record.answer) if record.answer and record.state is not EntryState.DELIVERED else ""
-    return _entry(record, record.state.value, said or _FALLBACKS.get(record.state, ""), _hint(record))
+    is_told = record.answer is not None and (record.state is not EntryState.DELIVERED or record.decision is not None)
+    said = in_short(record.answer) if record.answer and is_told else ""
+    return _entry(record, record.state.value, said or _FALLBACKS.get(record.state, ""), _hint(record, feed))
 
 
-def of_drift(record: RowRecord) -> ListedRow:
+def of_drift(record: RowRecord, feed: str) -> ListedRow:
     """Tell what the source says now instead of what was sent."""
     if record.drift_kind is DriftKind.TO_PUBLISH:
         problem = "sent as a draft; the source now says published"
         return _entry(record, "drift", problem, f"publish {_event(record)} by hand on the service's pages")
     problem = f"changed since it was sent: {', '.join(_changed(record)) or 'its cover image'}"
-    return _entry(record, "drift", problem, f"change {_event(record)} by hand: the service has no way to update it")
+    hint = f"change {_event(record)} by hand: the service has no way to update it; {_command('diff', feed, record)} shows all"
+    return _entry(record, "drift", problem, hint)
 
 
 def of_vanished(record: RowRecord) -> ListedRow:
@@ -91,24 +98,35 @@ _FALLBACKS = {
 }
 
 
-def _hint(record: RowRecord) -> str:  # noqa: PLR0911  # one arm per state
+def _hint(record: RowRecord, feed: str) -> str:  # noqa: C901, PLR0911  # one arm per state
+    if record.is_set_aside:
+        return f"it was set aside by {record.decided_by}: {_command('resolve', feed, record)} --undo lists it again"
+    resolve = _command("resolve", feed, record)
     match record.state:
         case EntryState.PENDING:
             return "the next run sends it" if record.attempts == 0 else "the next run sends it again, with the same key"
         case EntryState.DELIVERED:
             return ""
         case EntryState.DELIVERED_UNCONFIRMED:
-            return "look for it on the service's pages if you need its id"
+            return f"`eventsync reconcile {feed}` looks its id up; {resolve} --event-id N tells it"
         case EntryState.REFUSED:
-            return "nothing was created; it is sent again as soon as its payload changes"
+            again = f"`eventsync retry {feed} --keys {shlex.quote(record.row_key)}`"
+            return f"nothing was created; it is sent again as soon as its payload changes, or as it is after {again}"
         case EntryState.BLOCKED:
-            return f"ask for access to channel {record.channel_id}; then the next run sends it again"
+            access = f"ask for access to channel {record.channel_id}; then the next run sends it again"
+            return f"{access}; if the service goes on repeating its refusal: `eventsync retry {feed} --state blocked`"
         case EntryState.UNCERTAIN:
-            return "the next run sends it again with the same key, unless the service may have forgotten that key meanwhile"
+            again = "the next run sends it again with the same key, unless the service may have forgotten that key meanwhile"
+            return f"{again}: then `eventsync reconcile {feed}` looks for it, and {resolve} decides"
         case EntryState.CONFLICT:
-            return "look on the service's pages whether the event is there: this key was used for something else"
+            used = "this key was used for something else, or by a ledger that was lost"
+            return f"{used}: `eventsync reconcile {feed}` looks for it, and {resolve} --event-id N, --resend or --ignore decides"
         case _:
             assert_never(record.state)
+
+
+def _command(verb: str, feed: str, record: RowRecord) -> str:
+    return f"`eventsync {verb} {feed} {shlex.quote(record.row_key)}`"
 
 
 def _entry(record: RowRecord, state: str, problem: str, hint: str) -> ListedRow:
@@ -127,6 +145,8 @@ def _entry(record: RowRecord, state: str, problem: str, hint: str) -> ListedRow:
         "event": event,
         "drift": record.drift_body and {"kind": record.drift_kind, "event": json.loads(record.drift_body)},
         "vanished_at": record.vanished_at,
+        "decision": record.decision
+        and {"what": record.decision, "by": record.decided_by, "at": record.decided_at, "is_set_aside": record.is_set_aside},
         "updated_at": record.updated_at,
     }
     cells = {"row key": record.row_key, "state": state, "event": "" if record.event_id is None else str(record.event_id)}

@@ -14,7 +14,7 @@ from state.words import EntryState, ProblemKind
 DRIFT = "drift"
 VANISHED = "vanished"
 RESENT = "resent"
-WAITING = ("rejected", "held", "conflict", "refused", "blocked", "uncertain", DRIFT, VANISHED)
+WAITING = ("rejected", "held", "conflict", "refused", "blocked", "uncertain", "delivered_unconfirmed", DRIFT, VANISHED)
 """What waits for a person, in the order in which it is listed."""
 ALL = (*EntryState, *ProblemKind, DRIFT, VANISHED, RESENT)
 
@@ -35,18 +35,20 @@ def parse_choice(word: str | None) -> tuple[str, ...]:
 
 
 def chosen_rows(books: Books, book: Book, choices: tuple[str, ...]) -> Iterator[ListedRow]:
-    """Yield the rows asked for, choice by choice, oldest first."""
+    """Yield the rows asked for, choice by choice, oldest first; of what waits for a person, nothing that was set aside."""
     for choice in choices:
-        yield from _chosen(books, book, choice)
+        yield from _chosen(books, book, choice, is_waiting=choices == WAITING)
 
 
-def _chosen(books: Books, book: Book, choice: str) -> Iterator[ListedRow]:
+def _chosen(books: Books, book: Book, choice: str, *, is_waiting: bool) -> Iterator[ListedRow]:  # one arm per choice
     if choice == DRIFT:
-        return map(of_drift, books.every_row(book, RowFilter(is_drifted=True)))
+        drifted = books.every_row(book, RowFilter(is_drifted=True, is_waiting=is_waiting))
+        return (of_drift(record, book.feed) for record in drifted)
     if choice == VANISHED:
-        return map(of_vanished, books.every_row(book, RowFilter(is_vanished=True)))
+        return map(of_vanished, books.every_row(book, RowFilter(is_vanished=True, is_waiting=is_waiting)))
     if choice == RESENT:
         return map(of_resent, books.every_row(book, RowFilter(is_resent=True)))
     if choice in tuple(ProblemKind):
-        return map(of_problem, books.every_problem(book, ProblemKind(choice)))
-    return map(of_entry, books.every_row(book, RowFilter(states=frozenset({EntryState(choice)}))))
+        return (of_problem(record, book.feed) for record in books.every_problem(book, ProblemKind(choice)))
+    entries = books.every_row(book, RowFilter(states=frozenset({EntryState(choice)}), is_waiting=is_waiting))
+    return (of_entry(record, book.feed) for record in entries)

@@ -12,15 +12,23 @@ from pipelines.cli.output import Output
 from pipelines.cli.run_words import run_document, run_row
 from pipelines.cli.shelf import Shelf, open_shelf
 from pipelines.settings import current_settings
-from state.accounts import ReadAccount
 from state.views import FeedStatus, LeaseHolder, RunRecord
-from state.words import EntryState
 
 _RUNS_OF_ONE = 10
 _RUNS_OF_ALL = 3
 _RUN_COLUMNS = ("started", "run", "launched by", "outcome", "accounts")
-WAITING_STATES = (EntryState.CONFLICT, EntryState.REFUSED, EntryState.BLOCKED, EntryState.UNCERTAIN)
-"""The states of entries that a person has to look at."""
+_HELP = {
+    "conflict": "`eventsync reconcile {feed}` looks for them, `eventsync resolve {feed} KEY` decides",
+    "uncertain": "the next run sends them again; those too old for that: `eventsync reconcile {feed}`",
+    "delivered_unconfirmed": "`eventsync reconcile {feed}` looks their ids up",
+    "refused": "mend the source or the mapping; or as they are: `eventsync retry {feed}`",
+    "blocked": "ask for access to their channels; then `eventsync retry {feed} --state blocked`",
+    "held": "`eventsync resolve {feed} KEY --resend` sends one, `--ignore` says that it is a copy",
+    "rejected": "`eventsync rows {feed} --state rejected --csv FILE` is for the partner",
+    "drift": "`eventsync diff {feed}` shows them; change or publish them by hand, then `eventsync resolve {feed} KEY --ignore`",
+    "vanished": "remove them by hand if they are cancelled, then `eventsync resolve {feed} KEY --ignore`",
+}
+"""What helps with each kind of rows that wait for a person, by the word that `rows --state` takes."""
 
 
 def show_status(feed: str | None, *, as_json: bool) -> int:
@@ -48,15 +56,6 @@ def _runs(shelf: Shelf, status: FeedStatus, most: int) -> tuple[RunRecord, ...]:
     return shelf.books.runs(destination=status.book.destination, feed=status.book.feed, limit=most) if shelf.books else ()
 
 
-def waiting(status: FeedStatus, runs: Iterable[RunRecord]) -> dict[str, int]:
-    """Count what waits for a person: rows that the last read could not use, entries in trouble, drift, vanished rows."""
-    read = next((run.read for run in runs if run.read), None) or ReadAccount()
-    counts = {"rejected": read.rejected, "held": read.held}
-    counts |= {state.value: status.counts[state] for state in WAITING_STATES}
-    counts |= {"drift": status.drifted, "vanished": status.vanished}
-    return {name: count for name, count in counts.items() if count}
-
-
 def _document(status: FeedStatus, runs: tuple[RunRecord, ...]) -> dict[str, Any]:
     return {
         "feed": status.book.feed,
@@ -65,7 +64,9 @@ def _document(status: FeedStatus, runs: tuple[RunRecord, ...]) -> dict[str, Any]
         "drifted": status.drifted,
         "to_publish": status.to_publish,
         "vanished": status.vanished,
-        "waiting": waiting(status, runs),
+        "waiting": status.waiting,
+        "help": {what: _help(status, what) for what in status.waiting},
+        "set_aside": status.set_aside,
         "gate": status.gate,
         "lease": status.lease,
         "last_whole_read": status.last_whole_read,
@@ -76,12 +77,12 @@ def _document(status: FeedStatus, runs: tuple[RunRecord, ...]) -> dict[str, Any]
 def _show(output: Output, status: FeedStatus, runs: tuple[RunRecord, ...]) -> None:
     feed = status.book.feed
     output.note(f"{feed} at {status.book.destination.partition('#')[0] or 'no service'}")
-    for line in _lines(status, waiting(status, runs)):
+    for line in _lines(status):
         output.note(f"  {line}")
     output.table(f"{feed}: last runs", _RUN_COLUMNS, map(run_row, runs))
 
 
-def _lines(status: FeedStatus, waits: dict[str, int]) -> Iterable[str]:
+def _lines(status: FeedStatus) -> Iterable[str]:
     counts = [f"{state.value.replace('_', ' ')} {count:,}" for state, count in status.counts.items() if count]
     yield f"rows: {', '.join(counts) or 'none yet'}"
     if status.drifted:
@@ -89,10 +90,23 @@ def _lines(status: FeedStatus, waits: dict[str, int]) -> Iterable[str]:
         yield f"drift: {status.drifted:,} changed since they were sent{by_hand}"
     if status.vanished:
         yield f"vanished: {status.vanished:,} gone from the source"
-    told = ", ".join(f"{name} {count:,}" for name, count in waits.items())
-    yield f"waits for a person: {told}; see `eventsync rows {status.book.feed}`" if waits else "waits for a person: nothing"
+    yield from _waiting_lines(status)
     yield "gate: open" if status.gate.is_open else f"gate: closed: {status.gate.reason}"
     yield f"held by: {_holder(status.lease)}"
+
+
+def _waiting_lines(status: FeedStatus) -> Iterable[str]:
+    """Tell what waits for a person and what helps, one line each."""
+    told = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in status.waiting.items())
+    yield f"waits for a person: {told}; see `eventsync rows {status.book.feed}`" if told else "waits for a person: nothing"
+    for what in status.waiting:
+        yield f"  {what.replace('_', ' ')}: {_help(status, what)}"
+    if status.set_aside:
+        yield f"set aside: {status.set_aside:,}, which nobody needs to look at"
+
+
+def _help(status: FeedStatus, what: str) -> str:
+    return _HELP[what].format(feed=status.book.feed)
 
 
 def _holder(lease: LeaseHolder | None) -> str:

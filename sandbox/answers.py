@@ -25,6 +25,9 @@ STATUS_OF: Final = {
 JSON: Final = "application/json"
 
 
+Breakage = Literal["", "reset", "reset_midway", "closed", "hang", "drip", "truncated", "twice"]
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One answer. `code` is the error's code, "" for a success; `breakage` is how its delivery fails on purpose."""
@@ -34,7 +37,7 @@ class Answer:
     code: str = ""
     media_type: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
-    breakage: Literal["", "reset", "truncated"] = ""
+    breakage: Breakage = ""
 
 
 class ApiError(Exception):

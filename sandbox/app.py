@@ -91,7 +91,10 @@ def _door(sandbox: Sandbox, path: str, acts: Mapping[str, tuple[Route, Act]]) ->
 def _response(sandbox: Sandbox, answer: Answer, hints: tuple[tuple[str, str], ...] = ()) -> Response:
     if answer.breakage:
         return BrokenResponse(answer, sandbox.around.wire)
-    return Response(answer.body, answer.status, {**dict(hints), **dict(answer.headers)}, answer.media_type)
+    response = Response(answer.body, answer.status, dict(hints), answer.media_type)
+    for name, value in answer.headers:
+        response.headers.append(name, value)
+    return response
 
 
 def _missed(sandbox: Sandbox) -> Callable[[Request, Exception], Response]:

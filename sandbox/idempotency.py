@@ -11,10 +11,12 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from sandbox.answers import Answer, ApiError, invalid
+from sandbox.limits import retry_after
 from sandbox.store import Kept, Store
 from sandbox.switches import Switches
 
 HEADER: Final = "Idempotency-Key"
+_SOON_S: Final = 0.2
 
 
 class Slot(NamedTuple):
@@ -52,7 +54,7 @@ class Memory:
         if slot is None or switches.idempotency == "ignore":
             return Fresh(None, digest)
         if slot in self._in_progress:
-            raise _conflict("The first request with this Idempotency-Key is still in progress.")
+            raise _in_progress(switches, now)
         kept = self._store.kept(slot)
         if kept is None or (switches.idempotency_memory_s and now - kept.at >= switches.idempotency_memory_s):
             self._in_progress.add(slot)
@@ -62,6 +64,11 @@ class Memory:
     def keep(self, fresh: Fresh, answer: Answer, switches: Switches, now: float) -> None:
         """Stores the answer of work that was done, if the switches say that it uses up its key."""
         if fresh.slot is not None and _uses_up(answer, switches):
+            self._store.keep(fresh.slot, Kept(fresh.digest, answer, now))
+
+    def keep_failure(self, fresh: Fresh, answer: Answer, now: float) -> None:
+        """Stores the answer of work that failed: the key will never bring another one."""
+        if fresh.slot is not None:
             self._store.keep(fresh.slot, Kept(fresh.digest, answer, now))
 
     def leave(self, decision: Fresh | Again) -> None:
@@ -103,6 +110,13 @@ def _uses_up(answer: Answer, switches: Switches) -> bool:
             return answer.code in {"", "invalid_request"}
         case "none":
             return answer.code == ""
+
+
+def _in_progress(switches: Switches, now: float) -> ApiError:
+    refusal = _conflict("The first request with this Idempotency-Key is still in progress.")
+    if switches.in_progress == "retry_after":
+        refusal.headers = retry_after(switches.retry_after, _SOON_S, now)
+    return refusal
 
 
 def _conflict(message: str) -> ApiError:

@@ -6,13 +6,16 @@ How long to wait is told in seconds here; how `Retry-After` spells it is decided
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from dataclasses import dataclass
 from email.utils import formatdate
-from typing import Protocol, assert_never
+from typing import Final, Protocol, assert_never
 
 from sandbox.answers import ApiError
-from sandbox.switches import Rate, RateHeaders, RateKind, RetryAfterStyle, Switches
+from sandbox.switches import DateStyle, Rate, RateHeaders, RateKind, RetryAfterStyle, Switches
+
+_NONSENSE: Final = {"garbage": "soon", "negative": "-1", "absurd": "31536000"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,17 +171,28 @@ def retry_after(style: RetryAfterStyle, wait_s: float, now: float) -> tuple[tupl
             text = str(math.ceil(wait_s))
         case "fraction":
             text = f"{math.ceil(wait_s * 1000) / 1000:.3f}"
-        case "date":
-            text = formatdate(math.ceil(now + wait_s), usegmt=True)
-        case "garbage":
-            text = "soon"
-        case "negative":
-            text = "-1"
-        case "absurd":
-            text = "31536000"
+        case "date" | "rfc850_date" | "asctime_date":
+            text = _date(style, math.ceil(now + wait_s))
+        case "several":
+            return (("Retry-After", "0"), ("Retry-After", str(math.ceil(wait_s))))
+        case "garbage" | "negative" | "absurd":
+            text = _NONSENSE[style]
         case _:
             assert_never(style)
     return (("Retry-After", text),)
+
+
+def _date(style: DateStyle, at: int) -> str:
+    """A time in one of the three forms of an HTTP date (RFC 9110, 5.6.7)."""
+    match style:
+        case "date":
+            return formatdate(at, usegmt=True)
+        case "rfc850_date":
+            return time.strftime("%A, %d-%b-%y %H:%M:%S GMT", time.gmtime(at))
+        case "asctime_date":
+            return time.asctime(time.gmtime(at))
+        case _:
+            assert_never(style)
 
 
 def _hints(style: RateHeaders, rate: Rate, left: int, wait_s: float) -> tuple[tuple[str, str], ...]:

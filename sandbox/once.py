@@ -29,6 +29,9 @@ async def answer_once(sandbox: Sandbox, visit: Visit, body: bytes, work: Work) -
     decision = sandbox.memory.enter(slot, digest, sandbox.switches, attempt.at)
     try:
         await sandbox.pause(sandbox.switches.latency_ms)
+        if fault is not None and fault.kind == "late":
+            sandbox.around.wire.reset(visit.request.scope)
+            await sandbox.pause(sandbox.switches.fault_hold_ms)
         sent = _settled(sandbox, visit, decision, work, fault)
     finally:
         sandbox.memory.leave(decision)
@@ -42,13 +45,27 @@ def _settled(sandbox: Sandbox, visit: Visit, decision: Fresh | Again, work: Work
     if fault is not None:
         attempt.fault = f"{fault.kind} {fault.moment}"
     with writing(sandbox.database):
-        if fault is not None and fault.moment == "before":
+        if fault is not None and fault.kind == "stored_500":
+            sent = _failed_for_good(sandbox, visit, decision, work, fault)
+        elif fault is not None and fault.moment == "before":
             attempt.outcome = "failed"
             sent = _spoilt(sandbox, visit, fault, None)
         else:
             answer = _done(sandbox, visit, decision, work)
             sent = _spoilt(sandbox, visit, fault, answer) if fault else answer
         sandbox.note(attempt, sent)
+    return sent
+
+
+def _failed_for_good(sandbox: Sandbox, visit: Visit, decision: Fresh | Again, work: Work, fault: Fault) -> Answer:
+    """A failure that is kept under the key, after the work or without it; a key that was used before is told as ever."""
+    if isinstance(decision, Again):
+        return _done(sandbox, visit, decision, work)
+    visit.attempt.outcome = "failed"
+    if fault.moment == "after":
+        _done(sandbox, visit, decision, work)
+    sent = _spoilt(sandbox, visit, fault, None)
+    sandbox.memory.keep_failure(decision, sent, visit.attempt.at)
     return sent
 
 
@@ -67,4 +84,4 @@ def _done(sandbox: Sandbox, visit: Visit, decision: Fresh | Again, work: Work) -
 
 
 def _spoilt(sandbox: Sandbox, visit: Visit, fault: Fault, answer: Answer | None) -> Answer:
-    return spoilt(fault.kind, answer, visit.attempt.request_id, sandbox.switches, sandbox.around.clock())
+    return spoilt(fault, answer, visit.attempt.request_id, sandbox.switches, sandbox.around.clock())

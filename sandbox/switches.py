@@ -8,12 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-FaultKind = Literal["error_500", "error_503", "reset", "truncated", "empty", "html"]
-"""How an answer goes wrong: the service's error, a connection reset, a body cut short, no body, a gateway's page."""
+ErrorKind = Literal["error_408", "error_425", "error_429", "error_500", "error_503", "stored_500"]
+GatewayKind = Literal["error_502", "error_504", "error_520"]
+BreakKind = Literal["reset", "reset_midway", "closed", "late", "hang", "drip", "truncated", "twice"]
+UntoldKind = Literal["empty", "no_content", "no_doc", "malformed", "wrong_id", "html"]
+FaultKind = Literal[ErrorKind, GatewayKind, BreakKind, UntoldKind, "redirect"]
+"""How an answer goes wrong.
+
+`error_429` is a limit that counts nothing; 502, 504 and 520 come as a gateway's page. `stored_500` is kept under the key
+and told again. `reset_midway`: after half of the answer; `closed`: without a word; `late`: reset at once, while the work
+is still to come and the key is in progress; `hang`: no answer ever; `drip`: an answer that never ends; `truncated`: the
+connection ends amid the answer; `twice`: a second copy of the answer follows. `empty`, `no_content` (204), `no_doc`,
+`malformed` and `wrong_id` (text, fraction, boolean or negative) are successes that do not tell the id; `html` is a
+gateway's page with status 200; `redirect` leads elsewhere.
+"""
 
 FaultMoment = Literal["before", "after", "either"]
 RateKind = Literal["bucket", "window", "sliding"]
-RetryAfterStyle = Literal["seconds", "fraction", "date", "absent", "garbage", "negative", "absurd"]
+DateStyle = Literal["date", "rfc850_date", "asctime_date"]
+RetryAfterStyle = Literal["seconds", "fraction", DateStyle, "several", "absent", "garbage", "negative", "absurd"]
 Contract = Literal["as_specified", "new_required_field", "renamed_field", "shorter_titles", "moved"]
 """What the service's description says, and what it asks of an event."""
 RateHeaders = Literal["none", "x-ratelimit", "ratelimit"]
@@ -94,6 +107,9 @@ class Switches:
     idempotency_memory_s: int = field(
         default=0, metadata=_says("Seconds after which a used key is forgotten; 0 for never.", 0, 10**9)
     )
+    in_progress: Literal["bare", "retry_after"] = field(
+        default="bare", metadata=_says("The 409 of a key whose first request is still at work: bare, or with `Retry-After`.")
+    )
     stored_refusals: Literal["none", "validation", "all"] = field(
         default="validation", metadata=_says("Refusals that use up a key: none, 400 of the payload, or those of the channel too.")
     )
@@ -106,7 +122,7 @@ class Switches:
         default="bucket", metadata=_says("How requests are counted: a token bucket, a fixed window or a sliding window.")
     )
     rate_burst: int = field(default=0, metadata=_says("Tokens that a full bucket holds; 0 for one second's worth.", 0, 10**6))
-    retry_after: RetryAfterStyle = field(default="seconds", metadata=_says("How `Retry-After` of a 429 or 503 is written."))
+    retry_after: RetryAfterStyle = field(default="seconds", metadata=_says("How `Retry-After` of a 409, 429 or 503 is written."))
     rate_headers: RateHeaders = field(default="none", metadata=_says("Headers that tell the limit and what is left of it."))
 
     media_encoding: Literal["any", "multipart", "raw"] = field(
@@ -168,5 +184,11 @@ class Switches:
     faults: tuple[FaultKind, ...] = field(default=("error_500",), metadata=_says("How they go wrong, evenly mixed."))
     fault_moment: FaultMoment = field(
         default="either", metadata=_says("Whether they go wrong before or after the work is done and kept.")
+    )
+    fault_attempts: int = field(
+        default=0, metadata=_says("How many attempts under one key may go wrong, the first ones; 0 for all.", 0, 10**6)
+    )
+    fault_hold_ms: int = field(
+        default=300, metadata=_says("How long the work goes on after a `late` fault has reset the connection.", 0, 600_000)
     )
     fault_seed: int = field(default=1, metadata=_says("Same seed, same key, same attempt: same fault.", 0, 2**53))

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from sandbox.answers import Answer
 
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, zero seconds: the peer gets RST instead of FIN
+_DRIP_S: Final = 0.05
 
 
 class Wire:
@@ -46,6 +47,10 @@ class Wire:
         """Closes the connection of `scope` once what was written is sent. Raises ConnectionResetError without one."""
         self._transport(scope).close()
 
+    def write(self, scope: Scope, raw: bytes) -> None:
+        """Sends bytes that no request has asked for. Raises ConnectionResetError without a connection."""
+        self._transport(scope).write(raw)
+
     def _transport(self, scope: Scope) -> asyncio.Transport:
         try:
             return self._open[_address(scope.get("client"))]
@@ -54,7 +59,7 @@ class Wire:
 
 
 class BrokenResponse(Response):
-    """A response that never arrives whole."""
+    """A response that never arrives whole, or arrives once too often."""
 
     def __init__(self, answer: Answer, wire: Wire) -> None:
         super().__init__(answer.body, answer.status or 500, dict(answer.headers), answer.media_type)
@@ -64,19 +69,41 @@ class BrokenResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Breaks the exchange as the answer's `breakage` says."""
         match self._answer.breakage:
+            case "" | "twice":
+                await super().__call__(scope, receive, send)
+                if self._answer.breakage:
+                    self._wire.write(scope, self._copy())
+                return
             case "reset":
                 self._wire.reset(scope)
-            case "truncated":
+            case "closed":
+                self._wire.cut(scope)
+            case "hang":
+                pass
+            case "drip":
+                await self._drip(receive, send)
+                return
+            case "reset_midway" | "truncated":
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
                 await send({"type": "http.response.body", "body": self.body[: len(self.body) // 2], "more_body": True})
-                self._wire.cut(scope)
-            case "":
-                await super().__call__(scope, receive, send)
-                return
+                (self._wire.cut if self._answer.breakage == "truncated" else self._wire.reset)(scope)
             case _:
                 assert_never(self._answer.breakage)
         # The server learns that the peer is gone in the loop's next round; returning sooner would read as a bug of ours.
         await receive()
+
+    async def _drip(self, receive: Receive, send: Send) -> None:
+        """Sends blanks, which may stand before any JSON, until the peer is gone."""
+        gone = asyncio.ensure_future(receive())
+        headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
+        await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
+        while not gone.done():
+            await send({"type": "http.response.body", "body": b" ", "more_body": True})
+            await asyncio.wait({gone}, timeout=_DRIP_S)
+
+    def _copy(self) -> bytes:
+        head = b"".join(b"%b: %b\r\n" % header for header in self.raw_headers)
+        return b"HTTP/1.1 %d Again\r\n%b\r\n%b" % (self.status_code, head, bytes(self.body))
 
 
 def _address(peer: tuple[str, int] | list[object] | None) -> tuple[str, int]:

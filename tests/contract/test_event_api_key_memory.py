@@ -1,0 +1,76 @@
+"""The service's memory of keys bounds every retry: a request under a forgotten key would create the event again."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from unit.connectors_api.wired import Scripted, Service, api_over, at_once, created, intent, told
+
+from connectors.retry import RetryPolicy
+from mappings.delivery import Intent, Receipt, Uncertain, Verdict
+
+SILENCE = httpx.ReadTimeout("no answer")
+
+
+def _delivered(*says: Scripted, memory_s: float, row: Intent | None = None, **policy: float) -> tuple[Verdict, Service]:
+    service = Service(says)
+
+    async def main() -> Verdict:
+        api, http = api_over(service, policy=RetryPolicy(key_memory_s=memory_s, **policy))  # type: ignore[arg-type]
+        async with http:
+            return await api.deliver(row or intent())
+
+    return at_once(main), service
+
+
+def test_no_request_leaves_once_the_first_unanswered_one_may_be_forgotten() -> None:
+    verdict, service = _delivered(SILENCE, memory_s=60, attempts=100, budget_s=600, first_wait_s=16)
+    assert isinstance(verdict, Uncertain)
+    assert service.times[-1] - service.times[0] < 60
+
+
+def test_an_attempt_of_an_earlier_run_counts_from_its_own_beginning() -> None:
+    row = intent(is_unanswered=True, unanswered_s=50, quiet_s=50)
+    verdict, service = _delivered(SILENCE, memory_s=60, attempts=100, first_wait_s=4, row=row)
+    assert isinstance(verdict, Uncertain)
+    assert service.times[-1] < 10
+
+
+def test_a_pause_that_outlasts_the_memory_ends_in_uncertain_without_another_request() -> None:
+    limited = told(429, "rate_limited", headers={"retry-after": "300"})
+    verdict, service = _delivered(SILENCE, limited, created(), memory_s=60)
+    assert isinstance(verdict, Uncertain)
+    assert verdict.answer.code == "key_memory"
+    assert verdict.attempts == 1
+    assert len(service.requests) == 2
+
+
+def test_a_pause_before_the_first_request_costs_nothing() -> None:
+    verdict, _ = _delivered(told(429, "rate_limited", headers={"retry-after": "300"}), created(), memory_s=60)
+    assert isinstance(verdict, Receipt)
+
+
+def test_a_request_that_certainly_was_not_carried_out_has_nothing_to_be_forgotten() -> None:
+    verdict, _ = _delivered(*[httpx.ConnectError("refused")] * 4, created(), memory_s=1)
+    assert isinstance(verdict, Receipt)
+    assert not verdict.is_resent
+
+
+@pytest.mark.parametrize("says", [SILENCE, told(502, "x"), httpx.Response(201)], ids=["silence", "502", "an empty success"])
+def test_a_row_that_was_sent_again_after_it_may_have_been_carried_out_says_so(says: Scripted) -> None:
+    verdict, _ = _delivered(says, created(), memory_s=60)
+    assert isinstance(verdict, Receipt)
+    assert verdict.is_resent
+
+
+def test_a_row_that_an_earlier_run_left_unanswered_says_so_as_well() -> None:
+    verdict, _ = _delivered(created(), memory_s=60, row=intent(is_unanswered=True))
+    assert isinstance(verdict, Receipt)
+    assert verdict.is_resent
+
+
+@pytest.mark.parametrize("says", [told(429, "rate_limited"), told(421, "misdirected"), httpx.ConnectError("refused")])
+def test_a_row_that_was_never_carried_out_before_is_not_sent_again(says: Scripted) -> None:
+    verdict, _ = _delivered(says, created(), memory_s=60)
+    assert isinstance(verdict, Receipt)
+    assert not verdict.is_resent

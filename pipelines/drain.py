@@ -7,7 +7,8 @@ A slot takes its next intent in the very transaction that makes its last answer 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -15,6 +16,7 @@ from connectors.errors import ScopeMissingError
 from mappings.delivery import Answer, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError, TransientError
 from pipelines.caution import Caution
+from pipelines.departures import Departures, Unwatched
 from pipelines.outcomes import BrakeError, InterruptedRunError
 from state.outbox import Outbox, Settled
 
@@ -26,7 +28,10 @@ ALL_UNCERTAIN = 3
 """The same of a drain's only rows; fewer may be rows that the service cannot digest."""
 OUT_OF_SCOPE_IN_A_ROW = 1000
 """So many rows in a row for whose channels the key lacks the scope say that it lacks it for all."""
-
+_LOOK_S = 0.25
+"""How often a drain that is to stop looks for rows whose answer was not their last word: they wait to be sent again."""
+_GO_ON = "run again to go on: what was in flight keeps its key and body"
+_NOT_SENT = Answer(status=0, code="not_sent", message="the run was stopped before the request left")
 
 Deliver = Callable[[Intent], Awaitable[Verdict]]
 Advance = Callable[[int], None]
@@ -82,7 +87,8 @@ class Breaker:
 
     def _after_answer(self, verdict: Verdict) -> SyncError | None:
         if isinstance(verdict, Refusal):
-            return self._after_refusal(verdict)
+            # A refusal of our own (a broken image in many rows) was never sent: it says nothing about the mapping.
+            return self._after_refusal(verdict) if verdict.attempts else None
         self.is_telling = self.is_telling and not isinstance(verdict, Receipt | Unconfirmed)
         return None
 
@@ -103,8 +109,9 @@ class Breaker:
 class Drain:
     """One drain of one outbox. Its transactions and its requests share one thread, so that neither needs a lock.
 
-    `in_flight`: requests at a time. `grace_s`: how long requests in flight may take to finish once a stop is asked for.
-    `advance` is told how many rows were settled. After `run`, `cause` says why the drain ended early, if it did.
+    `in_flight`: requests at a time. `grace_s`: how long requests in flight may take to finish once a stop is asked for;
+    `departures` knows which are. `advance` is told how many rows were settled. After `run`, `cause` says why the drain
+    ended early, if it did.
     """
 
     outbox: Outbox
@@ -114,17 +121,28 @@ class Drain:
     deliver: Deliver = _nowhere
     breaker: Breaker = field(default_factory=Breaker)
     caution: Caution = field(default_factory=Caution)
+    departures: Departures = field(default_factory=Unwatched)
     cause: SyncError | None = None
     _answered: list[Settled] = field(default_factory=list)
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _tasks: dict[asyncio.Task[None], Intent] = field(default_factory=dict)
     _deadline: float | None = None
 
     def stop(self, cause: SyncError | None = None) -> None:
         """Take no new rows, for `cause` or because somebody asked for it; to be called in the event loop's thread."""
-        hint = "run again to go on: what was in flight keeps its key and body"
-        self.cause = self.cause or cause or InterruptedRunError("stopped on request", hint=hint)
+        self.cause = self.cause or cause or InterruptedRunError("stopped on request", hint=_GO_ON)
+        self.departures.close()
         self._arrived.set()
+
+    def leave(self, cause: SyncError | None = None) -> None:
+        """Stop, and do not even wait for what is in flight; to be called in the event loop's thread."""
+        self.stop(cause)
+        self._deadline = asyncio.get_running_loop().time()
+
+    @property
+    def under_way(self) -> int:
+        """How many rows have a request at the service now."""
+        return sum(map(self.departures.is_under_way, self._tasks))
 
     async def run(self) -> None:
         """Send until nothing is owed, or until a cause to stop; every answer that arrived is durable on return."""
@@ -143,31 +161,48 @@ class Drain:
             # In the loop's own thread: handing the transaction to another one costs more than the transaction itself.
             intents = self.outbox.settle_and_claim(settled, want)
             self.advance(sum(not isinstance(one.verdict, Superseded | Postponed) for one in settled))
-            self._tasks.update(asyncio.create_task(self._send(intent)) for intent in intents)
+            self._tasks.update({asyncio.create_task(self._send(intent)): intent for intent in intents})
         return bool(self._tasks or self._answered)
 
     async def _send(self, intent: Intent) -> None:
         try:
             verdict = await self.deliver(intent)
             self._answered.append(Settled(intent, verdict))
-            self._tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+            self._tasks.pop(cast("asyncio.Task[None]", asyncio.current_task()), None)
         finally:
             self._arrived.set()
 
     async def _next_answers(self) -> None:
+        """Wait for answers; once it is asked to stop, only for those of requests that are at the service now."""
+        loop = asyncio.get_running_loop()
         if self.cause and self._deadline is None:
-            self._deadline = asyncio.get_running_loop().time() + self.grace_s
-        try:
-            async with asyncio.timeout_at(self._deadline):
+            self._deadline = loop.time() + self.grace_s
+        if self.cause and not self._answered:
+            await self._dismiss()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._deadline and min(self._deadline, loop.time() + _LOOK_S)):
                 await self._arrived.wait()
-        except TimeoutError:
+        if self._deadline is not None and loop.time() >= self._deadline:
             await self._abandon()
         self._arrived.clear()
         for task in [task for task in self._tasks if task.done()]:
             task.result()
 
+    async def _dismiss(self) -> None:
+        """Send those home that wait for their turn, a pause or another attempt. What never left is as good as not claimed."""
+        waiting = [task for task in self._tasks if not (task.done() or self.departures.is_under_way(task))]
+        unsent = [self._tasks[task] for task in waiting if not self.departures.has_left(task)]
+        await self._cancel(waiting)
+        cause = cast("SyncError", self.cause)
+        self._answered += [Settled(intent, Postponed(_NOT_SENT, cause, attempts=0)) for intent in unsent]
+        self._arrived.set() if unsent else None
+
     async def _abandon(self) -> None:
-        for task in self._tasks:
+        await self._cancel(list(self._tasks))
+
+    async def _cancel(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for task in tasks:
+            self._tasks.pop(task, None)

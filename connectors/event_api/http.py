@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from importlib.metadata import version
 from typing import Self
 
@@ -24,6 +26,9 @@ LONGEST_BODY = 4 << 20
 
 DEFAULT_TIMEOUTS = httpx.Timeout(connect=10.0, read=60.0, write=30.0, pool=60.0)
 """Seconds to connect, between two bytes read or written, and to wait for a free connection."""
+
+Passage = Callable[[], AbstractAsyncContextManager[None]]
+"""Stands around each request and its answer. Entering it may wait, or raise: then nothing leaves."""
 
 _KEY_SHAPE = re.compile(r"[\x21-\x7e]+")
 
@@ -60,12 +65,13 @@ class ServiceHttp:
     """The way to one service: its address, the headers of every request, the timeouts, the transport beneath.
 
     An async context manager. It is httpx without the client's conveniences (cookies, redirects, authentication flows),
-    which are unwanted here and take a third of a request's time.
+    which are unwanted here and take a third of a request's time. Whoever sends stands in its `passage` meanwhile.
     """
 
     def __init__(
         self, base_url: httpx.URL, headers: httpx.Headers, timeouts: httpx.Timeout, transport: httpx.AsyncBaseTransport
     ) -> None:
+        self.passage: Passage = nullcontext
         self.base_url = base_url
         self.headers = headers
         self.timeouts = timeouts

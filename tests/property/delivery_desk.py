@@ -1,0 +1,284 @@
+"""One feed and its worker on virtual time: the real stage and publish over a real SQLite file, killed where a test says.
+
+The service is a model (`model_service`); what must hold is `test_delivery_machine`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+
+import httpx
+from property.model_service import Death, KilledError, ModelService
+from pydantic import SecretStr
+from sqlalchemy import Engine, event
+from unit.connectors_api.wired import SECRET, at_once
+
+from connectors.event_api.client import EventApi
+from connectors.event_api.http import open_http
+from connectors.pacing import Pacer, Patience
+from connectors.retry import RetryPolicy
+from connectors.sources.contract import Reading
+from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.errors import SyncError
+from mappings.loader import load_feed
+from mappings.schema import FeedMapping
+from mappings.vocabulary import Origin, RowKey, SourceRow
+from pipelines.covers import CoverProblem
+from pipelines.drain import Drain
+from pipelines.options import RunOptions
+from pipelines.outcomes import outcome_of
+from pipelines.sync import Published, PublishJob, Sending, StageJob, stage
+from pipelines.verdicts import outcome_of_publish
+from state.books import Books
+from state.database import open_database
+from state.lease import Keeping, Lease
+from state.ledger import Ledger
+from state.pulse import Pulse
+from state.views import Book, RowFilter, RowRecord, RunRecord
+from state.words import ProblemKind
+
+DESTINATION = "https://events.example.org#tests"
+NAMESPACE = "tests"
+KEY_MEMORY_S = 86_400.0
+IN_FLIGHT = 3
+START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+IN_MEMORY = Path("/dev/shm")  # a killed process is tested here, not a power cut: the disk need not be waited for
+MAPPING = """\
+feed: agenda
+source: {kind: csv, path: agenda.csv}
+key: [ID]
+event:
+  channelId: 7
+  title: {from: TITLE}
+  startAt: {at: {day: {from: DAY, do: [{date: ["%Y-%m-%d"]}]}, clock: {from: HOUR, do: [{time: ["%H:%M"]}]}, zone: Europe/Warsaw}}
+  timezone: Europe/Warsaw
+  status: published
+  classifications: [music]
+  approxLocation: {city: {placeId: krk}}
+publish:
+  key_memory: 24h
+  brakes: {rejected: off, shrink: off, new: off}
+"""
+COLUMNS = ("ID", "TITLE", "DAY", "HOUR")
+
+
+@dataclass
+class Clock:
+    """The time of day: turned by hand, and going on with the loop's while one runs."""
+
+    instant: datetime = START
+
+    def __call__(self) -> datetime:
+        return self.instant + timedelta(seconds=_loop_s())
+
+    def turn(self, **by: float) -> None:
+        self.instant += timedelta(**by)
+
+    def seconds(self) -> float:
+        return self().timestamp()
+
+    @property
+    def keeping(self) -> Keeping:
+        return Keeping(self, Pulse("this boot", self.seconds))
+
+
+def _loop_s() -> float:
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return 0.0
+
+
+@dataclass
+class Sheet:
+    """The partner's rows: titles by row key."""
+
+    titles: dict[str, str] = field(default_factory=dict)
+    is_whole: bool = True
+
+    @contextmanager
+    def read(self) -> Iterator[Reading]:
+        rows = (
+            SourceRow(
+                Origin(f"agenda.csv:{number}", number), dict(zip(COLUMNS, (key, title, "2031-05-06", "19:30"), strict=True))
+            )
+            for number, (key, title) in enumerate(self.titles.items(), 2)
+        )
+        yield Reading(COLUMNS, rows)
+
+
+@dataclass
+class NoCovers:
+    """No row here asks for an image."""
+
+    problems: list[CoverProblem] = field(default_factory=list)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class Worker:
+    """Runs of one feed, one after another, each a process of its own as far as memory goes."""
+
+    def __init__(self, clock: Clock, service: ModelService) -> None:
+        self.clock = clock
+        self.service = service
+        self.sheet = Sheet()
+        self.runs = 0
+        self._folder = tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None)
+        self._engine = self._opened()
+
+    def close(self) -> None:
+        self._engine.dispose()
+        self._folder.cleanup()
+
+    def lose_the_books(self) -> None:
+        """The state DB is gone, with all that it knew."""
+        self._engine.dispose()
+        for path in Path(self._folder.name).iterdir():
+            path.unlink()
+        self._engine = self._opened()
+
+    def run(self, death: Death, options: RunOptions) -> bool:
+        """Stage and publish as the options say; return False if the run was killed."""
+        self.service.death = death
+        self._engine.dispose()
+        self._engine = self._opened()
+        with _mortal(self._engine, death):
+            try:
+                self._run(options)
+            except KilledError:
+                self.clock.turn(seconds=90)  # until the dead run's lease has expired
+                return False
+            finally:
+                self.service.death = Death()
+        return True
+
+    def rows(self) -> dict[str, RowRecord]:
+        """Every entry of the ledger, by row key."""
+        return {row.row_key: row for row in self.books().every_row(Book(DESTINATION, _mapping().feed), RowFilter())}
+
+    def past_runs(self) -> tuple[RunRecord, ...]:
+        return self.books().runs(limit=1_000)
+
+    def held(self) -> set[str]:
+        """The rows that are listed as likely copies of others, as of the last read."""
+        book = Book(DESTINATION, _mapping().feed)
+        return {problem.row_key for problem in self.books().every_problem(book, ProblemKind.HELD)}
+
+    def books(self) -> Books:
+        return Books(self._engine)
+
+    def key(self, row_key: str, revision: int) -> str:
+        return self.ledger()._turn("", 0).key(RowKey(row_key), revision)
+
+    def ledger(self) -> Ledger:
+        mapping = _mapping()
+        return Ledger(self._engine, DESTINATION, mapping.feed, namespace=NAMESPACE, now=self.clock, keeping=self.clock.keeping)
+
+    def _opened(self) -> Engine:
+        place = Path(self._folder.name) / "state.db"
+        if not place.exists():
+            shutil.copy(_empty_books(), place)
+        return open_database(f"sqlite:///{place}")
+
+    def _run(self, options: RunOptions) -> None:
+        self.runs += 1
+        run_id, ledger = f"run-{self.runs}", self.ledger()
+        with ledger.acquire_lease("a test") as lease:
+            ledger.begin_run(run_id, launched_by="a test")
+            try:
+                if not options.publish_only:
+                    stage(self._stage_job(run_id, ledger, lease, options))
+                if not options.stage_only and ledger.gate().is_open:
+                    self._publish(run_id, ledger, lease, options)
+                else:
+                    ledger.finish_run(run_id, outcome="staged", exit_code=0, message="")
+            except SyncError as error:
+                outcome = outcome_of(error)
+                ledger.finish_run(run_id, outcome=outcome.name, exit_code=outcome.exit_code, message=outcome.told)
+                raise
+
+    def _stage_job(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> StageJob:
+        return StageJob(run_id, lease.token, _mapping(), self.sheet, _mapper(), ledger, options, lambda _rows: None)
+
+    def _publish(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> None:
+        outbox = ledger.open_outbox(run_id, lease.token, limit=options.limit, key_memory_s=KEY_MEMORY_S)
+        job = PublishJob(outbox, self._api, NoCovers, lease.renew, IN_FLIGHT, lambda _rows: None, self.clock.seconds)  # type: ignore[arg-type]
+        sending = Sending(job)
+        drain = self._drained(sending)
+        account = outbox.account()
+        account.check()
+        published = Published(account, drain.cause, 0.0, standing=outbox.standing())
+        outcome = outcome_of_publish(published, _mapping())
+        ledger.finish_run(
+            run_id, outcome=outcome.name, exit_code=outcome.exit_code, message=outcome.told, publish_account=account
+        )
+
+    def _drained(self, sending: Sending) -> Drain:
+        """Drain on a loop whose time jumps, and keep the time that has passed there."""
+        passed_s = 0.0
+
+        async def run() -> None:
+            nonlocal passed_s
+            try:
+                await sending.run()
+            finally:
+                passed_s = _loop_s()
+
+        try:
+            at_once(run)
+        finally:
+            self.clock.turn(seconds=passed_s)
+            self.service.pass_time()
+        return sending.drain
+
+    @asynccontextmanager
+    async def _api(self) -> AsyncIterator[EventApi]:
+        transport = httpx.MockTransport(self.service)
+        policy = RetryPolicy(key_memory_s=KEY_MEMORY_S)
+        async with open_http("https://events.example.org", SecretStr(SECRET), transport=transport) as http:
+            pacer = Pacer(clock=_loop_s, sleep=asyncio.sleep, random=lambda: 1.0, now=self.clock, patience=Patience())
+            yield EventApi(http, pacer=pacer, policy=policy, now=self.clock, sleep=asyncio.sleep, random=lambda: 1.0)
+
+
+@contextmanager
+def _mortal(engine: Engine, death: Death) -> Iterator[None]:
+    """Let the worker die where a transaction begins, or just before it is durable."""
+    points = {name: (lambda _connection, name=name: death.at(name)) for name in ("begin", "commit")}
+    for name, die in points.items():
+        event.listen(engine, name, die)
+    try:
+        yield
+    finally:
+        for name, die in points.items():
+            event.remove(engine, name, die)
+
+
+@cache
+def _mapping() -> FeedMapping:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "agenda.yaml"
+        path.write_text(MAPPING, "utf-8")
+        return load_feed(path)
+
+
+@cache
+def _mapper() -> RowMapper:
+    return compile_feed(_mapping(), Directory())
+
+
+@cache
+def _empty_books() -> Path:
+    """A state DB as the first run makes it, to be copied: making one takes longer than a run."""
+    path = Path(tempfile.mkdtemp(dir=IN_MEMORY if IN_MEMORY.is_dir() else None)) / "empty.db"
+    open_database(f"sqlite:///{path}").dispose()
+    return path

@@ -1,0 +1,201 @@
+"""Ledger, courier and service under any order of events: edits of the source, runs, faults on the wire, kills at any instant.
+
+The worker is the real one on virtual time (`delivery_desk`); the service is a model of all that the specification leaves
+open (`model_service`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from datetime import timedelta
+
+from hypothesis import HealthCheck, event, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from property.delivery_desk import KEY_MEMORY_S, Clock, Worker
+from property.model_service import WORDS, Character, Death, Event, ModelService
+
+from pipelines.options import RunOptions
+from state.views import RowRecord
+from state.words import EntryState
+
+EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "40"))
+IDS = ("a", "b", "c", "d")
+KEYS = st.sampled_from(IDS)
+TITLES = st.sampled_from(["one", "two", "bad one"])
+POINTS = st.sampled_from(["begin", "begin", "commit", "commit", "send", "answer"])
+DEATHS = st.none() | st.builds(Death, POINTS, st.integers(1, 12))
+FAULTS = st.lists(st.sampled_from(("ok", "ok", *WORDS)), max_size=6)
+OPTIONS = st.sampled_from([RunOptions()] * 5 + [RunOptions(stage_only=True), RunOptions(publish_only=True), RunOptions(limit=1)])
+CHARACTERS = st.builds(
+    Character,
+    idempotency=st.sampled_from(["replay", "replay", "refuse", "ignore"]),
+    memory=st.sampled_from([timedelta(hours=25), timedelta(days=3650)]),
+    keeps_refusals=st.booleans(),
+    replays_other_bodies=st.booleans(),
+    names_a_wait=st.booleans(),
+)
+DONE = {EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED}
+REVISIONS = 12
+GOOD_RUNS = 4
+
+
+class DeliveryMachine(RuleBasedStateMachine):
+    """One feed, its source, its service, and everything that may go wrong between them."""
+
+    @initialize(character=CHARACTERS, titles=st.dictionaries(KEYS, TITLES, min_size=1))
+    def begin(self, character: Character, titles: dict[str, str]) -> None:
+        self.clock = Clock()
+        self.service = ModelService(self.clock, character)
+        self.worker = Worker(self.clock, self.service)
+        self.has_lost_books = False
+        self.delivered: set[str] = set()
+        self.row_of_key: dict[str, str] = {}
+        for key, title in titles.items():
+            self.say(key, title)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "worker"):
+            return
+        try:
+            self.when_all_is_well_again_every_row_arrives()
+        finally:
+            self.worker.close()
+
+    # the source
+
+    @rule(key=KEYS, title=TITLES)
+    def say(self, key: str, title: str) -> None:
+        """Add a row, or change what it says."""
+        self.worker.sheet.titles[key] = f"Evening {key}: {title}"
+
+    @rule(key=KEYS)
+    def take_out(self, key: str) -> None:
+        self.worker.sheet.titles.pop(key, None)
+
+    @rule(key=KEYS, number=st.integers(1, 2))
+    def rename(self, key: str, number: int) -> None:
+        """The partner's software gives the row another identifier."""
+        if key in self.worker.sheet.titles:
+            self.worker.sheet.titles[f"{key}-{number}"] = self.worker.sheet.titles.pop(key)
+
+    # the worker
+
+    @rule(words=FAULTS, death=DEATHS, options=OPTIONS)
+    def run(self, words: list[str], death: Death | None, options: RunOptions) -> None:
+        self.service.words.extend(words)
+        is_alive = self.worker.run(death or Death(), options)
+        self.service.words.clear()
+        event(f"killed: {not is_alive}")
+        self.delivered |= {key for key, row in self.worker.rows().items() if row.state in DONE}
+
+    @rule(hours=st.sampled_from([0.1, 1, 11, 26]))
+    def time_goes_by(self, hours: float) -> None:
+        self.clock.turn(hours=hours)
+        self.service.pass_time()
+
+    @rule(is_meant=st.sampled_from([False, False, True]))
+    def the_books_are_lost(self, is_meant: bool) -> None:
+        if is_meant:
+            self.worker.lose_the_books()
+            self.service.forget_bodies()
+            self.has_lost_books = True
+            self.delivered.clear()
+
+    # the service
+
+    @rule(is_good=st.booleans())
+    def the_key_changes(self, is_good: bool) -> None:
+        self.service.is_key_good = is_good
+
+    @rule(is_open=st.booleans())
+    def the_channel_changes(self, is_open: bool) -> None:
+        self.service.is_channel_open = is_open
+
+    # what must hold at every moment
+
+    @invariant()
+    def the_worker_does_nothing_that_it_must_not(self) -> None:
+        if hasattr(self, "worker"):
+            assert not self.service.wrongs, self.service.wrongs
+            self._assert_one_event_a_row()
+
+    @invariant()
+    def delivered_rows_stay_delivered(self) -> None:
+        if hasattr(self, "worker") and self.delivered:
+            rows = self.worker.rows()
+            assert {rows[key].state for key in self.delivered} <= DONE
+
+    @invariant()
+    def accounts_balance(self) -> None:
+        if hasattr(self, "worker"):
+            for run in self.worker.past_runs():
+                assert run.read is None or run.read.imbalance() == 0, run
+                assert run.publish is None or run.publish.imbalance() == 0, run
+
+    def _assert_one_event_a_row(self) -> None:
+        events = Counter(self._row(each) for each in self.service.events)
+        excused = Counter(self._row(each) for each in self.service.events if each.is_excused and self.has_lost_books)
+        twice = {row: count for row, count in events.items() if count - excused[row] > 1}
+        if self.service.character.idempotency != "ignore":
+            assert not twice, f"one row became several events: {twice}"
+        elif not self.has_lost_books:
+            rows = self.worker.rows()
+            untold = [row for row in twice if not _is_told_as_ambiguous(rows[row])]
+            assert not untold, f"created twice by a service that ignores keys, and nobody is told: {untold}"
+
+    def _row(self, event: Event) -> str:
+        if event.key not in self.row_of_key:
+            rows = {*IDS, *(f"{key}-{number}" for key in IDS for number in (1, 2))}
+            self.row_of_key = {self.worker.key(row, revision): row for row in rows for revision in range(REVISIONS)}
+        return self.row_of_key[event.key]
+
+    # what must come true in the end
+
+    def when_all_is_well_again_every_row_arrives(self) -> None:
+        """No more faults: a few runs deliver every row that is asked for, or say why not."""
+        self.service.is_key_good = self.service.is_channel_open = True
+        for _ in range(GOOD_RUNS):
+            self.time_goes_by(1)
+            assert self.worker.run(Death(), RunOptions())
+        self.the_worker_does_nothing_that_it_must_not()
+        rows = self.worker.rows()
+        held = self.worker.held()
+        for key, title in self.worker.sheet.titles.items():
+            assert key in rows or key in held, f"nobody knows of {key}"
+            if key in rows:
+                self._assert_it_arrived(rows[key], title)
+        assert all(run.finished_at for run in self.worker.past_runs()), "a dead run is not told as ended"
+
+    def _assert_it_arrived(self, row: RowRecord, title: str) -> None:
+        match row.state:
+            case EntryState.DELIVERED:
+                (there,) = [each for each in self.service.events if each.id == row.event_id]
+                assert (there.key, self._row(there)) == (row.key, row.row_key)
+                assert self.has_lost_books or there.body == row.body
+            case EntryState.DELIVERED_UNCONFIRMED:
+                assert any(each.key == row.key for each in self.service.events), f"{row} is nowhere"
+            case EntryState.REFUSED:
+                assert "bad" in title or self.has_lost_books, row
+            case EntryState.CONFLICT:
+                assert self.has_lost_books, row
+            case EntryState.UNCERTAIN:
+                assert row.unanswered_at is not None, row
+                assert (self.clock() - row.unanswered_at).total_seconds() >= KEY_MEMORY_S, row
+            case EntryState.PENDING | EntryState.BLOCKED:
+                raise AssertionError(f"still not delivered: {row}")
+
+
+def _is_told_as_ambiguous(row: RowRecord) -> bool:
+    """The ledger shows that an attempt may have been carried out without an answer, and that another one left."""
+    return row.is_resent or row.unanswered_at is not None
+
+
+DeliveryMachine.TestCase.settings = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+TestDeliveryMachine = DeliveryMachine.TestCase

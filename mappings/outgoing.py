@@ -216,7 +216,7 @@ def _one_or_other(one: Outgoing, other: Outgoing) -> Outgoing:
         values=_agreed(one.values, other.values, frozenset.union),
         longest=_agreed(one.longest, other.longest, max),
         fields={name: _in_some(one.fields.get(name), other.fields.get(name)) for name in one.fields.keys() | other.fields.keys()},
-        item=_one_or_other(one.item, other.item) if one.item and other.item else one.item or other.item,
+        item=_one_or_other(one.item or one, other.item or other) if one.item or other.item else None,
     )
 
 

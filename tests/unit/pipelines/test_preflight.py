@@ -1,0 +1,163 @@
+"""The look ahead: one question without the key, remembered, and nothing that a page does can fail a run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import Engine
+from unit.connectors_api.wired import SECRET, api_over, at_once, clock, page
+from unit.connectors_contract.pages import ROOT, SPECIFIED, Change, Tree, event, tree_with
+
+from mappings.loader import load_feed
+from mappings.schema import FeedMapping
+from pipelines.preflight import CLEAR, Outlook, Preflight
+from state.database import open_database
+from state.notes import ServiceNotes
+
+HERE = "https://events.example.org#default"
+MAPPING = load_feed(ROOT / "mappings" / "feeds" / "lisbon-agenda.yaml")
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    opened = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    yield opened
+    opened.dispose()
+
+
+def _notes(engine: Engine) -> ServiceNotes:
+    return ServiceNotes(engine, HERE, lambda: datetime(2026, 3, 1, tzinfo=UTC))
+
+
+def _organizer(tree: Tree) -> None:
+    event(tree)["required"].append("organizer")
+
+
+def _short_titles(tree: Tree) -> None:
+    event(tree)["properties"]["title"]["maxLength"] = 30
+
+
+def _told(*changes: Change, etag: str = "") -> httpx.Response:
+    return httpx.Response(200, content=json.dumps(tree_with(*changes)), headers={"etag": etag} if etag else {})
+
+
+@dataclass
+class Pages:
+    """A service that has the given page and nothing else, and says so where the page is already known."""
+
+    answer: httpx.Response | Exception
+    wait_s: float = 0.0
+    requests: list[httpx.Request] = field(default_factory=list)
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        await asyncio.sleep(self.wait_s)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        tag = self.answer.headers.get("etag")
+        if tag and request.headers.get("if-none-match") == tag:
+            return httpx.Response(304)
+        return httpx.Response(self.answer.status_code, headers=self.answer.headers, content=self.answer.content)
+
+
+def _look(engine: Engine, pages: Pages, mapping: FeedMapping = MAPPING) -> tuple[Outlook, float]:
+    """Look ahead once; tell what was seen and how many seconds it took."""
+
+    async def look() -> tuple[Outlook, float]:
+        api, http = api_over(pages)
+        async with http:
+            return await Preflight(_notes(engine), mapping).look(api), clock()
+
+    return at_once(look)
+
+
+def test_the_page_is_asked_for_without_the_key_and_off_the_apis_prefix(engine: Engine) -> None:
+    pages = Pages(httpx.Response(200, content=SPECIFIED))
+    assert _look(engine, pages)[0] == CLEAR
+    (request,) = pages.requests
+    assert request.url.path == "/api/developer/openapi/public-api-v1"
+    assert "authorization" not in request.headers
+    assert SECRET not in str(request.headers)
+
+
+def test_an_announced_refusal_is_told_and_doubted_until_a_row_has_passed(engine: Engine) -> None:
+    pages = Pages(_told(_organizer, etag='"1"'))
+    for _ in range(2):
+        outlook, _ = _look(engine, pages)
+        assert [doubt.fields for doubt in outlook.doubts] == [{"organizer"}]
+        assert "`organizer` is required" in outlook.notices[0]
+    Preflight(_notes(engine), MAPPING).disprove()
+    outlook, _ = _look(engine, pages)
+    assert (outlook.doubts, outlook.notices) == ((), ())
+    pages.answer = _told(_organizer, _short_titles, etag='"2"')
+    assert _look(engine, pages)[0].doubts
+
+
+def test_a_known_page_is_asked_for_by_its_tag_and_only_for_the_mapping_it_was_compared_with(engine: Engine) -> None:
+    pages = Pages(_told(_organizer, etag='"1"'))
+    for mapping in (MAPPING, MAPPING, MAPPING.loaded(MAPPING.path, bytes(16), MAPPING.tables)):
+        assert _look(engine, pages, mapping)[0].doubts
+    assert [request.headers.get("if-none-match") for request in pages.requests] == [None, '"1"', None]
+
+
+def test_what_concerns_some_rows_is_told_once_when_the_page_changes(engine: Engine) -> None:
+    pages = Pages(_told())
+    assert _look(engine, pages)[0].notices == ()
+    pages.answer = _told(_short_titles)
+    (notice,) = _look(engine, pages)[0].notices
+    assert "the service's page has changed" in notice
+    assert _look(engine, pages)[0].notices == ()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        page(200, "<html>Sign in</html>"),
+        page(404, "<html>Not found</html>"),
+        httpx.Response(200, json={"error": {"code": "not_found"}}),
+        httpx.Response(200, content=b"openapi: 3.0.3\n" + b"# a comment\n" * 200_000),
+        httpx.Response(200, content=b"\x1f\x8b\x08\x00garbage"),
+        httpx.Response(200, content=b"["),
+        httpx.Response(204),
+        httpx.Response(302, headers={"location": "https://elsewhere.example/"}),
+        httpx.Response(304),
+        httpx.Response(500),
+        httpx.Response(401, json={"error": {"code": "invalid_api_key", "message": "no", "requestId": "r"}}),
+        httpx.Response(429, headers={"retry-after": "3600"}),
+        httpx.ConnectError("refused"),
+        httpx.ReadError("the connection broke"),
+    ],
+    ids=lambda answer: str(getattr(answer, "status_code", type(answer).__name__)),
+)
+def test_whatever_lies_there_is_asked_for_once_and_fails_nothing(engine: Engine, answer: httpx.Response | Exception) -> None:
+    pages = Pages(answer)
+    outlook, took_s = _look(engine, pages)
+    assert outlook == CLEAR
+    assert (len(pages.requests), took_s) == (1, 0.0)
+
+
+def test_a_page_that_does_not_come_is_waited_for_briefly(engine: Engine) -> None:
+    outlook, took_s = _look(engine, Pages(_told(_organizer), wait_s=3_600))
+    assert outlook == CLEAR
+    assert 0 < took_s <= 5
+
+
+@pytest.mark.parametrize("kept", ["", "{", "[]", '{"etag": 1}', '{"etag": "", "page": "", "mapping": "", "rules": "0"}'])
+def test_a_note_of_another_version_is_no_note(engine: Engine, kept: str) -> None:
+    _notes(engine).write(f"contract of {MAPPING.feed}", kept)
+    Preflight(_notes(engine), MAPPING).disprove()
+    assert _look(engine, Pages(_told(_organizer)))[0].doubts
+
+
+def test_a_tag_that_cannot_stand_in_a_header_is_not_kept(engine: Engine) -> None:
+    pages = Pages(_told(etag='"' + "x" * 500 + '"'))
+    for _ in range(2):
+        _look(engine, pages)
+    assert [request.headers.get("if-none-match") for request in pages.requests] == [None, None]

@@ -150,15 +150,17 @@ def _image(compiler: Compiler, payload: Payload, value: Image, spot: Spot) -> Ge
     if spot.path != "coverImage":
         return compiler.misfit(spot, "an image has its place in coverImage only").get
     inner = compiler.value(value.image, spot.inner("image", may_be_empty=True))
-    payload.cover = _cover(inner, value.on_error)
+    payload.cover = _cover(inner, value.on_error, "" if value.default is None else clean_url(value.default))
     return nothing
 
 
-def _cover(inner: Compiled, on_error: str) -> Getter:
+def _cover(inner: Compiled, on_error: str, default: str) -> Getter:
+    policy = f"{on_error} {default}" if default else on_error
+
     def cover(row: RowState) -> Any:
         try:
             found = inner.get(row)
-            return None if is_empty(found) else Cover(clean_url(str(found)), on_error)
+            return None if is_empty(found) else Cover(clean_url(str(found)), policy)
         except Refusal as refusal:
             reason = refusal.about(inner.column, "", "image").reason("coverImage")
         if on_error == "reject":
@@ -166,7 +168,7 @@ def _cover(inner: Compiled, on_error: str) -> Getter:
             return None
         row.warnings.append(reason)
         row.is_draft = row.is_draft or on_error == "draft"
-        return None
+        return Cover(default, "omit") if default else None
 
     return cover
 

@@ -11,12 +11,14 @@ from pydantic import AfterValidator, Discriminator, Field, RootModel, Tag, Valid
 
 from mappings.conditions import Condition
 from mappings.file_context import Referring, TableFile, table_of
-from mappings.measures import Clock, OneOrMany, Text, Texts, parse_zone
+from mappings.measures import Clock, OneOrMany, Text, Texts, mistake, parse_zone
 from mappings.policies import Policy
+from mappings.refusals import Refusal
 from mappings.strict import Strict
 from mappings.tables import Ignorable
 from mappings.transforms.catalogue import AnyStep
 from mappings.transforms.lookups import check_columns
+from mappings.transforms.urls import clean_url
 from mappings.zones import Gap, Overlap
 
 _EMPTY = "What to do when there is nothing to use (default: reject)."
@@ -129,13 +131,31 @@ class ChannelValue(_Valued):
     channel: Value = Field(description="The slug, or the value that gives it.")
 
 
+def _check_address(text: str) -> None:
+    try:
+        clean_url(text)
+    except Refusal as refusal:
+        raise mistake(f'"{text}" is not a web address', refusal.hint or "write it like https://example.org/a.jpg") from None
+
+
 class Image(Strict):
     """The cover image: its address; the picture is fetched, checked and uploaded when the event is sent."""
 
     image: Value = Field(description="The value that gives the picture's address.")
-    on_error: Literal["omit", "draft", "reject"] = Field(
-        default="omit", description="When the picture cannot be used: send without it, send a draft without it, or do not send."
+    on_error: Literal["omit", "default", "draft", "reject"] = Field(
+        default="omit",
+        description="When the picture cannot be used: send without it, send the `default` one in its place, send a draft"
+        " without it, or do not send.",
     )
+    default: Text | None = Field(default=None, description="The address of the picture that stands in, with `on_error: default`.")
+
+    @model_validator(mode="after")
+    def _default_where_it_is_used(self) -> Self:
+        if (self.on_error == "default") is (self.default is None):
+            raise mistake("`default` and `on_error: default` belong together", "write both, or neither")
+        if self.default is not None:
+            _check_address(self.default)
+        return self
 
 
 class Items(RootModel[tuple["Value", ...]]):
@@ -152,7 +172,7 @@ class Fields(RootModel[dict[str, "Value"]]):
 
 MARKERS = ("from", "first_of", "choose", "at", "in_zone", "lookup", "join", "channel", "image")
 """The keys that say what kind of value a block is."""
-COMPANIONS = ("do", "on_empty", "on_error", "on_miss", "by", "take", "otherwise", "ignore", "many")
+COMPANIONS = ("do", "on_empty", "on_error", "on_miss", "by", "take", "otherwise", "ignore", "many", "default")
 """Keys that stand beside a marker, and never in an object of the payload."""
 
 

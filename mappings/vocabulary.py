@@ -115,7 +115,13 @@ class Cover:
 
     url: str
     on_error: str
-    """`omit` (send without it), `draft` (send as a draft without it) or `reject` (do not send)."""
+    """`omit` (send without it), `draft` (send as a draft without it), `reject` (do not send), or `default` and, after a
+    space, the address of the image to send in its place."""
+
+    @property
+    def stand_in(self) -> str:
+        """The address of the image to use where this one cannot be used, "" if there is none."""
+        return self.on_error.partition(" ")[2]
 
 
 @dataclass(frozen=True, slots=True)

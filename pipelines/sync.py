@@ -23,7 +23,7 @@ from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey, RowOutcome
 from pipelines.brakes import BrakeVerdict, judge
 from pipelines.caution import Caution
-from pipelines.covers import CoverProblem, Covers
+from pipelines.covers import CoverProblem, Covers, Dressed
 from pipelines.drain import Advance, Drain
 from pipelines.interrupts import run_stoppable
 from pipelines.options import RunOptions
@@ -197,10 +197,10 @@ class Sending:
     async def _send(self, api: EventApi, covers: Covers, intent: Intent) -> Verdict:
         if intent.cover is None:
             return await api.deliver(intent)
-        body = await covers.body_with_cover(api, intent, intent.cover)
-        if not isinstance(body, bytes):
-            return body
-        return await api.deliver(self._job.outbox.pin(intent, body))
+        dressed = await covers.dress(api, intent, intent.cover)
+        if not isinstance(dressed, Dressed):
+            return dressed
+        return await api.deliver(self._job.outbox.pin(intent, dressed.body, missing=dressed.missing))
 
     async def _hold_the_feed(self) -> None:
         """Renew the lease while no answer arrives to renew it with: during a long pause of the service."""

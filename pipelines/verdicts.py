@@ -14,6 +14,9 @@ from pipelines.sync import Published
 from state.accounts import PublishAccount
 from state.standing import Standing
 
+NAMED = 3
+"""So many rows are named in the message of a run; `eventsync rows` has all of them."""
+
 
 def outcome_of_publish(published: Published, mapping: FeedMapping) -> Outcome:
     """Judge a finished drain: its cause if it stopped early, else what it leaves for a person, and what earlier ones left.
@@ -27,7 +30,7 @@ def outcome_of_publish(published: Published, mapping: FeedMapping) -> Outcome:
     if open_points:
         hint = " ".join(filter(None, (_who_decides(published.standing, mapping), f"see `eventsync rows {mapping.feed}`")))
         return Outcome("needs attention", ExitCode.ATTENTION, "; ".join(open_points), hint)
-    told = filter(None, (_about_covers(published), _about_unconfirmed(published.standing, mapping)))
+    told = filter(None, (_about_covers(published, mapping), _about_unconfirmed(published.standing, mapping)))
     return Outcome("done", ExitCode.DONE, "; ".join(told))
 
 
@@ -66,11 +69,12 @@ def _about_unconfirmed(standing: Standing, mapping: FeedMapping) -> str:
     return f"{standing.unconfirmed} delivered under an id that is not known: `eventsync reconcile {mapping.feed}` looks it up"
 
 
-def _about_covers(published: Published) -> str:
+def _about_covers(published: Published, mapping: FeedMapping) -> str:
     problems = published.cover_problems
-    return (
-        f"{len(problems)} cover images could not be used, the first: {problems[0].url}: {problems[0].reason}" if problems else ""
-    )
+    if not problems:
+        return ""
+    first = "; ".join(f"row {one.row_key}: {one.url}: {one.reason}" for one in problems[:NAMED])
+    return f"{len(problems)} cover images could not be used: {first} (all: `eventsync rows {mapping.feed} --state warning`)"
 
 
 def _is_beyond(account: PublishAccount, mapping: FeedMapping) -> bool:

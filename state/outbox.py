@@ -15,11 +15,12 @@ from sqlalchemy import Connection, Row
 
 from mappings.delivery import Intent, Verdict
 from mappings.errors import SyncError
-from mappings.vocabulary import RowKey
+from mappings.vocabulary import Reason, RowKey
 from state import claims
 from state.accounts import PublishAccount
 from state.database import reading
 from state.gate import closed, read_gate
+from state.problems import warn_of_image
 from state.standing import Standing, read_standing
 from state.trouble import StateBusyError
 from state.turn import Turn
@@ -114,12 +115,17 @@ class Outbox:
         self._count_claimed(claimed)
         return [claims.as_intent(row, claimed.at) for row in claimed.rows]
 
-    def pin(self, intent: Intent, body: bytes) -> Intent:
-        """Make `body` (the cover's id put in, or left out) the intent's own for ever, and record that its attempt begins."""
-        claim = self._held_claim(intent)
+    def pin(self, intent: Intent, body: bytes, *, missing: Reason | None = None) -> Intent:
+        """Make `body` (the cover's id put in, or left out) the intent's own for ever, and record that its attempt begins.
+
+        `missing`: why the image that the row asked for is not in it; listed for people in the same transaction.
+        """
+        claim, now = self._held_claim(intent), self._turn.now()
         with self._turn.transaction() as connection:
-            if claims.pin(connection, intent.entry_id, body, self._turn.run_id, self._turn.now()) != 1:
+            if claims.pin(connection, intent.entry_id, body, self._turn.run_id, now) != 1:
                 raise _not_claimed(intent)
+            if missing is not None:
+                warn_of_image(connection, self._turn.scope_id, intent.entry_id, missing, now)
         self._held[intent.entry_id] = replace(claim, is_begun=True)
         return replace(intent, body=body, cover=None)
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey
 from state.columns import storable as storable  # noqa: PLC0414 # known here too
-from state.tables import PROBLEM
+from state.tables import ENTRY, PROBLEM, RUN
 from state.words import ProblemKind
 
 
@@ -66,6 +66,16 @@ def write_problems(connection: Connection, scope_id: int, run_id: str, now: date
         connection.execute(_SEE_AGAIN, again)
     if first:
         connection.execute(insert(PROBLEM), first)
+
+
+def warn_of_image(connection: Connection, scope_id: int, entry_id: int, reason: Reason, now: datetime) -> None:
+    """List a row that goes out without the cover image that it asked for, beside the other problems of the last read."""
+    entry = connection.execute(select(ENTRY.c.row_key, ENTRY.c.origin).where(ENTRY.c.id == entry_id)).one()
+    is_staged = (RUN.c.scope_id == scope_id, RUN.c.read_account.is_not(None))
+    last = select(RUN.c.id).where(*is_staged).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)
+    run_id = connection.execute(last).scalar() or ""
+    problem = Problem(ProblemKind.WARNING, RowKey(entry.row_key), entry.origin, (reason,), {})
+    write_problems(connection, scope_id, run_id, now, [problem])
 
 
 def _as_row(scope_id: int, run_id: str, now: datetime, problem: Problem) -> dict[str, object]:

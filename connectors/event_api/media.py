@@ -72,12 +72,14 @@ class ImageUnchanged:
 class ImageProblem:
     """Why an image cannot be used, in words for the partner's editor. `is_passing`: another run may fare better.
 
-    `cause` is set where the trouble is not the image's own: our key, the service, the route.
+    `cause` is set where the trouble is not the image's own: our key, the service, the route. `is_key_used`: an upload under
+    this idempotency key was taken before, and its answer is lost.
     """
 
     reason: str
     is_passing: bool = False
     cause: SyncError | None = None
+    is_key_used: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,8 @@ class Uploader:
         if isinstance(met, Refused | Foreign):
             return ImageProblem(f"The service refuses the image: {complaints.in_short(met.answer)}.")
         if isinstance(met, KeyUsed):
-            return ImageProblem("The service says that this image was uploaded before, and not under which number.")
+            told = "The service says that this image was uploaded before, and not under which number."
+            return ImageProblem(told, is_passing=met.is_under_way, is_key_used=True)
         cause = self._questions.complaint(met, "the upload of an image")
         return ImageProblem(f"The image could not be uploaded: {cause}.", is_passing=True, cause=cause)
 

@@ -141,3 +141,101 @@ def test_a_body_with_its_cover_is_pinned_before_it_is_sent_for_the_first_time(
     assert {len(found) for found in digests.values()} == {1}
     assert len(service.events()) == 60
     assert not [request for request in service.requests() if request["status"] == 409]
+
+
+def warnings(desk: Desk) -> dict[str, str]:
+    """What is listed of rows that went out without their image: the problem, by row key."""
+    rows = desk.command("rows", FEED, "--state", "warning", "--json").document["rows"]
+    return {row["row_key"]: str(row) for row in rows}
+
+
+def test_the_default_image_stands_in_and_each_row_that_needed_it_is_listed(
+    desk: Desk, service: Service, pictures: Pictures
+) -> None:
+    pictures.at = {"/a.png": png(40, 30), "/default.png": png(60, 30)}
+    on_error = f'default, default: "{pictures.base_url}/default.png"'
+    _with_pictures(desk, pictures, "/missing.png", "/a.png", "/gone.png", on_error=on_error)
+    said = desk.run(**ALLOWED)
+
+    assert said.code == 0, said.words
+    covers = _covers(service)
+    assert covers["Evening 0"] == covers["Evening 2"] != covers["Evening 1"]
+    assert {type(cover) for cover in covers.values()} == {int}
+    assert set(warnings(desk)) == {"0", "2"}
+    assert pictures.asked["/default.png"] == 1
+    assert desk.run(**ALLOWED).run["read"]["unchanged"] == 3
+
+
+def test_a_default_image_that_fails_too_holds_nothing_up(desk: Desk, service: Service, pictures: Pictures) -> None:
+    on_error = f'default, default: "{pictures.base_url}/no-default.png"'
+    _with_pictures(desk, pictures, "/missing.png", on_error=on_error)
+    assert desk.run(**ALLOWED).code == 0
+    assert _covers(service) == {"Evening 0": None}
+
+
+@pytest.mark.parametrize("on_error", ["omit", "draft"])
+def test_a_row_that_goes_out_without_its_image_is_listed_with_place_address_and_reason(
+    desk: Desk, pictures: Pictures, on_error: str
+) -> None:
+    pictures.at = {"/text.png": b"no picture at all"}
+    _with_pictures(desk, pictures, "/missing.png", "/text.png", on_error=on_error)
+    said = desk.run(**ALLOWED)
+    told = warnings(desk)
+    assert "events.csv:2" in told["0"]
+    assert "answers 404" in told["0"]
+    assert f"{pictures.base_url}/text.png" in told["1"]
+    assert "not an image" in told["1"]
+    assert "row 0" in said.run["message"]
+
+
+def test_the_same_broken_image_in_many_rows_is_no_sign_of_a_wrong_mapping(desk: Desk, pictures: Pictures) -> None:
+    pictures.at = {"/a.png": png(40, 30)}
+    _with_pictures(desk, pictures, *["/missing.png"] * 30, *["/a.png"] * 30, on_error="reject", in_flight=4)
+    said = desk.run(**ALLOWED)
+    assert said.run["outcome"] == "needs attention", said.words
+    assert (said.run["publish"]["refused"], said.run["publish"]["delivered"]) == (30, 30)
+
+
+def test_one_content_at_two_addresses_in_flight_at_once_is_uploaded_once(
+    desk: Desk, service: Service, pictures: Pictures
+) -> None:
+    pictures.at = {f"/{number}.png": png(40, 30) for number in range(12)}
+    _with_pictures(desk, pictures, *pictures.at, in_flight=12)
+    service.switch(latency_ms=100)
+    assert desk.run(**ALLOWED).code == 0
+    assert len(service.requests("media")) == 1
+    assert len(set(_covers(service).values())) == 1
+
+
+def test_two_processes_that_meet_at_one_image_leave_one_document(desk: Desk, service: Service, pictures: Pictures) -> None:
+    pictures.at = {"/a.png": png(40, 30)}
+    _with_pictures(desk, pictures, "/a.png")
+    desk.mapping(
+        more="coverImage: {image: {from: PICTURE}}", name="other.yaml", feed="other-hall", channel="{channel: krakow-culture}"
+    )
+    service.switch(latency_ms=150)
+    words = ("--no-dagster", "--json")
+    both = [desk.start("run", feed, *words, **ALLOWED) for feed in (FEED, "other-hall")]
+    assert [run.ended().code for run in both] == [0, 0]
+    assert (service.look()["images"], len(set(_covers(service).values()))) == (1, 1)
+
+
+def test_uploads_outlast_passing_trouble_under_one_key_for_each_content(desk: Desk, service: Service, pictures: Pictures) -> None:
+    pictures.at = {f"/{number}.png": png(40, 30 + number) for number in range(4)}
+    _with_pictures(desk, pictures, *pictures.at)
+    service.switch(fault_per_mille=300, faults="reset+error_503+truncated", retry_after="fraction", rate_media="5/s")
+    said = desk.run(**ALLOWED)
+    assert said.code == 0, said.words
+    assert len(set(_covers(service).values())) == service.look()["images"] == 4
+    assert len({request["idempotency_key"] for request in service.requests("media")}) == 4
+
+
+def test_a_key_that_may_not_upload_holds_rows_with_images_until_it_may(desk: Desk, service: Service, pictures: Pictures) -> None:
+    pictures.at = {"/a.png": png(40, 30)}
+    _with_pictures(desk, pictures, "/a.png", "")
+    service.switch(media_scope="media:create")
+    said = desk.run(EVENT_API_KEY="sandbox-key-starter", **ALLOWED)
+    assert said.code == 3, said.words
+    assert "scope" in said.words
+    assert desk.run(**ALLOWED).code == 0
+    assert isinstance(_covers(service)["Evening 0"], int)

@@ -1,0 +1,161 @@
+"""Cover images on their way: what the service's answers to an upload mean for the image, for its row, and for the run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import pytest
+from unit.connectors_api.test_pictures import png
+from unit.connectors_api.wired import api_over, at_once, intent, told
+
+from connectors.event_api.media import ImageFetcher, ImageLimits
+from mappings.delivery import Postponed, Refusal
+from mappings.vocabulary import Cover
+from pipelines.covers import Covers, Dressed
+from state.database import open_database
+from state.media import MediaMemory
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+Answers = Callable[[httpx.Request], httpx.Response]
+Fates = list[Dressed | Refusal | Postponed]
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[MediaMemory]:
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    yield MediaMemory(engine, "https://events.example.org#tests")
+    engine.dispose()
+
+
+def dressed(memory: MediaMemory, service: Answers, *covers: Cover, in_turn: bool = True) -> tuple[Fates, list[httpx.Request]]:
+    """Dress one row for each cover; each address shows a picture of its own, but for those of missing.example."""
+    requests: list[httpx.Request] = []
+
+    def pictures(request: httpx.Request) -> httpx.Response:
+        if request.url.host == "missing.example":
+            return httpx.Response(404)
+        return httpx.Response(200, stream=httpx.ByteStream(png(40, 1 + int(request.url.path[1:]))))
+
+    async def wire(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return service(request)
+
+    async def main() -> Fates:
+        api, http = api_over(wire)
+        fetcher = ImageFetcher(ImageLimits(), sleep=asyncio.sleep, random=lambda: 0.0, transport=httpx.MockTransport(pictures))
+        row = replace(intent(), body=b'{"title":"x"}')
+        async with http:
+            carried = Covers(fetcher, memory, "tests", lambda: NOW)
+            asked = [carried.dress(api, row, cover) for cover in covers]
+            fates = [await one for one in asked] if in_turn else await asyncio.gather(*asked)
+            await carried.close()
+        return fates
+
+    return at_once(main), requests
+
+
+def at(number: int, on_error: str = "omit", host: str = "img.example") -> Cover:
+    return Cover(f"https://{host}/{number}", on_error)
+
+
+def lists(request: httpx.Request) -> httpx.Response | None:
+    if request.url.path.endswith("/classifications"):
+        return httpx.Response(200, json={"version": "2026-01-01", "docs": []})
+    return None
+
+
+def test_an_upload_whose_answer_is_lost_for_good_is_done_again_under_a_next_key(memory: MediaMemory) -> None:
+    used: set[str] = set()
+
+    def refuses_reuse(request: httpx.Request) -> httpx.Response:
+        key = request.headers["idempotency-key"]
+        if key in used:
+            return told(409, "conflict")
+        used.add(key)
+        if len(used) == 1:
+            raise httpx.ReadTimeout("lost")
+        return httpx.Response(201, json={"doc": {"id": 9}})
+
+    (fate,), requests = dressed(memory, refuses_reuse, at(1))
+    assert fate == Dressed(b'{"coverImage":9,"title":"x"}')
+    assert len(used) == 2
+    assert len({request.content for request in requests}) == 1
+
+
+def test_a_key_that_is_always_used_ends_in_the_rows_choice_and_names_the_image(memory: MediaMemory) -> None:
+    (fate,), requests = dressed(memory, lambda _: told(409, "conflict"), at(1))
+    assert isinstance(fate, Dressed)
+    assert fate.body == b'{"title":"x"}'
+    assert fate.missing is not None
+    assert (fate.missing.found, "uploaded before" in fate.missing.hint) == ("https://img.example/1", True)
+    assert len({request.headers["idempotency-key"] for request in requests}) == 3
+
+
+def test_one_image_that_the_service_cannot_digest_holds_nothing_up(memory: MediaMemory) -> None:
+    def stumbles(request: httpx.Request) -> httpx.Response:
+        if png(40, 3) in request.content:
+            return told(500, "internal_error")
+        return lists(request) or httpx.Response(201, json={"doc": {"id": 9}})
+
+    fates, _ = dressed(memory, stumbles, at(1), at(2))
+    assert fates[0] == Dressed(b'{"coverImage":9,"title":"x"}')
+    assert isinstance(fates[1], Dressed)
+    assert fates[1].missing is not None
+
+
+def test_a_service_that_is_down_costs_no_event_its_image(memory: MediaMemory) -> None:
+    fates, _ = dressed(memory, lambda _: httpx.Response(503), at(1))
+    assert isinstance(fates[0], Postponed)
+    assert (fates[0].attempts, fates[0].is_unanswered) == (0, False)
+
+
+def test_images_that_are_refused_one_after_the_other_are_an_outage_of_their_route(memory: MediaMemory) -> None:
+    fates, _ = dressed(memory, lambda request: lists(request) or httpx.Response(500), at(1), at(2), at(3), at(4))
+    assert [type(fate) for fate in fates] == [Dressed, Dressed, Postponed, Postponed]
+
+
+@pytest.mark.parametrize("status", [401, 302])
+def test_trouble_with_the_key_or_the_address_stops_the_route(memory: MediaMemory, status: int) -> None:
+    answer = told(status, "invalid_api_key") if status == 401 else httpx.Response(302, headers={"location": "https://x.example/"})
+    fates, _ = dressed(memory, lambda _: answer, at(1))
+    assert isinstance(fates[0], Postponed)
+
+
+def test_the_same_content_is_uploaded_once_for_all_who_ask_at_once_and_never_again(memory: MediaMemory) -> None:
+    covers = [at(7), at(7, host="other.example"), at(7, "reject"), at(7, host="third.example")]
+    fates, requests = dressed(memory, lambda _: httpx.Response(201, json={"doc": {"id": 9}}), *covers, in_turn=False)
+    assert {fate.body for fate in fates if isinstance(fate, Dressed)} == {b'{"coverImage":9,"title":"x"}'}
+    assert len(requests) == 1
+    later, none = dressed(memory, lambda _: httpx.Response(500), at(7, host="fourth.example"))
+    assert isinstance(later[0], Dressed)
+    assert none == []
+
+
+FATES = {
+    "omit": b'{"title":"x"}',
+    "draft": b'{"status":"draft","title":"x"}',
+    "default https://img.example/5": b'{"coverImage":9,"title":"x"}',
+    "default https://missing.example/5": b'{"title":"x"}',
+}
+
+
+@pytest.mark.parametrize(("on_error", "body"), FATES.items(), ids=FATES.keys())
+def test_each_choice_for_a_missing_image_is_kept_to_the_payload(memory: MediaMemory, on_error: str, body: bytes) -> None:
+    cover = at(1, on_error, host="missing.example")
+    (fate,), _ = dressed(memory, lambda _: httpx.Response(201, json={"doc": {"id": 9}}), cover)
+    assert isinstance(fate, Dressed)
+    assert fate.body == body
+    assert fate.missing is not None
+    assert fate.missing.found == "https://missing.example/1"
+
+
+def test_a_row_that_wants_its_image_or_nothing_is_refused_without_a_request(memory: MediaMemory) -> None:
+    (fate,), requests = dressed(memory, lambda _: httpx.Response(500), at(1, "reject", host="missing.example"))
+    assert isinstance(fate, Refusal)
+    assert (fate.attempts, fate.answer.field, "404" in fate.answer.issue) == (0, "coverImage", True)
+    assert requests == []

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psutil
-from rapidfuzz import process
+from rapidfuzz import fuzz, process
 
 from mappings.errors import ConfigError
 from mappings.publishing import PublishPolicy
@@ -69,7 +69,10 @@ class FeedAtHand:
         """Say that there are no such rows, and which ones are spelt alike."""
         missing = list(row_keys)
         known = list(self.books.row_keys(self.book))
-        alike = {word: [found[0] for found in process.extract(word, known, limit=3, score_cutoff=_ALIKE)] for word in missing}
+        alike = {
+            word: [found[0] for found in process.extract(word, known, scorer=fuzz.ratio, limit=3, score_cutoff=_ALIKE)]
+            for word in missing
+        }
         hints = [f"{word}: did you mean {', '.join(near)}?" for word, near in alike.items() if near]
         return ConfigError(
             f"{self.book.feed} has no row {', '.join(missing)} in the ledger, nor held",

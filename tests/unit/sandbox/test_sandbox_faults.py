@@ -1,0 +1,193 @@
+"""Every fault over a real socket: what the caller sees, and what the sandbox has kept by then."""
+
+from __future__ import annotations
+
+import math
+import select
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any, get_args
+
+import httpx
+import pytest
+from unit.sandbox.bench import EVENTS, Event, Open
+
+from sandbox.server import running
+from sandbox.switch_words import spelt, switched
+from sandbox.switches import FaultKind, Switches
+
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Reading the trusted certificates would take most of a test's time."""
+TELLS: dict[str, tuple[int, str]] = {
+    "error_408": (408, "internal_error"),
+    "error_425": (425, "internal_error"),
+    "error_429": (429, "rate_limited"),
+    "error_500": (500, "internal_error"),
+    "error_502": (502, "<!doctype html>"),
+    "error_503": (503, "internal_error"),
+    "error_504": (504, "<!doctype html>"),
+    "error_520": (520, "<!doctype html>"),
+    "stored_500": (500, "internal_error"),
+    "reset": (0, "ReadError"),
+    "reset_midway": (0, "ReadError"),
+    "closed": (0, "RemoteProtocolError"),
+    "late": (0, "ReadError"),
+    "hang": (0, "ReadTimeout"),
+    "drip": (0, "too long"),
+    "truncated": (0, "RemoteProtocolError"),
+    "twice": (201, '"doc"'),
+    "empty": (201, ""),
+    "no_content": (204, ""),
+    "no_doc": (201, "{}"),
+    "malformed": (201, "=>"),
+    "wrong_id": (201, '"id":'),
+    "html": (200, "<!doctype html>"),
+    "redirect": (307, ""),
+}
+
+
+class Caller:
+    """Posts one event under one key, over one connection that is kept; looks at the sandbox over others."""
+
+    def __init__(self, base_url: str, event: Event, http: httpx.Client) -> None:
+        self._base_url = base_url
+        self._event = event
+        self._http = http
+
+    def post(self, key: str = "k1") -> tuple[int, str]:
+        headers = {"Authorization": "Bearer k", "Idempotency-Key": key}
+        began = time.monotonic()
+        try:
+            with self._http.stream("POST", EVENTS, json=self._event, headers=headers) as answer:
+                text = b""
+                for chunk in answer.iter_raw():
+                    text += chunk
+                    if time.monotonic() - began > 0.3:
+                        return 0, "too long"
+                return answer.status_code, text.decode()
+        except httpx.TransportError as broken:
+            return 0, type(broken).__name__
+
+    def look(self, what: str) -> list[dict[str, Any]]:
+        return list(httpx.get(f"{self._base_url}/_sandbox/{what}", trust_env=False, verify=NO_TLS).json()[what])
+
+
+@pytest.fixture(scope="module")
+def base_url() -> Iterator[str]:
+    with running(None, Switches(), "k") as announced:
+        yield announced.base_url
+
+
+@contextmanager
+def caller(base_url: str, event: Event, *words: str) -> Iterator[Caller]:
+    with httpx.Client(base_url=base_url, trust_env=False, verify=NO_TLS, timeout=0.3) as http:
+        http.post("/_sandbox/reset", json={})
+        http.post("/_sandbox/switches", json=spelt(switched(words)))
+        yield Caller(base_url, event, http)
+
+
+def test_every_fault_is_tried_here() -> None:
+    assert set(TELLS) == set(get_args(FaultKind))
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("kind", TELLS)
+def test_an_attempt_goes_wrong_as_switched_and_the_next_one_goes_well(
+    base_url: str, event: Event, kind: str, moment: str
+) -> None:
+    words = ("fault_per_mille=1000", f"faults={kind}", f"fault_moment={moment}", "fault_attempts=1", "fault_hold_ms=0")
+    with caller(base_url, event, *words) as posting:
+        status, text = posting.post()
+        kept = len(posting.look("events"))
+        copied = posting.post() if kind == "twice" else None
+        again = posting.post()
+        events, requests = posting.look("events"), posting.look("requests")
+    assert (status, TELLS[kind][1] in text) == (TELLS[kind][0], True), text
+    if kind != "late":  # whose work goes on
+        assert kept == (moment == "after")
+    assert [one["fault"] for one in requests] == [f"{kind} {moment}", *[""] * (1 + (kind == "twice"))]
+    assert copied in {None, (status, text)}, "the copy is taken for the next answer by whoever does not look"
+    if kind == "stored_500":
+        assert again == (500, text)
+        assert len(events) == (moment == "after")
+    else:
+        assert again[0] == 201
+        assert len(events) == 1
+
+
+def test_work_that_goes_on_after_a_reset_holds_its_key_meanwhile(base_url: str, event: Event) -> None:
+    words = ("fault_per_mille=1000", "faults=late", "fault_moment=after", "fault_attempts=1", "fault_hold_ms=400")
+    with caller(base_url, event, *words) as posting:
+        assert posting.post() == (0, "ReadError")
+        status, text = posting.post()
+        assert (status, "in progress" in text) == (409, True)
+        until = time.monotonic() + 5
+        while (answer := posting.post())[0] == 409:
+            assert time.monotonic() < until
+        assert answer[0] == 201
+        assert len(posting.look("events")) == 1
+
+
+def test_a_key_in_progress_names_a_time_where_that_is_switched_on(base_url: str, event: Event) -> None:
+    words = ("latency_ms=400", "in_progress=retry_after", "retry_after=fraction")
+    with caller(base_url, event, *words) as posting:
+        host, port = base_url.removeprefix("http://").split(":")
+        body = httpx.Request("POST", EVENTS, json=event).content
+        head = f"POST {EVENTS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\nIdempotency-Key: k1\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        with socket.create_connection((host, int(port))) as first, socket.create_connection((host, int(port))) as second:
+            for connection in (first, second):
+                connection.sendall(head.encode() + body)
+            ready, _, _ = select.select([first, second], [], [], 5)  # whoever came second is answered first
+            answer = ready[0].recv(4096).decode().lower()
+        assert posting.look("events") == []
+    assert answer.startswith("http/1.1 409")
+    assert "retry-after: 0.200" in answer
+
+
+def test_a_copy_of_an_answer_follows_it_on_the_same_connection(base_url: str, event: Event) -> None:
+    words = ("fault_per_mille=1000", "faults=twice", "fault_moment=after")
+    with caller(base_url, event, *words):
+        host, port = base_url.removeprefix("http://").split(":")
+        body = httpx.Request("POST", EVENTS, json=event).content
+        head = f"POST {EVENTS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\nContent-Type: application/json\r\n"
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            heard = b""
+            while heard.count(b'{"doc"') < 2:
+                heard += connection.recv(4096)
+    assert heard.count(b"HTTP/1.1 201") == 2
+
+
+@pytest.mark.parametrize(
+    ("style", "is_date"),
+    [("rfc850_date", True), ("asctime_date", True), ("several", False)],
+)
+def test_the_rarer_forms_of_retry_after(open_bench: Open, event: Event, style: str, is_date: bool) -> None:  # a parameter
+    bench = open_bench("rate_events=24/m", "rate_burst=1", f"retry_after={style}")
+    bench.create(event)
+    told = bench.create(event).headers.get_list("retry-after")
+    if is_date:
+        (one,) = told
+        assert parsedate_to_datetime(one).replace(tzinfo=UTC).timestamp() == math.ceil(bench.clock.now + 2.5)
+    else:
+        assert told == ["0", "3"]
+
+
+def test_only_the_first_attempts_under_a_key_go_wrong_where_that_is_switched_on(base_url: str, event: Event) -> None:
+    with caller(
+        base_url, event, "fault_per_mille=1000", "faults=error_500", "fault_moment=before", "fault_attempts=2"
+    ) as posting:
+        assert [posting.post("k3")[0] for _ in range(4)] == [500, 500, 201, 201]
+        assert [posting.post("k4")[0] for _ in range(3)] == [500, 500, 201]
+
+
+def test_a_fresh_sandbox_has_no_faults(base_url: str, event: Event) -> None:
+    assert Switches().fault_per_mille == 0
+    with caller(base_url, event) as posting:
+        assert posting.post()[0] == 201

@@ -190,4 +190,4 @@ def test_only_the_first_attempts_under_a_key_go_wrong_where_that_is_switched_on(
 def test_a_fresh_sandbox_has_no_faults(base_url: str, event: Event) -> None:
     assert Switches().fault_per_mille == 0
     with caller(base_url, event) as posting:
-        assert posting.post()[0] == 201
+        assert posting.post("k5")[0] == 201

@@ -84,7 +84,7 @@ class Caution:
         said = ": ".join(filter(None, (answer.field, answer.issue or answer.message)))
         unsent = max(self.owed - self.answers, 0)
         return BrakeError(
-            f"{announced.told}; the first row was refused for it ({answer.status} {said}), {unsent} rows were not sent",
+            f"{announced.told}; a row was refused for it ({answer.status} {said}), {unsent} rows were not sent",
             brakes=("contract",),
             hint="see `eventsync check --live`, mend the mapping and run again: nothing is lost, every row keeps its key",
         )

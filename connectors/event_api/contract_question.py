@@ -13,7 +13,7 @@ from connectors.event_api.exchange import Exchange, HttpAnswer
 
 PATH = "/api/developer/openapi/public-api-v1"
 """Where the page is: public, YAML (spec, Versioning)."""
-PATIENCE_S = 5.0
+PATIENCE_S = 3.0
 """The longest that a run waits for it."""
 _LONGEST_ETAG = 200
 

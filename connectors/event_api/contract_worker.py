@@ -20,6 +20,8 @@ from mappings.vocabulary import FeedName, RowKey
 SAMPLE_KEY = idempotency_key("default", FeedName("feed"), RowKey("row"))
 """An idempotency key as we send it: all of them have its length and alphabet."""
 _SENT_HEADERS = frozenset({"authorization", "content-type", "accept", "user-agent", "idempotency-key", "accept-encoding"})
+_LONGEST_KEY_END = "-image"
+"""What the key of an image's upload may end in, beside the encoding that was tried (`upload`)."""
 _STEPS = re.compile(r"[^.\[\]]+|\[\]")
 
 
@@ -124,15 +126,17 @@ class WorkerComparison:
             yield _line("warning", use, page, ours, "the list may be refused", _UPDATE)
 
     def _idempotency(self, use: Use, parameter: Node | None) -> Iterator[Drift]:
-        ours = f"we send one of {len(SAMPLE_KEY)} characters with each row"
+        length = len(SAMPLE_KEY) + (len(_LONGEST_KEY_END) if use is UPLOAD else 0)
+        ours = f"we send one of {length} characters with each"
         if parameter is None:
             breaks = "a repeated request might create an event twice, if the header has no effect any more"
             yield _line("warning", use, "it has no header `Idempotency-Key`", ours, breaks, "ask the service's support")
             return
         most = self._reader.read(parameter.get("schema")).most_chars
-        if most is not None and most < len(SAMPLE_KEY):
+        if most is not None and most < length:
             page = f"an `Idempotency-Key` has at most {most} characters"
-            yield _line("error", use, page, ours, "every row would be refused", _UPDATE)
+            breaks = "images could not be uploaded" if use is UPLOAD else "every row would be refused"
+            yield _line("warning" if use is UPLOAD else "error", use, page, ours, breaks, _UPDATE)
 
     def _answers(self, use: Use, operation: Operation) -> Iterator[Drift]:
         schema = self._operations.answer_schema(operation, "2")

@@ -28,7 +28,8 @@ def of_account(base_url: str, lists: Lists, mapping: FeedMapping) -> Iterator[Li
     """Yield what the service says of itself, of the key and of the channels."""
     taken = "" if isinstance(lists.channels, SyncError) else f" and takes the key {lists.key_tail}"
     yield well("service", f"{base_url} answers{taken}")
-    yield _scopes(lists)
+    if lists.probe is not None or not isinstance(lists.channels, SyncError):
+        yield _scopes(lists)
     yield _channels(lists.channels, mapping)
 
 

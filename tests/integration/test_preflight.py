@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ from integration.desk import Desk, lines
 from integration.service import Service
 
 ROWS = 12
+ROOT = Path(__file__).parents[2]
 
 
 def _refused(service: Service, after: int = 0) -> list[dict[str, Any]]:
@@ -167,3 +171,18 @@ def test_a_probe_tells_whether_the_key_may_create_events(
     (sent,) = service.requests()
     assert sent["idempotency_key"] == ""
     assert service.events() == []
+
+
+def test_the_page_about_it_shows_what_the_command_says(desk: Desk, service: Service) -> None:
+    text = (ROOT / "docs" / "preflight.md").read_text("utf-8")
+    found = re.search(r"```console\n\$ eventsync (.*)\n([^`]*(?:`[^`]+`[^`]*)*?)```", text)
+    assert found is not None
+    shutil.copytree(ROOT / "mappings" / "feeds", desk.folder / "mappings" / "feeds")
+    shutil.copytree(ROOT / "mappings" / "lookups", desk.folder / "mappings" / "lookups")
+    desk.env["EVENTSYNC_FEEDS"] = "mappings/feeds"
+    assert desk.command("run", "lisbon-agenda", "--no-dagster").code == 0
+    service.switch(contract="renamed_field", classification_list="revised")
+    said = desk.command(*found[1].split())
+    assert said.code == 2
+    shown = re.sub(r"req_[0-9a-f]+", "req_41c7", said.out.replace(service.base_url, "http://127.0.0.1:8765"))
+    assert shown == found[2]

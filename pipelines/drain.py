@@ -7,6 +7,7 @@ A slot takes its next intent in the very transaction that makes its last answer 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from pipelines.caution import Caution
 from pipelines.departures import Departures, Unwatched
 from pipelines.outcomes import BrakeError, InterruptedRunError
 from state.outbox import Outbox, Settled
+from state.trouble import StateBusyError
 
 SAME_REFUSALS = 25
 """So many first answers, all the same refusal (field and issue), say that the mapping is wrong and not the rows."""
@@ -32,6 +34,10 @@ _LOOK_S = 0.25
 """How often a drain that is to stop looks for rows whose answer was not their last word: they wait to be sent again."""
 _GO_ON = "run again to go on: what was in flight keeps its key and body"
 _NOT_SENT = Answer(status=0, code="not_sent", message="the run was stopped before the request left")
+STATE_PATIENCE_S = 30.0
+"""How long answers in hand wait for a state DB that is locked or cannot be reached; nothing new is sent meanwhile."""
+_FIRST_WAIT_S = 0.25
+_LONGEST_WAIT_S = 5.0
 
 Deliver = Callable[[Intent], Awaitable[Verdict]]
 Advance = Callable[[int], None]
@@ -39,6 +45,10 @@ Advance = Callable[[int], None]
 
 async def _nowhere(intent: Intent) -> Verdict:
     raise RuntimeError(f"{intent.row_key} has nowhere to go: set `deliver` before the drain runs")
+
+
+def _as_much_as_allowed() -> int:
+    return sys.maxsize
 
 
 @dataclass(slots=True)
@@ -109,9 +119,9 @@ class Breaker:
 class Drain:
     """One drain of one outbox. Its transactions and its requests share one thread, so that neither needs a lock.
 
-    `in_flight`: requests at a time. `grace_s`: how long requests in flight may take to finish once a stop is asked for;
-    `departures` knows which are. `advance` is told how many rows were settled. After `run`, `cause` says why the drain
-    ended early, if it did.
+    `in_flight`: requests at a time, `room` how many of them there may be now. `grace_s`: how long requests in flight may
+    take to finish once a stop is asked for; `departures` knows which are. `advance` is told how many rows were settled.
+    After `run`, `cause` says why the drain ended early, if it did.
     """
 
     outbox: Outbox
@@ -119,11 +129,13 @@ class Drain:
     grace_s: float
     advance: Advance
     deliver: Deliver = _nowhere
+    room: Callable[[], int] = _as_much_as_allowed
     breaker: Breaker = field(default_factory=Breaker)
     caution: Caution = field(default_factory=Caution)
     departures: Departures = field(default_factory=Unwatched)
     cause: SyncError | None = None
     _answered: list[Settled] = field(default_factory=list)
+    _unsettled: list[Settled] = field(default_factory=list)
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: dict[asyncio.Task[None], Intent] = field(default_factory=dict)
     _deadline: float | None = None
@@ -147,19 +159,34 @@ class Drain:
     async def run(self) -> None:
         """Send until nothing is owed, or until a cause to stop; every answer that arrived is durable on return."""
         try:
-            while self._settle_and_send():
+            while await self._settle_patiently():
                 await self._next_answers()
         finally:
             await self._abandon()
 
+    async def _settle_patiently(self) -> bool:
+        """Settle and send; a state DB that is away is waited for a while: the answers are in hand, and worth keeping."""
+        loop = asyncio.get_running_loop()
+        until_s, wait_s = loop.time() + STATE_PATIENCE_S, _FIRST_WAIT_S
+        while True:
+            try:
+                return self._settle_and_send()
+            except StateBusyError:
+                if loop.time() + wait_s > until_s:
+                    raise
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+
     def _settle_and_send(self) -> bool:
-        settled, self._answered = self._answered, []
-        for one in settled:
+        answered, self._answered = self._answered, []
+        for one in answered:
             self.cause = self.cause or self.caution.cause(one.verdict) or self.breaker.cause(one.verdict)
-        want = 0 if self.cause else self.caution.most(self.in_flight) - len(self._tasks)
-        if settled or want:
+        want = 0 if self.cause else self.caution.most(min(self.in_flight, self.room())) - len(self._tasks)
+        self._unsettled += answered
+        if self._unsettled or want:
             # In the loop's own thread: handing the transaction to another one costs more than the transaction itself.
-            intents = self.outbox.settle_and_claim(settled, want)
+            intents = self.outbox.settle_and_claim(self._unsettled, want)
+            settled, self._unsettled = self._unsettled, []
             self.advance(sum(not isinstance(one.verdict, Superseded | Postponed) for one in settled))
             self._tasks.update({asyncio.create_task(self._send(intent)): intent for intent in intents})
         return bool(self._tasks or self._answered)

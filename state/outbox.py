@@ -177,7 +177,7 @@ class Outbox:
 
     def _claim(self, connection: Connection, again: Sequence[int], want: int) -> _Claimed:
         """Claim entries that go on under a next key, then others that this drain has not handed out before."""
-        picked = again[:want]
+        picked = again[: max(want, 0)]
         rows = [*claims.read_these(connection, self._turn.scope_id, self._since(), picked)]
         most = want - len(rows) if self._left is None else min(want - len(rows), self._left)
         first = self._read_first(connection, most) if most > 0 else ()

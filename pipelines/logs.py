@@ -1,4 +1,4 @@
-"""Structured logs on stderr: `pretty` for people, `json` for machines; the secret is masked wherever it would stand.
+"""Structured logs on stderr: `pretty` for people, `json` for machines; secrets are masked wherever they would stand.
 
 What is logged is said where it happens; a run says when it began, when it staged, when it published and how it ended.
 """
@@ -7,29 +7,23 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, MutableMapping
-from typing import Any
 
 import structlog
 
+from connectors.masking import Mask
 from pipelines.settings import Settings
-
-MASK = "…"
 
 
 def configure_logs(settings: Settings) -> None:
-    """Set up the logs of this process as the environment asks: format, level, and the secret that must not appear."""
+    """Set up the logs of this process as the environment asks: format, level, and the secrets that must not appear."""
     level = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-    renderer = (
-        structlog.processors.JSONRenderer() if settings.log_format == "json" else structlog.dev.ConsoleRenderer(colors=False)
-    )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            _masking(settings.api_key.get_secret_value()),
-            renderer,
+            *_rendering(settings.log_format),
+            _masking(Mask(settings.secrets)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level[settings.log_level]),
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
@@ -37,10 +31,17 @@ def configure_logs(settings: Settings) -> None:
     )
 
 
-def _masking(secret: str) -> structlog.typing.Processor:
-    def mask(_logger: object, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
-        if secret:
-            return {key: value.replace(secret, MASK) if isinstance(value, str) else value for key, value in event.items()}
-        return event
+def _rendering(log_format: str) -> tuple[structlog.typing.Processor, ...]:
+    """Return what makes a line of an event; of a trace only its lines of code are shown, never the values they worked on."""
+    if log_format == "json":
+        return structlog.processors.format_exc_info, structlog.processors.JSONRenderer()
+    return (structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),)
 
-    return mask
+
+def _masking(mask: Mask) -> structlog.typing.Processor:
+    """Hide the secrets in the finished line, wherever in the event they stood."""
+
+    def hide(_logger: object, _method: str, line: object) -> str:
+        return mask.hide(str(line))
+
+    return hide

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote, urlsplit
 
 from dotenv import dotenv_values
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
@@ -28,7 +29,7 @@ class Settings(BaseModel):
     base_url: str = ""
     api_key: SecretStr = SecretStr("")
     feeds: Path
-    state_url: str
+    state_url: str = Field(repr=False)
     namespace: str = Field(default="default", min_length=1, max_length=200)
     log_format: Literal["pretty", "json"] = "pretty"
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
@@ -39,8 +40,18 @@ class Settings(BaseModel):
     @property
     def destination(self) -> str:
         """The service and the namespace that the ledger is scoped by: rehearsing never marks a row as delivered in production."""
-        service = self.base_url.rstrip("/").removesuffix(_API_PREFIX).rstrip("/")
-        return f"{service}#{self.namespace}"
+        return f"{self.service_url}#{self.namespace}"
+
+    @property
+    def service_url(self) -> str:
+        """The service's address in one spelling."""
+        return self.base_url.rstrip("/").removesuffix(_API_PREFIX).rstrip("/")
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """All that must not be seen: the key of the service, the password of the state DB."""
+        password = _password_of(self.state_url)
+        return tuple(filter(None, (self.api_key.get_secret_value(), password, unquote(password))))
 
     @property
     def local_folder(self) -> Path:
@@ -58,7 +69,7 @@ def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
     problems: list[str] = []
     log_format, log_level = _log(values.get("EVENTSYNC_LOG", ""), problems)
     settings = {
-        "base_url": values.get("EVENT_API_BASE_URL", "").strip(),
+        "base_url": _without_userinfo(values.get("EVENT_API_BASE_URL", "").strip(), problems),
         "api_key": _api_key(values, cwd, problems),
         "feeds": (cwd / values.get("EVENTSYNC_FEEDS", "mappings/feeds")).resolve(),
         "state_url": _absolute_sqlite(values.get("EVENTSYNC_STATE_URL", "sqlite:///.eventsync/state.db"), cwd),
@@ -121,6 +132,21 @@ def _switch(name: str, values: Mapping[str, str], problems: list[str]) -> bool:
     if value not in {"", "0", "no", "false", "1", "yes", "true"}:
         problems.append(f"{name}: {value!r} is neither yes nor no")
     return value in {"1", "yes", "true"}
+
+
+def _without_userinfo(url: str, problems: list[str]) -> str:
+    """Take no address that holds a password: it would become part of the state DB and of every message."""
+    if _password_of(url) or "@" in url.partition("://")[2].partition("/")[0]:
+        problems.append("EVENT_API_BASE_URL: holds a user name or password; leave only the host, the key is set apart from it")
+        return ""
+    return url
+
+
+def _password_of(url: str) -> str:
+    try:
+        return urlsplit(url).password or ""
+    except ValueError:  # an address that cannot be read at all is told as such where it is opened
+        return url.partition("://")[2].rpartition("@")[0].partition(":")[2]
 
 
 def _absolute_sqlite(url: str, cwd: Path) -> str:

@@ -13,10 +13,8 @@ import httpx
 
 from connectors.event_api.answers import Lost, NotReached
 from connectors.event_api.http import API_PREFIX, ServiceHttp, read_bounded, secret_of
+from connectors.masking import Mask
 from mappings.delivery import Answer
-
-_SHORTEST_SECRET = 8
-"""Shorter keys are not taken out of texts: they would take common words with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +32,9 @@ class Exchange:
     def __init__(self, http: ServiceHttp, *, attempt_s: float) -> None:
         self._http = http
         self._attempt_s = attempt_s
+        secret = secret_of(http)
+        self._raw = secret.encode("ascii")
+        self._mask = Mask([secret])
         self._extensions = {"timeout": http.timeouts.as_dict()}
 
     def request(
@@ -64,11 +65,11 @@ class Exchange:
             httpx.ProxyError,
             httpx.UnsupportedProtocol,
         ) as problem:
-            return NotReached(Answer(status=0, code="no_connection", message=str(problem) or "no connection"))
+            return NotReached(Answer(status=0, code="no_connection", message=self._mask.hide(str(problem)) or "no connection"))
         except (httpx.TimeoutException, TimeoutError):
             return Lost(Answer(status=0, code="timeout", message="no whole answer in time"))
         except httpx.RequestError as problem:
-            return Lost(Answer(status=0, code="connection_lost", message=str(problem) or "the connection broke"))
+            return Lost(Answer(status=0, code="connection_lost", message=self._mask.hide(str(problem)) or "the connection broke"))
 
     async def _send(self, request: httpx.Request) -> HttpAnswer:
         response = await self._http.send(request)
@@ -76,13 +77,15 @@ class Exchange:
             body = await read_bounded(response)
         finally:
             await response.aclose()
-        return self._masked(HttpAnswer(response.status_code, response.headers, body))
+        is_created = request.method == "POST" and response.is_success
+        return self._masked(HttpAnswer(response.status_code, response.headers, body), is_created=is_created)
 
-    def _masked(self, told: HttpAnswer) -> HttpAnswer:
-        """Take our key out of an answer that repeats it: answers are kept, and shown to people."""
-        secret = secret_of(self._http)
-        raw = secret.encode("ascii")
-        if len(secret) < _SHORTEST_SECRET or not (raw in told.body or any(secret in value for value in told.headers.values())):
-            return told
-        headers = {name: value.replace(secret, "[key]") for name, value in told.headers.items()}
-        return HttpAnswer(told.status, headers, told.body.replace(raw, b"[key]"))
+    def _masked(self, told: HttpAnswer, *, is_created: bool) -> HttpAnswer:
+        """Take our key out of an answer that repeats it: answers are kept, and shown to people.
+
+        Of a creation only numbers are kept, so that its body is only looked through for the key as it is.
+        """
+        headers = {name: self._mask.hide(value) for name, value in told.headers.items()}
+        if is_created and self._raw not in told.body:
+            return HttpAnswer(told.status, headers, told.body)
+        return HttpAnswer(told.status, headers, self._mask.hide_bytes(told.body))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from mappings.delivery import Answer, Blocked, Receipt, Refusal, Superseded, Unconfirmed, Verdict
+from mappings.delivery import Answer, Blocked, Intent, Receipt, Refusal, Superseded, Verdict
 from mappings.errors import SyncError
 from pipelines.outcomes import BrakeError
 
@@ -52,25 +52,31 @@ class Caution:
     doubts: tuple[Doubt, ...] = ()
     owed: int = 0
     answers: int = 0
+    telling: int = 0
     has_passed: bool = False
 
     @property
     def is_on(self) -> bool:
         """Whether rows are sent one by one."""
-        return bool(self.doubts) and not self.has_passed and self.answers < PATIENT_ANSWERS
+        return bool(self.doubts) and not self.has_passed and self.telling < PATIENT_ANSWERS
 
     def most(self, in_flight: int) -> int:
         """Return how many rows may be under way, of `in_flight` without care."""
         return min(1, in_flight) if self.is_on else in_flight
 
-    def cause(self, verdict: Verdict) -> SyncError | None:
-        """Take one more verdict into account; return why the drain must stop, if it must."""
+    def cause(self, intent: Intent, verdict: Verdict) -> SyncError | None:
+        """Take one more verdict into account; return why the drain must stop, if it must.
+
+        An intent that an earlier run may have sent tells nothing: its answer may be that of the earlier attempt, under
+        an earlier contract.
+        """
         if not self.is_on or isinstance(verdict, Superseded):
             return None
         self.answers += 1
+        self.telling += not intent.is_unanswered
         match verdict:
-            case Receipt() | Unconfirmed():
-                self.has_passed = True
+            case Receipt():
+                self.has_passed = not intent.is_unanswered
                 return None
             case Refusal(answer) | Blocked(answer):
                 return self._after_refusal(answer)

@@ -180,7 +180,7 @@ class Drain:
     def _settle_and_send(self) -> bool:
         answered, self._answered = self._answered, []
         for one in answered:
-            self.cause = self.cause or self.caution.cause(one.verdict) or self.breaker.cause(one.verdict)
+            self.cause = self.cause or self.caution.cause(one.intent, one.verdict) or self.breaker.cause(one.verdict)
         want = 0 if self.cause else self.caution.most(min(self.in_flight, self.room())) - len(self._tasks)
         self._unsettled += answered
         if self._unsettled or want:

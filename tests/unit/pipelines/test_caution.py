@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from unit.connectors_api.wired import intent
 from unit.state.world import World, receipt, row
 
 from mappings.delivery import (
@@ -133,9 +134,10 @@ def test_a_doubt_about_the_request_as_a_whole_is_borne_out_by_a_refusal_that_nam
     assert not MOVED.explains(Answer(400, field="title"))
 
 
-def _causes(*verdicts: Verdict) -> list[SyncError | None]:
+def _causes(*verdicts: Verdict, is_unanswered: bool = False) -> list[SyncError | None]:
     caution = Caution((ORGANIZER, MOVED), owed=100)
-    return [caution.cause(verdict) for verdict in verdicts]
+    sent = intent(is_unanswered=is_unanswered)
+    return [caution.cause(sent, verdict) for verdict in verdicts]
 
 
 def test_a_route_that_is_gone_stops_the_drain_by_a_blocked_row() -> None:
@@ -156,9 +158,14 @@ def test_what_says_nothing_about_the_contract_neither_stops_nor_ends_the_care() 
     assert isinstance(_causes(*silent, _refusal("organizer"))[-1], BrakeError)
 
 
-@pytest.mark.parametrize("passed", [PASSED, Unconfirmed(Answer(409))])
-def test_after_a_row_has_passed_the_same_refusal_is_a_rows_own(passed: Verdict) -> None:
-    assert _causes(passed, _refusal("organizer")) == [None, None]
+def test_after_a_row_has_passed_the_same_refusal_is_a_rows_own() -> None:
+    assert _causes(PASSED, _refusal("organizer")) == [None, None]
+
+
+def test_a_row_that_an_earlier_run_may_have_sent_tells_nothing_by_passing() -> None:
+    many = [PASSED] * (2 * PATIENT_ANSWERS)
+    assert isinstance(_causes(*many, _refusal("organizer"), is_unanswered=True)[-1], BrakeError)
+    assert isinstance(_causes(Unconfirmed(Answer(409)), _refusal("organizer"))[-1], BrakeError)
 
 
 def test_the_care_does_not_last_for_ever() -> None:

@@ -43,6 +43,7 @@ event:
 publish:
   in_flight: {in_flight}
   max_pause: {max_pause}
+  key_memory: {key_memory}
 """
 TITLE = "{from: TITLE, do: [collapse]}"
 HEADER = "ID,TITLE,DAY,HOUR,GENRE,PICTURE"
@@ -206,12 +207,14 @@ class Desk:
         more: str = "",
         in_flight: int = 16,
         max_pause: str = "15m",
+        key_memory: str = "24h",
         name: str = "town.yaml",
         feed: str = FEED,
     ) -> None:
         """Write the feed's mapping file; `more` are further lines of `event`."""
         lines = "".join(f"\n  {line}" for line in more.splitlines())
-        text = MAPPING.format(title=title, channel=channel, more=lines, in_flight=in_flight, max_pause=max_pause)
+        policy = {"in_flight": in_flight, "max_pause": max_pause, "key_memory": key_memory}
+        text = MAPPING.format(title=title, channel=channel, more=lines, **policy)
         (self.folder / "feeds").mkdir(exist_ok=True)
         (self.folder / "feeds" / name).write_text(text.replace("feed: town-hall", f"feed: {feed}"), "utf-8")
 

@@ -17,7 +17,7 @@ from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
 from mappings.errors import SyncError, TransientError
 from pipelines.outcomes import outcome_of
-from state.lease import HeldByAnotherError
+from state.lease import HeldByAnotherError, LeaseLostError
 
 STEP_DELAY_S = 10.0
 """Seconds before a step tries for the second time, twice as many before the third."""
@@ -56,7 +56,7 @@ def failure_of(context: AssetExecutionContext, error: SyncError) -> Failure:
 def _clears_soon(error: SyncError) -> bool:
     """Whether a step that tries again in seconds may get through; another run's hold and a long pause last longer."""
     match error:
-        case HeldByAnotherError():
+        case HeldByAnotherError() | LeaseLostError():
             return False
         case TransientError():
             return (error.retry_after_s or 0.0) <= STEP_DELAY_S

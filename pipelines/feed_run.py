@@ -14,13 +14,16 @@ import structlog
 from mappings.errors import SyncError
 from mappings.schema import FeedMapping
 from pipelines.drain import Advance
+from pipelines.holding import Hold
+from pipelines.interrupts import deferred, window
 from pipelines.options import RunOptions
 from pipelines.outcomes import BrakeError, ExitCode, InterruptedRunError, Outcome, outcome_of
 from pipelines.sync import Published, PublishJob, Staged, publish, stage
 from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import Workshop
 from state.accounts import PublishAccount
-from state.lease import Lease
+from state.gate import closed
+from state.lease import LeaseLostError
 from state.ledger import Ledger
 
 DONE = Outcome("done", ExitCode.DONE)
@@ -61,6 +64,14 @@ class FeedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class _Grip:
+    """The feed, held, and what was done with it so far, for people."""
+
+    hold: Hold
+    doing: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class FeedAtWork:
     """A feed, the run that works on it, and what a person asked of that run."""
 
@@ -71,19 +82,22 @@ class FeedAtWork:
     watcher: Watcher = SILENT
 
     def run(self) -> FeedRun:
-        """Stage and publish as the options say; every failure becomes the outcome, none is raised."""
+        """Stage and publish as the options say, under one lease; every failure becomes the outcome, none is raised."""
         staged: Staged | None = None
         published: Published | None = None
         outcome = DONE
         try:
-            if not self.options.publish_only:
-                staged = self.stage()
-                self._raise_if_braked(staged)
-            if not self.options.stage_only:
-                published = self.publish()
-                outcome = outcome_of_publish(published, self.mapping)
+            with deferred(), self._held() as grip:
+                if not self.options.publish_only:
+                    staged = self._stage(grip)
+                    _raise_if_braked(staged)
+                if not self.options.stage_only:
+                    published = self._publish(grip)
+                    outcome = outcome_of_publish(published, self.mapping)
         except SyncError as error:
             outcome = outcome_of(error)
+        except KeyboardInterrupt as left:
+            outcome = _why_left(left, "at work")
         return FeedRun(self.mapping.feed, self.ticket.run_id, outcome, staged, published)
 
     def stage(self) -> Staged:
@@ -92,11 +106,8 @@ class FeedAtWork:
         Raises:
             SyncError: as the source, the service's lists or the state DB fail.
         """
-        with self._phase("staging") as lease:
-            job = self.workshop.stage_job(self.mapping, self.ticket.run_id, lease, self.options, self.watcher.read)
-            staged = stage(job)
-            self._close(_stage_outcome(staged))
-        return staged
+        with deferred(), self._held() as grip:
+            return self._stage(grip)
 
     def publish(self) -> Published:
         """Send what is owed. COMMIT POINT 2 is inside.
@@ -104,44 +115,59 @@ class FeedAtWork:
         Raises:
             SyncError: a brake holds the feed, or the state DB fails.
         """
-        with self._phase("publishing") as lease:
-            pass_the_gate(self.workshop.ledger(self.mapping), self.mapping, self.options, f"run {self.ticket.run_id}")
-            job = self.workshop.publish_job(self.mapping, self.ticket.run_id, lease, self.options, self.watcher.settled)
-            self.watcher.owed(job.outbox.owed)
-            published = self._drained(job)
-            self.workshop.notice(self.mapping, self.ticket.run_id, published.outlook.notices)
-            self._close(outcome_of_publish(published, self.mapping), published.account)
+        with deferred(), self._held() as grip:
+            return self._publish(grip)
+
+    def _stage(self, grip: _Grip) -> Staged:
+        self._begin_phase(grip, "staging")
+        job = self.workshop.stage_job(self.mapping, self.ticket.run_id, grip.hold, self.options, self.watcher.read)
+        staged = stage(job)
+        self._close(_stage_outcome(staged))
+        return staged
+
+    def _publish(self, grip: _Grip) -> Published:
+        self._begin_phase(grip, "publishing")
+        pass_the_gate(self.workshop.ledger(self.mapping), self.mapping, self.options, f"run {self.ticket.run_id}")
+        job = self.workshop.publish_job(self.mapping, self.ticket.run_id, grip.hold, self.options, self.watcher.settled)
+        self.watcher.owed(job.outbox.owed)
+        published = self._drained(job)
+        self.workshop.notice(self.mapping, self.ticket.run_id, published.outlook.notices)
+        self._close(outcome_of_publish(published, self.mapping), published.account)
         return published
 
     def _drained(self, job: PublishJob) -> Published:
         """Drain the outbox; where Dagster interrupts, what was settled until then still enters the books."""
         try:
             return publish(job)
+        except LeaseLostError:
+            raise  # the other run writes by now: what is ours of the numbers cannot be told
         except BaseException as left:
-            self._close(_why_left(left, "publishing"), job.outbox.account())
+            self._close(_why_left(left, "publishing"), _account_of(job))
             raise
 
-    def _raise_if_braked(self, staged: Staged) -> None:
-        if staged.stopping:
-            raise brake_error(staged)
-
     @contextmanager
-    def _phase(self, name: str) -> Iterator[Lease]:
-        """Hold the feed's lease and keep the run's page in the books, whatever ends the phase.
+    def _held(self) -> Iterator[_Grip]:
+        """Hold the feed's lease and keep the run's page in the books, whatever ends the block.
 
         The page begins under the lease: an open page of another run, seen by whoever holds the feed, is a dead run's.
         """
-        log = structlog.get_logger().bind(feed=self.mapping.feed, run_id=self.ticket.run_id)
-        log.info("phase begins", phase=name, launched_by=self.ticket.launched_by)
+        doing = ["waiting for the feed"]
         try:
             holder = f"run {self.ticket.run_id}, launched by {self.ticket.launched_by}"
-            with self.workshop.lease(self.mapping, holder, is_patient=self.options.wait) as lease:
-                self._begin()
-                yield lease
+            with self.workshop.lease(self.mapping, holder, is_patient=self.options.wait) as hold:
+                yield _Grip(hold, doing)
         except BaseException as left:
             self._begin()  # where the feed was never held, so that the books tell of the attempt
-            self._close(_why_left(left, name))
+            self._close(_why_left(left, doing[-1]))
             raise
+
+    def _begin_phase(self, grip: _Grip, name: str) -> None:
+        """Begin a phase, or leave before it where somebody has asked to stop."""
+        log = structlog.get_logger().bind(feed=self.mapping.feed, run_id=self.ticket.run_id)
+        with window():
+            log.info("phase begins", phase=name, launched_by=self.ticket.launched_by)
+        grip.doing.append(name)
+        self._begin()
 
     def _begin(self) -> None:
         self.workshop.ledger(self.mapping).begin_run(
@@ -167,20 +193,36 @@ def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by:
     What a person accepted for an earlier run is not accepted for this one.
 
     Raises:
-        BrakeError: a brake holds the feed, or no stage ever completed.
+        BrakeError: a brake holds the feed.
+        GateClosedError: no stage has completed whose rows could be sent.
     """
     gate = ledger.gate()
     if gate.is_open and not gate.brakes:
         return
-    if gate.brakes and set(gate.brakes) <= set(options.accept):
+    if not gate.brakes:
+        raise closed(gate)
+    if set(gate.brakes) <= set(options.accept):
         ledger.open_gate(by)
         return
     stopped, _, _ = gate.reason.partition("; ")
     raise BrakeError(
         f"nothing is sent: {stopped}",
-        brakes=gate.brakes or (stopped,),
+        brakes=gate.brakes,
         hint=f"look at `eventsync rows {mapping.feed} --state rejected`, then run it again; or accept the brake",
     )
+
+
+def _raise_if_braked(staged: Staged) -> None:
+    if staged.stopping:
+        raise brake_error(staged)
+
+
+def _account_of(job: PublishJob) -> PublishAccount | None:
+    """What was settled, unless requests are still under way in a thread that has not ended in time."""
+    try:
+        return job.outbox.account()
+    except SyncError:
+        return None
 
 
 def brake_error(staged: Staged) -> BrakeError:

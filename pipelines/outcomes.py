@@ -11,7 +11,7 @@ from enum import IntEnum
 from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.sources.errors import EmptySourceError, MissingColumnsError
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
-from state.lease import HeldByAnotherError
+from state.lease import HeldByAnotherError, LeaseLostError
 
 HELP = "what would help: "
 
@@ -72,7 +72,7 @@ def _name_and_code(error: SyncError) -> tuple[str, ExitCode]:  # noqa: PLR0911  
     match error:
         case BrakeError() | MissingColumnsError() | EmptySourceError():
             return "stopped by a brake", ExitCode.BRAKE
-        case HeldByAnotherError():
+        case HeldByAnotherError() | LeaseLostError():
             return "held by another run", ExitCode.HELD
         case InterruptedRunError():
             return "interrupted", ExitCode.INTERRUPTED

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, suppress
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from connectors.event_api.client import EventApi
 from connectors.sources.contract import Source
@@ -24,11 +24,14 @@ from mappings.vocabulary import RowKey, RowOutcome
 from pipelines.brakes import BrakeVerdict, judge
 from pipelines.caution import Caution
 from pipelines.covers import CoverProblem, Covers, Dressed
+from pipelines.departures import Departures, Unwatched
 from pipelines.drain import Advance, Drain
-from pipelines.interrupts import run_stoppable
+from pipelines.holding import TellLoss
+from pipelines.interrupts import interruptible, run_stoppable, window
 from pipelines.options import RunOptions
 from pipelines.preflight import CLEAR, Outlook, Preflight
 from state.accounts import PublishAccount, StageReport
+from state.lease import LeaseLostError
 from state.ledger import Ledger
 from state.outbox import Outbox
 from state.standing import NOTHING, Standing
@@ -38,9 +41,6 @@ CHUNK_ROWS = 500
 """Rows of one stage transaction: large enough for batched statements, small enough for flat memory."""
 GRACE_S = 20.0
 """How long requests in flight may take to finish once a stop is asked for."""
-
-HEARTBEAT_S = 15.0
-"""How often the lease is renewed, well within its time to live."""
 
 T = TypeVar("T")
 
@@ -88,16 +88,21 @@ class StageJob:
 
 @dataclass(frozen=True, slots=True)
 class PublishJob:
-    """One drain: what is owed, by which client it is sent, and how the feed is held meanwhile (`renew`, every few seconds)."""
+    """One drain: what is owed, by which client it is sent, through which door (`departures`).
+
+    `on_loss` is given what to call once another run has the feed; `tell` a sentence for whoever watches.
+    """
 
     outbox: Outbox
     open_api: Callable[[], AbstractAsyncContextManager[EventApi]]
     open_covers: Callable[[], Covers]
-    renew: Callable[[], None]
     in_flight: int
     advance: Advance
     clock_s: Callable[[], float]
     preflight: Preflight | None = None
+    departures: Departures = field(default_factory=Unwatched)
+    on_loss: Callable[[TellLoss], None] = lambda _stop: None
+    tell: Callable[[str], None] = lambda _sentence: None
 
 
 def stage(job: StageJob) -> Staged:
@@ -115,9 +120,11 @@ def stage(job: StageJob) -> Staged:
         return [verdict.name for verdict in verdicts if verdict.is_tripped]
 
     is_whole = job.source.is_whole and not job.options.keys
-    with job.source.read() as reading:
+    with ExitStack() as stack:
+        with window():
+            reading = stack.enter_context(job.source.read())
         staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=reading.stamp, terms=_terms(job))
-        for chunk in batched(_chosen(map(job.mapper, reading.rows), job.options.keys), CHUNK_ROWS):
+        for chunk in interruptible(batched(_chosen(map(job.mapper, reading.rows), job.options.keys), CHUNK_ROWS)):
             staging.write(chunk)
             job.advance(len(chunk))
     report = staging.close(brake)
@@ -145,7 +152,9 @@ def publish(job: PublishJob) -> Published:
     """
     sending = Sending(job)
     started = job.clock_s()
-    run_stoppable(sending.run, sending.drain.stop)
+    run_stoppable(sending.run, sending.stop, sending.drain.leave)
+    if isinstance(sending.drain.cause, LeaseLostError):
+        raise sending.drain.cause
     account = job.outbox.account()
     account.check()
     return Published(
@@ -163,25 +172,43 @@ class Sending:
 
     def __init__(self, job: PublishJob) -> None:
         self._job = job
-        self.drain = Drain(job.outbox, job.in_flight, GRACE_S, job.advance)
+        self.drain = Drain(job.outbox, job.in_flight, GRACE_S, job.advance, departures=job.departures)
         self.cover_problems: list[CoverProblem] = []
         self.outlook = CLEAR
+        self._task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Open the client and drain, holding the feed meanwhile."""
+        """Open the client and drain, until all is sent or another run has the feed."""
         async with self._job.open_api() as api:
             covers = self._job.open_covers()
             self.cover_problems = covers.problems
             self.drain.deliver = functools.partial(self._send, api, covers)
-            heartbeat = asyncio.create_task(self._hold_the_feed())
+            self.drain.room = lambda: api.room
+            loop = asyncio.get_running_loop()
+            self._job.on_loss(lambda lost: _in_loop(loop, self.drain.leave, lost))
             try:
-                await self._look_ahead(api)
+                await self._ahead(self._look_ahead(api))
                 await self.drain.run()
                 self._look_back()
                 self.drain.cause = self.drain.cause or api.stopped or self.drain.breaker.cause_at_end()
             finally:
-                heartbeat.cancel()
                 await covers.close()
+
+    def stop(self) -> None:
+        """Take no new rows, because somebody asked for it, and say what is waited for; in the event loop's thread."""
+        if self._task is not None:
+            self._task.cancel()
+        count = self.drain.under_way
+        waiting = f"{count} request{'s' * (count != 1)} in flight, up to {GRACE_S:.0f} s"
+        self._job.tell(f"stopping: {waiting}; press Ctrl-C again to leave at once")
+        self.drain.stop()
+
+    async def _ahead(self, look: Coroutine[Any, Any, None]) -> None:
+        """Look ahead, unless it is asked to stop meanwhile."""
+        self._task = asyncio.create_task(look)
+        await asyncio.wait({self._task})
+        if not self._task.cancelled():
+            self._task.result()
 
     async def _look_ahead(self, api: EventApi) -> None:
         """Ask the service's page what it expects, if there is anything to send."""
@@ -202,14 +229,10 @@ class Sending:
             return dressed
         return await api.deliver(self._job.outbox.pin(intent, dressed.body, missing=dressed.missing))
 
-    async def _hold_the_feed(self) -> None:
-        """Renew the lease while no answer arrives to renew it with: during a long pause of the service."""
-        while True:
-            await asyncio.sleep(HEARTBEAT_S)
-            try:
-                self._job.renew()
-            except SyncError as lost:
-                self.drain.stop(lost)
+
+def _in_loop(loop: asyncio.AbstractEventLoop, stop: TellLoss, lost: SyncError) -> None:
+    with suppress(RuntimeError):  # the drain has ended by itself in this very moment
+        loop.call_soon_threadsafe(stop, lost)
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:

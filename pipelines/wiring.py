@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import structlog
 
 from connectors.event_api.client import EventApi
+from connectors.event_api.http import Passage
 from connectors.event_api.media import ImageFetcher, ImageLimits
+from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
 from mappings.engine import Directory, RowMapper, compile_feed
@@ -23,11 +25,15 @@ from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey
 from pipelines.clock import monotonic_s, now
 from pipelines.covers import Covers
+from pipelines.departures import Departures
 from pipelines.drain import Advance
+from pipelines.holding import Hold
+from pipelines.interrupts import window
 from pipelines.options import RunOptions
 from pipelines.preflight import Preflight
-from pipelines.service import Told, ask_lists, open_api
+from pipelines.service import INSISTENCE, Told, ask_lists, open_api
 from pipelines.settings import Settings
+from pipelines.shared_pace import sharing_over
 from pipelines.slug_list import ListMemory
 from pipelines.sync import PublishJob, StageJob
 from state.database import StateDb, open_database
@@ -36,34 +42,43 @@ from state.ledger import Ledger
 from state.media import MediaMemory
 from state.notes import ServiceNotes
 from state.notices import add_notices
+from state.pulse import seconds_since_boot
 
 PATIENCE_S = 2.0
 """How often a patient run asks again for a feed that another run holds."""
 OFFLINE = Directory(channels=None, classifications=None)
 
+Tell = Callable[[str], None]
+
+
+def _log(sentence: str) -> None:
+    structlog.get_logger().info("told", sentence=sentence)
+
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """The open state DB and the settings that everything else is made from."""
+    """The open state DB and the settings that everything else is made from; `tell` reaches whoever watches the run."""
 
     settings: Settings
     engine: StateDb
+    tell: Tell = _log
+    insistence: RetryPolicy = INSISTENCE
 
     def ledger(self, mapping: FeedMapping) -> Ledger:
         """Return the ledger of one feed at the configured destination."""
         return Ledger(self.engine, self.settings.destination, mapping.feed, namespace=self.settings.namespace, now=now)
 
     @contextmanager
-    def lease(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Iterator[Lease]:
-        """Hold the feed for the length of the block.
+    def lease(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Iterator[Hold]:
+        """Hold the feed for the length of the block, its lease renewed meanwhile. The patient wait for another run's end.
 
         Raises:
             HeldByAnotherError: another run holds it and we are not patient.
         """
-        with self._acquired(mapping, holder, is_patient=is_patient) as lease:
-            yield lease
+        with Hold(self._acquired(mapping, holder, is_patient=is_patient), seconds_since_boot) as hold:
+            yield hold
 
-    def stage_job(self, mapping: FeedMapping, run_id: str, lease: Lease, options: RunOptions, advance: Advance) -> StageJob:
+    def stage_job(self, mapping: FeedMapping, run_id: str, lease: Hold, options: RunOptions, advance: Advance) -> StageJob:
         """Wire one stage: the service is asked for its lists, the mapping compiled, the source found.
 
         Raises:
@@ -76,7 +91,7 @@ class Workshop:
             run_id, lease.token, mapping, self.source(mapping, mapper), mapper, self.ledger(mapping), options, advance
         )
 
-    def publish_job(self, mapping: FeedMapping, run_id: str, lease: Lease, options: RunOptions, advance: Advance) -> PublishJob:
+    def publish_job(self, mapping: FeedMapping, run_id: str, lease: Hold, options: RunOptions, advance: Advance) -> PublishJob:
         """Wire one drain: the outbox is opened, the client only when the drain begins."""
         outbox = self.ledger(mapping).open_outbox(
             run_id,
@@ -85,25 +100,29 @@ class Workshop:
             keys=[RowKey(key) for key in options.keys] or None,
             key_memory_s=mapping.publish.key_memory_s,
         )
+        departures = Departures(lease.assure)
         return PublishJob(
             outbox=outbox,
-            open_api=lambda: self.api(mapping),
+            open_api=lambda: self.api(mapping, departures),
             open_covers=lambda: self.covers(mapping),
-            renew=lease.renew,
-            in_flight=mapping.publish.in_flight,
+            departures=departures,
+            on_loss=lease.on_loss,
+            tell=lambda sentence: self.tell(f"{mapping.feed}: {sentence}"),
+            in_flight=mapping.publish.most_in_flight,
             advance=advance,
             clock_s=monotonic_s,
             preflight=Preflight(self.notes, mapping),
         )
 
-    def api(self, mapping: FeedMapping) -> AbstractAsyncContextManager[EventApi]:
-        """Return the client of the service, to be opened in an event loop."""
-        return open_api(self.settings, mapping.publish)
+    def api(self, mapping: FeedMapping, passage: Passage = nullcontext) -> AbstractAsyncContextManager[EventApi]:
+        """Return the client of the service, to be opened in an event loop; its pace is shared with all who use this state DB."""
+        sharing = sharing_over(self.engine, self.settings)
+        return open_api(self.settings, mapping.publish, passage, sharing, self.insistence)
 
     def covers(self, mapping: FeedMapping) -> Covers:
         """Return what fetches, checks and uploads the cover images of a feed."""
         limits = ImageLimits(allows_private=self.settings.allow_private_images)
-        fetcher = ImageFetcher(limits, sleep=asyncio.sleep, random=random.random, in_flight=mapping.publish.in_flight)
+        fetcher = ImageFetcher(limits, sleep=asyncio.sleep, random=random.random, in_flight=mapping.publish.most_in_flight)
         return Covers(fetcher, MediaMemory(self.engine, self.settings.destination), self.settings.namespace, now)
 
     def source(self, mapping: FeedMapping, mapper: RowMapper) -> Source:
@@ -136,32 +155,34 @@ class Workshop:
             async with self.api(mapping) as api:
                 return await ask_lists(api)
 
-        told = asyncio.run(ask())
+        with window():
+            told = asyncio.run(ask())
         return compile_feed(mapping, told.directory, now()), told
 
-    @contextmanager
-    def _acquired(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Iterator[Lease]:
+    def _acquired(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Lease:
+        told = ""
         while True:
             try:
-                lease = self.ledger(mapping).acquire_lease(holder)
-                break
-            except HeldByAnotherError:
+                return self.ledger(mapping).acquire_lease(holder)
+            except HeldByAnotherError as held:
                 if not is_patient:
                     raise
+                if told != held.holder:
+                    self.tell(f"{mapping.feed}: waiting, {held}")
+                    told = held.holder
+            with window():
                 time.sleep(PATIENCE_S)  # noqa: TID251  # a person asked to wait, and may interrupt
-        with lease:
-            yield lease
 
 
 @contextmanager
-def open_workshop(settings: Settings) -> Iterator[Workshop]:
-    """Open the state DB for the length of the block.
+def open_workshop(settings: Settings, tell: Tell = _log) -> Iterator[Workshop]:
+    """Open the state DB for the length of the block. `tell` is given sentences for whoever watches, while a run works.
 
     Raises:
         SyncError: it cannot be opened.
     """
     engine = open_database(settings.state_url)
     try:
-        yield Workshop(settings, engine)
+        yield Workshop(settings, engine, tell)
     finally:
         engine.dispose()

@@ -35,8 +35,6 @@ from pipelines.cli import (
 
 P = ParamSpec("P")
 
-INTERRUPTED = 130
-
 app = typer.Typer(
     name="eventsync",
     no_args_is_help=True,
@@ -63,8 +61,7 @@ def _verb(function: Callable[P, int], group: typer.Typer = app) -> None:
         except SyncError as error:
             code = _explain(error)
         except KeyboardInterrupt:
-            typer.echo("interrupted; the state is intact: run again to go on", err=True)
-            code = INTERRUPTED
+            code = _explain_interruption()
         raise typer.Exit(code)
 
     group.command(function.__name__)(told)
@@ -79,6 +76,12 @@ def _explain(error: Exception) -> int:
         raise error
     Output(json="--json" in sys.argv).error(error)
     return int(outcome_of(error).exit_code)
+
+
+def _explain_interruption() -> int:
+    from pipelines.outcomes import InterruptedRunError  # noqa: PLC0415  # keeps `--help` fast
+
+    return _explain(InterruptedRunError("interrupted; the state is intact", hint="run again to go on"))
 
 
 for verb in (

@@ -96,6 +96,12 @@ class Output:
 
         self._people().print(safe_text(text), soft_wrap=True)
 
+    def aside(self, text: str) -> None:
+        """Tell people a sentence on stderr while something else goes on, above its bar."""
+        from pipelines.cli.tables_drawn import safe_text  # noqa: PLC0415  # as above
+
+        (self._watched or self._console(self._stderr)).print(safe_text(text), soft_wrap=True)
+
     def error(self, error: SyncError) -> None:
         """Say on stderr what was tried, what came back and what would help; with `json` also as the document.
 

@@ -16,8 +16,9 @@ from pipelines.cli.rehearsal_report import SHOWN, Rehearsal, Sending, show_rehea
 from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
 from pipelines.feed_run import FeedAtWork, RunTicket, Watcher, brake_error, pass_the_gate
+from pipelines.interrupts import is_stop_asked
 from pipelines.options import RunOptions
-from pipelines.outcomes import BrakeError, ExitCode, Outcome, outcome_of
+from pipelines.outcomes import BrakeError, ExitCode, InterruptedRunError, Outcome, outcome_of
 from pipelines.settings import Settings
 from pipelines.wiring import Workshop
 from state.books import Books
@@ -39,6 +40,8 @@ def rehearse_feeds(settings: Settings, feeds: Sequence[FeedMapping], options: Ru
     for mapping in feeds:
         with output.progress(f"rehearsing {mapping.feed}") as bar:
             rehearsals.append(_rehearse(settings, mapping, options, bar))
+        if is_stop_asked():
+            break
     show_rehearsals(output, rehearsals)
     return worst({int(rehearsal.outcome.exit_code) for rehearsal in rehearsals})
 
@@ -59,6 +62,9 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar
             return _on_copy(run)
     except SyncError as error:
         return Rehearsal(mapping.feed, outcome_of(error))
+    except KeyboardInterrupt:
+        interrupted = InterruptedRunError("interrupted; nothing was written or sent", hint="rehearse it again")
+        return Rehearsal(mapping.feed, outcome_of(interrupted))
 
 
 def _on_copy(run: FeedAtWork) -> Rehearsal:

@@ -23,6 +23,7 @@ from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
 from pipelines.dagster_home import prepare_dagster_home
 from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
+from pipelines.interrupts import deferred_to_the_end, is_stop_asked, window
 from pipelines.launch_request import launch_config, wanted_assets
 from pipelines.logs import configure_logs
 from pipelines.options import RunOptions
@@ -48,24 +49,67 @@ class Request:
 def run_feeds(request: Request) -> int:
     """Run every feed asked for, one after another; return the exit code of the worst.
 
+    Whenever it is interrupted there is a report of what was done until then.
+
     Raises:
         SyncError: nothing could be run at all.
     """
-    settings, output = current_settings(), Output(json=request.as_json)
-    configure_logs(settings)
-    folder = folder_of(settings)
-    feeds = _asked(request, chosen_feeds(folder, request.feeds))
-    require_service(settings)
-    if request.is_dry:
-        return rehearse_feeds(settings, feeds, request.options, output)
-    reports = _until_interrupted(_runner(request, settings, output)(feeds))
-    broken = folder.broken if request.is_all else ()
-    codes = {report.exit_code for report in reports} | ({2} if broken else set())
-    exit_code = worst(codes)
-    show_reports(output, reports, exit_code)
-    for error in broken:
-        output.error(error)
-    return exit_code
+    output = Output(json=request.as_json)
+    said = _Said(output, [])
+    with deferred_to_the_end(said.at_last):
+        try:
+            with window():
+                settings = current_settings()
+                configure_logs(settings)
+                folder = folder_of(settings)
+                feeds = _asked(request, chosen_feeds(folder, request.feeds))
+                require_service(settings)
+            if request.is_dry:
+                return rehearse_feeds(settings, feeds, request.options, output)
+            runner = _runner(request, settings, output)
+            said.take(runner(feeds))
+        except KeyboardInterrupt:
+            return said.interrupted()
+        broken = folder.broken if request.is_all else ()
+        exit_code = said.reports_and_code(is_any_broken=bool(broken))
+        for error in broken:
+            output.error(error)
+        return exit_code
+
+
+@dataclass(slots=True)
+class _Said:
+    """The reports so far, and whether they are printed: they are once, however the command ends."""
+
+    output: Output
+    reports: list[RunReport]
+    is_out: bool = False
+
+    def take(self, reports: Iterable[RunReport]) -> None:
+        """Take the reports as they come; a person who stops one feed does not want the next one begun."""
+        for report in reports:
+            self.reports.append(report)
+            if is_stop_asked() or report.exit_code == ExitCode.INTERRUPTED:
+                break
+
+    def reports_and_code(self, *, is_any_broken: bool) -> int:
+        """Print what was done; return the exit code of the worst."""
+        exit_code = worst({report.exit_code for report in self.reports} | ({2} if is_any_broken else set()))
+        self.is_out = True
+        show_reports(self.output, self.reports, exit_code)
+        return exit_code
+
+    def interrupted(self) -> int:
+        """Print what was done before it was interrupted between two runs, or before the first."""
+        self.is_out = True
+        show_reports(self.output, self.reports, ExitCode.INTERRUPTED)
+        self.output.aside("interrupted; the state is intact: run again to go on")
+        return ExitCode.INTERRUPTED
+
+    def at_last(self) -> None:
+        """Print the document, in place of whatever the process hangs in."""
+        if not self.is_out:
+            self.output.document({"exit_code": int(ExitCode.INTERRUPTED), "runs": self.reports})
 
 
 def _asked(request: Request, feeds: Sequence[LoadedFeed]) -> list[FeedMapping]:
@@ -73,16 +117,6 @@ def _asked(request: Request, feeds: Sequence[LoadedFeed]) -> list[FeedMapping]:
         known = ", ".join(feed.mapping.feed for feed in feeds) or "none"
         raise ConfigError("no feed was named", hint=f"name one or more, or say --all; the feeds here: {known}")
     return [feed.mapping for feed in feeds]
-
-
-def _until_interrupted(reports: Iterable[RunReport]) -> list[RunReport]:
-    """Return the reports as they come; a person who stops one feed does not want the next one begun."""
-    told = []
-    for report in reports:
-        told.append(report)
-        if report.exit_code == ExitCode.INTERRUPTED:
-            break
-    return told
 
 
 Runner = Callable[[Sequence[FeedMapping]], Iterable[RunReport]]
@@ -99,12 +133,12 @@ def _runner(request: Request, settings: Settings, output: Output) -> Runner:
             return lambda feeds: _on_webserver(server, settings, feeds, request.options, output)
         if settings.dagster_url:
             output.note(f"no Dagster webserver answers at {url}; running in this process instead")
-    return lambda feeds: run_in_process(settings, feeds, request.options)
+    return lambda feeds: run_in_process(settings, feeds, request.options, output.aside)
 
 
 def _with_engine(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> Iterator[RunReport]:
     for mapping in feeds:
-        with output.progress(mapping.feed) as bar, open_workshop(settings) as workshop:
+        with output.progress(mapping.feed) as bar, open_workshop(settings, output.aside) as workshop:
             ticket = RunTicket(new_run_id(now()), "cli")
             result = FeedAtWork(workshop, mapping, ticket, options, _watcher(bar)).run()
             yield report_of(workshop, mapping, ticket.run_id, result.outcome)
@@ -118,30 +152,33 @@ def _on_webserver(
         launch = Launch(names.job_of(mapping.feed), launch_config(options), tuple(wanted_assets(mapping.feed, options)), tags)
         run_id = server.launch(launch)
         try:
-            status = server.follow(run_id, time.sleep, output.note)  # noqa: TID251  # another process is followed by asking
+            with window():
+                status = server.follow(run_id, time.sleep, output.aside)  # noqa: TID251  # another process is followed by asking
         except KeyboardInterrupt:
-            output.note(
-                f"{mapping.feed}: run {run_id} goes on without us; stop it at {server.http.base_url.join(f'/runs/{run_id}')}"
-            )
-            raise
+            yield _left_alone(mapping, run_id, str(server.http.base_url.join(f"/runs/{run_id}")))
+            return
         with open_workshop(settings) as workshop:
             yield report_of(workshop, mapping, run_id, dagster_status=status)
 
 
-def run_in_process(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions) -> list[RunReport]:
-    """Run each feed's job in this process, on the Dagster instance of the UI, until one is interrupted."""
+def _left_alone(mapping: FeedMapping, run_id: str, page: str) -> RunReport:
+    told, hint = f"run {run_id} goes on without us, on the Dagster webserver", f"look at it, or stop it, at {page}"
+    return RunReport(mapping.feed, run_id, "interrupted", int(ExitCode.INTERRUPTED), told, hint)
+
+
+def run_in_process(
+    settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, tell: Callable[[str], None]
+) -> Iterator[RunReport]:
+    """Run each feed's job in this process, on the Dagster instance of the UI; `tell` is given what happens meanwhile."""
     prepare_dagster_home(settings.dagster_home)
     from pipelines.definitions import build_definitions  # noqa: PLC0415  # Dagster takes a second to import
     from pipelines.in_process import run_job  # noqa: PLC0415  # as above
 
-    definitions = build_definitions(settings, lambda: open_workshop(settings))
-
-    def run(mapping: FeedMapping) -> RunReport:
+    definitions = build_definitions(settings, lambda: open_workshop(settings, tell))
+    for mapping in feeds:
         run_id, status = run_job(definitions, mapping.feed, options)
         with open_workshop(settings) as workshop:
-            return report_of(workshop, mapping, run_id, dagster_status=status)
-
-    return _until_interrupted(map(run, feeds))
+            yield report_of(workshop, mapping, run_id, dagster_status=status)
 
 
 def _watcher(bar: Progress) -> Watcher:

@@ -98,7 +98,7 @@ Show = Callable[[Output, RunReport], None]
 def _round(settings: Settings, output: Output, title: str, show: Show) -> list[RunReport]:
     output.note(f"\n{title}")
     feeds = [feed.mapping for feed in load_folder(settings.feeds).feeds]
-    reports = run_in_process(settings, feeds, RunOptions())
+    reports = list(run_in_process(settings, feeds, RunOptions(), output.aside))
     for report in reports:
         show(output, report)
     return reports

@@ -56,9 +56,7 @@ def _cause(world: World, rows: int, answers: Answers) -> SyncError | None:
             yield api
 
     async def main() -> SyncError | None:
-        job = PublishJob(
-            world.outbox(), open_api, lambda: cast("Covers", NoCovers()), lambda: None, 4, lambda _: None, lambda: 0.0
-        )
+        job = PublishJob(world.outbox(), open_api, lambda: cast("Covers", NoCovers()), 4, lambda _: None, lambda: 0.0)
         sending = Sending(job)
         await sending.run()
         return sending.drain.cause

@@ -63,7 +63,7 @@ event:
         (PausedError("x", resume_at=NOW), 6),
         (ServiceUnavailableError("x"), 6),
         (SourceUnavailableError("x"), 6),
-        (LeaseLostError("x"), 6),
+        (LeaseLostError("x"), 4),
         (InterruptedRunError("x"), 130),
         (ImbalanceError("x"), 1),
         (SyncError("x"), 1),

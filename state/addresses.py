@@ -38,6 +38,11 @@ def parse(url: str) -> URL:
         raise ConfigError("EVENTSYNC_STATE_URL is not an address of a database that we know", hint=_EXAMPLES) from error
     except ImportError as error:
         raise missing_driver(error) from error
+    if "@" in (address.host or ""):
+        raise ConfigError(
+            "EVENTSYNC_STATE_URL holds more than one @, so that a part of its password would be taken for the host",
+            hint="write each @, : and / of a user name or password as %40, %3A and %2F",
+        )
     if address.drivername not in {"sqlite", "sqlite+pysqlite", "postgresql+psycopg"}:
         raise ConfigError(f"EVENTSYNC_STATE_URL asks for {address.drivername}, which we do not know", hint=_EXAMPLES)
     return address

@@ -89,12 +89,15 @@ class Books:
             after = page[-1].problem_id
 
     def is_held(self, book: Book, row_key: RowKey) -> bool:
-        """Whether the last read has held a row as a likely copy, whatever was decided about it since."""
+        """Whether the last read has held a row as a likely copy, or a person has decided on it as such before."""
         with reading(self._engine) as connection:
-            held = (PROBLEM.c.kind == ProblemKind.HELD.value, PROBLEM.c.run_id == _last_staged(connection, book))
-            found = select(PROBLEM.c.id).join(SCOPE, SCOPE.c.id == PROBLEM.c.scope_id)
-            found = _of_books(found, book.destination, book.feed).where(*held, PROBLEM.c.row_key == storable(row_key))
-            return connection.execute(found.limit(1)).first() is not None
+            of_run = (PROBLEM.c.kind == ProblemKind.HELD.value, PROBLEM.c.run_id == _last_staged(connection, book))
+            held = select(PROBLEM.c.id).join(SCOPE, SCOPE.c.id == PROBLEM.c.scope_id)
+            held = held.where(*of_run, PROBLEM.c.row_key == storable(row_key))
+            decided = select(RELEASE.c.scope_id).join(SCOPE, SCOPE.c.id == RELEASE.c.scope_id)
+            decided = decided.where(RELEASE.c.row_key == storable(row_key))
+            either = (_of_books(found, book.destination, book.feed).limit(1) for found in (held, decided))
+            return any(connection.execute(found).first() is not None for found in either)
 
     def owners(self, destination: str, event_ids: Collection[int]) -> dict[int, str]:
         """Return which of these events of a destination are rows already, by id, each with its row and feed for people."""

@@ -142,7 +142,7 @@ class FeedAtWork:
         except LeaseLostError:
             raise  # the other run writes by now: what is ours of the numbers cannot be told
         except BaseException as left:
-            self._close(_why_left(left, "publishing"), _account_of(job))
+            self._close_left(left, "publishing", _account_of(job))
             raise
 
     @contextmanager
@@ -157,8 +157,7 @@ class FeedAtWork:
             with self.workshop.lease(self.mapping, holder, is_patient=self.options.wait) as hold:
                 yield _Grip(hold, doing)
         except BaseException as left:
-            self._begin()  # where the feed was never held, so that the books tell of the attempt
-            self._close(_why_left(left, doing[-1]))
+            self._close_left(left, doing[-1])
             raise
 
     def _begin_phase(self, grip: _Grip, name: str) -> None:
@@ -173,6 +172,14 @@ class FeedAtWork:
         self.workshop.ledger(self.mapping).begin_run(
             self.ticket.run_id, launched_by=self.ticket.launched_by, dagster_run_id=self.ticket.dagster_run_id
         )
+
+    def _close_left(self, left: BaseException, phase: str, account: PublishAccount | None = None) -> None:
+        """Write down why a phase was left; where the books take no more words, the cause itself is what is told."""
+        try:
+            self._begin()  # where the feed was never held, so that the books tell of the attempt
+            self._close(_why_left(left, phase), account)
+        except SyncError as problem:
+            structlog.get_logger().warning("the end of the run could not be written down", problem=str(problem))
 
     def _close(self, outcome: Outcome, account: PublishAccount | None = None) -> None:
         log = structlog.get_logger().bind(feed=self.mapping.feed, run_id=self.ticket.run_id)

@@ -49,7 +49,11 @@ def report_of(
     if record is None:
         told = outcome or _unbooked(dagster_status)
         return RunReport(mapping.feed, run_id, told.name, int(told.exit_code), told.message, told.hint)
-    return _as_dagster_saw_it(_from_books(mapping, record), dagster_status)
+    report = _as_dagster_saw_it(_from_books(mapping, record), dagster_status)
+    if outcome is None or record.outcome is not None:
+        return report
+    # A state DB that takes no more words has not heard how its run ended.
+    return replace(report, outcome=outcome.name, exit_code=int(outcome.exit_code), message=outcome.message, hint=outcome.hint)
 
 
 def show_reports(output: Output, reports: Sequence[RunReport], exit_code: int) -> None:

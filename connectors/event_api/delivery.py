@@ -44,6 +44,10 @@ from mappings.delivery import (
     Verdict,
 )
 from mappings.errors import SyncError
+from mappings.vocabulary import IdempotencyKey
+
+_REMEMBERED = 4096
+"""So many ids are kept to compare with: far more than there are requests under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ class Courier:
         self._sleep = sleep
         self._random = random
         self._barred: dict[int, Postponed] = {}
+        self._given: dict[int, IdempotencyKey] = {}
 
     async def deliver(self, intent: Intent) -> Verdict:
         """Return what became of `intent`; every request sends the same key and body. Never raises for a row's fate.
@@ -112,9 +117,20 @@ class Courier:
         left = self._clock()
         if case.is_too_late(left):  # after the admission, which may have taken a long pause
             raise _TooLateError
-        meaning = await self._post(case.intent)
+        meaning = self._own(case.intent, await self._post(case.intent))
         case.sending_s += self._clock() - left
         self._note(case, meaning, left)
+        return meaning
+
+    def _own(self, intent: Intent, meaning: Meaning) -> Meaning:
+        """Doubt an id that another row was given a moment ago: it is a copy of that row's answer, not the answer to this one."""
+        if not isinstance(meaning, Created):
+            return meaning
+        if self._given.setdefault(meaning.event_id, intent.key) != intent.key:
+            said = f"the service gave event {meaning.event_id} to another row a moment ago"
+            return Unreadable(replace(meaning.answer, message=said))
+        if len(self._given) > _REMEMBERED:
+            del self._given[next(iter(self._given))]
         return meaning
 
     def _note(self, case: Case, meaning: Meaning, left: float) -> None:
@@ -161,6 +177,9 @@ class Courier:
         """Explain a 409 by our own records; where nothing of ours explains it, a person decides."""
         if case.may_exist:
             is_told = not met.is_under_way and case.is_used_up(self._clock())
+            if is_told and case.intent.refused_request_id:
+                # Our attempt has created it, or the refusal of the earlier body still holds the key: the row may be nowhere.
+                return Conflict(met.answer, case.attempts, case.is_resent)
             return (Unconfirmed if is_told else Uncertain)(met.answer, case.attempts, case.is_resent)
         if case.intent.refused_request_id and not met.is_under_way:
             return Superseded(met.answer, case.attempts)

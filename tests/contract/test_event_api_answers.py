@@ -159,8 +159,8 @@ TABLE = {
         [told(400, "invalid_request", request_id="req_b")], Refusal, 1, intent(refused_request_id="req_a")
     ),
     "a refusal without a request id is never a replay": Row([told(400, "invalid_request", request_id="")], Refusal, 1),
-    "a corrected body sent without an answer is unconfirmed, not superseded": Row(
-        [TIMEOUT, CONFLICT], Unconfirmed, 1 + ASKED, intent(refused_request_id="req_a")
+    "a conflict after a corrected body's timeout may mean the old refusal or the new event": Row(
+        [TIMEOUT, CONFLICT], Conflict, 1 + ASKED, intent(refused_request_id="req_a")
     ),
     "a limit is waited out": Row([told(429, "rate_limited"), created()], Receipt, 2),
     "a timeout is asked again": Row([TIMEOUT, created()], Receipt, 2),

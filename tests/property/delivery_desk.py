@@ -32,6 +32,7 @@ from mappings.loader import load_feed
 from mappings.schema import FeedMapping
 from mappings.vocabulary import Origin, RowKey, SourceRow
 from pipelines.covers import CoverProblem
+from pipelines.departures import Departures
 from pipelines.drain import Drain
 from pipelines.options import RunOptions
 from pipelines.outcomes import outcome_of
@@ -212,7 +213,18 @@ class Worker:
 
     def _publish(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> None:
         outbox = ledger.open_outbox(run_id, lease.token, limit=options.limit, key_memory_s=KEY_MEMORY_S)
-        job = PublishJob(outbox, self._api, NoCovers, lease.renew, IN_FLIGHT, lambda _rows: None, self.clock.seconds)  # type: ignore[arg-type]
+        departures = Departures()
+        job = PublishJob(
+            outbox=outbox,
+            open_api=lambda: self._api(departures),
+            open_covers=NoCovers,  # type: ignore[arg-type]
+            departures=departures,
+            on_loss=lambda _tell: None,
+            tell=lambda _sentence: None,
+            in_flight=IN_FLIGHT,
+            advance=lambda _rows: None,
+            clock_s=self.clock.seconds,
+        )
         sending = Sending(job)
         drain = self._drained(sending)
         account = outbox.account()
@@ -242,10 +254,11 @@ class Worker:
         return sending.drain
 
     @asynccontextmanager
-    async def _api(self) -> AsyncIterator[EventApi]:
+    async def _api(self, departures: Departures) -> AsyncIterator[EventApi]:
         transport = httpx.MockTransport(self.service)
         policy = RetryPolicy(key_memory_s=KEY_MEMORY_S)
         async with open_http("https://events.example.org", SecretStr(SECRET), transport=transport) as http:
+            http.passage = departures
             pacer = Pacer(clock=_loop_s, sleep=asyncio.sleep, random=lambda: 1.0, now=self.clock, patience=Patience())
             yield EventApi(http, pacer=pacer, policy=policy, now=self.clock, sleep=asyncio.sleep, random=lambda: 1.0)
 

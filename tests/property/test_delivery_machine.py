@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from property.delivery_desk import KEY_MEMORY_S, Clock, Worker
 from property.model_service import WORDS, Character, Death, Event, ModelService
 
@@ -27,6 +27,7 @@ TITLES = st.sampled_from(["one", "two", "bad one"])
 POINTS = st.sampled_from(["begin", "begin", "commit", "commit", "send", "answer"])
 DEATHS = st.none() | st.builds(Death, POINTS, st.integers(1, 12))
 FAULTS = st.lists(st.sampled_from(("ok", "ok", *WORDS)), max_size=6)
+HOURS = st.sampled_from([0.1, 1.0, 11.0, 26.0])
 OPTIONS = st.sampled_from([RunOptions()] * 5 + [RunOptions(stage_only=True), RunOptions(publish_only=True), RunOptions(limit=1)])
 CHARACTERS = st.builds(
     Character,
@@ -84,13 +85,24 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     @rule(words=FAULTS, death=DEATHS, options=OPTIONS)
     def run(self, words: list[str], death: Death | None, options: RunOptions) -> None:
+        """One run, with what becomes of its first requests, and the instant at which it is killed, if it is."""
         self.service.words.extend(words)
         is_alive = self.worker.run(death or Death(), options)
         self.service.words.clear()
-        event(f"killed: {not is_alive}")
-        self.delivered |= {key for key, row in self.worker.rows().items() if row.state in DONE}
+        event(f"a run is killed: {not is_alive}")
+        self.what_holds_at_every_moment()
 
-    @rule(hours=st.sampled_from([0.1, 1, 11, 26]))
+    @rule(words=FAULTS, death=DEATHS, key=KEYS, title=TITLES)
+    def edit_and_run(self, words: list[str], death: Death | None, key: str, title: str) -> None:
+        self.say(key, title)
+        self.run(words, death, RunOptions())
+
+    @rule(words=FAULTS, hours=HOURS)
+    def wait_and_run(self, words: list[str], hours: float) -> None:
+        self.time_goes_by(hours)
+        self.run(words, None, RunOptions())
+
+    @rule(hours=HOURS)
     def time_goes_by(self, hours: float) -> None:
         self.clock.turn(hours=hours)
         self.service.pass_time()
@@ -105,34 +117,23 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     # the service
 
-    @rule(is_good=st.booleans())
-    def the_key_changes(self, is_good: bool) -> None:
-        self.service.is_key_good = is_good
-
-    @rule(is_open=st.booleans())
-    def the_channel_changes(self, is_open: bool) -> None:
-        self.service.is_channel_open = is_open
+    @rule(what=st.sampled_from(["all is well", "all is well", "the key is revoked", "the channel is taken away"]))
+    def the_account_changes(self, what: str) -> None:
+        self.service.is_key_good = what != "the key is revoked"
+        self.service.is_channel_open = what != "the channel is taken away"
 
     # what must hold at every moment
 
-    @invariant()
-    def the_worker_does_nothing_that_it_must_not(self) -> None:
-        if hasattr(self, "worker"):
-            assert not self.service.wrongs, self.service.wrongs
-            self._assert_one_event_a_row()
-
-    @invariant()
-    def delivered_rows_stay_delivered(self) -> None:
-        if hasattr(self, "worker") and self.delivered:
-            rows = self.worker.rows()
-            assert {rows[key].state for key in self.delivered} <= DONE
-
-    @invariant()
-    def accounts_balance(self) -> None:
-        if hasattr(self, "worker"):
-            for run in self.worker.past_runs():
-                assert run.read is None or run.read.imbalance() == 0, run
-                assert run.publish is None or run.publish.imbalance() == 0, run
+    def what_holds_at_every_moment(self) -> None:
+        """What the worker did is allowed, its books balance, and what was delivered stays so."""
+        assert not self.service.wrongs, self.service.wrongs
+        self._assert_one_event_a_row()
+        rows = self.worker.rows()
+        assert {rows[key].state for key in self.delivered} <= DONE
+        self.delivered |= {key for key, row in rows.items() if row.state in DONE}
+        for run in self.worker.past_runs():
+            assert run.read is None or run.read.imbalance() == 0, run
+            assert run.publish is None or run.publish.imbalance() == 0, run
 
     def _assert_one_event_a_row(self) -> None:
         events = Counter(self._row(each) for each in self.service.events)
@@ -159,7 +160,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         for _ in range(GOOD_RUNS):
             self.time_goes_by(1)
             assert self.worker.run(Death(), RunOptions())
-        self.the_worker_does_nothing_that_it_must_not()
+        self.what_holds_at_every_moment()
         rows = self.worker.rows()
         held = self.worker.held()
         for key, title in self.worker.sheet.titles.items():
@@ -189,7 +190,7 @@ class DeliveryMachine(RuleBasedStateMachine):
 
 def _is_told_as_ambiguous(row: RowRecord) -> bool:
     """The ledger shows that an attempt may have been carried out without an answer, and that another one left."""
-    return row.is_resent or row.unanswered_at is not None
+    return bool(row.resent_run) or row.unanswered_at is not None
 
 
 DeliveryMachine.TestCase.settings = settings(

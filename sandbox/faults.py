@@ -77,13 +77,15 @@ def spoilt(fault: Fault, answer: Answer | None, visit_id: str, switches: Switche
         case "error_502" | "error_504" | "error_520":
             return Answer(int(fault.kind[-3:]), _GATEWAY_PAGE, media_type=_HTML)
         case "reset" | "closed" | "hang" | "late":
-            return Answer(0, b"", breakage="reset" if fault.kind == "late" else fault.kind)
+            # A `late` one was reset before its work: now nobody is there.
+            return Answer(0, b"", breakage="hang" if fault.kind == "late" else fault.kind)
         case "reset_midway" | "drip" | "truncated" | "twice":
             return replace(answer or _nothing_yet(switches), breakage=fault.kind)
         case "empty" | "no_content" | "no_doc" | "malformed" | "wrong_id" | "html":
             return _untold(fault, answer or _nothing_yet(switches), switches)
         case "redirect":
-            return Answer(307, b"", headers=(("Location", "/elsewhere/api/public/v1/events"),))
+            # What was done is answered with 303, what is to be done elsewhere with 307 (RFC 9110, 15.4).
+            return Answer(307 if fault.moment == "before" else 303, b"", headers=(("Location", "/elsewhere"),))
         case _:
             assert_never(fault.kind)
 

@@ -20,7 +20,7 @@ and told again. `reset_midway`: after half of the answer; `closed`: without a wo
 is still to come and the key is in progress; `hang`: no answer ever; `drip`: an answer that never ends; `truncated`: the
 connection ends amid the answer; `twice`: a second copy of the answer follows. `empty`, `no_content` (204), `no_doc`,
 `malformed` and `wrong_id` (text, fraction, boolean or negative) are successes that do not tell the id; `html` is a
-gateway's page with status 200; `redirect` leads elsewhere.
+gateway's page with status 200; `redirect` leads elsewhere (307 before the work, 303 after it).
 """
 
 FaultMoment = Literal["before", "after", "either"]

@@ -100,7 +100,10 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Redirected:
-    """3xx: never followed. `location` as the answer gives it, without its query."""
+    """3xx: never followed. `location` as the answer gives it, without its query.
+
+    A 303 answers a request that was carried out (RFC 9110, 15.4.4); the others ask to make it elsewhere.
+    """
 
     answer: Answer
     location: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from connectors.event_api.answers import Failing, Foreign, KeyUsed, Lost, Meaning, NotReached, Unreadable
+from connectors.event_api.answers import Failing, Foreign, KeyUsed, Lost, Meaning, NotReached, Redirected, Unreadable
 from connectors.retry import Random, RetryPolicy
 from mappings.delivery import Answer, Intent
 
@@ -15,6 +15,7 @@ USED_KEY_ASKS = 4
 """How often a 409 is met at least before we take it that our earlier attempt will not be told to us."""
 _SAME_FAILURES = 3
 """So many failures under one request id are one failure, kept under the key and told again."""
+_SEE_OTHER = 303
 _SHORTEST_LOOK_S = 1.0
 """How long to wait at least where the service names a time to ask again: such asking is not bounded in number."""
 _LONG_AGO_S = 3600.0
@@ -70,6 +71,8 @@ class Case:
             case Failing() | Lost() | Unreadable():
                 self._leave_unanswered(began)
             case Foreign() if is_acquainted:
+                self._leave_unanswered(began)
+            case Redirected(answer) if answer.status == _SEE_OTHER:
                 self._leave_unanswered(began)
             case KeyUsed(is_under_way=True):
                 self.under_way_answers += 1

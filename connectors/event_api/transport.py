@@ -7,14 +7,20 @@ request's headers, and with them the secret.
 
 from __future__ import annotations
 
+import select
 import ssl
 from collections.abc import AsyncIterator
 from typing import cast
 from urllib.request import getproxies, proxy_bypass
+from weakref import WeakSet
 
 import aiohttp
 import httpx
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.tracing import Trace
 from httpx_aiohttp import AiohttpTransport
+
+from connectors.event_api.departure import HeldBackError, may_leave
 
 _KEPT_ALIVE_S = 4.0
 """Below the five seconds after which common servers close an idle connection: fewer requests meet a closing one."""
@@ -93,8 +99,53 @@ def _lost(origin: BaseException, request: httpx.Request) -> httpx.TransportError
             return httpx.ReadError(f"the connection broke: {origin}", request=request)
 
 
+class _PunctualConnector(aiohttp.TCPConnector):
+    """Hands out a connection only to a request that may still leave: getting one may take as long as a pause.
+
+    A kept connection on which something waits to be read is not used again: it is at its end, or holds what nobody has
+    asked for, a second copy of an answer perhaps, which would be taken for the answer to the next request.
+    """
+
+    def __init__(self, *, limit: int, ssl: ssl.SSLContext) -> None:
+        super().__init__(limit=limit, ssl=ssl, keepalive_timeout=_KEPT_ALIVE_S)
+        self._used: WeakSet[ResponseHandler] = WeakSet()
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  # the signature is aiohttp's
+    ) -> aiohttp.connector.Connection:
+        connection = await super().connect(req, traces, timeout)
+        while _is_spoilt(connection, self._used):
+            connection.close()
+            connection = await super().connect(req, traces, timeout)
+        if not may_leave.get()():
+            connection.release()
+            raise HeldBackError
+        if connection.protocol is not None:
+            self._used.add(connection.protocol)
+        return connection
+
+
+def _is_spoilt(connection: aiohttp.connector.Connection, used: WeakSet[ResponseHandler]) -> bool:
+    protocol = connection.protocol
+    if protocol is None or protocol not in used:  # a new one may have something of the TLS handshake to read
+        return False
+    if protocol.should_close or protocol.transport is None:
+        return True
+    line = protocol.transport.get_extra_info("socket")
+    return line is not None and _is_readable(line.fileno())
+
+
+def _is_readable(descriptor: int) -> bool:
+    look = select.poll()  # `select.select` knows no descriptor above 1023
+    look.register(descriptor, select.POLLIN)
+    return bool(look.poll(0))
+
+
 def _session(tls: ssl.SSLContext, in_flight: int) -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(limit=in_flight, ssl=tls, keepalive_timeout=_KEPT_ALIVE_S)
+    connector = _PunctualConnector(limit=in_flight, ssl=tls)
     return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import count
 from typing import TypeVar
 
 import httpx
@@ -92,7 +93,15 @@ async def hangs(_: asyncio.StreamWriter) -> bool:
     return False
 
 
-creates = says(CREATED)
+_IDS = count(42)
+
+
+async def creates(writer: asyncio.StreamWriter) -> bool:
+    """A new event each time."""
+    body = DOCUMENT.replace(b"41", b"%d" % next(_IDS))
+    return await says(b"HTTP/1.1 201 Created\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))(writer)
+
+
 closes = says(b"", goes_on=False)
 BREAKAGES: dict[str, Behaviour] = {
     "reset after the request": resets,
@@ -329,3 +338,49 @@ def test_the_environments_proxy_is_used_and_its_exceptions_kept(monkeypatch: pyt
         b"POST http://events.localhost:1/api/public/v1/events HTTP/1.1"
     ]
     assert len(direct.requests) == 1
+
+
+def answered_twice(*, gap_s: float) -> Behaviour:
+    """An answer, and some time later the very same answer again."""
+    told = DOCUMENT.replace(b"41", b"%d" % next(_IDS))
+    answer = b"HTTP/1.1 201 Created\r\ncontent-length: %d\r\n\r\n%b" % (len(told), told)
+
+    async def behave(writer: asyncio.StreamWriter) -> bool:
+        await says(answer)(writer)
+        await asyncio.sleep(gap_s)
+        return await says(answer)(writer)
+
+    return behave
+
+
+@pytest.mark.parametrize("gap_s", [0.0, 0.02])
+def test_a_second_copy_of_an_answer_is_not_the_answer_to_the_next_request(gap_s: float) -> None:
+    async def main() -> tuple[list[object], Seen]:
+        async with server(answered_twice(gap_s=gap_s), creates) as (url, seen), opened(url) as http:
+            api = wired(http, attempts=1)
+            first = await api.deliver(intent(number=1))
+            await asyncio.sleep(0.05)
+            return [first, await api.deliver(intent(number=2))], seen
+
+    verdicts, seen = run(main)
+    ids = [verdict.event_id for verdict in verdicts if isinstance(verdict, Receipt)]
+    assert len(set(ids)) == 2
+    assert seen.connections == 2
+
+
+def test_a_copy_that_comes_after_the_next_request_has_left_is_known_by_its_id() -> None:
+    async def late_copy(writer: asyncio.StreamWriter) -> bool:
+        """The service is slow with this one: what arrives first is a copy of what the last one was told."""
+        return await says(CREATED)(writer)
+
+    async def main() -> tuple[list[object], Seen]:
+        async with server(says(CREATED), late_copy, creates) as (url, seen), opened(url) as http:
+            api = wired(http, attempts=2)
+            return [await api.deliver(intent(number=1)), await api.deliver(intent(number=2))], seen
+
+    (first, second), seen = run(main)
+    assert isinstance(first, Receipt)
+    assert isinstance(second, Receipt)
+    assert first.event_id != second.event_id
+    assert second.is_resent
+    assert len(seen.requests) == 3

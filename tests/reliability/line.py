@@ -110,10 +110,18 @@ def play(place: Place, stage: Stage) -> Line:
             worker = Worker(folder, desk.env)
             _strike(place, desk, stage.service, worker)
             _run_until_nothing_is_owed(worker)
+            pause(_afterwards_s(place))
             return _truth(place, stage.service, worker)
     finally:
         stage.service.change("/reset")
         stage.service.change("/switches", **as_new)
+
+
+def _afterwards_s(place: Place) -> float:
+    """How long the service may still work on what the worker has given up."""
+    waits = ("fault_hold_ms", "latency_ms", "answer_delay_ms")
+    longest = sum(int(place.trouble.switches.get(name, 0)) for name in waits)
+    return longest / 1000 + 0.1 if longest else 0.0
 
 
 def _write_feed(desk: Desk, keys: Keys, *, title: str) -> None:
@@ -190,7 +198,7 @@ def _truth(place: Place, service: Service, worker: Worker) -> Line:
         place=place,
         rows=ROWS,
         events=sum(found.values()),
-        doubled=sum(count - 1 for count in found.values()),
+        doubled=sum(count > 1 for count in found.values()),
         lost=_lost(rows, found),
         keys=len(bodies),
         bodies=max(map(len, bodies.values())),

@@ -15,6 +15,7 @@ from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejectio
 from mappings.delivery import Blocked, Conflict, Intent, Postponed, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
 from mappings.vocabulary import RowKey, RowOutcome
+from pipelines.outcomes import outcome_of
 from state.accounts import ImbalanceError, PublishAccount, ReadAccount
 from state.books import Books
 from state.earlier import content_of
@@ -145,7 +146,7 @@ def _opened(world: World, step: Publish) -> Outbox | None:
 
 
 @given(st.lists(READS | PUBLISHES, min_size=2, max_size=10))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_both_accounts_of_every_run_balance_whatever_came_before(steps: list[Read | Publish]) -> None:
     with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as folder:
         world = World(f"sqlite:///{Path(folder) / 'state.db'}")
@@ -170,6 +171,9 @@ def _check_books(world: World) -> None:
         assert sum(status.counts.values()) == len(world.states())
 
 
+BESIDE_THE_EQUATION = {"resent"}
+
+
 def test_an_account_that_lost_a_row_is_told_with_its_numbers() -> None:
     """The check itself: one row more in any single place is noticed."""
     read_account = ReadAccount(read=7, filtered=1, duplicate=1, rejected=1, held=1, unchanged=1, drifted=1, new=1)
@@ -179,5 +183,8 @@ def test_an_account_that_lost_a_row_is_told_with_its_numbers() -> None:
     assert (read_account.imbalance(), owed.imbalance()) == (0, 0)
     for good in (read_account, owed):
         for place in fields(good):
-            with pytest.raises(ImbalanceError, match="by -?1"):
+            if place.name in BESIDE_THE_EQUATION:
+                continue
+            with pytest.raises(ImbalanceError, match=r"by -?1.*read=|by -?1.*new=") as raised:
                 replace(good, **{place.name: getattr(good, place.name) + 1}).check()
+            assert outcome_of(raised.value).exit_code == 1

@@ -15,13 +15,16 @@ from connectors.event_api.contract_worker import CHANNELS, CLASSIFICATIONS, CREA
 from connectors.event_api.drift import Drift
 from mappings.outgoing import Outgoing
 
+MOST = 100
+"""So many differences are told; a page with more is another service's."""
+
 
 def compare(page: ContractPage, sent: Outgoing) -> tuple[Drift, ...]:
-    """Return every difference between the page and what we do, errors first. Pure; never raises for what a page says."""
+    """Return the differences between the page and what we do, errors first. Pure; never raises for what a page says."""
     reader = SchemaReader(page.tree)
     operations = Operations(page.tree, reader)
     found = [*_of_payload(operations, reader, sent), *_of_worker(WorkerComparison(operations, reader), sent)]
-    return tuple(sorted(dict.fromkeys(found), key=lambda drift: drift.severity != "error"))
+    return tuple(sorted(dict.fromkeys(found), key=lambda drift: drift.severity != "error")[:MOST])
 
 
 def _of_worker(worker: WorkerComparison, sent: Outgoing) -> Iterator[Drift]:

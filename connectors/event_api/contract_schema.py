@@ -17,19 +17,24 @@ _DEEPEST = 24
 _MOST_READS = 4_000
 """Schemas read of one page; beyond it, a page made to be slow, the rest is taken to demand nothing."""
 _MOST_ALTERNATIVES = 16
+_LONGEST_NAME = 100
+"""Longer names of fields are no names: they are left out of messages, and so out of the comparison."""
+_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
     """The demands on one value. What is None or empty is not demanded; `properties` and `items` are still to be read.
 
-    `alternatives`: the value must also fit one of these (`oneOf`, `anyOf`). `is_closed`: no other properties are allowed.
+    `alternatives`: the value must also fit one of these (`oneOf`, `anyOf`). `is_closed`: no other properties are allowed;
+    `is_open`: the page describes others without naming them.
     """
 
     types: frozenset[str] | None = None
     properties: Mapping[str, Node] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
     is_closed: bool = False
+    is_open: bool = False
     items: Node = field(default_factory=dict)
     allowed: tuple[Any, ...] | None = None
     least_chars: int = 0
@@ -104,6 +109,7 @@ def both(one: Schema, other: Schema) -> Schema:
         properties=_all_properties(one.properties, other.properties),
         required=one.required | other.required,
         is_closed=one.is_closed or other.is_closed,
+        is_open=one.is_open or other.is_open,
         items={"allOf": [one.items, other.items]} if one.items and other.items else one.items or other.items,
         allowed=_common_values(one.allowed, other.allowed),
         least_chars=max(one.least_chars, other.least_chars),
@@ -121,9 +127,12 @@ def both(one: Schema, other: Schema) -> Schema:
 def _own(node: Node) -> Schema:
     return Schema(
         types=_types(node.get("type")),
-        properties={name: part for name, part in _mapping(node.get("properties")).items() if isinstance(part, Mapping)},
-        required=frozenset(name for name in _list(node.get("required")) if isinstance(name, str)),
+        properties={
+            name: part for name, part in _mapping(node.get("properties")).items() if isinstance(part, Mapping) and _is_name(name)
+        },
+        required=frozenset(name for name in _list(node.get("required")) if isinstance(name, str) and _is_name(name)),
         is_closed=_is_closed(node),
+        is_open=isinstance(node.get("additionalProperties"), Mapping) or bool(node.get("patternProperties")),
         items=_mapping(node.get("items")),
         allowed=_allowed(node),
         least_chars=_count(node.get("minLength")) or 0,
@@ -131,16 +140,20 @@ def _own(node: Node) -> Schema:
         least_items=_count(node.get("minItems")) or 0,
         most_items=_count(node.get("maxItems")),
         patterns=tuple(one for one in (node.get("pattern"),) if isinstance(one, str)),
-        form=str(node.get("format", "")).casefold(),
+        form=str(node.get("format", ""))[:_LONGEST_NAME].casefold(),
         is_deprecated=node.get("deprecated") is True,
         is_read_only=node.get("readOnly") is True,
     )
 
 
 def _types(told: object) -> frozenset[str] | None:
-    """Read `type`, one or several (3.1); `null` is left out, as we never send it."""
-    names = [one for one in (told if isinstance(told, list) else [told]) if isinstance(one, str)]
+    """Read `type`, one or several (3.1); `null` is left out, as we never send it. A word that is no type says nothing."""
+    names = [one for one in (told if isinstance(told, list) else [told]) if isinstance(one, str) and one in _TYPES]
     return frozenset(name for name in names if name != "null") if names else None
+
+
+def _is_name(name: str) -> bool:
+    return len(name) <= _LONGEST_NAME
 
 
 def _allowed(node: Node) -> tuple[Any, ...] | None:

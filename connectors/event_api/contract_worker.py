@@ -98,7 +98,7 @@ class WorkerComparison:
 
     def _gone(self, use: Use) -> Drift:
         moved = self._operations.elsewhere(use.method, use.path)
-        page = f"there is none at {API_PREFIX}{use.path}" + (f", but {moved}" if moved else "")
+        page = f"there is none at {API_PREFIX}{use.path}" + (f", but {str(moved)[:120]}" if moved else "")
         breaks = "images could not be uploaded" if use is UPLOAD else "the request would be refused (404)"
         return _line("warning" if use is UPLOAD else "error", use, page, f"we call {API_PREFIX}{use.path}", breaks, _UPDATE)
 
@@ -116,7 +116,7 @@ class WorkerComparison:
         told = {(str(one.get("in")), str(one.get("name")).lower()): one for one in operation.parameters}
         for (place, name), one in told.items():
             if one.get("required") is True and place in {"header", "query", "cookie"} and (place, name) not in sent:
-                page = f"the {place} parameter `{one.get('name')}` is required"
+                page = f"the {place} parameter `{str(one.get('name'))[:60]}` is required"
                 yield _line("error", use, page, "we do not send it", "every request would be refused", _UPDATE)
         if use.method == "POST":
             yield from self._idempotency(use, told.get(("header", "idempotency-key")))

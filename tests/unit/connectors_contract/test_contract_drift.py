@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -250,9 +251,20 @@ def _hostile_pattern(tree: Tree) -> None:
     event(tree)["properties"]["status"]["pattern"] = "^(([a-z])+.)+[A-Z]([a-z])+$|" + "x*" * 200
 
 
+def _described_others(tree: Tree) -> None:
+    event(tree)["properties"].pop("locationName")
+    event(tree)["additionalProperties"] = {"type": "string"}
+
+
+def _words_of_another_language(tree: Tree) -> None:
+    event(tree)["properties"]["title"] = {"type": "text", "format": "markdown"}
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        _described_others,
+        _words_of_another_language,
         _nullable_30,
         _nullable_31,
         _optional_growth,
@@ -269,6 +281,24 @@ def test_what_refuses_nothing_is_no_difference(change: Change) -> None:
     assert [one for one in drifts(change, sent=feed("krakow-culture")) if one.severity == "error"] == []
     if change is not _hostile_pattern:
         assert drifts(change) == ()
+
+
+def _slow_patterns(tree: Tree) -> None:
+    for name in ("timezone", "status"):
+        event(tree)["properties"][name]["pattern"] = "^" + ".*" * 90 + "$#"
+    event(tree)["properties"]["startAt"]["pattern"] = "^(.+)(.+)(.+)#$"
+
+
+def _endless_names(tree: Tree) -> None:
+    event(tree)["required"] += ["x" * 100_000, *(f"field{number}" for number in range(20_000))]
+
+
+@pytest.mark.parametrize("change", [_slow_patterns, _endless_names, _loops, _hostile_pattern])
+def test_a_page_made_to_be_slow_is_compared_soon_and_told_briefly(change: Change) -> None:
+    began = perf_counter()
+    found = drifts(change, sent=feed("krakow-culture"))
+    assert perf_counter() - began < 5
+    assert len("".join(map(str, found))) < 50_000
 
 
 _JSON = st.recursive(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, exists, func, select
@@ -11,6 +12,8 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, exists, f
 from mappings.vocabulary import FeedName, RowKey
 from state.claims import IS_SET_ASIDE
 from state.database import reading
+from state.drafts import is_of_change
+from state.earlier import earlier_events
 from state.gate import read_gate
 from state.owners import find_owners
 from state.problems import storable
@@ -58,7 +61,9 @@ class Books:
         page = select(ENTRY).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(*_filtered(which), ENTRY.c.id > after)
         page = _of_books(page, book.destination, book.feed).order_by(ENTRY.c.id).limit(limit)
         with reading(self._engine) as connection:
-            return tuple(as_record(row) for row in connection.execute(page))
+            found = connection.execute(page).all()
+            earlier = earlier_events(connection, [row.id for row in found if is_of_change(row.revision)])
+        return tuple(replace(as_record(row), earlier_event_ids=earlier.get(row.id, ())) for row in found)
 
     def every_row(self, book: Book, which: RowFilter) -> Iterator[RowRecord]:
         """Yield all of a feed's entries that match, oldest first, however many there are."""

@@ -29,9 +29,15 @@ _CLEAR = (
     update(ENTRY)
     .where(ENTRY.c.id.in_(_SOME))
     .values(event_id=None, answer=None, unanswered_at=None, resent_run=None, refused_request_id="", sent_run="")
+    .values(decision=None, decided_at=None, decided_by=None)
 )
 _LATEST = select(EARLIER.c.entry_id, func.max(EARLIER.c.replaced_at).label("at")).where(EARLIER.c.entry_id.in_(_SOME))
 _PAST = select(EARLIER.c.entry_id, EARLIER.c.fingerprint).where(EARLIER.c.entry_id.in_(_SOME))
+_EVENTS = (
+    select(EARLIER.c.entry_id, EARLIER.c.event_id)
+    .where(EARLIER.c.entry_id.in_(_SOME), EARLIER.c.event_id.is_not(None))
+    .order_by(EARLIER.c.replaced_at)
+)
 _BODIES = select(ENTRY.c.id, ENTRY.c.body).where(ENTRY.c.id.in_(_SOME))
 _PUT_BACK = (
     update(ENTRY)
@@ -90,6 +96,16 @@ def said_before(connection: Connection, entries: Collection[int]) -> Mapping[int
     for entry_id, fingerprint in connection.execute(_PAST, {"entries": list(entries)}):
         found[entry_id].add(fingerprint)
     return {entry_id: frozenset(said) for entry_id, said in found.items()}
+
+
+def earlier_events(connection: Connection, entries: Collection[int]) -> Mapping[int, tuple[int, ...]]:
+    """Return the ids of the events that were set aside, oldest first, by entry; few entries have any."""
+    found: defaultdict[int, tuple[int, ...]] = defaultdict(tuple)
+    if not entries:
+        return found
+    for entry_id, event_id in connection.execute(_EVENTS, {"entries": list(entries)}):
+        found[entry_id] = (*found[entry_id], event_id)
+    return found
 
 
 def pinned_bodies(connection: Connection, entries: Collection[int]) -> Mapping[int, bytes]:

@@ -84,7 +84,8 @@ class RowRecord:
     """One ledger entry. `drift_body` is what the source asks for now, where that differs from `body`.
 
     `is_asked_for`: not taken back by its source since it was turned away. `resent_run`: the last run that sent it again
-    after an attempt without an answer, "" if none did.
+    after an attempt without an answer, "" if none did. `earlier_event_ids`: events of the row that a draft of a later change
+    has taken the place of here; at the service they still are.
     """
 
     entry_id: int
@@ -111,6 +112,7 @@ class RowRecord:
     decided_by: str = ""
     is_asked_for: bool = True
     resent_run: str = ""
+    earlier_event_ids: tuple[int, ...] = ()
 
     @property
     def is_set_aside(self) -> bool:

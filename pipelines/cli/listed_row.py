@@ -137,6 +137,7 @@ def _entry(record: RowRecord, state: str, problem: str, hint: str) -> ListedRow:
         "row_key": record.row_key,
         "entry_state": record.state,
         "event_id": record.event_id,
+        "earlier_event_ids": record.earlier_event_ids,
         "idempotency_key": record.key,
         "attempts": record.attempts,
         "problem": problem,

@@ -193,6 +193,9 @@ def test_a_change_becomes_one_draft_beside_the_published_event(desk: Desk, servi
     desk.source([line(0, title="Another evening"), *lines(3)[1:]])
     for _ in range(2):
         assert desk.run().code == 0
+    published = next(event["id"] for event in service.events() if event["title"] == "Evening 0")
+    rows = desk.command("rows", FEED, "--state", "delivered", "--json").document["rows"]
+    assert {row["row_key"]: row["earlier_event_ids"] for row in rows} == {"0": [published], "1": [], "2": []}
     drafts = [event["title"] for event in service.events() if event["status"] == "draft"]
     assert (drafts, len(service.events())) == (["Another evening"], 4)
 

@@ -28,7 +28,7 @@ StateDb = Engine
 _WRITER = "eventsync_writer"
 _PLACE = "eventsync_place"
 _UPGRADE_LOCK = 0x6576_7379  # any number of our own: PostgreSQL's advisory locks are named by numbers
-_ONE_MOMENT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+_ONE_MOMENT = "REPEATABLE READ"
 
 
 def open_database(url: str, *, upgrades: bool = True) -> Engine:
@@ -75,7 +75,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
     """
     with _explained(engine.url), engine.connect() as connection:
         if engine.dialect.name == "postgresql":
-            connection.execution_options(**_ONE_MOMENT)
+            connection.execution_options(isolation_level=_ONE_MOMENT)
         with connection.begin():
             yield connection
 

@@ -41,7 +41,8 @@ def test_a_new_required_field_is_met_by_one_refused_row_out_of_ten_thousand(desk
     assert len(_refused(service)) <= 2, "beside the first, at most its stored refusal under the same key"
 
 
-def test_a_page_that_is_wrong_stops_nothing_and_is_not_believed_again(desk: Desk, service: Service) -> None:
+def test_a_page_that_is_wrong_stops_nothing_and_is_not_believed_again(any_desk: Desk, service: Service) -> None:
+    desk = any_desk
     desk.source(lines(ROWS))
     service.switch(contract="new_required_field", contract_rules="as_specified")
     first = desk.run()

@@ -15,6 +15,10 @@ _CRON_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1,
 _CRON_NAMES = frozenset(re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdecsunmontuewedthufrisat"))
 _CRON_PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
 
+_MOST_IN_FLIGHT = 256
+AUTO_IN_FLIGHT = 32
+"""The most requests under way at once where the file names no number."""
+
 
 def _parse_cron(text: str) -> str:
     fields = text.split()
@@ -46,6 +50,17 @@ def _seconds(value: object) -> float:
     return length.total_seconds()
 
 
+def _in_flight(value: object) -> int | Literal["auto"]:
+    text = str(value).strip()
+    if text == "auto":
+        return "auto"
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _MOST_IN_FLIGHT):
+        raise mistake(f'"{value}" is no number of requests', f"write a whole number from 1 to {_MOST_IN_FLIGHT}, or auto")
+    return int(text)
+
+
+_COUNT_OR_AUTO = {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": _MOST_IN_FLIGHT}]}
+InFlight = Annotated[int | Literal["auto"], PlainValidator(_in_flight), WithJsonSchema(_COUNT_OR_AUTO)]
 Cron = Annotated[str, AfterValidator(_parse_cron), WithJsonSchema({"type": "string", "examples": ["15 */2 * * *"]})]
 Seconds = Annotated[float, PlainValidator(_seconds), WithJsonSchema({"type": "string", "examples": ["15m", "24h"]})]
 
@@ -83,4 +98,12 @@ class PublishPolicy(Strict):
     key_memory_s: Seconds = Field(
         default=86400.0, alias="key_memory", description="How long the service is trusted to remember an idempotency key."
     )
-    in_flight: int = Field(default=8, ge=1, le=256, description="Requests under way at once.")
+    in_flight: InFlight = Field(
+        default="auto",
+        description="Requests under way at once, at most; `auto` finds out how many the service answers well, up to 32.",
+    )
+
+    @property
+    def most_in_flight(self) -> int:
+        """The most requests that may be under way at once."""
+        return AUTO_IN_FLIGHT if self.in_flight == "auto" else self.in_flight

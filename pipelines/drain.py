@@ -32,6 +32,8 @@ OUT_OF_SCOPE_IN_A_ROW = 1000
 """So many rows in a row for whose channels the key lacks the scope say that it lacks it for all."""
 _LOOK_S = 0.25
 """How often a drain that is to stop looks for rows whose answer was not their last word: they wait to be sent again."""
+_TOLD_S = 1.3
+"""How long it may take until all who wait for their turn have heard that there is none."""
 _GO_ON = "run again to go on: what was in flight keeps its key and body"
 _NOT_SENT = Answer(status=0, code="not_sent", message="the run was stopped before the request left")
 STATE_PATIENCE_S = 30.0
@@ -120,7 +122,7 @@ class Drain:
     """One drain of one outbox. Its transactions and its requests share one thread, so that neither needs a lock.
 
     `in_flight`: requests at a time, `room` how many of them there may be now. `grace_s`: how long requests in flight may
-    take to finish once a stop is asked for; `departures` knows which are. `advance` is told how many rows were settled.
+    take to finish once a stop is asked for; `departures` knows which are, `close_route` turns away those that wait for their turn. `advance` is told how many rows were settled.
     After `run`, `cause` says why the drain ended early, if it did.
     """
 
@@ -133,17 +135,18 @@ class Drain:
     breaker: Breaker = field(default_factory=Breaker)
     caution: Caution = field(default_factory=Caution)
     departures: Departures = field(default_factory=Unwatched)
+    close_route: Callable[[SyncError], None] = lambda _cause: None
     cause: SyncError | None = None
     _answered: list[Settled] = field(default_factory=list)
     _unsettled: list[Settled] = field(default_factory=list)
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: dict[asyncio.Task[None], Intent] = field(default_factory=dict)
     _deadline: float | None = None
+    _patience_until: float | None = None
 
     def stop(self, cause: SyncError | None = None) -> None:
         """Take no new rows, for `cause` or because somebody asked for it; to be called in the event loop's thread."""
         self.cause = self.cause or cause or InterruptedRunError("stopped on request", hint=_GO_ON)
-        self.departures.close()
         self._arrived.set()
 
     def leave(self, cause: SyncError | None = None) -> None:
@@ -202,9 +205,12 @@ class Drain:
     async def _next_answers(self) -> None:
         """Wait for answers; once it is asked to stop, only for those of requests that are at the service now."""
         loop = asyncio.get_running_loop()
-        if self.cause and self._deadline is None:
-            self._deadline = loop.time() + self.grace_s
-        if self.cause and not self._answered:
+        if self.cause and self._patience_until is None:
+            self._deadline = self._deadline or loop.time() + self.grace_s
+            self._patience_until = loop.time() + _TOLD_S
+            self.departures.close()
+            self.close_route(self.cause)
+        if self._patience_until is not None and loop.time() > self._patience_until and not self._answered:
             await self._dismiss()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._deadline and min(self._deadline, loop.time() + _LOOK_S)):

@@ -9,13 +9,14 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from connectors.crowding import Crowd
 from connectors.errors import RequestRefusedError, ScopeMissingError
 from connectors.event_api.client import EventApi
 from connectors.event_api.http import Passage, open_http
 from connectors.event_api.listing import Classifications
-from connectors.pacing import Pacer, Patience
+from connectors.pacing import OpenSharing, Pacer, Patience
 from connectors.retry import RetryPolicy
 from mappings.engine import Directory
 from mappings.errors import ConfigError, SyncError
@@ -23,23 +24,45 @@ from mappings.publishing import PublishPolicy
 from pipelines.clock import monotonic_s, now
 from pipelines.settings import Settings
 
+INSISTENCE = RetryPolicy()
+"""How long a worker insists on one request."""
+
 
 @asynccontextmanager
-async def open_api(settings: Settings, policy: PublishPolicy, passage: Passage = nullcontext) -> AsyncIterator[EventApi]:
+async def open_api(
+    settings: Settings,
+    policy: PublishPolicy,
+    passage: Passage = nullcontext,
+    sharing: OpenSharing | None = None,
+    retries: RetryPolicy = INSISTENCE,
+) -> AsyncIterator[EventApi]:
     """Open a client of the configured service, with the feed's patience and number of requests in flight.
 
-    Each request goes through `passage`, which may hold it back.
+    Each request goes through `passage`, which may hold it back; `sharing` opens the pace that other workers share.
+    It is insisted upon as `retries` says, but never beyond the feed's trust in the service's memory of keys.
 
     Raises:
         ConfigError: the address or the key is missing or cannot be used.
     """
     require_service(settings)
-    async with open_http(settings.base_url, settings.api_key, in_flight=policy.in_flight) as http:
+    async with open_http(settings.base_url, settings.api_key, in_flight=policy.most_in_flight) as http:
         http.passage = passage
         patience = Patience(max_pause_s=policy.max_pause_s)
-        pacer = Pacer(clock=monotonic_s, sleep=asyncio.sleep, random=random.random, now=now, patience=patience)
-        retries = RetryPolicy(key_memory_s=policy.key_memory_s)
-        yield EventApi(http, pacer=pacer, policy=retries, now=now, sleep=asyncio.sleep, random=random.random)
+        crowd = Crowd(policy.most_in_flight, adapts=policy.in_flight == "auto")
+        pacer = Pacer(
+            clock=monotonic_s,
+            sleep=asyncio.sleep,
+            random=random.random,
+            now=now,
+            patience=patience,
+            sharing=sharing,
+            crowd=crowd,
+        )
+        bounded = replace(retries, key_memory_s=policy.key_memory_s)
+        try:
+            yield EventApi(http, pacer=pacer, policy=bounded, now=now, sleep=asyncio.sleep, random=random.random)
+        finally:
+            pacer.leave()
 
 
 def require_service(settings: Settings) -> None:

@@ -183,6 +183,7 @@ class Sending:
             covers = self._job.open_covers()
             self.cover_problems = covers.problems
             self.drain.deliver = functools.partial(self._send, api, covers)
+            self.drain.close_route = api.stop
             self.drain.room = lambda: api.room
             loop = asyncio.get_running_loop()
             self._job.on_loss(lambda lost: _in_loop(loop, self.drain.leave, lost))

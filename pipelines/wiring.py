@@ -28,7 +28,7 @@ from pipelines.covers import Covers
 from pipelines.departures import Departures
 from pipelines.drain import Advance
 from pipelines.holding import Hold
-from pipelines.interrupts import window
+from pipelines.interrupts import cancel_all, run_stoppable, window
 from pipelines.options import RunOptions
 from pipelines.preflight import Preflight
 from pipelines.service import INSISTENCE, Told, ask_lists, open_api
@@ -155,8 +155,7 @@ class Workshop:
             async with self.api(mapping) as api:
                 return await ask_lists(api)
 
-        with window():
-            told = asyncio.run(ask())
+        told = run_stoppable(ask, cancel_all)
         return compile_feed(mapping, told.directory, now()), told
 
     def _acquired(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Lease:

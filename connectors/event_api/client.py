@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 
-from connectors.crowding import Crowd
 from connectors.event_api import listing
 from connectors.event_api.answers import Foreign, Meaning, interpret
 from connectors.event_api.contract_question import PageAnswer, ask_page
@@ -34,8 +33,7 @@ class EventApi:
     """Asks and delivers through `http` (see `open_http`), which stays the caller's to close.
 
     `pacer` paces the creation of events, one for all requests in flight; the other routes get pacers of its kind, as
-    limits are applied per route (spec, Limits). `crowd` bounds how many creations are under way at once. `now` gives the
-    aware time of day, `random` numbers from 0 up to 1.
+    limits are applied per route (spec, Limits). `now` gives the aware time of day, `random` numbers from 0 up to 1.
     """
 
     def __init__(
@@ -47,7 +45,6 @@ class EventApi:
         now: Callable[[], datetime],
         sleep: Sleep,
         random: Random,
-        crowd: Crowd | None = None,
     ) -> None:
         self._exchange = Exchange(http, attempt_s=policy.attempt_s)
         self._events_url = self._exchange.url("/events")
@@ -57,9 +54,7 @@ class EventApi:
         self._random = random
         self._key_tail = key_tail(http)
         self._acquaintance = Acquaintance()
-        self._events = Route(
-            pacer, self._acquaintance, key_tail=self._key_tail, scope="events:create", has_channels=True, crowd=crowd
-        )
+        self._events = Route(pacer, self._acquaintance, key_tail=self._key_tail, scope="events:create", has_channels=True)
         self._courier = Courier(self._post_event, self._events, policy=policy, sleep=sleep, random=random)
         self._uploader = Uploader(self._questions("POST /media"))
 
@@ -68,10 +63,19 @@ class EventApi:
         """Why no event is sent any more (key, redirect, pause, outage), or None while the route is open."""
         return self._events.closed
 
+    def stop(self, cause: SyncError) -> None:
+        """Let no further event be sent: who waits for a turn, or for the end of a pause, is told `cause`."""
+        self._events.pacer.close(cause)
+
     @property
     def pace(self) -> Pace:
         """What was learned about the rate at which events may be created."""
         return self._events.pacer.pace
+
+    @property
+    def room(self) -> int:
+        """How many events may be on their way at once, now."""
+        return self._events.pacer.crowd.room
 
     async def deliver(self, intent: Intent) -> Verdict:
         """Create one event, insisting within the policy. Never raises for the row's fate; cancelling it is safe.

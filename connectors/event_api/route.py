@@ -21,6 +21,7 @@ from connectors.event_api.answers import (
     ScopeMissing,
     Unreadable,
 )
+from connectors.event_api.departure import HeldBackError, may_leave
 from connectors.pacing import Admitted, Closed, Pacer
 from mappings.delivery import Answer
 from mappings.errors import SyncError
@@ -57,7 +58,13 @@ class Route:
     """
 
     def __init__(
-        self, pacer: Pacer, acquaintance: Acquaintance, *, key_tail: str, scope: str, has_channels: bool = False
+        self,
+        pacer: Pacer,
+        acquaintance: Acquaintance,
+        *,
+        key_tail: str,
+        scope: str,
+        has_channels: bool = False,
     ) -> None:
         self.pacer = pacer
         self.acquaintance = acquaintance
@@ -79,15 +86,34 @@ class Route:
 
         An answer that concerns every request (401, mostly a missing scope, a redirect, another host) closes the route.
         """
-        while True:
-            admitted = await self.pacer.admit()
-            if isinstance(admitted, Closed):
-                return admitted
+        await self.pacer.crowd.enter()
+        try:
+            while True:
+                admitted = await self.pacer.admit()
+                if isinstance(admitted, Closed):
+                    return admitted
+                meaning = await self._sent(admitted, send)
+                if meaning is not None and not isinstance(meaning, RateLimited):
+                    return meaning
+        finally:
+            self.pacer.crowd.leave()
+
+    async def _sent(self, admitted: Admitted, send: Callable[[], Awaitable[M]]) -> M | None:
+        """Send, and return what came back; None where a pause began before anything was written."""
+        began, is_well = self.pacer.clock(), True
+        self.pacer.crowd.sent()
+        looked = may_leave.set(lambda: self.pacer.may_leave(admitted))
+        try:
             meaning = await send()
-            self.acquaintance.note(meaning.answer)
-            self._tell_pacer(admitted, meaning)
-            if not isinstance(meaning, RateLimited):
-                return meaning
+            is_well = not isinstance(meaning, RateLimited | Failing | Lost | NotReached)
+        except HeldBackError:
+            return None
+        finally:
+            may_leave.reset(looked)
+            self.pacer.crowd.back(self.pacer.clock() - began, is_well=is_well)
+        self.acquaintance.note(meaning.answer)
+        self._tell_pacer(admitted, meaning)
+        return meaning
 
     def _tell_pacer(self, admitted: Admitted, meaning: Understood) -> None:
         match meaning:

@@ -17,7 +17,7 @@ def _assert_once(service: Service, rows: int) -> None:
 
 
 def test_a_rate_limit_is_kept_and_every_row_delivered(desk: Desk, service: Service) -> None:
-    service.switch(rate_events="200/s")
+    service.switch(rate_events="100/s")
     desk.source(lines(500))
     said = desk.run()
 
@@ -28,8 +28,8 @@ def test_a_rate_limit_is_kept_and_every_row_delivered(desk: Desk, service: Servi
 
 
 def test_a_pause_longer_than_the_feeds_patience_ends_the_run_and_says_when_to_come_back(desk: Desk, service: Service) -> None:
-    service.switch(rate_events="5/h", rate_burst=5)
-    desk.mapping(in_flight=1, max_pause="30s")
+    service.switch(rate_events="15/m", rate_burst=5)
+    desk.mapping(in_flight=1, max_pause="2s")
     desk.source(lines(20))
     said = desk.run()
 
@@ -39,8 +39,11 @@ def test_a_pause_longer_than_the_feeds_patience_ends_the_run_and_says_when_to_co
     assert "run again after 20" in said.run["hint"], said.run["hint"]
     assert "UTC" in said.run["hint"]
 
+    asked = service.last_number()
+    assert desk.run().code == 6, "a pause that still lasts is the next run's, too"
+    assert not [one for one in service.requests(after=asked) if one["status"] != 201]
     service.switch(rate_events="off")
-    assert desk.run().code == 0
+    until(lambda: desk.run().code == 0, within_s=30)
     _assert_once(service, 20)
 
 

@@ -1,0 +1,129 @@
+"""The pace of one route as one small value: when the next request may leave, what a 429 changes, and its form as text.
+
+Who keeps it, in memory or in a place that several workers share, is told in `pacing` and `pace_sharing`; how an
+estimate is made, in `pace_curve`. Times are seconds on one clock, the keeper's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from pydantic import TypeAdapter, ValidationError
+
+from connectors.pace_curve import Curve, Hit, Lesson, Stretch
+
+_CATCH_UP_S = 0.02
+"""How late a request may leave without those after it being put off as well: timers are no more exact than that."""
+_LONGEST_CATCH_UP_S = 0.25
+"""The same for a route that was seen to let several through at once."""
+_FORGOTTEN_AFTER_S = 86_400.0
+"""An estimate that nobody used for so long is no better than none."""
+_AGING = 0.05, 0.3
+"""How much less certain an estimate is that was set aside: for a moment, and for as long as it is kept at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoutePace:
+    """All that is known of a route's limit. `curve` is None while none was ever met.
+
+    `wave` numbers the limits met, `lesson` is what the last one has to teach, `burst` is how many requests the route let
+    through at a time when the first one was met, `slot_at` when the last request was let go, `resume_at` the end of the
+    last pause.
+    """
+
+    curve: Curve | None = None
+    wave: int = 0
+    lesson: Lesson | None = None
+    burst: float = 1.0
+    resume_at: float = 0.0
+    slot_at: float = 0.0
+    stretch: Stretch = field(default=Stretch(0.0))
+
+    def slot(self, at: float) -> float:
+        """Return when the next request may leave: at once, evenly spaced once a rate is known, never in a pause.
+
+        A slot may lie in the near past, so that one request's being late does not put off the others.
+        """
+        if self.curve is None:
+            return max(at, self.resume_at)
+        return max(self._even(at), at - self._catch_up_s(at), self.resume_at)
+
+    def granted(self, slot: float, at: float) -> RoutePace:
+        """Return the pace after a request took `slot`; time in which nobody asked does not count as proof of the rate."""
+        unused_s = slot - max(self._even(at), self.resume_at)
+        curve = self.curve.resting(unused_s) if self.curve is not None and unused_s > 0 else self.curve
+        stretch = self.stretch.with_sent(max(slot, self.stretch.began))
+        return RoutePace(curve, self.wave, self.lesson, self.burst, self.resume_at, slot, stretch)
+
+    def limited(self, at: float, before: int, resume_at: float, hinted: float | None = None) -> RoutePace:
+        """Return the pace after the first 429 of a wave: to the request let go at `at`, after `before` others of its stretch.
+
+        The route rests until `resume_at`; `hinted` is the rate that the service's headers name, if they do. Where
+        nothing passed since the last pause, that pause was too short, and its lesson is learned anew.
+        """
+        resume_at = max(resume_at, self.resume_at)
+        if before or self.lesson is None:
+            hit, last = Hit(self.stretch, at, before, resume_at - at), self.lesson
+            known = (last.burst_by(hit), last.next_suspected) if last else (1.0, None)
+            lesson = Lesson(self.curve, hit, *known, hinted)
+        else:
+            lesson = self.lesson.with_wait_until(resume_at)
+        return self._taught(lesson, resume_at, self.wave + 1)
+
+    def still_limited(self, at: float, before: int, resume_at: float, wave: int) -> RoutePace:
+        """Return the pace after a late answer of an earlier `wave`: of an earlier request even, or asking for a longer pause."""
+        lesson = self.lesson
+        if lesson is None or self.stretch.sent:
+            return self if resume_at <= self.resume_at else replace(self, resume_at=resume_at, slot_at=resume_at)
+        if wave == self.wave - 1 and before < lesson.hit.before:
+            lesson = lesson.with_earlier(at, before)
+        if resume_at > self.resume_at:
+            lesson = lesson.with_wait_until(resume_at)
+        return self if lesson is self.lesson else self._taught(lesson, max(resume_at, self.resume_at), self.wave)
+
+    def _taught(self, lesson: Lesson, resume_at: float, wave: int) -> RoutePace:
+        curve, hit = lesson.curve(resume_at), lesson.hit
+        goes_on = lesson.before is not None and hit.is_brief
+        stretch = hit.stretch.resumed(hit.before) if goes_on else Stretch(resume_at, wait_before_s=hit.wait_s)
+        slot_at = resume_at - 1.0 / curve.rate_at(resume_at)
+        return RoutePace(curve, wave, lesson, lesson.next_burst, resume_at, slot_at, stretch)
+
+    def hinted(self, curve: Curve) -> RoutePace:
+        """Return the pace that follows what the service's headers say, before any limit was met."""
+        return replace(self, curve=curve, slot_at=max(self.slot_at, curve.since))
+
+    def taken_up(self, at: float) -> RoutePace:
+        """Return the pace as a later run begins with it: less certain with age, and forgotten in the end; a pause stands."""
+        idle_s = at - max(self.slot_at, self.resume_at)
+        begins = max(at, self.resume_at)
+        if self.curve is None or idle_s > _FORGOTTEN_AFTER_S:
+            return RoutePace(wave=self.wave, resume_at=self.resume_at, slot_at=begins, stretch=Stretch(begins))
+        fresh, stale = _AGING
+        doubt = fresh + (stale - fresh) * max(idle_s, 0.0) / _FORGOTTEN_AFTER_S
+        wait_s = max(idle_s, 0.0) + self.stretch.wait_before_s
+        return replace(
+            self, curve=self.curve.renewed(begins, doubt), slot_at=begins, stretch=Stretch(begins, wait_before_s=wait_s)
+        )
+
+    def _even(self, at: float) -> float:
+        return self.slot_at if self.curve is None else self.slot_at + 1.0 / self.curve.rate_at(at)
+
+    def _catch_up_s(self, at: float) -> float:
+        spare_s = 0.0 if self.curve is None else (self.burst - 1.0) / 2 / self.curve.rate_at(at)
+        return min(max(spare_s, _CATCH_UP_S), _LONGEST_CATCH_UP_S)
+
+
+_PACE = TypeAdapter(RoutePace)
+
+
+def as_text(pace: RoutePace) -> str:
+    """Write a pace as JSON, to be kept where other workers read it."""
+    return _PACE.dump_json(pace).decode()
+
+
+def from_text(text: str) -> RoutePace | None:
+    """Read what `as_text` wrote; None for nothing, or for what another version has written otherwise."""
+    try:
+        return _PACE.validate_json(text) if text else None
+    except ValidationError:
+        return None

@@ -1,0 +1,111 @@
+"""The pace of a route as all workers of a destination share it, and which of them send over it now.
+
+What the text of a pace says, and what follows from it, is the caller's; here it is kept, and changed by one at a time.
+The clock is the database's own on PostgreSQL, and this host's on SQLite, which is all one host's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection, Engine, bindparam, delete, func, select, update
+
+from state.conflicts import insert_if_new
+from state.database import reading, writing
+from state.tables import ROUTE_PACE, ROUTE_WORKER
+
+PRESENCE_S = 3.5
+"""A worker that has not been seen for so long is gone: it shows itself about once a second."""
+
+_OF_ROUTE = (ROUTE_PACE.c.destination == bindparam("at"), ROUTE_PACE.c.route == bindparam("by"))
+_PUT = update(ROUTE_PACE).where(*_OF_ROUTE).values(pace=bindparam("text"), version=bindparam("next"), updated_at=bindparam("now"))
+_PRESENT = (ROUTE_WORKER.c.destination == bindparam("at"), ROUTE_WORKER.c.route == bindparam("by"))
+_OURS = (*_PRESENT, ROUTE_WORKER.c.worker == bindparam("who"))
+_SHOW = update(ROUTE_WORKER).where(*_OURS).values(seen_at=bindparam("now"))
+_FORGET = delete(ROUTE_WORKER).where(*_PRESENT, ROUTE_WORKER.c.seen_at < bindparam("since", type_=ROUTE_WORKER.c.seen_at.type))
+_OTHERS = select(func.count()).select_from(ROUTE_WORKER).where(*_PRESENT, ROUTE_WORKER.c.worker != bindparam("who"))
+_LEAVE = delete(ROUTE_WORKER).where(*_OURS)
+_SERVER_NOW = select(func.clock_timestamp(type_=ROUTE_WORKER.c.seen_at.type))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPace:
+    """What is known of a route: the pace as text ("" at first) and its version, which grows with each change.
+
+    `others`: workers besides ours that were seen a moment ago (0 where nobody asked); `now_s`: seconds since the epoch.
+    """
+
+    text: str
+    version: int
+    others: int
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PaceBook:
+    """The pace of one route of a destination, for one `worker` among those that share it; `now` gives aware times.
+
+    Every call raises `StateUnavailableError` or `StateBusyError` where the state DB fails.
+    """
+
+    engine: Engine
+    destination: str
+    route: str
+    worker: str
+    now: Callable[[], datetime]
+
+    def meet(self) -> SharedPace:
+        """Show that this worker is there, and return what is known; who fell silent is forgotten."""
+        with writing(self.engine) as connection:
+            now = self._time(connection)
+            ours = {**self._route_key, "who": self.worker}
+            connection.execute(_FORGET, {**self._route_key, "since": now - timedelta(seconds=PRESENCE_S)})
+            if connection.execute(_SHOW, {**ours, "now": now}).rowcount == 0:
+                connection.execute(
+                    insert_if_new(connection, ROUTE_WORKER), {**self._new_key, "worker": self.worker, "seen_at": now}
+                )
+            others = int(connection.execute(_OTHERS, ours).scalar_one())
+            return self._read(connection, now, others=others)
+
+    def look(self) -> SharedPace:
+        """Return what is known, without showing ourselves or asking for others."""
+        with reading(self.engine) as connection:
+            return self._read(connection, self._time(connection))
+
+    def change(self, turn: Callable[[SharedPace], str]) -> SharedPace:
+        """Replace what is known by what `turn` makes of it, while every other worker that would do the same waits."""
+        with writing(self.engine) as connection:
+            now = self._time(connection)
+            blank = {**self._new_key, "version": 0, "pace": "", "updated_at": now}
+            connection.execute(insert_if_new(connection, ROUTE_PACE), blank)
+            found = self._read(connection, now, is_held=True)
+            changed = SharedPace(turn(found), found.version + 1, found.others, found.now_s)
+            put = {"text": changed.text, "next": changed.version, "now": now}
+            connection.execute(_PUT, {**self._route_key, **put})
+            return changed
+
+    def leave(self) -> None:
+        """Forget that this worker was there."""
+        with writing(self.engine) as connection:
+            connection.execute(_LEAVE, {**self._route_key, "who": self.worker})
+
+    @property
+    def _route_key(self) -> dict[str, str]:
+        return {"at": self.destination, "by": self.route}
+
+    @property
+    def _new_key(self) -> dict[str, object]:
+        return {"destination": self.destination, "route": self.route}
+
+    def _time(self, connection: Connection) -> datetime:
+        if connection.dialect.name == "sqlite":
+            return self.now().astimezone(UTC)
+        server_now: datetime = connection.execute(_SERVER_NOW).scalar_one()
+        return server_now
+
+    def _read(self, connection: Connection, now: datetime, *, others: int = 0, is_held: bool = False) -> SharedPace:
+        found = select(ROUTE_PACE.c.pace, ROUTE_PACE.c.version).where(*_OF_ROUTE)
+        row = connection.execute(found.with_for_update() if is_held else found, self._route_key).one_or_none()
+        return SharedPace(row.pace if row else "", int(row.version) if row else 0, others, now.timestamp())

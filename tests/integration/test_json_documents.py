@@ -24,6 +24,13 @@ DOCUMENTS = {
     "schema": ((), {"$schema"}),
 }
 """Verbs with their words, and keys of their document."""
+DECISIONS = {
+    "retry": ((FEED,), {"feed", "retried", "left_alone", "to_send"}),
+    "resolve": ((FEED, "0", "--ignore"), {"feed", "rows", "warning", "is_confirmed"}),
+    "reconcile": ((FEED,), {"feed", "counts", "list", "rows", "is_dry"}),
+    "diff": ((FEED,), {"feed", "as_of", "counts", "rows", "is_more"}),
+}
+"""The same for verbs that have nothing to decide about before the first run, and say so."""
 RUN_KEYS = {
     *("feed", "run_id", "outcome", "exit_code", "message", "hint", "read", "publish"),
     *("brakes", "warnings", "vanished", "skipped", "rejections", "notices"),
@@ -44,7 +51,7 @@ def _verbs() -> dict[str, set[str]]:
 def test_every_verb_takes_json_and_is_tried_here() -> None:
     verbs = _verbs()
     assert {name for name, parameters in verbs.items() if "as_json" not in parameters} <= {"ui"}
-    assert verbs.keys() - LONG_RUNNING == DOCUMENTS.keys()
+    assert verbs.keys() - LONG_RUNNING == DOCUMENTS.keys() | DECISIONS.keys()
 
 
 @pytest.mark.parametrize("verb", DOCUMENTS)
@@ -59,6 +66,19 @@ def test_a_verb_prints_one_document(desk: Desk, verb: str, is_used: bool) -> Non
     assert said.code == 0, said.words
     assert keys <= said.document.keys(), said.document.keys()
     assert said.out.endswith("}\n")
+
+
+@pytest.mark.parametrize("verb", DECISIONS)
+def test_a_verb_of_decisions_prints_one_document(desk: Desk, verb: str) -> None:
+    words, keys = DECISIONS[verb]
+    before = desk.command(verb, *words, "--json")
+    assert (before.code, set(before.document)) == (2, {"error"})
+
+    desk.source(lines(3))
+    assert desk.run().code == 0
+    said = desk.command(verb, *words, "--json")
+    assert said.code == 0, said.words
+    assert said.document.keys() == keys
 
 
 @pytest.mark.parametrize(

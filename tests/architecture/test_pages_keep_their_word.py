@@ -14,7 +14,7 @@ from pipelines.cli.app import app
 from pipelines.outcomes import ExitCode
 
 README = (ROOT / "README.md").read_text("utf-8")
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/sandbox.md", "docs/preflight.md", "docs/ledger.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/sandbox.md", "docs/preflight.md", "docs/ledger.md", "docs/safeguards.md")
 _SPAN = re.compile(r"`([^`\n]+)`")
 _BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s#]+)[^)]*\)")

@@ -99,12 +99,12 @@ def _make_folder(address: URL) -> None:
 
 
 def _connectable(address: URL) -> Engine:
+    wait_ms = int(lock_wait_s(address) * 1000)
     try:
         engine = create_engine(address, **engine_options(address))
     except ImportError as error:
         raise missing_driver(error) from error
     if engine.dialect.name == "sqlite":
-        wait_ms = int(lock_wait_s(address) * 1000)
 
         @event.listens_for(engine, "connect")
         def _on_connect(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:

@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export DAGSTER_DISABLE_TELEMETRY := yes
 
-.PHONY: help demo ui test bench torture lock clean
+.PHONY: help demo ui test bench torture reliability lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -41,6 +41,9 @@ bench: $(VENV)/.installed-test ## the benchmarks, with a table at the end
 
 torture: $(VENV)/.installed-test ## hundreds of kills on SQLite and on PostgreSQL, a table of what they met (TORTURE="--seed 7 --kills 50")
 	PYTHONPATH=tests $(BIN)/python -m torture $(TORTURE)
+
+reliability: $(VENV)/.installed-test ## every fault against every treatment of keys; writes docs/reliability.md (RELIABILITY="--only reset")
+	PYTHONPATH=tests $(BIN)/python -m reliability $(RELIABILITY)
 
 lock: ## compile the lock files anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \

@@ -1,58 +1,63 @@
-"""`make reliability`: every line of the matrix, played anew, and docs/reliability.md written from what they came to.
+"""`make reliability`: every line of the matrix played anew, and the table of docs/reliability.md written from them.
 
 How a line is played is `line`'s, how the page looks `page`'s.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from pathlib import Path
+from time import monotonic
 
 import structlog
 from integration.desk import WarmStart
 from integration.service import serving
 from reliability.line import Line, Stage, play
-from reliability.troubles import every_place
+from reliability.page import write_table
+from reliability.troubles import Place, every_place
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
 
 
 def main() -> int:
-    only = sys.argv[1] if len(sys.argv) > 1 else ""
+    """Return 0 if every line keeps its promise, 1 if one does not."""
+    asked, console, began = _asked(), Console(stderr=True), monotonic()
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
-    lines = []
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        warm = stack.enter_context(closing(WarmStart()))
-        service = stack.enter_context(serving(folder / "service"))
-        import time
+    places = [place for place in every_place() if asked.only in f"{place.trouble.name}, {place.keys.said}"]
+    lines = _play(places, console)
+    broken = [line for line in lines if line.breach]
+    _show(console, lines if asked.only else broken)
+    console.print(f"{len(lines)} lines in {monotonic() - began:.0f} s, {len(broken)} broken")
+    if not asked.only:
+        write_table(lines)
+    return 1 if broken else 0
 
-        for place in every_place():
-            if only not in place.trouble.name + place.keys.name:
-                continue
-            t = time.time()
-            l = play(place, Stage(folder, warm, service))
-            print(
-                place.trouble.name,
-                "|",
-                place.keys.said,
-                "|",
-                l.events,
-                l.doubled,
-                l.lost,
-                l.keys,
-                l.bodies,
-                l.resent,
-                l.told,
-                l.waiting,
-                l.owed,
-                l.runs,
-                "|",
-                l.verdict,
-                f"{time.time() - t:.1f}s",
-                flush=True,
-            )
-    return 0
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make reliability", description=__doc__)
+    parser.add_argument("--only", default="", metavar="WORDS", help="lines with these words, shown and not written down")
+    return parser.parse_args()
+
+
+def _play(places: Iterable[Place], console: Console) -> list[Line]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reliability-")))
+        warm = stack.enter_context(closing(WarmStart()))
+        stage = Stage(folder, warm, stack.enter_context(serving(folder / "service")))
+        return [play(place, stage) for place in track(list(places), "lines", console=console)]
+
+
+def _show(console: Console, lines: Iterable[Line]) -> None:
+    table = Table("what goes wrong", "the service", "events", "doubled", "lost", "resent", "runs", "promise")
+    for line in lines:
+        counts = (line.events, line.doubled, line.lost, line.resent, line.runs)
+        table.add_row(line.place.trouble.name, line.place.keys.said, *map(str, counts), line.verdict)
+    console.print(table)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from integration.desk import Desk, WarmStart, line, made_desk
 from integration.service import Service
@@ -33,11 +34,13 @@ _SOME = 5
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one line came to. `keys`: distinct keys sent; `bodies`: the most bodies that one key was sent with.
+    """What one line came to. `doubled`: rows that exist more than once; `keys`: distinct keys sent; `bodies`: the most
+    bodies that one key was sent with; `runs`: all that it took, the killed one included.
 
     `resent`: rows that the worker itself lists as sent again after an attempt without an answer; `told`: the same, summed
-    over the runs' reports. `waiting`: rows that it says a person must look at. `lost`: rows that it calls delivered, or
-    does not know, and that the service does not have. `owed`: rows that were still to be sent after the last run.
+    over the runs' reports. `unconfirmed`: rows whose key the service calls used, to be looked up by `reconcile`; `unmade`
+    of them do not exist. `waiting`: rows that it says a person must look at. `lost`: rows that it calls delivered, or does
+    not know, and that the service does not have. `owed`: rows that were still to be sent after the last run.
     """
 
     place: Place
@@ -49,10 +52,11 @@ class Line:
     bodies: int
     resent: int
     told: int
+    unconfirmed: int
+    unmade: int
     waiting: int
     owed: int
     runs: int
-    struck_rows: int
 
     @property
     def breach(self) -> str:
@@ -76,7 +80,9 @@ class Line:
             return f"BROKEN: {self.breach}"
         if self.doubled:
             return "outside of the promise" if self.place.trouble.forgets_all else "told"
-        return f"kept; {self.waiting} wait for a person" if self.waiting else "kept"
+        if self.waiting:
+            return f"kept, {self.waiting} wait for a person"
+        return f"kept, {self.unmade} to be found missing by `reconcile`" if self.unmade else "kept"
 
     @property
     def _is_protected(self) -> bool:
@@ -191,7 +197,7 @@ def _truth(place: Place, service: Service, worker: Worker) -> Line:
     rows, requests = worker.rows(), service.requests()
     found = Counter(_row_of(event["title"]) for event in service.events())
     bodies: dict[str, set[str]] = defaultdict(set)
-    for request in requests:
+    for request in filter(_is_read, requests):
         bodies[request["idempotency_key"]].add(request["digest"])
     resent = worker.rows(RowFilter(is_resent=True))
     return Line(
@@ -203,19 +209,25 @@ def _truth(place: Place, service: Service, worker: Worker) -> Line:
         keys=len(bodies),
         bodies=max(map(len, bodies.values())),
         resent=len(resent),
+        unconfirmed=sum(row.state is EntryState.DELIVERED_UNCONFIRMED for row in rows),
+        unmade=sum(row.state is EntryState.DELIVERED_UNCONFIRMED and not found[row.row_key] for row in rows),
         told=sum(run.published.account.resent for run in worker.runs if run.published),
         waiting=sum(row.state not in _DELIVERED | _BY_ITSELF for row in rows),
         owed=_owed(Counter(row.state for row in rows)),
         runs=len(worker.runs) + (place.trouble.scene in {"worker killed", "mapping edited", "state lost"}),
-        struck_rows=IN_FLIGHT,
     )
+
+
+def _is_read(request: dict[str, Any]) -> bool:
+    """Whether the service has come to read the body: a limit turns requests away before that."""
+    return bool(request["digest"])
 
 
 def _lost(rows: list[RowRecord], found: Counter[str]) -> int:
     """Rows that nobody would look for: called delivered, or not in the ledger at all, and not at the service."""
-    known = {row.row_key: row.state for row in rows}
+    known = {str(row.row_key): row.state for row in rows}
     absent = [str(number) for number in range(ROWS) if not found[str(number)]]
-    return sum(known.get(number) in {*_DELIVERED, None} for number in absent)  # type: ignore[call-overload]
+    return sum(known.get(number, EntryState.DELIVERED) is EntryState.DELIVERED for number in absent)
 
 
 def _row_of(title: str) -> str:

@@ -1,0 +1,53 @@
+"""A part of the matrix of faults, played anew; and the page, held to the lines that the code would make."""
+
+from __future__ import annotations
+
+import pytest
+from reliability.line import Stage, play
+from reliability.page import read_table, told
+from reliability.troubles import Keys, Place, every_place
+
+PART = {
+    ("no answer ever", Keys.REFUSED),
+    ("connection reset after the work", Keys.IGNORED),
+    ("reset while the work goes on", Keys.REPLAYED),
+    ("the same, and its 409 names a time", Keys.IGNORED),
+    ("answer cut short", Keys.FORGOTTEN),
+    ("answer delivered twice", Keys.REFUSED),
+    ("answer delivered twice", Keys.FORGOTTEN),
+    ("redirect", Keys.IGNORED),
+    ("500 kept under the key, before the work", Keys.REPLAYED),
+    ("kill -9 of the worker", Keys.REPLAYED),
+    ("kill -9 of the worker", Keys.IGNORED),
+    ("kill -9 of the service", Keys.REFUSED),
+    ("kill -9 of the worker, mapping edited", Keys.REPLAYED),
+    ("kill -9 of the worker, state DB lost", Keys.REPLAYED),
+}
+PLAYED = [place for place in every_place() if (place.trouble.name, place.keys) in PART]
+_SURE = ("what goes wrong", "the service", "rows", "lost", "keys", "bodies per key")
+"""What does not depend on how many requests a kill meets in flight."""
+
+
+def test_the_page_has_the_lines_that_the_code_makes() -> None:
+    on_page = [(line["what goes wrong"], line["the service"]) for line in read_table()]
+    assert on_page == [(place.trouble.name, place.keys.said) for place in every_place()]
+
+
+def test_no_line_of_the_page_breaks_a_promise() -> None:
+    assert not [line for line in read_table() if line["promise"].startswith("BROKEN")]
+
+
+def test_the_part_that_is_played_here_is_part_of_the_whole() -> None:
+    assert len(PLAYED) == len(PART)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", PLAYED, ids=[f"{place.trouble.name}; {place.keys.said}" for place in PLAYED])
+def test_a_line_keeps_its_promise_and_is_told_on_the_page_as_it_is(place: Place, stage: Stage) -> None:
+    line = play(place, stage)
+    assert not line.breach, line
+    (on_page,) = [
+        one for one in read_table() if (one["what goes wrong"], one["the service"]) == (place.trouble.name, place.keys.said)
+    ]
+    assert {name: told(line)[name] for name in _SURE} == {name: on_page[name] for name in _SURE}
+    assert line.verdict.split(",")[0] == on_page["promise"].split(",")[0]

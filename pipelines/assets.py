@@ -23,7 +23,7 @@ from mappings.loader import LoadedFeed
 from mappings.schema import FeedMapping
 from pipelines import names
 from pipelines.checks import brake_results, brake_specs, publish_results, publish_specs
-from pipelines.failures import STEP_DELAY_S, as_failures, forbid_run_retry
+from pipelines.failures import STEP_DELAY_S, as_failures, forbid_run_retry, interrupted_for_good
 from pipelines.feed_run import FeedAtWork, RunTicket
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode
@@ -69,8 +69,10 @@ def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefiniti
         description="Every row read, mapped and recorded: we know what to say. The brakes are its checks.",
     )
     def staged(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
-        with as_failures(context), open_workshop() as workshop:
+        with as_failures(context), interrupted_for_good(context), open_workshop() as workshop:
             result = FeedAtWork(workshop, mapping, _ticket(context), options).stage()
+        for notice in result.notices:
+            context.log.warning(notice)
         if result.stopping:
             forbid_run_retry(context)
         return MaterializeResult(metadata=staged_metadata(result), check_results=brake_results(key, result))

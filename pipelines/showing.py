@@ -38,6 +38,8 @@ def staged_metadata(staged: Staged) -> Mapping[str, Any]:
         counts["rejected rows"] = _rejections(report.rejections)
     if report.skipped:
         counts["left out, by rule"] = MetadataValue.json(dict(report.skipped))
+    if staged.notices:
+        counts["notices"] = MetadataValue.md("\n".join(f"* {notice}" for notice in staged.notices))
     counts["brakes"] = MetadataValue.md("\n".join(f"* **{one.name}**: {one.sentence}" for one in staged.brakes))
     return counts
 
@@ -50,6 +52,8 @@ def published_metadata(published: Published) -> Mapping[str, Any]:
     counts["seconds"] = round(published.duration_s, 3)
     counts["rows per second"] = round(answered / published.duration_s, 1) if published.duration_s else 0.0
     counts["dagster/row_count"] = account.delivered
+    if published.outlook.notices:
+        counts["notices"] = MetadataValue.md("\n".join(f"* {notice}" for notice in published.outlook.notices))
     return counts
 
 

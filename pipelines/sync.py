@@ -27,9 +27,10 @@ from pipelines.covers import CoverProblem, Covers, Dressed
 from pipelines.departures import Departures, Unwatched
 from pipelines.drain import Advance, Drain
 from pipelines.holding import TellLoss
-from pipelines.interrupts import interruptible, run_stoppable, window
+from pipelines.interrupts import interruptible, window
 from pipelines.options import RunOptions
 from pipelines.preflight import CLEAR, Outlook, Preflight
+from pipelines.stoppable import run_stoppable
 from state.accounts import PublishAccount, StageReport
 from state.lease import LeaseLostError
 from state.ledger import Ledger
@@ -47,10 +48,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A finished stage, and what the brakes said to it."""
+    """A finished stage, what the brakes said to it, and what the run noticed of the service before it."""
 
     report: StageReport
     brakes: tuple[BrakeVerdict, ...]
+    notices: tuple[str, ...] = ()
 
     @property
     def stopping(self) -> tuple[BrakeVerdict, ...]:
@@ -84,6 +86,7 @@ class StageJob:
     ledger: Ledger
     options: RunOptions
     advance: Advance
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,7 @@ def stage(job: StageJob) -> Staged:
             job.advance(len(chunk))
     report = staging.close(brake)
     report.account.check()
-    return Staged(report, tuple(verdicts))
+    return Staged(report, tuple(verdicts), job.notices)
 
 
 def _terms(job: StageJob) -> Terms:

@@ -28,13 +28,14 @@ from pipelines.covers import Covers
 from pipelines.departures import Departures
 from pipelines.drain import Advance
 from pipelines.holding import Hold
-from pipelines.interrupts import cancel_all, run_stoppable, window
+from pipelines.interrupts import window
 from pipelines.options import RunOptions
 from pipelines.preflight import Preflight
 from pipelines.service import INSISTENCE, Told, ask_lists, open_api
 from pipelines.settings import Settings
 from pipelines.shared_pace import sharing_over
 from pipelines.slug_list import ListMemory
+from pipelines.stoppable import cancel_all, run_stoppable
 from pipelines.sync import PublishJob, StageJob
 from state.database import StateDb, open_database
 from state.lease import HeldByAnotherError, Lease
@@ -86,10 +87,10 @@ class Workshop:
         """
         mapper, told = self._compiled(mapping)
         change = None if told.classifications is None else ListMemory(self.notes).note(mapping, told.classifications)
-        self.notice(mapping, run_id, [] if change is None else [str(change)])
-        return StageJob(
-            run_id, lease.token, mapping, self.source(mapping, mapper), mapper, self.ledger(mapping), options, advance
-        )
+        notices = () if change is None else (str(change),)
+        self.notice(mapping, run_id, notices)
+        source, ledger = self.source(mapping, mapper), self.ledger(mapping)
+        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices)
 
     def publish_job(self, mapping: FeedMapping, run_id: str, lease: Hold, options: RunOptions, advance: Advance) -> PublishJob:
         """Wire one drain: the outbox is opened, the client only when the drain begins."""

@@ -129,7 +129,7 @@ def opened(url: str, **options: object) -> ServiceHttp:
     return open_http(url, SecretStr(SECRET), timeouts=httpx.Timeout(0.2, connect=2.0), **options)  # type: ignore[arg-type]
 
 
-def wired(http: ServiceHttp, *, attempts: int = 2) -> EventApi:
+def wired(http: ServiceHttp, *, attempts: int = 2, attempt_s: float = 90.0) -> EventApi:
     clock = asyncio.get_running_loop().time
 
     def now() -> datetime:
@@ -139,7 +139,9 @@ def wired(http: ServiceHttp, *, attempts: int = 2) -> EventApi:
         await asyncio.sleep(0)
 
     pacer = Pacer(clock=clock, sleep=asyncio.sleep, random=lambda: 0.0, now=now)
-    return EventApi(http, pacer=pacer, policy=RetryPolicy(attempts=attempts), now=now, sleep=no_wait, random=lambda: 0.0)
+    return EventApi(
+        http, pacer=pacer, policy=RetryPolicy(attempts=attempts, attempt_s=attempt_s), now=now, sleep=no_wait, random=lambda: 0.0
+    )
 
 
 @pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES.keys())

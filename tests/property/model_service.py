@@ -19,13 +19,12 @@ from unit.connectors_api.wired import created, page, told
 
 Idempotency = Literal["replay", "refuse", "ignore"]
 WORDS = (
-    *("unreachable", "lost_request", "lost_answer", "late", "500_before", "500_after", "503"),
+    *("unreachable", "lost_request", "lost_answer", "late", "slow", "500_before", "500_after", "503"),
     *("429", "429_garbage", "html", "empty", "wrong_id", "gateway"),
 )
 """What may become of one request, beside being answered as it should."""
-_NOT_CARRIED_OUT = {"unreachable", "429", "429_garbage"}
-_LATE_S = 130.0
-"""So long an answer may take that nobody waits for: longer than the client does."""
+_WORK_S = {"late": 95.0, "slow": 20.0}
+"""How long the service is at work on a request whose answer nobody waits for: longer than the client does, or not."""
 
 
 class KilledError(BaseException):
@@ -185,8 +184,10 @@ class ModelService:
             return self._said(401, "invalid_api_key")
         if self.character.idempotency != "ignore" and (answer := self._of_used_key(key, body)) is not None:
             return answer
-        wait_s = _LATE_S if word == "late" else 0.02
+        wait_s = _WORK_S.get(word, 0.02)
         self._under_way.append(Work(key, body, self.now() + timedelta(seconds=wait_s)))
+        if word == "slow":
+            raise httpx.ReadError("the connection broke")
         await asyncio.sleep(wait_s + 0.01)
         self.pass_time()
         return self._answers[key]

@@ -19,6 +19,7 @@ from pipelines.likeness import KEY_FIELDS, REFERENCE_FIELDS, Strength, likeness,
 from state.sought import Sought
 
 _KEPT = 20
+_FIELDS_NAMED = 200
 _CROWD = 50
 """Rows of one title and start (or of one title, where no start is told): more are not compared one by one."""
 
@@ -91,7 +92,8 @@ class Matching:
 
     def meet(self, event: ListedEvent) -> None:
         """Take one event of the list into account."""
-        self.fields.update(event.fields)
+        if len(self.fields) < _FIELDS_NAMED:
+            self.fields.update(event.fields)
         if not self._meet_key(event):
             self._meet_likeness(event)
 

@@ -21,6 +21,7 @@ _SIZES = (100, 25, 5, 1)
 _MOST_SWEEPS = 3
 _MOST_PAGES = 100_000
 _FORBIDDEN = 403
+_LARGEST_ID = (1 << 63) - 1
 _READING = (
     "reading the list of events (GET /events) needs more than the scopes `channels:read` and `events:create`, and the name of"
     " that scope is not documented: ask the key's owner to add the one for reading events on the service's page"
@@ -184,9 +185,9 @@ def _is_followed(page: _Page, place: int, size: int) -> bool:
 
 def _id_of(doc: Mapping[str, Any]) -> int | None:
     told = doc.get("id")
-    if isinstance(told, str) and told.isascii() and told.isdigit():
-        return int(told)
-    return told if isinstance(told, int) and not isinstance(told, bool) else None
+    if isinstance(told, str) and told.isascii() and told.isdigit() and len(told) <= len(str(_LARGEST_ID)):
+        told = int(told)
+    return told if isinstance(told, int) and not isinstance(told, bool) and 0 < told <= _LARGEST_ID else None
 
 
 def _read_page(body: bytes) -> _Page | _TooLong | None:

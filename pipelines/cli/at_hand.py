@@ -106,7 +106,8 @@ def decider() -> str:
 
 def typed_key(word: str) -> RowKey:
     """Return a row key as a person has typed or pasted it: a keyboard may compose characters in another way."""
-    return RowKey(unicodedata.normalize("NFC", word).strip())
+    readable = word.encode("utf-8", "replace").decode()  # bytes that are no text have no row
+    return RowKey(unicodedata.normalize("NFC", readable).strip())
 
 
 def split_keys(words: str) -> tuple[RowKey, ...]:

@@ -12,7 +12,9 @@ from pipelines.cli.flags import AsJson, OneFeed
 def resolve(  # noqa: PLR0913, PLR0917  # the options of the surface
     feed: OneFeed,
     rows: Annotated[list[str], typer.Argument(metavar="KEY...", help="Row keys, as `eventsync rows` shows them.")],
-    event_id: Annotated[int | None, typer.Option("--event-id", metavar="N", help="It is delivered, as event N.")] = None,
+    event_id: Annotated[
+        int | None, typer.Option("--event-id", metavar="N", min=1, max=2**63 - 1, help="It is delivered, as event N.")
+    ] = None,
     resend: Annotated[bool, typer.Option("--resend", help="It may be sent again; the next run does.")] = False,
     ignore: Annotated[bool, typer.Option("--ignore", help="Nobody needs to look at it: it is listed no longer.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take back --ignore, or a --resend that no run has acted on.")] = False,

@@ -97,10 +97,8 @@ def _choice(request: Request) -> Choice:
 
 
 def _take_event(request: Request) -> TakeEvent:
-    if request.event_id is None or request.event_id < 1 or len(set(request.words)) > 1:
-        raise ConfigError(
-            "--event-id names the one event of one row, by a number from 1", hint="decide about one row at a time with it"
-        )
+    if request.event_id is None or len(set(request.words)) > 1:
+        raise ConfigError("--event-id names the one event of one row", hint="decide about one row at a time with it")
     return TakeEvent(request.event_id)
 
 

@@ -171,11 +171,13 @@ def test_items_are_taken_as_they_come_and_those_without_an_id_are_counted() -> N
         {"title": "no id"},
         {"id": True},
         {"id": None},
+        {"id": 1 << 63},
+        {"id": -4},
     ]
-    found = read(Service([httpx.Response(200, json={"docs": docs, "page": 1, "limit": 100, "totalDocs": 5})]))
+    found = read(Service([httpx.Response(200, json={"docs": docs, "page": 1, "limit": 100, "totalDocs": 7})]))
     assert found.ids == [1, 17]
     assert found.events[0].fields == docs[0]
-    assert found.list.without_id == 3
+    assert found.list.without_id == 5
 
 
 def test_pages_longer_than_is_read_of_an_answer_are_asked_for_in_smaller_ones() -> None:

@@ -52,6 +52,7 @@ def test_rows_too_old_to_be_sent_again_are_looked_for_decided_on_and_delivered_o
     assert said.code == 0, said.words
     assert set(desk.states().values()) == {"delivered"}
     assert service.titles() == sorted(f"Evening {number}" for number in range(ROWS))
+    assert desk.command("state", "verify").code == 0
 
 
 def test_nobody_decides_about_a_feed_while_a_run_holds_it(any_desk: Desk, service: Service) -> None:
@@ -102,6 +103,7 @@ def test_a_ledger_that_was_lost_is_made_whole_from_the_services_list(desk: Desk,
     assert desk.run().code == 0
     assert set(desk.states().values()) == {"delivered"}
     assert len(service.events()) == 120
+    assert desk.command("state", "verify").code == 0
 
 
 def test_refused_rows_whose_refusal_is_stored_go_out_under_the_next_key_after_a_retry(desk: Desk, service: Service) -> None:
@@ -114,4 +116,5 @@ def test_refused_rows_whose_refusal_is_stored_go_out_under_the_next_key_after_a_
     said = desk.run()
     assert said.code == 0, said.words
     assert len(service.events()) == 3
+    assert desk.command("state", "verify").code == 0
     assert {row["attempts"] for row in desk.command("rows", FEED, "--state", "delivered", "--json").document["rows"]} == {1}

@@ -45,7 +45,7 @@ class Trouble(Enum):
     OTHER = "other"
 
 
-_WORDS: dict[Trouble, tuple[type[SyncError], str, str]] = {
+WORDS: dict[Trouble, tuple[type[SyncError], str, str]] = {
     Trouble.LOCKED: (
         StateBusyError,
         "is held by another process",
@@ -126,8 +126,10 @@ _WORDS: dict[Trouble, tuple[type[SyncError], str, str]] = {
     Trouble.OTHER: (StateUnavailableError, "cannot be used", "check that it is reachable and that you may write to it"),
 }
 
+"""For each trouble the kind of error, what the database does or is, and what would help."""
+
 
 def told(trouble: Trouble, name: str, reply: str) -> SyncError:
     """Return the error for people: `name` is the database's, `reply` what came back from it or from the system."""
-    kind, what, hint = _WORDS[trouble]
+    kind, what, hint = WORDS[trouble]
     return kind(f"the state DB {name} {what}: {reply}", hint=hint)

@@ -14,7 +14,15 @@ from pipelines.cli.app import app
 from pipelines.outcomes import ExitCode
 
 README = (ROOT / "README.md").read_text("utf-8")
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/sandbox.md", "docs/preflight.md", "docs/ledger.md", "docs/safeguards.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/sandbox.md",
+    "docs/preflight.md",
+    "docs/ledger.md",
+    "docs/safeguards.md",
+    "docs/state.md",
+)
 _SPAN = re.compile(r"`([^`\n]+)`")
 _BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s#]+)[^)]*\)")
@@ -31,10 +39,16 @@ def _shown(page: str) -> Iterator[str]:
 
 
 def _commands() -> Mapping[str, set[str]]:
-    """Every verb with the options that it takes."""
+    """Every verb with the options that it takes; a verb of a group as `group verb`."""
     group = typer.main.get_command(app)
-    verbs: Mapping[str, typer.core.TyperCommand] = group.commands  # type: ignore[attr-defined]
-    return {name: {option for one in verb.params for option in one.opts} | {"--help"} for name, verb in verbs.items()}
+    return dict(_verbs(group, ""))
+
+
+def _verbs(group: typer.core.TyperGroup, before: str) -> Iterator[tuple[str, set[str]]]:
+    for name, verb in group.commands.items():
+        yield f"{before}{name}", {option for one in verb.params for option in one.opts} | {"--help"}
+        if isinstance(verb, typer.core.TyperGroup):
+            yield from _verbs(verb, f"{before}{name} ")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -46,8 +60,14 @@ def test_every_command_that_a_page_shows_exists_with_its_options(page: str) -> N
                 assert set(words) <= {"--help"}, shown
                 continue
             assert words[0] in known, f"{page} shows `{shown}`: there is no such verb"
+            verb = " ".join(words[:2]) if _is_group(words[0], known) else words[0]
+            assert verb in known, f"{page} shows `{shown}`: there is no such verb"
             options = {word.partition("=")[0] for word in words[1:] if word.startswith("--")}
-            assert options <= known[words[0]], f"{page} shows `{shown}`"
+            assert options <= known[verb], f"{page} shows `{shown}`"
+
+
+def _is_group(verb: str, known: Mapping[str, set[str]]) -> bool:
+    return any(name.startswith(f"{verb} ") for name in known)
 
 
 def test_the_readme_shows_the_way_of_a_feed() -> None:

@@ -14,7 +14,7 @@ from unit.state.world import World, row
 from mappings.errors import ConfigError, SyncError
 from state.addresses import parse, shown_url
 from state.database import open_database, writing
-from state.trouble import StateBusyError, StateDamagedError, StateUnavailableError
+from state.trouble import WORDS, StateBusyError, StateDamagedError, StateUnavailableError, Trouble
 
 SECRET = "s3cret-0f-the-b00ks"
 
@@ -129,3 +129,11 @@ def test_a_file_that_was_moved_away_is_noticed_before_and_after_a_transaction(tm
     with pytest.raises(StateUnavailableError, match="another file lies there now"):
         world.stage([row("a")])
     world.engine.dispose()
+
+
+@pytest.mark.parametrize("trouble", Trouble)
+def test_the_page_tells_each_trouble_with_its_exit_code(trouble: Trouble) -> None:
+    kind, what, _ = WORDS[trouble]
+    code = 6 if issubclass(kind, StateBusyError) else 2
+    page = (Path(__file__).parents[3] / "docs" / "state.md").read_text("utf-8")
+    assert [line for line in page.splitlines() if line.startswith(f"| {what} | ") and line.endswith(f" | {code} |")], what

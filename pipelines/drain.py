@@ -122,8 +122,8 @@ class Drain:
     """One drain of one outbox. Its transactions and its requests share one thread, so that neither needs a lock.
 
     `in_flight`: requests at a time, `room` how many of them there may be now. `grace_s`: how long requests in flight may
-    take to finish once a stop is asked for; `departures` knows which are, `close_route` turns away those that wait for their turn. `advance` is told how many rows were settled.
-    After `run`, `cause` says why the drain ended early, if it did.
+    take to finish once a stop is asked for; `departures` knows which are, `close_route` turns away those that wait for
+    their turn. `advance` is told how many rows were settled. After `run`, `cause` says why the drain ended early, if it did.
     """
 
     outbox: Outbox

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dagster import AssetExecutionContext, Failure, MetadataValue
+from dagster import AssetExecutionContext, DagsterExecutionInterruptedError, Failure, MetadataValue
 from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
 from mappings.errors import SyncError, TransientError
@@ -30,6 +30,16 @@ def as_failures(context: AssetExecutionContext) -> Iterator[None]:
         yield
     except SyncError as error:
         raise failure_of(context, error) from error
+
+
+@contextmanager
+def interrupted_for_good(context: AssetExecutionContext) -> Iterator[None]:
+    """Fail where the block is interrupted, in a step with a `RetryPolicy`: Dagster would begin an interrupted one again."""
+    try:
+        yield
+    except (KeyboardInterrupt, DagsterExecutionInterruptedError) as asked:
+        forbid_run_retry(context)
+        raise Failure("interrupted; the state is intact: the next run goes on", allow_retries=False) from asked
 
 
 def forbid_run_retry(context: AssetExecutionContext) -> None:

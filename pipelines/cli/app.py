@@ -6,10 +6,8 @@ What a verb does stands in its own module, which imports what it needs when it r
 from __future__ import annotations
 
 import functools
-import signal
 import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import ParamSpec
 
 import typer
@@ -32,6 +30,7 @@ from pipelines.cli import (
     status,
     ui,
 )
+from pipelines.interrupts import deferred, window
 
 P = ParamSpec("P")
 
@@ -57,7 +56,8 @@ def _verb(function: Callable[P, int], group: typer.Typer = app) -> None:
         from mappings.errors import SyncError  # noqa: PLC0415  # keeps `--help` fast
 
         try:
-            code = function(*args, **kwargs)
+            with window():
+                code = function(*args, **kwargs)
         except SyncError as error:
             code = _explain(error)
         except KeyboardInterrupt:
@@ -106,16 +106,9 @@ _verb(state.verify, state_app)
 
 
 def main() -> None:
-    """Run the command line and leave with the exit code that scripts rely on."""
-    _hear_signals()
-    app()
+    """Run the command line and leave with the exit code that scripts rely on.
 
-
-def _hear_signals() -> None:
-    """Make SIGINT, SIGTERM and SIGHUP interrupt in good order, also where a parent shell made us ignore them."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
+    SIGINT, SIGTERM and SIGHUP interrupt in good order, also where a parent shell made us ignore them.
+    """
+    with deferred():
+        app()

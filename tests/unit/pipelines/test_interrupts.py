@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.interrupts import run_stoppable
+from pipelines.stoppable import run_stoppable
 
 
 class Work:

@@ -1,0 +1,347 @@
+"""Being asked to stop, in every phase of a run: the exit code, the document, the books and the lease are as they should be,
+and the next run goes on as if nothing had been.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import random
+import signal
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from time import monotonic
+from typing import Any
+
+import pytest
+from integration.desk import FEED, Command, Desk, Said, line, lines
+from integration.service import SECRET, Service
+from integration.waiting import pause, until
+from sqlalchemy import inspect, select
+
+from state.tables import ENTRY, LEASE, RUN
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+each_signal = pytest.mark.parametrize("number", STOPPING, ids=lambda number: number.name)
+pytestmark = pytest.mark.slow
+
+
+def _stop(run: Command, number: int = signal.SIGTERM) -> tuple[Said, float]:
+    """Ask a command to stop; return what it said and how long it took."""
+    began = monotonic()
+    run.signal(number)
+    return run.ended(), monotonic() - began
+
+
+def _is_held(desk: Desk) -> bool:
+    if not desk.books.is_there():
+        return False
+    with desk.books.engine.connect() as connection:
+        there = inspect(connection).has_table(LEASE.name)
+        return there and any(connection.execute(select(LEASE.c.holder)).scalars())
+
+
+def _are_under_way(desk: Desk) -> bool:
+    """Whether the first requests have been begun."""
+    if not desk.states():
+        return False
+    with desk.books.engine.connect() as connection:
+        return any(connection.execute(select(ENTRY.c.attempts)).scalars())
+
+
+def _pages(desk: Desk) -> list[tuple[str | None, bool]]:
+    """The outcome of every run, oldest first, and whether its page is closed."""
+    with desk.books.engine.connect() as connection:
+        pages = connection.execute(select(RUN.c.outcome, RUN.c.finished_at).order_by(RUN.c.started_at)).all()
+    return [(outcome, finished_at is not None) for outcome, finished_at in pages]
+
+
+def _assert_stopped(desk: Desk, said: Said) -> None:
+    assert said.code == 130, said.words
+    assert (said.run["outcome"], said.run["exit_code"]) == ("interrupted", 130)
+    assert "Traceback" not in said.err
+    assert _pages(desk)[-1] == ("interrupted", True)
+    assert not _is_held(desk)
+
+
+def _assert_all_sent(desk: Desk, service: Service, rows: int) -> None:
+    said = desk.run()
+    assert said.code == 0, said.words
+    assert service.titles() == sorted(f"Evening {number}" for number in range(rows))
+
+
+@contextmanager
+def _deaf_service() -> Iterator[str]:
+    """An address that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@contextmanager
+def _silent_source(desk: Desk) -> Iterator[None]:
+    """The feed's rows are where nobody answers, until the block ends."""
+    mapping = desk.folder / "feeds" / "town.yaml"
+    told = mapping.read_text("utf-8")
+    with _deaf_service() as address:
+        mapping.write_text(told.replace("../events.csv", f"{address}/events.csv"), "utf-8")
+        yield
+    mapping.write_text(told, "utf-8")
+
+
+@each_signal
+def test_while_the_lists_of_the_service_are_fetched(desk: Desk, service: Service, number: int) -> None:
+    desk.source(lines(5))
+    with _deaf_service() as address:
+        desk.point_to(address)
+        run = desk.start_run()
+        until(lambda: _is_held(desk))
+        pause(0.5)
+        said, took_s = _stop(run, number)
+    _assert_stopped(desk, said)
+    assert "staging" in said.run["message"]
+    assert took_s < 5
+    desk.point_to(service)
+    _assert_all_sent(desk, service, 5)
+
+
+@each_signal
+def test_while_a_source_keeps_the_stage_waiting(desk: Desk, service: Service, number: int) -> None:
+    with _silent_source(desk):
+        run = desk.start_run()
+        until(lambda: _is_held(desk))
+        pause(0.7)
+        said, took_s = _stop(run, number)
+    _assert_stopped(desk, said)
+    assert took_s < 5
+    desk.source(lines(5))
+    _assert_all_sent(desk, service, 5)
+
+
+@each_signal
+def test_in_the_midst_of_a_stage(desk: Desk, service: Service, number: int) -> None:
+    desk.source(lines(20_000))
+    run = desk.start_run()
+    until(lambda: run.has_ended or desk.states())
+    said, _ = _stop(run, number)
+    _assert_stopped(desk, said)
+    assert said.run["read"]["read"] < 20_000
+    assert service.requests() == []
+    desk.source(lines(5))
+    _assert_all_sent(desk, service, 5)
+
+
+@each_signal
+def test_while_events_are_sent(any_desk: Desk, service: Service, number: int) -> None:
+    any_desk.source(lines(150))
+    service.switch(latency_ms=60)
+    run = any_desk.start_run()
+    until(lambda: len(service.requests()) > 30)
+    said, _ = _stop(run, number)
+    _assert_stopped(any_desk, said)
+    assert "stopping: " in said.err
+    assert "in flight, up to 20 s; press Ctrl-C again to leave at once" in said.err
+    account = said.run["publish"]
+    assert account["delivered"] == len(service.events()) == Counter(any_desk.states().values())["delivered"]
+    service.switch(latency_ms=0)
+    _assert_all_sent(any_desk, service, 150)
+    assert Counter(request["outcome"] for request in service.requests()) == {"created": 150}
+
+
+def test_a_run_that_the_service_made_pause_leaves_at_once_and_no_row_counts_as_sent(desk: Desk, service: Service) -> None:
+    desk.source(lines(60))
+    service.switch(rate_events="6/m", rate_burst=5)
+    run = desk.start_run()
+    until(lambda: any(request["status"] == 429 for request in service.requests()))
+    pause(0.2)
+    said, took_s = _stop(run)
+    _assert_stopped(desk, said)
+    assert took_s < 3, "a pause is nothing to wait for"
+    assert "stopping: 0 requests in flight" in said.err
+    with desk.books.engine.connect() as connection:
+        unanswered = connection.execute(select(ENTRY.c.row_key).where(ENTRY.c.unanswered_at.is_not(None))).all()
+    assert unanswered == []
+    assert Counter(desk.states().values())["pending"] == 60 - len(service.events())
+
+
+def test_while_it_waits_for_another_run(desk: Desk, service: Service) -> None:
+    desk.source(lines(40))
+    service.switch(latency_ms=400)
+    first = desk.start_run()
+    until(service.requests)
+    second = desk.start_run("--wait")
+    until(lambda: "waiting" in (second.base.with_suffix(".err").read_text() if second.base.with_suffix(".err").exists() else ""))
+    said, took_s = _stop(second)
+    assert said.code == 130, said.words
+    assert "waiting for the feed" in said.run["message"]
+    assert took_s < 3
+    assert first.ended().code == 0
+    assert sorted(str(outcome) for outcome, _ in _pages(desk)) == ["done", "interrupted"]
+    assert all(is_closed for _, is_closed in _pages(desk))
+    assert Counter(request["outcome"] for request in service.requests()) == {"created": 40}
+
+
+@each_signal
+def test_a_rehearsal(desk: Desk, service: Service, number: int) -> None:
+    with _silent_source(desk):
+        run = desk.start_run("--dry-run")
+        pause(1.0)
+        said, _ = _stop(run, number)
+    assert said.code == 130, said.words
+    (rehearsal,) = said.document["rehearsals"]
+    assert rehearsal["outcome"] == "interrupted"
+    assert service.requests() == []
+
+
+def test_at_any_moment_there_is_one_document_and_the_next_run_goes_on(desk: Desk, service: Service) -> None:
+    desk.source(lines(400))
+    service.switch(latency_ms=5)
+    dice = random.Random(7)  # where to strike
+    for number in range(8):
+        run = desk.start_run()
+        until(lambda run=run: run.base.with_suffix(".err").exists())  # type: ignore[misc]  # mypy knows no bound default
+        pause(0.05 + dice.uniform(0, 1.2))
+        said, _ = _stop(run, STOPPING[number % 3])
+        assert said.code in {0, 130}, said.words
+        assert said.document["exit_code"] == said.code
+        assert "Traceback" not in said.err
+        assert not _is_held(desk)
+        desk.source([*lines(400), *(line(400 + more) for more in range(number))])
+    service.switch(latency_ms=0)
+    _assert_all_sent(desk, service, 407)
+    assert all(is_closed for _, is_closed in _pages(desk))
+
+
+def test_a_second_ctrl_c_leaves_well_within_a_second_with_a_document(desk: Desk, service: Service) -> None:
+    desk.source(lines(100))
+    service.switch(answer_delay_ms=4_000)
+    run = desk.start_run()
+    until(lambda: len(service.events()) >= 16)
+    run.signal(signal.SIGINT)
+    until(lambda: "stopping: 16 requests in flight" in run.base.with_suffix(".err").read_text())
+    assert not run.has_ended, "the first one waits for what is in flight"
+    pause(0.2)
+    said, took_s = _stop(run, signal.SIGINT)
+    _assert_stopped(desk, said)
+    assert took_s < 1
+    service.switch(answer_delay_ms=0)
+    _assert_all_sent(desk, service, 100)
+
+
+def test_a_terminals_ctrl_c_that_arrives_twice_at_once_is_one(desk: Desk, service: Service) -> None:
+    desk.source(lines(50))
+    service.switch(latency_ms=700)
+    run = desk.start_run()
+    until(lambda: _are_under_way(desk))
+    pause(0.1)
+    os.killpg(run.pid, signal.SIGINT)
+    run.signal(signal.SIGINT)
+    said = run.ended()
+    _assert_stopped(desk, said)
+    assert said.run["publish"]["delivered"] == len(service.events()) > 0, "what was in flight was waited for"
+
+
+def test_a_run_that_hangs_in_a_locked_state_db_is_gone_after_the_second_signal_all_the_same(desk: Desk, service: Service) -> None:
+    desk.source(lines(200))
+    service.switch(latency_ms=100)
+    run = desk.start_run()
+    until(service.requests)
+    locked = desk.books.engine.url.database
+    assert locked is not None
+    with _write_lock(desk):
+        pause(0.3)
+        run.signal(signal.SIGINT)
+        pause(0.3)
+        said, took_s = _stop(run, signal.SIGINT)
+    assert said.code == 130, said.words
+    assert said.document["exit_code"] == 130
+    assert took_s < 1.5
+    service.switch(latency_ms=0)
+    _assert_all_sent(desk, service, 200)
+
+
+@contextmanager
+def _write_lock(desk: Desk) -> Iterator[None]:
+    import sqlite3  # noqa: PLC0415  # the one test that meddles with the file
+
+    with sqlite3.connect(desk.folder / "state.db", isolation_level=None) as database:
+        database.execute("BEGIN IMMEDIATE")
+        yield
+        database.execute("ROLLBACK")
+    database.close()
+
+
+def test_after_one_of_several_feeds_the_next_is_not_begun(desk: Desk, service: Service) -> None:
+    desk.mapping(name="zoo.yaml", feed="zoo-nights")
+    desk.source(lines(100))
+    service.switch(latency_ms=60)
+    run = desk.start("run", "--all", "--no-dagster", "--json")
+    until(service.requests)
+    said, _ = _stop(run, signal.SIGINT)
+    assert said.code == 130
+    assert [one["feed"] for one in said.document["runs"]] == [FEED]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize("phase", ["staging", "publishing"])
+def test_through_dagster_in_this_process(desk: Desk, service: Service, number: int, phase: str) -> None:
+    desk.source(lines(200))
+    service.switch(latency_ms=100)
+    with _silent_source(desk) if phase == "staging" else nullcontext():
+        run = desk.start("run", FEED, "--json")
+        until(lambda: _is_held(desk) if phase == "staging" else service.requests())
+        pause(0.7)
+        said, took_s = _stop(run, number)
+    _assert_stopped(desk, said)
+    assert phase in said.run["message"]
+    assert took_s < 8
+    service.switch(latency_ms=0)
+    _assert_all_sent(desk, service, 200)
+
+
+class _Dagster(http.server.BaseHTTPRequestHandler):
+    """A Dagster webserver as far as a run that never ends needs one."""
+
+    def do_POST(self) -> None:
+        query = json.loads(self.rfile.read(int(self.headers["content-length"])))["query"]
+        data: dict[str, Any] = {"version": "1.13.0"}
+        if "launchPipelineExecution" in query:
+            data = {"launchPipelineExecution": {"__typename": "LaunchRunSuccess", "run": {"runId": "run-of-the-ui"}}}
+        elif "runOrError" in query:
+            data = {"runOrError": {"__typename": "Run", "status": "STARTED"}}
+        body = json.dumps({"data": data}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_while_it_follows_a_run_on_a_webserver_that_run_goes_on(desk: Desk) -> None:
+    desk.source(lines(5))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Dagster) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        run = desk.start("run", "--all", "--json", EVENTSYNC_DAGSTER_URL=url)
+        pause(1.0)
+        said, _ = _stop(run, signal.SIGINT)
+        server.shutdown()
+    assert said.code == 130, said.words
+    assert (said.run["outcome"], said.run["run_id"]) == ("interrupted", "run-of-the-ui")
+    assert f"{url}/runs/run-of-the-ui" in said.run["hint"]
+
+
+def test_other_commands_end_with_a_document_too(desk: Desk) -> None:
+    with _deaf_service() as address:
+        desk.point_to(address, SECRET)
+        desk.source(lines(5))
+        run = desk.start("check", "--live", "--json")
+        pause(1.0)
+        said, _ = _stop(run)
+    assert said.code == 130, said.words
+    assert said.document["error"]["message"].startswith("interrupted")

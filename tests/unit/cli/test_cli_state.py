@@ -1,0 +1,62 @@
+"""`eventsync state verify`: what it says of a sound state DB, of one that is not, and of none."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+from unit.cli.conftest import Desk
+
+
+def _deliver(desk: Desk) -> None:
+    with desk.service():
+        assert desk.run("run", "town-hall", "--no-dagster").code == 0
+
+
+def test_a_sound_state_db_is_called_so(desk: Desk) -> None:
+    _deliver(desk)
+    said = desk.run("state", "verify")
+    assert said.code == 0, said.err
+    assert "all is as it must be" in said.out
+    document = desk.run("state", "verify", "--json").document
+    assert document["findings"] == []
+    assert document["entries"] > 0
+    assert document["state_db"].endswith("state.db")
+
+
+def test_what_is_wrong_is_listed_with_its_row(desk: Desk) -> None:
+    _deliver(desk)
+    with closing(sqlite3.connect(desk.state)) as database, database:
+        database.execute("UPDATE ledger_entry SET event_id = NULL WHERE row_key = '5'")
+        database.execute("UPDATE ledger_entry SET idempotency_key = 'es1-0' WHERE row_key = '1'")
+    said = desk.run("state", "verify")
+    assert said.code == 1
+    assert "delivered, and has no event id" in " ".join(said.out.split())
+    found = desk.run("state", "verify", "--json").document["findings"]
+    assert [(one["check"], one["feed"], one["which"]) for one in found] == [
+        ("key", "town-hall", "1"),
+        ("event", "town-hall", "5"),
+    ]
+
+
+def test_where_nothing_was_run_nothing_is_made(desk: Desk) -> None:
+    said = desk.run("state", "verify")
+    assert said.code == 0
+    assert "the first run makes it" in said.out
+    assert not desk.state.exists()
+    assert desk.run("state", "verify", "--json").document["schema"] is None
+
+
+def test_an_older_schema_is_told_and_left_as_it_is(desk: Desk) -> None:
+    _deliver(desk)
+    with closing(sqlite3.connect(desk.state)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = '0001'")
+    document = desk.run("state", "verify", "--json").document
+    assert document["schema"] == "0001"
+    assert "the next run brings" in document["findings"][0]["problem"]
+    assert desk.run("state", "verify", "--json").document["schema"] == "0001"
+
+
+def test_the_help_shows_how_it_is_used(desk: Desk) -> None:
+    assert "eventsync state verify" in desk.run("state", "verify", "--help").out
+    assert "verify" in desk.run("state", "--help").out

@@ -22,6 +22,7 @@ from torture.promises import broken_at_the_end, broken_so_far
 ROWS = 1_500
 BLOWS_OF_ONE_FEED = 25
 BLOWS_BETWEEN_LOOKS = 5
+LEAST_OWED = 30
 SHARE_EDITED = 0.3
 """How often something is edited between two runs."""
 LATENCY_MS = 10
@@ -83,6 +84,7 @@ class Feed:
 
     def strike(self) -> None:
         """Start a run, let it come to a place, strike it there, and see how it ends."""
+        self._leave_something_to_do()
         aim, blow = draw_aim(self.dice, self._reach()), draw_blow(self.dice)
         self.lookout.turn_to_the_next_run()
         run = self.desk.start_run()
@@ -122,6 +124,11 @@ class Feed:
         allowed = IN_GOOD_ORDER | (CUT_SHORT if blow.signals else set())
         if said.code not in allowed:
             self._refuse(f"the run ended with {said.code}: {said.words}")
+
+    def _leave_something_to_do(self) -> None:
+        """A run that has nothing to send is over before it can be struck."""
+        if self._reach().owed < LEAST_OWED:
+            self.programme.edit("rows")
 
     def _reach(self) -> Reach:
         states = Counter(self.desk.states().values())

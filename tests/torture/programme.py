@@ -28,9 +28,9 @@ class Programme:
         self._add(rows)
         self._write()
 
-    def edit(self) -> str:
-        """Change something, and tell what."""
-        change = self.dice.choices(("rows", "mapping"), (4, 1))[0]
+    def edit(self, what: str = "") -> str:
+        """Change the rows or the mapping, and tell which."""
+        change = what or self.dice.choices(("rows", "mapping"), (4, 1))[0]
         if change == "mapping":
             self.is_festival = not self.is_festival
         else:

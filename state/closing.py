@@ -40,7 +40,7 @@ _ENTRIES = (
     .order_by(ENTRY.c.id)
     .limit(_PAGE)
 )
-_IDS = select(ENTRY.c.id, ENTRY.c.vanished_at).where(*_PAGE_OF_STATE).order_by(ENTRY.c.id).limit(_PAGE)
+_UNMARKED = select(ENTRY.c.id).where(*_PAGE_OF_STATE, ENTRY.c.vanished_at.is_(None)).order_by(ENTRY.c.id).limit(_PAGE)
 
 
 def finish(
@@ -121,8 +121,8 @@ def _newly_absent(connection: Connection, turn: Turn, seen: Seen) -> array[int]:
         (
             row.id
             for state in EntryState
-            for row in _pages(connection, _IDS, turn, state, seen.boundary)
-            if not row.vanished_at and not seen.is_present(row.id)
+            for row in _pages(connection, _UNMARKED, turn, state, seen.boundary)
+            if not seen.is_present(row.id)
         ),
     )
 

@@ -81,7 +81,8 @@ class Comparison:
         if known is None:
             self._take_new(drafted(row) if self.progress.terms.drafts_only else row)
             return
-        row = _as_asked(known, row, self.progress.terms)
+        if known.revision or self.progress.terms.drafts_only:
+            row = _as_asked(known, row, self.progress.terms)
         if known.is_vanished:
             self.batch.welcome_back(known.entry_id)
         if self.progress.seen.is_said(known.entry_id):
@@ -183,8 +184,7 @@ def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Se
     known = find_known(connection, turn.scope_id, keys)
     unknown = [row.twin_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]
     twins = find_twins(connection, turn.scope_id, unknown)
-    rows = [row for row in outcomes if isinstance(row, MappedRow)]
-    pasts = find_pasts(connection, known, rows, progress.terms)
+    pasts = find_pasts(connection, known, outcomes, progress.terms)
     comparison = Comparison(progress, known, twins, pasts, Batch(turn), [])
     for outcome in outcomes:
         comparison.take(outcome)

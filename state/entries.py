@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import Connection, and_, bindparam, case, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, case, select, update
 
 from mappings.vocabulary import MappedRow, RowKey
 from state.bulk import EntryTuple, bound_time, insert_entries, new_entry
@@ -32,7 +32,7 @@ _FIND = select(
     ENTRY.c.origin,
     ENTRY.c.revision,
     ENTRY.c.refused_request_id,
-    or_(ENTRY.c.drift_fingerprint.is_(None), ENTRY.c.drift_kind.is_not(None)),
+    ENTRY.c.drift_kind,
 ).where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key.in_(bindparam("row_keys", expanding=True)))
 
 _FIND_TWINS = select(ENTRY.c.twin_digest, ENTRY.c.row_key).where(

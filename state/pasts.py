@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from mappings.vocabulary import MappedRow
+from mappings.vocabulary import MappedRow, RowOutcome
 from state.drafts import drafted, is_of_change
 from state.earlier import content_of, pinned_bodies, said_before, status_of
 from state.plan import Known, Past
@@ -17,8 +17,13 @@ from state.terms import Terms
 from state.words import EntryState
 
 
-def find_pasts(connection: Connection, known: Mapping[str, Known], rows: Sequence[MappedRow], terms: Terms) -> dict[int, Past]:
+def find_pasts(
+    connection: Connection, known: Mapping[str, Known], outcomes: Sequence[RowOutcome], terms: Terms
+) -> dict[int, Past]:
     """Return the pasts of those rows whose change could be drafted, or was, by entry."""
+    if terms.on_change != "create_draft_again" and not any(entry.revision for entry in known.values()):
+        return {}
+    rows = [row for row in outcomes if isinstance(row, MappedRow)]
     changed = {entry.entry_id: (entry, row) for entry, row in _changed(known, rows, terms)}
     if not changed:
         return {}

@@ -33,11 +33,14 @@ from typing import NamedTuple, assert_never
 
 from mappings.vocabulary import MappedRow, RowKey
 from state.terms import OnChange
-from state.words import EntryState
+from state.words import DriftKind, EntryState
 
 
 class Known(NamedTuple):
-    """What the ledger remembers of a row, in the order of `stage`'s columns; a named tuple, for there are millions."""
+    """What the ledger remembers of a row, in the order of `stage`'s columns; a named tuple, for there are millions.
+
+    A drift of no kind is one that the feed asked to hear no more of.
+    """
 
     entry_id: int
     row_key: RowKey
@@ -51,7 +54,7 @@ class Known(NamedTuple):
     origin: str
     revision: int
     refused_request_id: str
-    is_drift_listed: bool = True
+    drift_kind: str | None = DriftKind.EDITED.value
 
     @property
     def said(self) -> str:
@@ -171,4 +174,4 @@ def plan_known(
     if known.state == EntryState.DELIVERED and on_change == "create_draft_again" and past == NO_PAST:
         return _REDRAFT
     is_listed = on_change != "ignore"
-    return Drifted(is_recorded=row.fingerprint == known.drift_fingerprint and known.is_drift_listed == is_listed)
+    return Drifted(is_recorded=row.fingerprint == known.drift_fingerprint and (known.drift_kind is not None) is is_listed)

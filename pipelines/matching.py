@@ -87,11 +87,10 @@ class Matching:
             for place in _places(one.payload):
                 self._alike[place].rows.append(one)
         self._claims: dict[int, int] = defaultdict(int)
-        self._certain: set[int] = set()
         self.fields: set[str] = set()
 
     def meet(self, event: ListedEvent) -> None:
-        """Take one event of the list into account."""
+        """Take one event of the list into account. One that tells a row's key is compared with no other row."""
         if len(self.fields) < _FIELDS_NAMED:
             self.fields.update(event.fields)
         if not self._meet_key(event):
@@ -111,7 +110,6 @@ class Matching:
         one = next((self._by_key[key] for key in told if isinstance(key, str) and key in self._by_key), None)
         if one is not None:
             one.met.setdefault(Strength.CERTAIN, _Met()).note(event.event_id, ("idempotency key",))
-            self._certain.add(event.event_id)
         return one is not None
 
     def _meet_likeness(self, event: ListedEvent) -> None:
@@ -139,14 +137,14 @@ class Matching:
             return _settled(one, certain, _free(certain, owners), "it tells the row's idempotency key", owners)
         strong = met.get(Strength.STRONG, _Met())
         if strong.count:
-            free = [event_id for event_id in _free(strong, owners) if event_id not in self._certain]
+            free = _free(strong, owners)
             shared = [event_id for event_id in free if self._claims[event_id] > 1]
             if shared:
                 why = f"title and start agree, but {self._claims[shared[0]]} rows without an event look like it"
                 return RowVerdict(one.row, Verdict.CANDIDATE, tuple(free), why)
             return _settled(one, strong, free, f"{', '.join(strong.agree)} agree, and nothing differs", owners)
         weak = met.get(Strength.WEAK, _Met())
-        return _weakly(one, weak, [event_id for event_id in _free(weak, owners) if event_id not in self._certain])
+        return _weakly(one, weak, _free(weak, owners))
 
 
 def _places(payload: Mapping[str, Any]) -> Iterator[tuple[str, datetime | None]]:
@@ -162,7 +160,7 @@ def _free(met: _Met, owners: Mapping[int, str]) -> list[int]:
 
 
 def _settled(one: _Wanted, met: _Met, free: list[int], why: str, owners: Mapping[int, str]) -> RowVerdict:
-    if not free:
+    if not free and met.count <= _KEPT:
         return RowVerdict(one.row, Verdict.ABSENT, (), f"the one that looks like it is {owners.get(met.ids[0], 'another row')}")
     if len(free) == 1 and met.count <= _KEPT:
         return RowVerdict(one.row, Verdict.FOUND, (free[0],), why)

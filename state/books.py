@@ -20,7 +20,7 @@ from state.problems import storable
 from state.records import load_publish, load_read, load_reasons, load_report
 from state.tables import ENTRY, LEASE, PROBLEM, RELEASE, RUN, SCOPE
 from state.views import Book, FeedStatus, LeaseHolder, ProblemRecord, RowFilter, RowRecord, RunRecord, as_record
-from state.words import DriftKind, EntryState, Phase, ProblemKind
+from state.words import Decision, DriftKind, EntryState, Phase, ProblemKind
 
 _PAGE = 500
 _WAITING = (
@@ -162,7 +162,7 @@ def _status(connection: Connection, scope: Row[*tuple[Any, ...]]) -> FeedStatus:
         last_whole_read=scope.last_whole_read,
         last_run=None if run is None else _run(run),
         waiting=_waiting(connection, scope.id, last_read),
-        set_aside=_count(connection, of_feed, IS_SET_ASIDE),
+        set_aside=_count(connection, of_feed, ENTRY.c.decision == Decision.IGNORE.value),
         last_read=last_read,
     )
 

@@ -71,6 +71,7 @@ class LedgerEntry(Row, table=True):
         UniqueConstraint("scope_id", "row_key"),
         Index(None, "scope_id", "state", "id"),
         Index(None, "scope_id", "twin_digest"),
+        _partial_index("decision", "decision", "decision IS NOT NULL"),
         _partial_index("drift", "drift_kind", "drift_kind IS NOT NULL"),
         _partial_index("resent", "resent_run", "resent_run IS NOT NULL"),
         _partial_index("vanished", "vanished_at", "vanished_at IS NOT NULL"),

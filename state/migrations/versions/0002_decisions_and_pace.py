@@ -21,13 +21,11 @@ def upgrade() -> None:
     op.add_column("lease", sa.Column("boot", sa.Text(), nullable=False, server_default=""))
     op.add_column("lease", sa.Column("beat_s", sa.Float(), nullable=False, server_default="0"))
     op.add_column("sync_run", sa.Column("notices", sa.Text(), nullable=False, server_default="[]"))
-    op.create_index(
-        "ix_ledger_entry_resent",
-        "ledger_entry",
-        ["scope_id", "resent_run"],
-        sqlite_where=sa.text("resent_run IS NOT NULL"),
-        postgresql_where=sa.text("resent_run IS NOT NULL"),
-    )
+    for name, column in (("resent", "resent_run"), ("decision", "decision")):
+        where = sa.text(f"{column} IS NOT NULL")
+        op.create_index(
+            f"ix_ledger_entry_{name}", "ledger_entry", ["scope_id", column], sqlite_where=where, postgresql_where=where
+        )
     op.add_column("scope", sa.Column("released_id", BIG_ID, nullable=False, server_default="0"))
     op.execute("UPDATE scope SET released_id = coalesce((SELECT max(id) FROM ledger_entry WHERE scope_id = scope.id), 0)")
     op.create_table(

@@ -79,7 +79,7 @@ def _withdraw(connection: Connection, turn: Turn, opening: Opening, progress: Pr
     What was refused before goes back to refused, without a fingerprint: whatever the source says next reopens it. A draft of
     a change makes room for the event that was delivered before it.
     """
-    unheard, seen = 0, progress.seen
+    unheard, unreleased, seen = 0, 0, progress.seen
     withdrawn = [entry_id for entry_id in seen.disputed if entry_id > seen.boundary]
     refused: list[int] = []
     drafts: list[int] = []
@@ -90,7 +90,8 @@ def _withdraw(connection: Connection, turn: Turn, opening: Opening, progress: Pr
             progress.tally.withdrawn += not seen.is_disputed(row.id)
         else:
             unheard += is_unasked
-            progress.tally.waiting += not is_unasked and row.id > opening.released_id
+            unreleased += not is_unasked and row.id > opening.released_id
+    progress.tally.waiting = unreleased
     for few in _in_fews(withdrawn):
         connection.execute(_DELETE, {"entries": few})
     for few in _in_fews(refused):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -87,3 +88,26 @@ def test_no_bytes_are_too_strange(beginning: bytes, rest: bytes) -> None:
 def test_a_cut_off_picture_is_never_misread_as_another_kind(make: object, length: int) -> None:
     picture = recognise(make(640, 480)[:length])  # type: ignore[operator]
     assert picture is None or picture.content_type == MAKERS[make][0]  # type: ignore[index]
+
+
+def animated_png(frames: int) -> bytes:
+    still = png(10, 10)
+    control = struct.pack(">I", 8) + b"acTL" + struct.pack(">II", frames, 0) + b"\x00" * 4
+    return still[:33] + control + still[33:]
+
+
+def animated_gif(frames: int) -> bytes:
+    frame = b"\x2c" + b"\x00" * 8 + b"\x80" + b"\x00" * 6 + b"\x02\x02\x4c\x01\x00"
+    return gif(10, 10)[:10] + b"\x80\x00\x00" + b"\x00" * 6 + (b"\x21\xf9\x04\x00\x00\x00\x00\x00" + frame) * frames + b";"
+
+
+def animated_webp(frames: int) -> bytes:
+    return webp_extended(10, 10) + b"ANMF\x10\x00\x00\x00" * frames
+
+
+@pytest.mark.parametrize("make", [animated_png, animated_gif, animated_webp])
+@pytest.mark.parametrize("frames", [1, 2, 77])
+def test_the_frames_of_a_moving_picture_are_counted(make: Callable[[int], bytes], frames: int) -> None:
+    picture = recognise(make(frames))
+    assert picture is not None
+    assert picture.frames == frames

@@ -1,0 +1,160 @@
+"""A feed held while a run works on it: the heartbeat goes on through troubles, and nothing leaves once it was silent for long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Event
+
+import pytest
+from integration.waiting import until
+
+from mappings.errors import SyncError, TransientError
+from pipelines.departures import Departures
+from pipelines.holding import FRESH_S, Hold
+from state.lease import LEASE_TTL_S, LeaseLostError
+
+BEAT_S = 0.01
+
+
+@dataclass
+class Seconds:
+    """A clock to turn by hand."""
+
+    at: float = 0.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@dataclass
+class Paper:
+    """A lease that answers as it is told to."""
+
+    token: int = 1
+    answer: Callable[[], None] = lambda: None
+    renewed: int = 0
+    is_released: bool = False
+    beaten: Event = field(default_factory=Event)
+
+    def renew(self) -> None:
+        self.renewed += 1
+        self.beaten.set()
+        self.answer()
+
+    def release(self) -> None:
+        self.is_released = True
+
+
+def _raise(error: SyncError) -> Callable[[], None]:
+    def answer() -> None:
+        raise error
+
+    return answer
+
+
+LOST = LeaseLostError("another run has the feed")
+BUSY = TransientError("the state DB is held by another process")
+
+
+def test_a_held_feed_is_renewed_whatever_the_run_does_and_released_in_the_end() -> None:
+    paper = Paper()
+    with Hold(paper, Seconds(), beat_s=BEAT_S):
+        until(lambda: paper.renewed > 3)
+    assert paper.is_released
+
+
+def test_a_state_db_that_is_busy_for_a_while_loses_no_feed() -> None:
+    paper, lost = Paper(answer=_raise(BUSY)), list[SyncError]()
+    with Hold(paper, Seconds(), beat_s=BEAT_S) as hold:
+        hold.on_loss(lost.append)
+        until(lambda: paper.renewed > 3)
+        paper.answer = lambda: None
+        before = paper.renewed
+        until(lambda: paper.renewed > before + 1)
+    assert lost == []
+
+
+@pytest.mark.parametrize("when", ["before anybody listens", "afterwards"])
+def test_a_lost_feed_is_told_at_once(when: str) -> None:
+    paper, lost = Paper(answer=_raise(LOST)), list[SyncError]()
+    with Hold(paper, Seconds(), beat_s=BEAT_S) as hold:
+        if when == "before anybody listens":
+            until(paper.beaten.is_set)
+        hold.on_loss(lost.append)
+        until(lambda: lost)
+        beats = paper.renewed
+    assert lost == [LOST]
+    assert paper.renewed == beats, "a lost feed is not asked for again"
+
+
+def test_while_the_feed_was_shown_a_moment_ago_nobody_is_asked() -> None:
+    paper, seconds = Paper(), Seconds()
+    with Hold(paper, seconds, beat_s=60) as hold:
+        seconds.at = FRESH_S
+        asyncio.run(hold.assure())
+    assert paper.renewed == 0
+
+
+def test_a_process_that_was_stopped_asks_before_its_next_request_leaves_and_once_for_all_of_them() -> None:
+    paper, seconds = Paper(), Seconds()
+
+    async def many(hold: Hold) -> None:
+        await asyncio.gather(*(hold.assure() for _ in range(20)))
+
+    with Hold(paper, seconds, beat_s=60) as hold:
+        seconds.at = LEASE_TTL_S * 3
+        asyncio.run(many(hold))
+    assert paper.renewed == 1
+
+
+@pytest.mark.parametrize("trouble", [LOST, BUSY], ids=["lost", "busy"])
+def test_after_a_silence_nothing_leaves_unless_the_feed_is_still_ours(trouble: SyncError) -> None:
+    paper, seconds, left = Paper(answer=_raise(trouble)), Seconds(), list[str]()
+
+    async def send(hold: Hold) -> None:
+        async with Departures(hold.assure)():
+            left.append("a request")
+
+    with Hold(paper, seconds, beat_s=60) as hold:
+        seconds.at = FRESH_S + 0.1
+        with pytest.raises(type(trouble)):
+            asyncio.run(send(hold))
+    assert left == []
+
+
+def test_a_lease_that_cannot_be_released_is_no_fault_of_the_run() -> None:
+    paper = Paper()
+    paper.release = _raise(BUSY)  # type: ignore[method-assign]  # what a locked state DB answers
+    with Hold(paper, Seconds(), beat_s=60):
+        pass
+
+
+def test_the_time_without_a_renewal_is_a_small_part_of_the_leases_own() -> None:
+    assert FRESH_S <= LEASE_TTL_S / 4
+
+
+def test_requests_are_counted_while_they_are_at_the_service_and_none_leaves_once_it_is_closed() -> None:
+    departures, answer = Departures(), asyncio.Event()
+
+    async def send() -> None:
+        async with departures():
+            await answer.wait()
+        await asyncio.Event().wait()
+
+    async def main() -> list[tuple[bool, bool]]:
+        early = asyncio.create_task(send())
+        await asyncio.sleep(0)
+        seen = [(departures.is_under_way(early), departures.has_left(early))]
+        departures.close()
+        late = asyncio.create_task(send())
+        answer.set()
+        await asyncio.sleep(0.01)
+        seen += [(departures.is_under_way(task), departures.has_left(task)) for task in (early, late)]
+        for task in (early, late):
+            task.cancel()
+        await asyncio.gather(early, late, return_exceptions=True)
+        return [*seen, (departures.is_under_way(early), departures.has_left(early))]
+
+    assert asyncio.run(main()) == [(True, True), (False, True), (False, False), (False, False)]

@@ -11,12 +11,12 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, exists, f
 
 from mappings.vocabulary import FeedName, RowKey
 from state.claims import IS_SET_ASIDE
+from state.columns import storable
 from state.database import reading
 from state.drafts import is_of_change
 from state.earlier import earlier_events
 from state.gate import read_gate
 from state.owners import find_owners
-from state.problems import storable
 from state.records import load_publish, load_read, load_reasons, load_report
 from state.tables import ENTRY, LEASE, PROBLEM, RELEASE, RUN, SCOPE
 from state.views import Book, FeedStatus, LeaseHolder, ProblemRecord, RowFilter, RowRecord, RunRecord, as_record

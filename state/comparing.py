@@ -12,6 +12,7 @@ from typing import assert_never
 from sqlalchemy import Connection
 
 from mappings.vocabulary import MappedRow, Origin, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
+from state.columns import storable
 from state.drafts import drafted, is_of_change
 from state.entries import Batch, find_known, find_twins
 from state.pasts import find_pasts
@@ -30,7 +31,7 @@ from state.plan import (
     plan_known,
     plan_new,
 )
-from state.problems import Problem, held, rejected, storable, warned, write_problems
+from state.problems import Problem, held, rejected, warned, write_problems
 from state.releases import IGNORE, RESEND
 from state.seen import Seen
 from state.tally import Tally

@@ -15,9 +15,9 @@ from mappings.delivery import Answer
 from mappings.errors import ConfigError
 from mappings.vocabulary import RowKey
 from state.claims import IS_SET_ASIDE
+from state.columns import storable
 from state.deciding import AsItIs, Change, Choice, NotPossibleError, Resend, SetAside, TakeBack, TakeEvent, decide
 from state.owners import destination_of, find_owners
-from state.problems import storable
 from state.records import dump
 from state.tables import ENTRY, RELEASE, SCOPE
 from state.turn import Turn

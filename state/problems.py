@@ -11,7 +11,7 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey
-from state.columns import storable as storable  # noqa: PLC0414 # known here too
+from state.columns import storable
 from state.tables import ENTRY, PROBLEM, RUN
 from state.words import ProblemKind
 

@@ -57,7 +57,7 @@ class MediaMemory:
 
 
 def _put(connection: Connection, table: Table, key: Mapping[str, object], rest: Mapping[str, object]) -> None:
-    """Write a row, or its new values where there is one; another run may write it in this very moment."""
+    """Write a row, whoever else writes it in this very moment: of several, the last one stands."""
     connection.execute(insert_if_new(connection, table), {**key, **rest})
     ours = and_(*(table.c[name] == value for name, value in key.items()))
     connection.execute(update(table).where(ours).values(**rest))

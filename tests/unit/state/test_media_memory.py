@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
@@ -42,3 +43,13 @@ def test_stored_times_sort_as_text(world: World) -> None:
     stored = [str(UtcTime().process_bind_param(each, world.engine.dialect)) for each in (whole, later)]
     assert stored == sorted(stored)
     assert [UtcTime().process_result_value(each, world.engine.dialect) for each in stored] == [whole, later]
+
+
+def test_runs_that_remember_one_image_in_the_same_moment_do_not_trip_over_each_other(world: World) -> None:
+    def remember(media_id: int) -> None:
+        for _ in range(20):
+            MediaMemory(world.engine, DESTINATION).remember("https://img.example/a", b"digest", media_id, etag="", seen_at=START)
+
+    with ThreadPoolExecutor(4) as runs:
+        list(runs.map(remember, range(1, 5)))
+    assert MediaMemory(world.engine, DESTINATION).known_content(b"digest") in {1, 2, 3, 4}

@@ -1,0 +1,70 @@
+"""Two runs of two feeds at once, each a process of its own, under one limit that neither knows: they share it, and its pauses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from integration.desk import FEED, Desk, lines
+from integration.service import Service
+from postgres import Postgres
+
+pytestmark = pytest.mark.slow
+
+RATE = 40
+ROWS = 120
+
+
+def _answered(service: Service, after: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    requests = service.requests(after=after)
+    return [one for one in requests if one["status"] == 201], [one for one in requests if one["status"] == 429]
+
+
+def _run_both(desk: Desk) -> None:
+    runs = [desk.start("run", feed, "--no-dagster", "--publish-only", "--json") for feed in (FEED, "night-hall")]
+    for run in runs:
+        said = run.ended()
+        assert said.code == 0, said.words
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def hall(request: pytest.FixtureRequest, desk: Desk) -> Desk:
+    """A desk with two feeds whose rows are staged, on either database, which has seen the limit once."""
+    if request.param == "postgres":
+        server: Postgres = request.getfixturevalue("postgres")
+        desk.env["EVENTSYNC_STATE_URL"] = server.fresh_url()
+    desk.mapping(in_flight=8)
+    desk.mapping(in_flight=8, name="night.yaml", feed="night-hall")
+    desk.source(lines(ROWS))
+    return desk
+
+
+def test_two_processes_share_one_limit_and_every_pause_and_send_nothing_twice(hall: Desk, service: Service) -> None:
+    service.switch(rate_events=f"{RATE}/s", rate_burst=10)
+    for feed in (FEED, "night-hall"):
+        assert hall.command("run", feed, "--no-dagster", "--stage-only").code == 0
+    assert hall.run("--publish-only", "--limit", "60").code in {0, 1}
+    before = service.last_number()
+
+    _run_both(hall)
+    passed, limited = _answered(service, before)
+    assert len({one["idempotency_key"] for one in passed}) == len(passed) == 2 * ROWS - 60
+    assert len(limited) <= 4
+    assert len(passed) / (passed[-1]["at"] - passed[0]["at"]) > 0.6 * RATE
+    for one in limited:
+        assert not [at for at in (met["at"] for met in passed) if one["at"] + 0.2 < at < one["at"] + 0.95]
+
+
+def test_a_pause_that_one_run_met_is_obeyed_by_a_run_of_another_feed(hall: Desk, service: Service) -> None:
+    service.switch(rate_events="3/m", rate_burst=3)
+    for feed in (FEED, "night-hall"):
+        hall.command("run", feed, "--no-dagster", "--stage-only")
+    hall.mapping(in_flight=8, max_pause="2s")
+    hall.mapping(in_flight=8, max_pause="2s", name="night.yaml", feed="night-hall")
+    assert hall.run("--publish-only").code == 6
+    before = service.last_number()
+
+    said = hall.command("run", "night-hall", "--no-dagster", "--publish-only", "--json")
+    assert said.code == 6, said.words
+    assert "run again after 20" in said.words
+    assert not service.requests(after=before)

@@ -306,5 +306,5 @@ def test_the_ledger_keeps_its_word_on_postgresql_whatever_happens(postgres: Post
 
     run_state_machine_as_test(
         OnPostgres,
-        settings=settings(max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)),
+        settings=settings(max_examples=5, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)),
     )

@@ -91,13 +91,13 @@ def _fill(disk: Path) -> Path:
 
 def test_a_disk_that_fills_while_rows_are_staged_lets_nothing_out(desk: Desk, service: Service, disk: Path) -> None:
     _remount(disk, "size=400k")
-    desk.source(lines(3_000))
+    desk.source(lines(1_500))
     said = desk.run()
     _assert_told(said, 2, "no room is left", "make room")
     assert service.requests() == []
 
     _remount(disk, "size=64m")
-    _assert_the_next_run_delivers(desk, service, 3_000)
+    _assert_the_next_run_delivers(desk, service, 1_500)
 
 
 def test_a_disk_that_fills_while_rows_are_sent_ends_the_run(desk: Desk, service: Service, disk: Path) -> None:

@@ -170,5 +170,5 @@ def _settled(one: _Wanted, met: _Met, free: list[int], why: str, owners: Mapping
 def _weakly(one: _Wanted, met: _Met, free: list[int]) -> RowVerdict:
     if not free:
         return RowVerdict(one.row, Verdict.ABSENT, (), "no event of the list looks like it")
-    why = f"only {' and '.join(met.agree)} agree" if met.agree else "many rows and events are alike"
+    why = f"no more than {', '.join(met.agree)} can be compared" if met.agree else "many rows and events are alike"
     return RowVerdict(one.row, Verdict.CANDIDATE, tuple(free), why)

@@ -20,7 +20,7 @@ from pipelines.settings import current_settings
 from state.decisions import Found
 from state.sought import Sought, read_sought
 
-_COLUMNS = ("state", "row key", "place", "event", "why", "what would help")
+_COLUMNS = ("was", "row key", "place", "event", "why", "what would help")
 _SHOWN = 100
 _NAMED = 3
 

@@ -102,20 +102,3 @@ def test_a_service_that_goes_away_ends_the_run_and_gets_the_rest_when_it_is_back
         assert said.code == 0, said.words
         _assert_once(own, 200)
         assert set(desk.states().values()) == {"delivered"}
-
-
-def test_a_service_that_refuses_used_keys_confirms_what_a_killed_run_had_sent(desk: Desk, service: Service) -> None:
-    service.switch(idempotency="refuse", answer_delay_ms=400)
-    desk.mapping(in_flight=3)
-    desk.source(lines(9))
-    run = desk.start_run()
-    until(lambda: len(service.events()) >= 5)
-    run.kill()
-    service.switch(answer_delay_ms=0)
-    said = desk.run()
-
-    assert said.code == 0, said.words
-    account = said.run["publish"]
-    assert 0 < account["delivered_unconfirmed"] <= 3
-    assert account["conflict"] == 0
-    _assert_once(service, 9)

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from integration.desk import FEED, lines, made_desk
 from integration.waiting import until
-from reliability.line import Stage, play
+from reliability.line import IN_FLIGHT, Stage, play
 from reliability.page import read_table, told
 from reliability.troubles import Keys, Place, every_place
 
 PART = {
-    ("no answer ever", Keys.REFUSED),
     ("connection reset after the work", Keys.IGNORED),
     ("reset while the work goes on", Keys.REPLAYED),
     ("the same, and its 409 names a time", Keys.IGNORED),
@@ -25,7 +24,6 @@ PART = {
     ("kill -9 of the worker", Keys.REPLAYED),
     ("kill -9 of the worker", Keys.IGNORED),
     ("kill -9 of the service", Keys.REFUSED),
-    ("kill -9 of the worker, mapping edited", Keys.REPLAYED),
     ("kill -9 of the worker, state DB lost", Keys.REPLAYED),
 }
 PLAYED = [place for place in every_place() if (place.trouble.name, place.keys) in PART]
@@ -56,6 +54,15 @@ def test_a_line_keeps_its_promise_and_is_told_on_the_page_as_it_is(place: Place,
     ]
     assert {name: told(line)[name] for name in _SURE} == {name: on_page[name] for name in _SURE}
     assert line.verdict.split(",")[0] == on_page["promise"].split(",")[0]
+
+
+@pytest.mark.slow
+def test_a_service_that_refuses_used_keys_confirms_what_a_killed_run_had_sent(stage: Stage) -> None:
+    (place,) = [one for one in every_place() if (one.trouble.name, one.keys) == ("kill -9 of the worker", Keys.REFUSED)]
+    line = play(place, stage)
+    assert not line.breach, line
+    assert 0 < line.unconfirmed <= IN_FLIGHT
+    assert (line.events, line.unmade, line.waiting) == (line.rows, 0, 0)
 
 
 @pytest.mark.slow

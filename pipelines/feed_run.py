@@ -22,11 +22,14 @@ from pipelines.sync import Published, PublishJob, Staged, publish, stage
 from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import Workshop
 from state.accounts import PublishAccount
+from state.books import Books
 from state.gate import closed
 from state.lease import LeaseLostError
 from state.ledger import Ledger
+from state.notices import add_notices
 
 DONE = Outcome("done", ExitCode.DONE)
+_MISSING = "keys that are not in the source"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,10 @@ class FeedAtWork:
         self._begin_phase(grip, "staging")
         job = self.workshop.stage_job(self.mapping, self.ticket.run_id, grip.hold, self.options, self.watcher.read)
         staged = stage(job)
-        self._close(_stage_outcome(staged))
+        if staged.missing:
+            told = f"{_MISSING}: {', '.join(staged.missing)}"
+            add_notices(self.workshop.engine, self.workshop.settings.destination, self.mapping.feed, self.ticket.run_id, [told])
+        self._close(self._unless_missing(_stage_outcome(staged)))
         return staged
 
     def _publish(self, grip: _Grip) -> Published:
@@ -132,8 +138,20 @@ class FeedAtWork:
         self.watcher.owed(job.outbox.owed)
         published = self._drained(job)
         self.workshop.notice(self.mapping, self.ticket.run_id, published.outlook.notices)
-        self._close(outcome_of_publish(published, self.mapping), published.account)
+        self._close(self._unless_missing(outcome_of_publish(published, self.mapping)), published.account)
         return published
+
+    def _unless_missing(self, outcome: Outcome) -> Outcome:
+        """Return the outcome, or that somebody has to look, where the run was asked for keys that the source does not have.
+
+        The page of the run knows, also where another process staged.
+        """
+        if not self.options.keys or outcome.exit_code is not ExitCode.DONE:
+            return outcome
+        page = Books(self.workshop.engine).run(self.workshop.settings.destination, self.mapping.feed, self.ticket.run_id)
+        told = [notice for notice in page.notices if notice.startswith(_MISSING)] if page else []
+        hint = "row keys are spelt as `eventsync rows` and `eventsync preview` show them"
+        return Outcome("needs attention", ExitCode.ATTENTION, told[-1], hint) if told else outcome
 
     def _drained(self, job: PublishJob) -> Published:
         """Drain the outbox; where Dagster interrupts, what was settled until then still enters the books."""

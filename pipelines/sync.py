@@ -53,6 +53,8 @@ class Staged:
     report: StageReport
     brakes: tuple[BrakeVerdict, ...]
     notices: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    """Row keys that were asked for, and that no row of the source has."""
 
     @property
     def stopping(self) -> tuple[BrakeVerdict, ...]:
@@ -122,7 +124,7 @@ def stage(job: StageJob) -> Staged:
         verdicts.extend(judge(report, job.mapping.publish.brakes, job.options.accept))
         return [verdict.name for verdict in verdicts if verdict.is_tripped]
 
-    is_whole = job.source.is_whole and not job.options.keys
+    is_whole, missing = job.source.is_whole and not job.options.keys, set(job.options.keys)
     with ExitStack() as stack:
         with window():
             reading = stack.enter_context(job.source.read())
@@ -130,9 +132,11 @@ def stage(job: StageJob) -> Staged:
         for chunk in interruptible(batched(_chosen(map(job.mapper, reading.rows), job.options.keys), CHUNK_ROWS)):
             staging.write(chunk)
             job.advance(len(chunk))
+            if missing:
+                missing.difference_update(outcome.row_key for outcome in chunk)
     report = staging.close(brake)
     report.account.check()
-    return Staged(report, tuple(verdicts), job.notices)
+    return Staged(report, tuple(verdicts), job.notices, tuple(sorted(missing)))
 
 
 def _terms(job: StageJob) -> Terms:

@@ -17,7 +17,10 @@ def run(  # noqa: PLR0913, PLR0917  # the options of the surface
     all_feeds: Annotated[bool, typer.Option("--all", help="Every feed of the folder.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read, map and compare; write and send nothing.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Send at most this many rows; the rest stay pending.")] = None,
-    keys: Annotated[str | None, typer.Option(metavar="K,...", help="Only these row keys.")] = None,
+    keys: Annotated[
+        str | None,
+        typer.Option(metavar="K,...", help="Only these row keys; exit code 1 names those that the source does not have."),
+    ] = None,
     status: Annotated[str | None, typer.Option(metavar="draft", help="Send every event as a draft.")] = None,
     accept: Annotated[
         list[str] | None, typer.Option(metavar="BRAKE", help="Pass a brake: rejected, shrink, new, copies.")

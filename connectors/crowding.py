@@ -13,7 +13,7 @@ _FIRST = 4
 _TOLERANCE, _SLACK_S = 1.5, 0.002
 """How much longer than in the best round answers may take before there are too many: a share, and a timer's width."""
 _FORGETTING = 1.02
-"""How the best round fades: a service that has become slower for good is not seen as crowded for ever."""
+"""How the best round fades while few are under way: a service that has become slower for good is not crowded for ever."""
 _FEWEST_IN_A_ROUND = 8
 _SHRINK = 0.7
 
@@ -85,7 +85,8 @@ class Crowd:
 
     def _follow(self, ended: _Round) -> None:
         took_s = ended.mean_s
-        self._best_s = took_s if self._best_s is None else min(took_s, self._best_s * _FORGETTING)
+        fading = _FORGETTING if self.room <= _FIRST else 1.0
+        self._best_s = took_s if self._best_s is None else min(took_s, self._best_s * fading)
         bearable_s = self._best_s * _TOLERANCE + _SLACK_S
         if took_s > bearable_s:
             self._is_doubling = False

@@ -17,14 +17,16 @@ LOWEST_RATE = 1 / 3600
 """Requests per second that are always tried."""
 LONG_WAIT_S = 3.0
 """A wait of more seconds is no rounding of a short one (a date loses up to two): it says how long a window is."""
-_STEEPEST = 0.3
+_GUESSED = 0.3
+"""The doubt of a first guess."""
+_STEEPEST = 0.25
 _FLATTEST = 0.01
 """How far the rate begins below the estimate, and how fast it leaves it, for the least and the most certain estimate."""
 _LOWEST_START = 0.1
 """However doubtful an estimate: one that is too high is found out sooner than one that is too low."""
 _FIRST_PLATEAU_S = 1.0
 """Seconds until a first guess is reached: it is improved soon, or left behind."""
-_PLATEAU_REQUESTS = 60
+_PLATEAU_REQUESTS = 200
 """An estimate is held for the time of so many requests, so that meeting the limit stays rare."""
 _PLATEAU_WAITS = 30.0
 """The same in waits: the dearer it is to meet the limit, the later it is tried."""
@@ -34,6 +36,8 @@ _SHORTEST_COUNT_S = 1.0
 _WINDOW_COUNT_S = 10.0
 """The same for windows, which let much through at once and then nothing."""
 _BRIEF_S = 3.0
+_MOST_LOST_BRIEFLY = 0.85
+"""A limit that is met again within a moment tells little: so much of the estimate stands at least."""
 _MARK_AFTER = 1 / 8
 _LIKE = 1.35
 """Rates that differ by less than this factor may be the same one, seen over a short time."""
@@ -126,10 +130,10 @@ class Hit:
     def as_window(self) -> float:
         """The rate of a window that let this stretch through and then asked to wait for its end.
 
-        Windows are whole seconds long, and waits are rounded up.
+        Windows are whole seconds long, and waits of seconds are rounded up.
         """
         length_s = self.lasted_s + self.wait_s
-        return max(self.before, 1) / (floor(length_s) if length_s >= 1.0 else length_s)
+        return max(self.before, 1) / (floor(length_s) if self.wait_s >= 1.0 else length_s)
 
     def as_bucket(self, burst: float) -> float:
         """The rate of a bucket that held `burst` tokens when it was last full, or was refilled by the pause before."""
@@ -198,7 +202,7 @@ class Lesson:
 
     def curve(self, resume_at: float) -> Curve:
         """Return the curve that follows, from `resume_at` on."""
-        limit, doubt = self._first() if self.before is None else self._next()
+        limit, doubt = self._first() if self.before is None else self._next(self.before)
         limit = max(limit, LOWEST_RATE)
         longest_s = max(_PLATEAU_WAITS * min(self.hit.wait_s, _LONGEST_WAIT_COUNTED_S), _PLATEAU_REQUESTS / limit)
         plateau_s = (
@@ -213,13 +217,17 @@ class Lesson:
         if self.hinted is not None and hit.as_window * 0.5 <= self.hinted <= hit.tried * 1.5:
             return self.hinted, _SURE
         is_long = hit.wait_s > LONG_WAIT_S
-        return (hit.as_window if is_long else min(sqrt(hit.as_window * hit.tried), hit.as_window * _BOLD)), _STEEPEST
+        return (hit.as_window if is_long else min(sqrt(hit.as_window * hit.tried), hit.as_window * _BOLD)), _GUESSED
 
-    def _next(self) -> tuple[float, float]:
+    def _next(self, before: Curve) -> tuple[float, float]:
         hit, burst, suspected = self.hit, self.next_burst, self.next_suspected
         counted = min(max(0.5 / max(hit.before - burst, 1.0), _FLATTEST), _STEEPEST)
+        if hit.wait_s > LONG_WAIT_S:
+            return hit.as_window, max(counted, _SURE)
         if suspected is not None and hit.lasted_s < _LONG_STRETCH_S:
             return suspected, max(counted, _SURE)
         estimate = min(max(hit.as_bucket(burst), hit.as_window), hit.tried)
-        is_passed_quickly = burst == 1.0 and self.before is not None and self.before.rate_at(hit.at) > estimate * _LIKE
+        if hit.is_brief and before.doubt < _GUESSED:
+            return max(estimate, before.limit * _MOST_LOST_BRIEFLY), _SURE
+        is_passed_quickly = burst == 1.0 and before.rate_at(hit.at) > estimate * _LIKE
         return estimate, _STEEPEST if is_passed_quickly else counted

@@ -1,0 +1,81 @@
+"""How many requests are under way: against servers that are near, far, or full."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from unit.connectors_api.wired import at_once, clock
+
+from connectors.crowding import Crowd
+
+Serve = Callable[[], Awaitable[None]]
+
+
+async def drive(crowd: Crowd, serve: Serve, *, seconds: float, is_well: bool = True) -> None:
+    async def work() -> None:
+        while clock() < seconds:
+            await crowd.enter()
+            began = clock()
+            crowd.sent()
+            await serve()
+            crowd.back(clock() - began, is_well=is_well)
+            crowd.leave()
+
+    await asyncio.gather(*(work() for _ in range(64)))
+
+
+def far(seconds: float) -> Serve:
+    return lambda: asyncio.sleep(seconds)
+
+
+def full(slots: int, seconds: float) -> Callable[[], Serve]:
+    def open_up() -> Serve:
+        at_work = asyncio.Semaphore(slots)
+
+        async def serve() -> None:
+            async with at_work:
+                await asyncio.sleep(seconds)
+
+        return serve
+
+    return open_up
+
+
+def test_a_far_service_is_asked_for_many_at_once() -> None:
+    crowd = Crowd(32, adapts=True)
+    at_once(lambda: drive(crowd, far(0.2), seconds=10))
+    assert crowd.room == crowd.most == 32
+
+
+def test_a_service_with_four_hands_is_not_flooded() -> None:
+    crowd = Crowd(32, adapts=True)
+    at_once(lambda: drive(crowd, full(4, 0.05)(), seconds=60))
+    assert 3 <= crowd.room <= 12
+
+
+def test_failures_bring_it_down_to_one_and_no_further() -> None:
+    crowd = Crowd(32, adapts=True)
+    at_once(lambda: drive(crowd, far(0.05), seconds=20, is_well=False))
+    assert crowd.room == 1
+
+
+@pytest.mark.parametrize("ceiling", [1, 3, 8])
+def test_a_number_is_never_passed_and_soon_reached(ceiling: int) -> None:
+    crowd = Crowd(ceiling)
+    at_once(lambda: drive(crowd, far(0.05), seconds=3))
+    assert crowd.most == crowd.room == ceiling
+
+
+def test_who_gives_up_waiting_leaves_its_place_to_the_next() -> None:
+    async def main() -> None:
+        crowd = Crowd(1)
+        await crowd.enter()
+        first, second = asyncio.ensure_future(crowd.enter()), asyncio.ensure_future(crowd.enter())
+        await asyncio.sleep(0)
+        first.cancel()
+        crowd.leave()
+        await asyncio.wait_for(second, 1)
+
+    at_once(main)

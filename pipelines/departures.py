@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import Token
 from types import TracebackType
 from typing import Any
+
+from connectors.event_api.departure import may_leave
 
 Task = asyncio.Task[Any]
 
@@ -20,12 +23,16 @@ async def _at_once() -> None:
 class Departures:
     """The door that every request of a drain leaves through; in the event loop's thread only.
 
-    `assure` is awaited before each request, and may raise: then nothing leaves. Once `close` was called no request
+    `assure` is awaited before each request, and may raise: then nothing leaves; `still_assured` is asked once more when
+    there is a connection, as getting one may take long. Once `close` was called no request
     leaves any more: who asks to waits for ever, until its task is cancelled.
     """
 
-    def __init__(self, assure: Callable[[], Awaitable[None]] = _at_once) -> None:
+    def __init__(
+        self, assure: Callable[[], Awaitable[None]] = _at_once, still_assured: Callable[[], bool] = lambda: True
+    ) -> None:
         self._assure = assure
+        self.still_assured = still_assured
         self._under_way: set[Task | None] = set()
         self._left: set[Task | None] = set()
         self._is_closed = False
@@ -65,16 +72,22 @@ class Departures:
 class _Departure:
     """One request's way out and back."""
 
-    __slots__ = ("_departures",)
+    __slots__ = ("_departures", "_looked")
 
     def __init__(self, departures: Departures) -> None:
         self._departures = departures
+        self._looked: Token[Callable[[], bool]] | None = None
 
     async def __aenter__(self) -> None:
         await self._departures.begin()
+        others = may_leave.get(None)
+        if others is not None:  # whoever has not set it would not ask again for a request that was held back
+            self._looked = may_leave.set(lambda: others() and self._departures.still_assured())
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._departures.end()
+        if self._looked is not None:
+            may_leave.reset(self._looked)
 
 
 class Unwatched(Departures):

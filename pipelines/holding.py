@@ -79,10 +79,10 @@ class Hold:
             LeaseLostError: another run has the feed; nothing may be sent any more.
             SyncError: the state DB cannot be asked, so that nothing may be sent either.
         """
-        if self._is_fresh():
+        if self.is_fresh():
             return
         async with self._asking:
-            if not self._is_fresh():
+            if not self.is_fresh():
                 await asyncio.to_thread(self._show)
 
     def __enter__(self) -> Self:
@@ -99,7 +99,8 @@ class Hold:
         except SyncError as problem:
             structlog.get_logger().warning("the lease could not be released", problem=str(problem))
 
-    def _is_fresh(self) -> bool:
+    def is_fresh(self) -> bool:
+        """Whether the feed was ours a moment ago, as far as can be told without asking."""
         return self._clock_s() - self._shown_at <= FRESH_S
 
     def _show(self) -> None:

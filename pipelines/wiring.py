@@ -101,7 +101,7 @@ class Workshop:
             keys=[RowKey(key) for key in options.keys] or None,
             key_memory_s=mapping.publish.key_memory_s,
         )
-        departures = Departures(lease.assure)
+        departures = Departures(lease.assure, lease.is_fresh)
         return PublishJob(
             outbox=outbox,
             open_api=lambda: self.api(mapping, departures),

@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from integration.desk import FEED, Desk, Said, lines
+from integration.desk import FEED, Command, Desk, Said, lines
 from integration.service import Service
 from integration.waiting import until
 
@@ -144,8 +144,7 @@ def test_a_stopped_run_that_wakes_after_another_took_over_sends_nothing_more(des
     desk.source(lines(200))
     first = desk.start_run()
     until(lambda: len(service.requests()) > 30)
-    first.signal(signal.SIGSTOP)
-    _make_silent(desk)
+    until(lambda: _is_stopped_between_transactions(first, desk))
     second = desk.run()
     assert second.code == 0, second.words
     before = service.last_number()
@@ -161,8 +160,14 @@ def test_a_stopped_run_that_wakes_after_another_took_over_sends_nothing_more(des
     assert sum(count - 1 for count in again.values()) <= 16, "only what was in flight was asked for once more"
 
 
-def _make_silent(desk: Desk) -> None:
-    """Let more time go by than a lease lives, as far as the state DB knows."""
-    with closing(sqlite3.connect(desk.folder / "state.db")) as database:
-        database.execute("UPDATE lease SET beat_s = beat_s - 3600")
-        database.commit()
+def _is_stopped_between_transactions(run: Command, desk: Desk) -> bool:
+    """Stop a run and let more time go by than a lease lives, as far as the state DB knows; one that has it locked goes on."""
+    run.signal(signal.SIGSTOP)
+    with closing(sqlite3.connect(desk.folder / "state.db", timeout=0.2)) as database:
+        try:
+            database.execute("UPDATE lease SET beat_s = beat_s - 3600")
+            database.commit()
+        except sqlite3.OperationalError:
+            run.signal(signal.SIGCONT)
+            return False
+    return True

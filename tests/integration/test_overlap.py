@@ -139,7 +139,7 @@ def test_a_patient_run_says_for_whom_it_waits(desk: Desk, service: Service) -> N
     assert f"waiting, the feed is held by run {first.ended().run['run_id']}" in " ".join(said.err.split())
 
 
-def test_a_stopped_run_that_wakes_after_another_took_over_sends_nothing_more(desk: Desk, service: Service) -> None:
+def test_a_stopped_run_that_wakes_after_another_took_over_claims_nothing_more(desk: Desk, service: Service) -> None:
     service.switch(latency_ms=150)
     desk.source(lines(200))
     first = desk.start_run()
@@ -153,11 +153,11 @@ def test_a_stopped_run_that_wakes_after_another_took_over_sends_nothing_more(des
 
     assert said.code == 4, said.words
     assert "taken this feed over" in said.run["message"]
-    # What was in flight when it was stopped is the service's by then: nothing may come after it.
-    assert service.last_number() == before
+    # It was stopped for seconds only, so that what it had claimed may still leave; a stop of a lease's length is `holding`'s.
+    assert service.last_number() - before <= 16
     assert len(service.events()) == 200
     again = Counter(request["idempotency_key"] for request in service.requests())
-    assert sum(count - 1 for count in again.values()) <= 16, "only what was in flight was asked for once more"
+    assert sum(count - 1 for count in again.values()) <= 2 * 16, "only what was claimed was asked for once more"
 
 
 def _is_stopped_between_transactions(run: Command, desk: Desk) -> bool:

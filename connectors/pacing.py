@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from connectors.crowding import Crowd
 from connectors.errors import PausedError, ServiceUnavailableError
-from connectors.pace_curve import Curve, Stretch
+from connectors.pace_curve import Stretch
 from connectors.pace_sharing import Sharing
 from connectors.retry import Clock, Random, Sleep
 from connectors.route_pace import RoutePace
@@ -212,14 +212,6 @@ class Pacer:
         else:
             until = now + min(wait_s or 0.0, _FAR_FUTURE_S)
         self._change(lambda pace: _after_limit(pace, admitted, until, hinted))
-
-    def expect(self, rate_per_s: float) -> None:
-        """Begin with the rate that the service's headers name, where nothing was learned yet."""
-        if self._route_pace.curve is None:
-            now = self._time()
-            self._change(
-                lambda pace: pace if pace.curve else pace.hinted(Curve(rate_per_s, now, max(30.0, 60 / rate_per_s), 0.05))
-            )
 
     def close(self, cause: SyncError) -> None:
         """Stop the whole route for `cause`; the first cause stands."""

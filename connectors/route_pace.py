@@ -88,10 +88,6 @@ class RoutePace:
         slot_at = resume_at - 1.0 / curve.rate_at(resume_at)
         return RoutePace(curve, wave, lesson, lesson.next_burst, resume_at, slot_at, stretch)
 
-    def hinted(self, curve: Curve) -> RoutePace:
-        """Return the pace that follows what the service's headers say, before any limit was met."""
-        return replace(self, curve=curve, slot_at=max(self.slot_at, curve.since))
-
     def taken_up(self, at: float) -> RoutePace:
         """Return the pace as a later run begins with it: less certain with age, and forgotten in the end; a pause stands."""
         idle_s = at - max(self.slot_at, self.resume_at)

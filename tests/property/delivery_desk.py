@@ -164,6 +164,12 @@ class Worker:
                 self.service.death = Death()
         return True
 
+    def retry(self) -> None:
+        """A person lets all rows that were turned away be sent again."""
+        ledger = self.ledger()
+        with ledger.acquire_lease("a person") as lease:
+            ledger.open_decisions("ana@desk", lease.token).retry()
+
     def rows(self) -> dict[str, RowRecord]:
         """Every entry of the ledger, by row key."""
         return {row.row_key: row for row in self.books().every_row(Book(DESTINATION, _mapping().feed), RowFilter())}

@@ -117,6 +117,10 @@ class DeliveryMachine(RuleBasedStateMachine):
             self.has_lost_books = True
             self.delivered.clear()
 
+    @rule()
+    def a_person_says_that_it_may_be_sent_again(self) -> None:
+        self.worker.retry()
+
     # the service
 
     @rule(what=st.sampled_from(["all is well", "all is well", "the key is revoked", "the channel is taken away"]))

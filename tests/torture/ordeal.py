@@ -27,7 +27,9 @@ SHARE_EDITED = 0.3
 """How often something is edited between two runs."""
 LATENCY_MS = 10
 IN_GOOD_ORDER = {0, 130}
-"""How a run may end that was asked to stop, or that outlived its service: done, or interrupted with its state intact."""
+"""How a run may end that was asked to stop: done, or interrupted with its state intact."""
+WITHOUT_A_SERVICE = {6}
+"""How it may end beside that where its service was killed: come back later."""
 CUT_SHORT = {-2, -9, -15, 143}
 """How it may end where it was given no time for that: by the signal itself."""
 
@@ -121,7 +123,7 @@ class Feed:
 
     def _see_its_end(self, blow: Blow, said: Said, *, is_met: bool) -> None:
         self.toll.missed += not is_met
-        allowed = IN_GOOD_ORDER | (CUT_SHORT if blow.signals else set())
+        allowed = IN_GOOD_ORDER | (CUT_SHORT if blow.signals else set()) | (WITHOUT_A_SERVICE if blow.hits_service else set())
         if said.code not in allowed:
             self._refuse(f"the run ended with {said.code}: {said.words}")
 

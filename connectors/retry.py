@@ -32,7 +32,8 @@ class RetryPolicy:
 
     The wait before attempt n + 1 is drawn evenly from 0 to `first_wait_s` times 2 to the power n - 1, at most
     `longest_wait_s` (exponential backoff with full jitter). `attempt_s` bounds one attempt from its first byte sent to
-    its last byte read. `key_memory_s`: no request leaves later than that after the first one under its key that was not
+    its last byte read; `at_work_s` is how long after its start an attempt that we lost sight of may still be at work on the
+    other side. `key_memory_s`: no request leaves later than that after the first one under its key that was not
     answered, as the other side may have forgotten the key by then.
     """
 
@@ -41,6 +42,7 @@ class RetryPolicy:
     first_wait_s: float = 0.5
     longest_wait_s: float = 30.0
     attempt_s: float = 90.0
+    at_work_s: float = 20.0
     key_memory_s: float = inf
 
     def wait_s(self, attempt: int, random: Random) -> float:

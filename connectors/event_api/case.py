@@ -18,6 +18,8 @@ _SAME_FAILURES = 3
 _SEE_OTHER = 303
 _SHORTEST_LOOK_S = 1.0
 """How long to wait at least where the service names a time to ask again: such asking is not bounded in number."""
+_LONGEST_LOOK_S = 5.0
+"""How long to wait at most between two questions about a bare 409: the answer is near, one way or the other."""
 _LONG_AGO_S = 3600.0
 """After so long nothing that an earlier run sent is under way; its last request left some time after its claim."""
 
@@ -50,7 +52,7 @@ class Case:
         if self.intent.is_unanswered:
             self.unanswered_since = self.started - self.intent.unanswered_s
             is_over = self.intent.quiet_s >= _LONG_AGO_S
-            self.under_way_until = self.started + (0.0 if is_over else self.policy.attempt_s)
+            self.under_way_until = self.started + (0.0 if is_over else self.policy.at_work_s)
 
     @property
     def may_exist(self) -> bool:
@@ -96,9 +98,10 @@ class Case:
         match met:
             case KeyUsed(wait_s=float(asked_s)):
                 return max(asked_s, _SHORTEST_LOOK_S)
-            case KeyUsed():
+            case KeyUsed(is_under_way=is_under_way):
                 asks = self.used_key_answers + self.under_way_answers
-                return max(ours, min(self.policy.first_wait_s * 2.0 ** min(asks, 60), self.policy.longest_wait_s))
+                longest_s = self.policy.longest_wait_s if is_under_way else min(self.policy.longest_wait_s, _LONGEST_LOOK_S)
+                return min(max(ours, self.policy.first_wait_s * 2.0 ** min(asks, 60)), longest_s)
             case _:
                 return ours
 
@@ -124,7 +127,7 @@ class Case:
     def _leave_unanswered(self, began: float) -> None:
         self.has_left = True
         self.unanswered_since = began if self.unanswered_since is None else self.unanswered_since
-        self.under_way_until = max(self.under_way_until, began + self.policy.attempt_s)
+        self.under_way_until = max(self.under_way_until, began + self.policy.at_work_s)
 
     def _count_the_same(self, meaning: Meaning) -> None:
         is_failure = isinstance(meaning, Failing) and bool(meaning.answer.request_id)

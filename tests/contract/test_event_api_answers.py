@@ -85,8 +85,10 @@ AT_WORK = httpx.Response(
     409, json={"error": {"code": "conflict", "message": "The first request with this Idempotency-Key is still in progress."}}
 )
 LONG_AGO = intent(is_unanswered=True, quiet_s=7200.0)
-ASKED = 8
-"""How often a 409 is met, at growing intervals, until an attempt's time is over."""
+ASKED = 7
+"""How often a bare 409 is met, at growing intervals, until an attempt can be at work no longer."""
+WATCHED = 8
+"""How often one that tells of a request under way is met, until patience is over."""
 DIFFERENT = [told(500, "internal_error", request_id=f"req_{number}") for number in range(5)]
 
 
@@ -143,12 +145,12 @@ TABLE = {
     "a conflict that says that the first request is at work is waited for": Row(
         [TIMEOUT, AT_WORK, AT_WORK, created()], Receipt, 4
     ),
-    "a first request that never ends is uncertain": Row([TIMEOUT, AT_WORK], Uncertain, 1 + ASKED),
-    "a first request that never ends is uncertain, long ago as well": Row([AT_WORK], Uncertain, ASKED, LONG_AGO),
+    "a first request that never ends is uncertain": Row([TIMEOUT, AT_WORK], Uncertain, 1 + WATCHED),
+    "a first request that never ends is uncertain, long ago as well": Row([AT_WORK], Uncertain, WATCHED, LONG_AGO),
     "a first request at work that no record explains is waited for": Row([AT_WORK, AT_WORK, created()], Receipt, 3),
-    "a first request at work that no record explains is a conflict in the end": Row([AT_WORK], Conflict, ASKED),
+    "a first request at work that no record explains is a conflict in the end": Row([AT_WORK], Conflict, WATCHED),
     "a first request at work after a refusal is no reason for another key": Row(
-        [AT_WORK], Conflict, ASKED, intent(refused_request_id="req_a")
+        [AT_WORK], Conflict, WATCHED, intent(refused_request_id="req_a")
     ),
     "an earlier run's silence ends in the replayed document": Row([created()], Receipt, 1, intent(is_unanswered=True)),
     "a conflict for a corrected body is superseded": Row([CONFLICT], Superseded, 1, intent(refused_request_id="req_a")),

@@ -20,7 +20,7 @@ from pipelines.wiring import Workshop, open_workshop
 from state.books import Books
 from state.views import Book, RowFilter, RowRecord
 
-HASTY = RetryPolicy(attempts=5, budget_s=4.0, first_wait_s=0.02, longest_wait_s=0.2, attempt_s=0.35)
+HASTY = RetryPolicy(attempts=5, budget_s=4.0, first_wait_s=0.02, longest_wait_s=0.2, attempt_s=0.35, at_work_s=0.35)
 
 
 @dataclass

@@ -48,10 +48,10 @@ class Crowd:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.cancelled():
-                self._queue.remove(turn)
-            else:
+            if not turn.cancelled():
                 self.leave()
+            elif turn in self._queue:  # unless somebody who left meanwhile has passed over it
+                self._queue.remove(turn)
             raise
 
     def leave(self) -> None:

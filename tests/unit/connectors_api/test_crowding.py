@@ -77,5 +77,8 @@ def test_who_gives_up_waiting_leaves_its_place_to_the_next() -> None:
         first.cancel()
         crowd.leave()
         await asyncio.wait_for(second, 1)
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert crowd.room == 1
 
     at_once(main)

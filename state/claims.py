@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, fu
 
 from mappings.delivery import Answer, Intent
 from mappings.vocabulary import Cover, IdempotencyKey, RowKey
-from state.records import dump
+from state.records import dump_answer
 from state.tables import ENTRY
 from state.verdicts import Claim, Effect
 from state.words import Decision, EntryState
@@ -164,7 +164,11 @@ def unwritten(connection: Connection, settlements: Sequence[Settlement]) -> list
     ids = [settlement.entry_id for settlement in settlements]
     found = connection.execute(_AS_WRITTEN, {"entries": ids}).all() if ids else ()
     written = {entry_id: tuple(said) for entry_id, *said in found}
-    return [each for each in settlements if written.get(each.entry_id) != (each.effect.state.value, each.key, dump(each.answer))]
+    return [
+        each
+        for each in settlements
+        if written.get(each.entry_id) != (each.effect.state.value, each.key, dump_answer(each.answer))
+    ]
 
 
 def settle(connection: Connection, settlements: Sequence[Settlement], now: datetime) -> int:
@@ -179,7 +183,7 @@ def _as_row(settlement: Settlement, now: datetime) -> dict[str, object]:
         "entry": settlement.entry_id,
         "new_state": effect.state.value,
         "new_event_id": effect.event_id,
-        "new_answer": dump(settlement.answer),
+        "new_answer": dump_answer(settlement.answer),
         "new_refused_request_id": effect.refused_request_id,
         "new_revision": claim.revision + effect.is_next_revision,
         "new_key": settlement.key,

@@ -6,7 +6,7 @@ What the answer means is read in `answers`; whether to ask again is never decide
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import httpx
@@ -36,17 +36,17 @@ class Exchange:
         self._raw = secret.encode("ascii")
         self._mask = Mask([secret])
         self._extensions = {"timeout": http.timeouts.as_dict()}
+        self._headers = dict(http.headers)
+        self._keyless_headers = {name: value for name, value in self._headers.items() if name != "authorization"}
 
     def request(
         self, method: str, url: httpx.URL, *, content: bytes = b"", headers: Mapping[str, str] | None = None, has_key: bool = True
     ) -> httpx.Request:
-        """Build one request to `url`; without `has_key` it carries no Authorization."""
-        merged = httpx.Headers(self._http.headers)
-        if not has_key:
-            merged.pop("authorization", None)
-        if headers:
-            merged.update(headers)
-        return httpx.Request(method, url, headers=merged, content=content, extensions=self._extensions)
+        """Build one request to `url`; without `has_key` it carries no Authorization. `headers`: ASCII, names in lower case."""
+        common = self._headers if has_key else self._keyless_headers
+        request = httpx.Request(method, url, headers={**common, **(headers or {})}, content=content, extensions=self._extensions)
+        request.headers.encoding = "ascii"  # httpx would look for one at each of its many looks at a header
+        return request
 
     def url(self, path: str, *, prefix: str = API_PREFIX) -> httpx.URL:
         """Return the address of `path` (with its query) under the API's prefix, or another one of the service."""
@@ -77,15 +77,15 @@ class Exchange:
             body = await read_bounded(response)
         finally:
             await response.aclose()
-        is_created = request.method == "POST" and response.is_success
-        return self._masked(HttpAnswer(response.status_code, response.headers, body), is_created=is_created)
+        # Of a creation only numbers are kept, so that its body is only looked through for the key as it is.
+        is_harmless = request.method == "POST" and response.is_success and self._raw not in body
+        headers = self._masked_headers(response.headers.raw)
+        return HttpAnswer(response.status_code, headers, body if is_harmless else self._mask.hide_bytes(body))
 
-    def _masked(self, told: HttpAnswer, *, is_created: bool) -> HttpAnswer:
-        """Take our key out of an answer that repeats it: answers are kept, and shown to people.
-
-        Of a creation only numbers are kept, so that its body is only looked through for the key as it is.
-        """
-        headers = {name: self._mask.hide(value) for name, value in told.headers.items()}
-        if is_created and self._raw not in told.body:
-            return HttpAnswer(told.status, headers, told.body)
-        return HttpAnswer(told.status, headers, self._mask.hide_bytes(told.body))
+    def _masked_headers(self, raw: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+        """Take our key out of headers that repeat it: answers are kept, and shown to people. Several of a name are joined."""
+        headers: dict[str, str] = {}
+        for raw_name, raw_value in raw:
+            name, value = raw_name.decode("latin-1").lower(), self._mask.hide(raw_value.decode("utf-8", "replace"))
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        return headers

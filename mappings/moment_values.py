@@ -33,6 +33,9 @@ def compile_moment(compiler: Compiler, value: At, spot: Spot) -> Compiled:
     if wall.clock is not None:
         clock_spot = spot.inner("at", "clock", may_be_empty=True)
         clock = _operand(compiler, wall.clock, clock_spot, _CLOCKS, 'a time is needed: do: [{time: "%H:%M"}]')
+    elif wall.all_day is None and day.flow.kind is Kind.DATE:
+        hint = 'add clock: {from: COLUMN, do: [{time: "%H:%M"}]}, or all_day: "00:00"'
+        return compiler.misfit(spot.inner("at"), "a day alone is no moment: it has no time of day", hint)
     ends = compiler.ends(value, spot, day.column)
     clock_column = "" if clock is None else clock.column
     read = _wall_reader(lenient(day.get), None if clock is None else lenient(clock.get), wall, clock_column)

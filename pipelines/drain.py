@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from connectors.errors import ScopeMissingError
+from connectors.event_api.complaints import in_short
 from mappings.delivery import Answer, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError, TransientError
 from pipelines.caution import Caution
@@ -91,9 +92,9 @@ class Breaker:
         return None if self.is_answered or self.uncertain < ALL_UNCERTAIN else self._down()
 
     def _down(self) -> SyncError:
-        last = self.last or Answer(status=0)
+        last = in_short(self.last) if self.last else "none at all"
         return TransientError(
-            f"{self.uncertain} rows in a row got no usable answer (last: {last.status or 'no answer'} {last.message})".rstrip(),
+            f"{self.uncertain} rows in a row got no usable answer (the last one: {last})",
             hint="the service seems to be down; run again later: nothing is lost, every row keeps its key",
         )
 
@@ -113,7 +114,8 @@ class Breaker:
         return BrakeError(
             f"the first {self.refusals} rows were all refused for the same reason: {' '.join(filter(None, issue))}",
             brakes=("same refusal",),
-            hint="mend the mapping, then run again: refused rows are sent anew when their payload changes",
+            hint="mend the mapping, then run again: refused rows are sent anew when their payload changes; "
+            "if it was the service that was wrong, `eventsync retry FEED` lets them go out as they are",
         )
 
 

@@ -93,7 +93,7 @@ class FeedAtWork:
             with deferred(), self._held() as grip:
                 if not self.options.publish_only:
                     staged = self._stage(grip)
-                    _raise_if_braked(staged)
+                    _raise_if_braked(staged, self.mapping.feed)
                 if not self.options.stage_only:
                     published = self._publish(grip)
                     outcome = outcome_of_publish(published, self.mapping)
@@ -128,7 +128,7 @@ class FeedAtWork:
         if staged.missing:
             told = f"{_MISSING}: {', '.join(staged.missing)}"
             add_notices(self.workshop.engine, self.workshop.settings.destination, self.mapping.feed, self.ticket.run_id, [told])
-        self._close(self._unless_missing(_stage_outcome(staged)))
+        self._close(self._unless_missing(_stage_outcome(staged, self.mapping.feed)))
         return staged
 
     def _publish(self, grip: _Grip) -> Published:
@@ -233,13 +233,14 @@ def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by:
     raise BrakeError(
         f"nothing is sent: {stopped}",
         brakes=gate.brakes,
-        hint=f"look at `eventsync rows {mapping.feed} --state rejected`, then run it again; or accept the brake",
+        hint=f"`eventsync status {mapping.feed}` tells why; once that is mended, `eventsync run {mapping.feed}` reads the source "
+        f"again; in spite of that: `eventsync run {mapping.feed} --publish-only {_accepting(gate.brakes)}`",
     )
 
 
-def _raise_if_braked(staged: Staged) -> None:
+def _raise_if_braked(staged: Staged, feed: str) -> None:
     if staged.stopping:
-        raise brake_error(staged)
+        raise brake_error(staged, feed)
 
 
 def _account_of(job: PublishJob) -> PublishAccount | None:
@@ -250,15 +251,19 @@ def _account_of(job: PublishJob) -> PublishAccount | None:
         return None
 
 
-def brake_error(staged: Staged) -> BrakeError:
+def brake_error(staged: Staged, feed: str) -> BrakeError:
     """Say which brakes stopped a finished stage, and how a person may pass them for one run."""
     names = tuple(verdict.name for verdict in staged.stopping)
+    in_spite = f"`eventsync run {feed} {_accepting(names)}`"
     return BrakeError(
         "; ".join(verdict.sentence for verdict in staged.stopping),
         brakes=names,
-        hint="mend the source or the mapping and run again, or send the good rows with "
-        + " ".join(f"--accept {name}" for name in names),
+        hint=f"mend the source or the mapping and run again; or send the good rows in spite of that: {in_spite}",
     )
+
+
+def _accepting(brakes: tuple[str, ...]) -> str:
+    return " ".join(f"--accept {name}" for name in brakes)
 
 
 def _why_left(left: BaseException, phase: str) -> Outcome:
@@ -272,5 +277,7 @@ def _why_left(left: BaseException, phase: str) -> Outcome:
             return outcome_of(InterruptedRunError(f"interrupted while {phase}", hint="run again to go on"))
 
 
-def _stage_outcome(staged: Staged) -> Outcome:
-    return outcome_of(brake_error(staged)) if staged.stopping else Outcome("staged", ExitCode.DONE)
+def _stage_outcome(staged: Staged, feed: str) -> Outcome:
+    if staged.stopping:
+        return outcome_of(brake_error(staged, feed))
+    return Outcome("staged", ExitCode.DONE, "nothing was sent yet", f"`eventsync run {feed} --publish-only` sends what is staged")

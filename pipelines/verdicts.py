@@ -30,8 +30,9 @@ def outcome_of_publish(published: Published, mapping: FeedMapping) -> Outcome:
     if open_points:
         hint = " ".join(filter(None, (_who_decides(published.standing, mapping), f"see `eventsync rows {mapping.feed}`")))
         return Outcome("needs attention", ExitCode.ATTENTION, "; ".join(open_points), hint)
-    told = filter(None, (_about_covers(published, mapping), _about_unconfirmed(published.standing, mapping)))
-    return Outcome("done", ExitCode.DONE, "; ".join(told))
+    standing = _about_unconfirmed(published.standing, mapping)
+    told = filter(None, (_about_refused(published.account, mapping), _about_covers(published, mapping), standing))
+    return Outcome("done", ExitCode.DONE, "\n".join(told))
 
 
 def _open_points(published: Published, mapping: FeedMapping) -> list[str]:
@@ -67,6 +68,12 @@ def _about_unconfirmed(standing: Standing, mapping: FeedMapping) -> str:
     if not standing.unconfirmed.count:
         return ""
     return f"{standing.unconfirmed} delivered under an id that is not known: `eventsync reconcile {mapping.feed}` looks it up"
+
+
+def _about_refused(account: PublishAccount, mapping: FeedMapping) -> str:
+    if not account.refused:
+        return ""
+    return f"{account.refused} refused by the service, within what the feed allows: `eventsync rows {mapping.feed}` tells why"
 
 
 def _about_covers(published: Published, mapping: FeedMapping) -> str:

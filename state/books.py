@@ -16,6 +16,7 @@ from state.database import reading
 from state.drafts import is_of_change
 from state.earlier import earlier_events
 from state.gate import read_gate
+from state.holders import Holder, is_running
 from state.owners import find_owners
 from state.records import load_publish, load_read, load_reasons, load_report
 from state.tables import ENTRY, LEASE, PROBLEM, RELEASE, RUN, SCOPE
@@ -195,7 +196,8 @@ def _lease(connection: Connection, scope_id: int) -> LeaseHolder | None:
     row = connection.execute(select(LEASE).where(LEASE.c.scope_id == scope_id, LEASE.c.holder != "")).one_or_none()
     if row is None:
         return None
-    return LeaseHolder(row.holder, row.host.partition(" ")[0], row.pid, row.acquired_at, row.expires_at)
+    is_gone = not is_running(Holder(row.holder, row.host, row.pid, row.process_started, row.boot))
+    return LeaseHolder(row.holder, row.host.partition(" ")[0], row.pid, row.acquired_at, row.expires_at, is_gone)
 
 
 def _last_staged(connection: Connection, book: Book) -> str:

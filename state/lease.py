@@ -32,7 +32,7 @@ class HeldByAnotherError(TransientError):
     def __init__(self, *, holder: str, since: datetime, host: str, pid: int) -> None:
         super().__init__(
             f"the feed is held by {holder} (process {pid} on {host}) since {since:%Y-%m-%d %H:%M:%S} UTC",
-            hint="wait for that run to end (`--wait`), or stop it; a dead holder's lease expires within a minute",
+            hint="wait for that run to end (`eventsync run` does, with --wait), or stop it; a dead one lets go within a minute",
         )
         self.holder = holder
         self.since = since

@@ -27,13 +27,14 @@ class Book:
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:
-    """Who holds a feed. `expires_at` in the past: it has fallen silent, and the next run takes over."""
+    """Who holds a feed. `expires_at` in the past, or `is_gone`, its process having ended here: the next run takes over."""
 
     name: str
     host: str
     pid: int
     acquired_at: datetime
     expires_at: datetime
+    is_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

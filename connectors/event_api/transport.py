@@ -84,7 +84,9 @@ def _unreached(origin: BaseException | None, request: httpx.Request) -> httpx.Tr
         case aiohttp.InvalidURL():
             return httpx.UnsupportedProtocol(f"no address to connect to: {origin}", request=request)
         case aiohttp.ClientConnectorError():
-            return httpx.ConnectError(str(origin), request=request)
+            return httpx.ConnectError(
+                f"no connection to {origin.host}:{origin.port}: {_reason(origin.os_error)}", request=request
+            )
         case _:
             return None
 
@@ -96,7 +98,13 @@ def _lost(origin: BaseException, request: httpx.Request) -> httpx.TransportError
         case aiohttp.ClientResponseError():
             return httpx.RemoteProtocolError(f"no HTTP answer: {origin.message}", request=request)
         case _:
-            return httpx.ReadError(f"the connection broke: {origin}", request=request)
+            # What the HTTP library adds in angle brackets is its own error, with a status that nobody sent.
+            return httpx.ReadError(f"the connection broke: {str(origin).partition(': <')[0]}", request=request)
+
+
+def _reason(problem: OSError) -> str:
+    """Return the system's own words: connection refused, name or service not known."""
+    return (problem.strerror or str(problem)).lower()
 
 
 class _PunctualConnector(aiohttp.TCPConnector):

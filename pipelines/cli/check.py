@@ -23,11 +23,14 @@ def check(
 ) -> int:
     """Check mapping files: every mistake with its line and column, then the examples, offline.
 
-    Every file of the folder:               eventsync check
+    For example:
 
-    A file that you are writing:            eventsync check drafts/lisbon.yaml
-
-    Also the service and the source:        eventsync check lisbon-agenda --live
+        # Every file of the folder
+        eventsync check
+        # A file that you are writing
+        eventsync check drafts/lisbon.yaml
+        # Also the service and the source
+        eventsync check lisbon-agenda --live
 
     --live asks for the key, its channels, the classifications and the service's own page (OpenAPI), which is compared
     with what the mapping sends.

@@ -17,9 +17,12 @@ def diff(
 ) -> int:
     """Show, field by field, where the source has moved on since its rows were delivered.
 
-    All that differ:                        eventsync diff lisbon-agenda
+    For example:
 
-    One row in full:                        eventsync diff lisbon-agenda A-17
+        # All that differ
+        eventsync diff lisbon-agenda
+        # One row in full
+        eventsync diff lisbon-agenda A-17
 
     Rows are edited, to be published by hand (sent as drafts, published in the source), or vanished from the source. The
     service has no way to change or remove an event: that is done by hand on its pages; `eventsync resolve FEED KEY

@@ -8,9 +8,12 @@ from pipelines.cli.flags import AsJson
 def feeds(as_json: AsJson = False) -> int:
     """List the feeds: where their rows come from, when they run, how the last run ended, where their rows stand.
 
-    What is there:                          eventsync feeds
+    For example:
 
-    The names alone, for a script:          eventsync feeds --json | jq -r '.feeds[].feed'
+        # What is there
+        eventsync feeds
+        # The names alone, for a script
+        eventsync feeds --json | jq -r '.feeds[].feed'
 
     Needs neither a key nor a service; broken mapping files are listed too. Exit code 0.
     """

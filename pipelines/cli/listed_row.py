@@ -32,8 +32,8 @@ def of_problem(record: ProblemRecord, feed: str) -> ListedRow:
     """Tell of a row that the last read could not use, held back, or used with a warning: a line for each reason."""
     hint = "\n".join(reason.hint for reason in record.reasons)
     if record.kind is ProblemKind.HELD:
-        resolve = f"`eventsync resolve {feed} {shlex.quote(record.row_key)}`"
-        hint += f"\n{resolve} --resend sends it all the same, --ignore says that it is a copy"
+        resolve = f"eventsync resolve {feed} {shlex.quote(record.row_key)}"
+        hint += f"\n`{resolve} --resend` sends it all the same\n`{resolve} --ignore` says that it is a copy"
     return ListedRow(
         state=record.kind.value,
         place=record.origin,
@@ -66,17 +66,20 @@ def of_drift(record: RowRecord, feed: str) -> ListedRow:
     """Tell what the source says now instead of what was sent."""
     if record.drift_kind is DriftKind.TO_PUBLISH:
         problem = "sent as a draft; the source now says published"
-        return _entry(record, "drift", problem, f"publish {_event(record)} by hand on the service's pages")
+        by_hand = f"publish {_event(record)} by hand on the service's pages"
+        return _entry(record, "drift", problem, f"{by_hand}, then {_set_aside(feed, record)}")
     problem = f"changed since it was sent: {', '.join(_changed(record)) or 'its cover image'}"
-    hint = f"change {_event(record)} by hand: the service has no way to update it; {_command('diff', feed, record)} shows all"
+    by_hand = f"{_command('diff', feed, record)} shows all; change {_event(record)} by hand: the service has no way to update it"
+    hint = f"{by_hand}, then {_set_aside(feed, record)}"
     return _entry(record, "drift", problem, hint)
 
 
-def of_vanished(record: RowRecord) -> ListedRow:
+def of_vanished(record: RowRecord, feed: str) -> ListedRow:
     """Tell that the source has the row no longer."""
     since = f"{record.vanished_at:%Y-%m-%d}" if record.vanished_at else "an earlier read"
     problem = f"gone from its source since {since}"
-    return _entry(record, "vanished", problem, f"if it is cancelled, remove {_event(record)} by hand on the service's pages")
+    by_hand = f"if it is cancelled, remove {_event(record)} by hand on the service's pages"
+    return _entry(record, "vanished", problem, f"{by_hand}, then {_set_aside(feed, record)}")
 
 
 def of_resent(record: RowRecord) -> ListedRow:
@@ -100,15 +103,14 @@ _FALLBACKS = {
 
 def _hint(record: RowRecord, feed: str) -> str:  # noqa: C901, PLR0911  # one arm per state
     if record.is_set_aside:
-        return f"it was set aside by {record.decided_by}: {_command('resolve', feed, record)} --undo lists it again"
-    resolve = _command("resolve", feed, record)
+        return f"it was set aside by {record.decided_by}: {_command('resolve', feed, record, '--undo')} lists it again"
     match record.state:
         case EntryState.PENDING:
             return "the next run sends it" if record.attempts == 0 else "the next run sends it again, with the same key"
         case EntryState.DELIVERED:
             return ""
         case EntryState.DELIVERED_UNCONFIRMED:
-            return f"`eventsync reconcile {feed}` looks its id up; {resolve} --event-id N tells it"
+            return f"`eventsync reconcile {feed}` looks its id up; {_command('resolve', feed, record, '--event-id N')} tells it"
         case EntryState.REFUSED:
             again = f"`eventsync retry {feed} --keys {shlex.quote(record.row_key)}`"
             return f"nothing was created; it is sent again as soon as its payload changes, or as it is after {again}"
@@ -117,16 +119,25 @@ def _hint(record: RowRecord, feed: str) -> str:  # noqa: C901, PLR0911  # one ar
             return f"{access}; if the service goes on repeating its refusal: `eventsync retry {feed} --state blocked`"
         case EntryState.UNCERTAIN:
             again = "the next run sends it again with the same key, unless the service may have forgotten that key meanwhile"
-            return f"{again}: then `eventsync reconcile {feed}` looks for it, and {resolve} decides"
+            return f"{again}: then {_person_decides(feed, record)}"
         case EntryState.CONFLICT:
             used = "this key was used for something else, or by a ledger that was lost"
-            return f"{used}: `eventsync reconcile {feed}` looks for it, and {resolve} --event-id N, --resend or --ignore decides"
+            return f"{used}: {_person_decides(feed, record)}"
         case _:
             assert_never(record.state)
 
 
-def _command(verb: str, feed: str, record: RowRecord) -> str:
-    return f"`eventsync {verb} {feed} {shlex.quote(record.row_key)}`"
+def _person_decides(feed: str, record: RowRecord) -> str:
+    resolve = _command("resolve", feed, record, "--event-id N")
+    return f"`eventsync reconcile {feed}` looks for it; {resolve} says that it is there, --resend or --ignore that it is not"
+
+
+def _set_aside(feed: str, record: RowRecord) -> str:
+    return f"{_command('resolve', feed, record, '--ignore')} takes it off this list"
+
+
+def _command(verb: str, feed: str, record: RowRecord, option: str = "") -> str:
+    return f"`{' '.join(filter(None, ('eventsync', verb, feed, shlex.quote(record.row_key), option)))}`"
 
 
 def _entry(record: RowRecord, state: str, problem: str, hint: str) -> ListedRow:

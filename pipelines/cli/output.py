@@ -88,7 +88,8 @@ class Output:
             return
         from pipelines.cli.tables_drawn import drawn_table  # noqa: PLC0415  # rich loads when something is drawn
 
-        self._people().print(drawn_table(title, columns, rows))
+        people = self._people()
+        people.print(drawn_table(title, columns, rows, people), soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Tell people a sentence: on stdout, or on stderr where stdout is a JSON document's."""

@@ -19,11 +19,14 @@ def preview(
 ) -> int:
     """Read the source and show what becomes of its rows; nothing is written or sent.
 
-    The first ten rows:                     eventsync preview lisbon-agenda
+    For example:
 
-    Only the account of the whole source:   eventsync preview lisbon-agenda --rows 0 --all
-
-    A file that you are writing:            eventsync preview drafts/lisbon.yaml --rows 3
+        # The first ten rows
+        eventsync preview lisbon-agenda
+        # Only the account of the whole source
+        eventsync preview lisbon-agenda --rows 0 --all
+        # A file that you are writing
+        eventsync preview drafts/lisbon.yaml --rows 3
 
     Reading ends with the last row shown, unless --all is given. Channels and classifications are the service's where
     it answers; without it any slug is accepted and channel ids are stand-ins, which is said. What a run would send,

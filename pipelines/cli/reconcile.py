@@ -16,9 +16,12 @@ def reconcile(
 ) -> int:
     """Look for a feed's unconfirmed, uncertain and conflicting rows in the service's list of events.
 
-    See what it would find:                 eventsync reconcile lisbon-agenda --dry-run
+    For example:
 
-    Record what is beyond doubt:            eventsync reconcile lisbon-agenda
+        # See what it would find
+        eventsync reconcile lisbon-agenda --dry-run
+        # Record what is beyond doubt
+        eventsync reconcile lisbon-agenda
 
     The list (GET /events) is read whole. A row is delivered as an event that agrees with it in title and start, differs
     in nothing that the list tells, and can be no other row's. Anything less is shown with the command that decides, and

@@ -116,7 +116,7 @@ def _help(feed: str, one: RowVerdict, *, is_dry: bool) -> str:
         case Verdict.FOUND:
             return f"`eventsync reconcile {feed}` records it" if is_dry else ""
         case Verdict.CANDIDATE:
-            return "; ".join(f"{command} --event-id {event_id}" for event_id in one.event_ids[:_NAMED])
+            return "\n".join(f"{command} --event-id {event_id}" for event_id in one.event_ids[:_NAMED])
         case Verdict.ABSENT:
             return f"if the list is complete: {command} --resend"
 

@@ -72,7 +72,7 @@ def _on_copy(run: FeedAtWork) -> Rehearsal:
     staged = None if run.options.publish_only else run.stage()
     rehearsed = Outcome("rehearsed", ExitCode.DONE)
     if staged and staged.stopping:
-        return Rehearsal(feed, outcome_of(brake_error(staged)), staged)
+        return Rehearsal(feed, outcome_of(brake_error(staged, feed)), staged)
     if run.options.stage_only:
         return Rehearsal(feed, rehearsed, staged)
     try:

@@ -23,13 +23,16 @@ def resolve(  # noqa: PLR0913, PLR0917  # the options of the surface
 ) -> int:
     """Decide about rows that wait for a person: in conflict, uncertain, unconfirmed, refused, held, or drifted.
 
-    It is there, as event 4711:             eventsync resolve lisbon-agenda A-17 --event-id 4711
+    For example:
 
-    It is not there, send it:               eventsync resolve lisbon-agenda A-17 --resend
-
-    We know, and leave it so:               eventsync resolve lisbon-agenda A-17 A-18 --ignore
-
-    No, list it again:                      eventsync resolve lisbon-agenda A-17 --undo
+        # It is there, as event 4711
+        eventsync resolve lisbon-agenda A-17 --event-id 4711
+        # It is not there, send it
+        eventsync resolve lisbon-agenda A-17 --resend
+        # We know, and leave it so
+        eventsync resolve lisbon-agenda A-17 A-18 --ignore
+        # No, list it again
+        eventsync resolve lisbon-agenda A-17 --undo
 
     An uncertain row is sent again under its own key; one in conflict, or delivered under an unknown id, under its next
     key, because the service would answer the used one as before. Either asks first: if the event exists after all, there

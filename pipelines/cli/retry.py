@@ -17,11 +17,14 @@ def retry(
 ) -> int:
     """Let rows go out again that the service has refused, or whose channel was blocked; the next run sends them.
 
-    All of them, the service being mended:  eventsync retry lisbon-agenda
+    For example:
 
-    Two of them:                            eventsync retry lisbon-agenda --keys A-17,A-18
-
-    Once a channel may be used again:       eventsync retry lisbon-agenda --state blocked
+        # All of them, the service being mended
+        eventsync retry lisbon-agenda
+        # Two of them
+        eventsync retry lisbon-agenda --keys A-17,A-18
+        # Once a channel may be used again
+        eventsync retry lisbon-agenda --state blocked
 
     Each goes out with the same body and under the same key first: nothing was created under it. If it is turned away
     again, it may be the stored answer that is repeated, and the row goes out under its next key, once for each retry.

@@ -45,7 +45,7 @@ def _chosen(books: Books, book: Book, choice: str, *, is_waiting: bool) -> Itera
         drifted = books.every_row(book, RowFilter(is_drifted=True, is_waiting=is_waiting))
         return (of_drift(record, book.feed) for record in drifted)
     if choice == VANISHED:
-        return map(of_vanished, books.every_row(book, RowFilter(is_vanished=True, is_waiting=is_waiting)))
+        return (of_vanished(row, book.feed) for row in books.every_row(book, RowFilter(is_vanished=True, is_waiting=is_waiting)))
     if choice == RESENT:
         return map(of_resent, books.every_row(book, RowFilter(is_resent=True)))
     if choice in tuple(ProblemKind):

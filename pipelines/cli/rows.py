@@ -31,11 +31,14 @@ def rows(
 ) -> int:
     """List rows of a feed: those that wait for a person, or those in one state.
 
-    What somebody has to look at:           eventsync rows lisbon-agenda
+    For example:
 
-    What the partner has to mend:           eventsync rows lisbon-agenda --state rejected --csv for-partner.csv
-
-    What changed after it was delivered:    eventsync rows lisbon-agenda --state drift
+        # What somebody has to look at
+        eventsync rows lisbon-agenda
+        # What the partner has to mend
+        eventsync rows lisbon-agenda --state rejected --csv for-partner.csv
+        # What changed after it was delivered
+        eventsync rows lisbon-agenda --state drift
 
     Rejected, held and warned rows are those of the last run that read the source. The CSV file repeats the partner's
     columns, then adds place, problem and hint; it is safe to open in a spreadsheet. Exit code 0.

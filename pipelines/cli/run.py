@@ -33,13 +33,16 @@ def run(  # noqa: PLR0913, PLR0917  # the options of the surface
 ) -> int:
     """Bring a feed's rows to the service: stage, ask the brakes, publish.
 
-    Everything a partner's file holds:    eventsync run lisbon-agenda
+    For example:
 
-    See what it would do first:           eventsync run lisbon-agenda --dry-run
-
-    Ten rows, as drafts:                  eventsync run lisbon-agenda --limit 10 --status draft
-
-    The good rows, in spite of a brake:   eventsync run lisbon-agenda --accept rejected
+        # Everything a partner's file holds
+        eventsync run lisbon-agenda
+        # See what it would do first
+        eventsync run lisbon-agenda --dry-run
+        # Ten rows, as drafts
+        eventsync run lisbon-agenda --limit 10 --status draft
+        # The good rows, in spite of a brake
+        eventsync run lisbon-agenda --accept rejected
 
     Exit codes: 0 done, 1 rows need attention, 2 configuration, 3 key or scope refused, 4 held by another run,
     5 stopped by a brake, 6 paused or unavailable, 130 interrupted.

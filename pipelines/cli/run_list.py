@@ -5,7 +5,7 @@ from __future__ import annotations
 from mappings.errors import ConfigError
 from mappings.vocabulary import REASON_TEXTS
 from pipelines.cli.output import Output
-from pipelines.cli.run_words import run_document, run_lines, run_outcome
+from pipelines.cli.run_words import run_document, run_head, run_lines, run_told
 from pipelines.cli.shelf import Shelf, open_shelf
 from pipelines.cli.tables import REJECTION_COLUMNS, rejection_rows
 from pipelines.settings import current_settings
@@ -30,9 +30,7 @@ def list_runs(feed: str | None, *, limit: int, as_json: bool) -> int:
         elsewhere = shelf.elsewhere_sentence()
     output.document({"runs": [run_document(run) for run in runs]})
     for run in runs:
-        output.note(_head(run))
-        for line in run_lines(run):
-            output.note(f"  {line}")
+        output.note("\n".join(run_told(run)))
     if not runs:
         output.note("no runs yet" + (f"; {elsewhere}" if elsewhere else ""))
     return 0
@@ -48,7 +46,7 @@ def show_run(word: str, feed: str | None, *, as_json: bool) -> int:
     with open_shelf(settings) as shelf:
         run = _found(shelf, word, None if feed is None else shelf.feed_name(feed))
     output.document({**run_document(run), "stage": run.stage_report})
-    output.note(_head(run))
+    output.note(run_head(run))
     for line in (f"service: {run.book.destination}", *_times(run), *run_lines(run), *run.message.splitlines()):
         output.note(f"  {line}")
     if run.stage_report:
@@ -65,11 +63,6 @@ def _found(shelf: Shelf, word: str, feed: str | None) -> RunRecord:
         some = ", ".join(f"{run.run_id} ({run.book.feed})" for run in exact[:5])
         raise ConfigError(f"{len(exact)} runs begin with {word!r}: {some}", hint="give more of the id, or --feed")
     return exact[0]
-
-
-def _head(run: RunRecord) -> str:
-    started = run.started_at.isoformat(sep=" ", timespec="seconds")
-    return f"{started}  {run.book.feed}  {run_outcome(run)}  (run {run.run_id}, launched by {run.launched_by})"
 
 
 def _times(run: RunRecord) -> list[str]:

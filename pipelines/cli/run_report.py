@@ -67,8 +67,12 @@ def show_report(output: Output, report: RunReport) -> None:
     """Tell people how one run went: the accounts, and the first rejected rows."""
     show_accounts(output, report)
     if report.rejections:
-        title = f"{report.feed}: rejected rows (first {min(len(report.rejections), SHOWN)}; all: eventsync rows {report.feed})"
-        output.table(title, REJECTION_COLUMNS, rejection_rows(report.rejections[:SHOWN]))
+        rejected = report.read["rejected"] if report.read else len(report.rejections)
+        shown = report.rejections[:SHOWN]
+        more = f" (the first {len(shown)} of {rejected:,}; all: `eventsync rows {report.feed} --state rejected`)"
+        output.table(
+            f"{report.feed}: rejected rows{more if rejected > len(shown) else ''}", REJECTION_COLUMNS, rejection_rows(shown)
+        )
 
 
 def show_accounts(output: Output, report: RunReport) -> None:

@@ -1,4 +1,4 @@
-"""How a past run is told: its accounts as equations that balance, its outcome; as a line, as a row, as a document."""
+"""How a past run is told: its accounts as equations that balance, its outcome; as lines, as a document."""
 
 from __future__ import annotations
 
@@ -24,9 +24,15 @@ def run_outcome(run: RunRecord) -> str:
     return run.outcome or f"not ended ({run.phase.value})"
 
 
-def run_row(run: RunRecord) -> tuple[object, ...]:
-    """Return a run as a row: started, run, launched by, outcome, accounts."""
-    return run.started_at, run.run_id, run.launched_by, run_outcome(run), "\n".join(run_lines(run))
+def run_head(run: RunRecord) -> str:
+    """Return a run as one line: when it started, its feed, how it ended, its whole id to copy."""
+    started = run.started_at.isoformat(sep=" ", timespec="seconds")
+    return f"{started}  {run.book.feed}  {run_outcome(run)}  (run {run.run_id}, launched by {run.launched_by})"
+
+
+def run_told(run: RunRecord) -> list[str]:
+    """Return a run as lines: its head, then indented its accounts, what came of it, and what would help."""
+    return [run_head(run), *(f"  {line}" for line in (*run_lines(run), *run.message.splitlines()))]
 
 
 def run_document(run: RunRecord) -> dict[str, Any]:

@@ -19,11 +19,14 @@ def runs(
 ) -> int:
     """List past runs with their accounts, which balance; or show one run in detail.
 
-    The latest:                             eventsync runs
+    For example:
 
-    Those of one feed:                      eventsync runs --feed lisbon-agenda
-
-    One of them:                            eventsync runs 20260301T0615
+        # The latest
+        eventsync runs
+        # Those of one feed
+        eventsync runs --feed lisbon-agenda
+        # One of them
+        eventsync runs 20260301T0615
 
     Exit codes: 0, or 2 if there is no such run.
     """

@@ -16,9 +16,12 @@ def schema(
 ) -> int:
     """Print the JSON Schema of mapping files: completion and red underlines for your editor.
 
-    Beside your mapping files:              eventsync schema --out mappings/eventsync.schema.json
+    For example:
 
-    Then begin each file with:              # yaml-language-server: $schema=../eventsync.schema.json
+        # Beside your mapping files
+        eventsync schema --out mappings/eventsync.schema.json
+        # Then begin each file with
+        # yaml-language-server: $schema=../eventsync.schema.json
 
     Exit codes: 0, or 2 if FILE cannot be written.
     """

@@ -9,20 +9,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from pipelines.cli.output import Output
-from pipelines.cli.run_words import run_document, run_row
+from pipelines.cli.run_words import run_document, run_told
 from pipelines.cli.shelf import Shelf, open_shelf
 from pipelines.settings import current_settings
 from state.views import FeedStatus, LeaseHolder, RunRecord
 
 _RUNS_OF_ONE = 10
 _RUNS_OF_ALL = 3
-_RUN_COLUMNS = ("started", "run", "launched by", "outcome", "accounts")
 _HELP = {
     "conflict": "`eventsync reconcile {feed}` looks for them, `eventsync resolve {feed} KEY` decides",
     "uncertain": "the next run sends them again; those too old for that: `eventsync reconcile {feed}`",
     "delivered_unconfirmed": "`eventsync reconcile {feed}` looks their ids up",
     "refused": "mend the source or the mapping; or as they are: `eventsync retry {feed}`",
-    "blocked": "ask for access to their channels; then `eventsync retry {feed} --state blocked`",
+    "blocked": "ask for access to their channels; the next run sends them again, or `eventsync retry {feed} --state blocked`",
     "held": "`eventsync resolve {feed} KEY --resend` sends one, `--ignore` says that it is a copy",
     "rejected": "`eventsync rows {feed} --state rejected --csv FILE` is for the partner",
     "drift": "`eventsync diff {feed}` shows them; change or publish them by hand, then `eventsync resolve {feed} KEY --ignore`",
@@ -79,7 +78,10 @@ def _show(output: Output, status: FeedStatus, runs: tuple[RunRecord, ...]) -> No
     output.note(f"{feed} at {status.book.destination.partition('#')[0] or 'no service'}")
     for line in _lines(status):
         output.note(f"  {line}")
-    output.table(f"{feed}: last runs", _RUN_COLUMNS, map(run_row, runs))
+    if runs:
+        output.note("  last runs:")
+    for line in (line for run in runs for line in run_told(run)):
+        output.note(f"    {line}")
 
 
 def _lines(status: FeedStatus) -> Iterable[str]:
@@ -91,7 +93,7 @@ def _lines(status: FeedStatus) -> Iterable[str]:
     if status.vanished:
         yield f"vanished: {status.vanished:,} gone from the source"
     yield from _waiting_lines(status)
-    yield "gate: open" if status.gate.is_open else f"gate: closed: {status.gate.reason}"
+    yield "brakes: nothing is held back" if status.gate.is_open else f"brakes: nothing may be sent: {status.gate.reason}"
     yield f"held by: {_holder(status.lease)}"
 
 
@@ -112,4 +114,5 @@ def _help(status: FeedStatus, what: str) -> str:
 def _holder(lease: LeaseHolder | None) -> str:
     if lease is None:
         return "nobody"
-    return f"{lease.name} (process {lease.pid} on {lease.host}) since {lease.acquired_at:%Y-%m-%d %H:%M:%S} UTC"
+    held = f"{lease.name} (process {lease.pid} on {lease.host}) since {lease.acquired_at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{held}; that process is gone: the next run takes over" if lease.is_gone else held

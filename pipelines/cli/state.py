@@ -11,9 +11,12 @@ from pipelines.cli.flags import AsJson
 def verify(as_json: AsJson = False) -> int:
     """Look at the whole state DB: its file, its tables, every entry of the ledger, the accounts of every run.
 
-    All of it:                     eventsync state verify
+    For example:
 
-    For a script, before a backup: eventsync state verify --json
+        # All of it
+        eventsync state verify
+        # For a script, before a backup
+        eventsync state verify --json
 
     Keys are made anew from namespace, feed and row key, bodies compared with their fingerprints; no event id may stand
     twice. Changes nothing. Exit codes: 0 all is as it must be, 1 not all (each finding is listed), 2 and 6 as for `run`.

@@ -14,9 +14,12 @@ OneFeedOrAll = Annotated[str | None, typer.Argument(metavar="[FEED]", help="One 
 def status(feed: OneFeedOrAll = None, as_json: AsJson = False) -> int:
     """Show where each feed stands: rows by state, drift, what waits for a person, the gate, who holds it, the last runs.
 
-    Everything:                             eventsync status
+    For example:
 
-    One feed, with its last runs:           eventsync status lisbon-agenda
+        # Everything
+        eventsync status
+        # One feed, with its last runs
+        eventsync status lisbon-agenda
 
     Reads the state DB only; neither key nor service is needed. Exit code 0.
     """

@@ -6,6 +6,7 @@ What is drawn is handed in as plain values; where it goes is `output`'s.
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from datetime import datetime
 from typing import TextIO
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
@@ -23,6 +25,13 @@ from mappings.errors import FileProblem, MappingFileError, SyncError
 
 _WIDTH_OF_A_PIPE = 160
 _LAST_CONTROL = 0x20
+_LINES_AROUND = 5
+_MOST_FOLDED = 3
+"""Beyond so many lines for one, a row of a table is read more easily as a paragraph."""
+_COMMAND = re.compile(r"eventsync [^`;\n]+")
+"""What a person copies in one go."""
+_SHORT = 24
+"""Cells up to this width stand side by side in a paragraph."""
 
 
 def console_on(stream: TextIO) -> Console:
@@ -36,11 +45,23 @@ def safe_text(text: str, style: str = "") -> Text:
     return Text("".join(map(_shown, text)), style=style, overflow="fold")
 
 
-def drawn_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table | Text:
-    """Return a table whose long cells fold; a sentence where there are no rows."""
+def drawn_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], console: Console | None = None
+) -> Table | Text:
+    """Return a table whose long cells fold; a sentence where there are no rows.
+
+    Where the console is too narrow for it, each row is a paragraph instead: words are not broken there, and a command
+    stays on one line, so that it can be copied.
+    """
     body = [list(row) for row in rows]
     if not body:
         return safe_text(f"{title}: none")
+    table = _table(title, columns, body)
+    is_narrow = console is not None and _is_cramped(table, body, console)
+    return _paragraphs(title, columns, body) if is_narrow else table
+
+
+def _table(title: str, columns: Sequence[str], body: Sequence[Sequence[object]]) -> Table:
     table = Table(title=safe_text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for place, name in enumerate(columns):
         is_number = all(isinstance(row[place], int | float) and not isinstance(row[place], bool) for row in body)
@@ -48,6 +69,32 @@ def drawn_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     for row in body:
         table.add_row(*(safe_text(_cell(value)) for value in row))
     return table
+
+
+def _is_cramped(table: Table, body: Sequence[Sequence[object]], console: Console) -> bool:
+    """Whether a table would break words or commands, or fold its cells so often that rows can no longer be told apart."""
+    if console.measure(table).minimum > console.width:
+        return True
+    lines = ["".join(part.text for part in line) for line in console.render_lines(table, console.options)]
+    cells = [_cell(value) for row in body for value in row]
+    commands = {command for cell in cells for command in _COMMAND.findall(cell)}
+    told = sum(max(_cell(value).count("\n") + 1 for value in row) for row in body)
+    return len(lines) - _LINES_AROUND > _MOST_FOLDED * told or not all(any(one in line for line in lines) for one in commands)
+
+
+def _paragraphs(title: str, columns: Sequence[str], body: Sequence[Sequence[object]]) -> Text:
+    """Return the rows one below the other: what is short side by side, what is long on lines of its own with its name."""
+    cells = [[_cell(value) for value in row] for row in body]
+    widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
+    said = safe_text(title, "bold")
+    for row in cells:
+        named = list(zip(columns, row, widths, strict=True))
+        short = "  ".join(cell for name, cell, width in named if cell and width <= _SHORT)
+        said.append_text(safe_text(f"\n\n {short}"))
+        for name, cell, width in named:
+            if cell and width > _SHORT:
+                said.append_text(safe_text(f"\n   {name}: ", "dim")).append_text(safe_text(cell.replace("\n", "\n   ")))
+    return said.append("\n")
 
 
 def drawn_error(error: SyncError) -> Text:

@@ -15,9 +15,10 @@ def ui(
 ) -> int:
     """Run the Dagster UI with its daemon (schedules, queue), until Ctrl-C.
 
-    Your feeds, at the service of the environment:    eventsync ui
-
-    The demo, with the sandbox's pages:               eventsync ui --demo
+    # Your feeds, at the service of the environment
+    eventsync ui
+    # The demo, with the sandbox's pages
+    eventsync ui --demo
     """
     from pipelines.cli.showcase import show_demo_ui, show_ui  # noqa: PLC0415  # keeps `--help` fast
 

@@ -42,7 +42,7 @@ def _show(output: Output, name: str, found: Examination) -> int:
         output.note(f"{looked_at}: all is as it must be")
         return ExitCode.DONE
     rows = [(one.check, one.feed, one.which, one.problem) for one in found.findings]
-    output.table(f"{looked_at}: {len(rows):,} findings", _COLUMNS, rows)
+    output.table(f"{looked_at}: {len(rows):,} finding{'s' * (len(rows) != 1)}", _COLUMNS, rows)
     output.note(_WHAT_HELPS)
     return ExitCode.ATTENTION
 

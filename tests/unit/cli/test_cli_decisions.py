@@ -216,8 +216,10 @@ def test_a_person_decides_where_no_service_is_configured(in_conflict: Decider, m
 
 def test_refused_rows_are_sent_again_by_the_next_run_once_somebody_says_so(decider: Decider) -> None:
     decider.switch(max_title_chars=5, stored_refusals="validation")
-    decider.publish()
+    told = decider.publish().document["runs"][0]["message"]
     assert decider.states() == {"refused": 2, "delivered": 1}
+    assert told == "2 refused by the service, within what the feed allows: `eventsync rows town-hall` tells why"
+    assert f"    {told}" in "\n".join(decider.say("status").out.splitlines())
     decider.switch(max_title_chars=300)
     assert decider.publish().document["runs"][0]["publish"]["carried_over"] == 0
     hint = decider.told("rows", "--state", "refused")["rows"][0]["hint"]

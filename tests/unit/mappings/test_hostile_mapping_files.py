@@ -25,6 +25,10 @@ def told(build: Build, **parts: str) -> str:
             {"event": 'startAt: {at: {day: {from: D, do: [{date: "%Y-%m-%d"}]}, zone: Europe/Lisbon, all_day: "29:00"}}'},
             '"29:00" is not a time of day',
         ),
+        (
+            {"event": 'startAt: {at: {day: {from: D, do: [{date: "%Y-%m-%d"}]}, zone: Europe/Lisbon}}'},
+            "a day alone is no moment: it has no time of day",
+        ),
         ({"event": "title: {from: T, do: [{regex_extract: 'a{99999999999}'}]}"}, "is not a regular expression"),
         ({"top": "rows:\n  - window: {horizon: 99999999999d}\n"}, "is longer than the calendar"),
         ({"event": "title: {from: T, do: [{regex_replace: '(a)', with: '\\2'}]}"}, r'"\2" cannot stand for a match'),
@@ -38,6 +42,7 @@ def told(build: Build, **parts: str) -> str:
     ],
     ids=[
         "hour 29",
+        "no clock",
         "endless repetition",
         "endless horizon",
         "no such group",

@@ -11,6 +11,7 @@ import pytest
 from unit.state.world import DESTINATION, FEED, World
 
 from mappings.vocabulary import FeedName
+from state.books import Books
 from state.holders import is_running, this_process
 from state.lease import HeldByAnotherError, LeaseLostError
 from state.ledger import Ledger
@@ -46,11 +47,17 @@ def test_a_second_run_is_told_who_holds_the_feed_since_when(world: World, holder
     with pytest.raises(HeldByAnotherError, match="held by eventsync run") as caught:
         world.ledger.acquire_lease("second")
     assert (caught.value.pid, caught.value.since, caught.value.holder) == (holder.pid, world.clock(), "eventsync run")
+    told = Books(world.engine).status()[0].lease
+    assert told is not None
+    assert (told.pid, told.is_gone) == (holder.pid, False)
 
 
 def test_a_holder_that_was_killed_is_followed_at_once(world: World, holder: subprocess.Popen[str]) -> None:
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
+    told = Books(world.engine).status()[0].lease
+    assert told is not None
+    assert (told.pid, told.is_gone) == (holder.pid, True)
     assert world.ledger.acquire_lease("second").token == 3
 
 

@@ -35,9 +35,17 @@ _SHORTEST_COUNT_S = 1.0
 """Requests are not counted over less: the limits of the world are made for seconds."""
 _WINDOW_COUNT_S = 10.0
 """The same for windows, which let much through at once and then nothing."""
+_UNTOLD_COUNT_S = 3.0
+"""The same where no wait is named: whatever is counted is a guess, and the sooner it is improved the better."""
+_OF_WINDOW = 0.0
+"""What a window holds beside its rate, as a bucket would."""
 _BRIEF_S = 3.0
 _MOST_LOST_BRIEFLY = 0.85
 """A limit that is met again within a moment tells little: so much of the estimate stands at least."""
+_WAY_BACK = 1 / 3
+"""How far to go back, between the estimate and what passed overall, when the estimate itself turned out too high."""
+_SMALL_BURST = 2.0
+"""A bucket that holds less is emptied within a moment: what was counted over a second says less than the truth."""
 _MARK_AFTER = 1 / 8
 _LIKE = 1.35
 """Rates that differ by less than this factor may be the same one, seen over a short time."""
@@ -98,12 +106,16 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A limit that was met: by the request let go at `at` as number `before` + 1 of its stretch; `wait_s` is the pause."""
+    """A limit that was met: by the request let go at `at` as number `before` + 1 of its stretch; `wait_s` is the pause.
+
+    `is_told`: the service named it.
+    """
 
     stretch: Stretch
     at: float
     before: int
     wait_s: float
+    is_told: bool = True
 
     @property
     def lasted_s(self) -> float:
@@ -141,8 +153,17 @@ class Hit:
 
     def kept(self, burst: float) -> float:
         """The rate of a bucket that was full when the stretch began, or at some time since."""
-        least_s = _SHORTEST_COUNT_S if burst > 1.0 else _WINDOW_COUNT_S
-        return max((self.before - sent + 0.5 - burst) / (self.lasted_s - since) for since, sent in self._starts(least_s))
+        window_s = _WINDOW_COUNT_S if self.is_told else _UNTOLD_COUNT_S
+        least_s = window_s if burst == _OF_WINDOW else _SHORTEST_COUNT_S
+        return max(
+            (self.before - sent + 0.5 - max(burst, 1.0)) / max(self.lasted_s - since, _SHORTEST_COUNT_S)
+            for since, sent in self._starts(least_s)
+        )
+
+    @property
+    def overall(self) -> float:
+        """The rate of what left since the pause before began."""
+        return self.before / (self.lasted_s + self.stretch.wait_before_s)
 
     @property
     def is_brief(self) -> bool:
@@ -159,26 +180,42 @@ class Lesson:
     """What a limit that was met has to teach: `before` is the curve until then, `burst` what was let through at a time.
 
     `suspected` is the rate if the limit is a window, or a bucket that holds what it lets through in a second or so: the
-    commonest kinds. It holds until it is refuted. `hinted` is the rate that the service's headers named.
+    commonest kinds. It holds until it is refuted. `refused`: so many requests were, as far as is known; it is settled once
+    nothing more can be learned of that.
     """
 
     before: Curve | None
     hit: Hit
     burst: float = 1.0
     suspected: float | None = None
-    hinted: float | None = None
+    refused: int = 1
+    is_settled: bool = False
 
     def with_wait_until(self, resume_at: float) -> Lesson:
         """Return the lesson of the same limit, whose pause turned out to be longer."""
         return replace(self, hit=replace(self.hit, wait_s=resume_at - self.hit.at))
 
-    def with_earlier(self, at: float, before: int) -> Lesson:
-        """Return the lesson of the same limit, met by an earlier request than the one whose answer came first."""
-        return replace(self, hit=replace(self.hit, at=at, before=before, wait_s=self.hit.wait_s + self.hit.at - at))
+    def with_wait_again_until(self, resume_at: float) -> Lesson:
+        """Return the lesson of the same limit, which a first request after the pause has met again."""
+        return replace(self.with_wait_until(resume_at), is_settled=True)
+
+    def with_another(self, at: float, before: int) -> Lesson:
+        """Return the lesson of the same limit, which refused one more request: let go at `at`, after `before` others.
+
+        Requests overtake one another: what was let through is what left until the last refused one, without the refused.
+        """
+        if self.is_settled:
+            return self
+        hit, latest = self.hit, max(self.hit.at, at)
+        passed = max(hit.before + self.refused - 1, before) - self.refused
+        met = replace(hit, at=latest, before=max(passed, 0), wait_s=hit.wait_s + hit.at - latest)
+        return replace(self, hit=met, refused=self.refused + 1)
 
     @property
     def next_suspected(self) -> float | None:
         """The suspected rate, or None once this limit has refuted it."""
+        if not self.hit.is_told:
+            return None
         if self.before is None:
             return self.hit.as_window
         if self.suspected is None or not self.suspected / _LIKE <= self.hit.as_window <= self.suspected * _LIKE:
@@ -188,40 +225,34 @@ class Lesson:
 
     @property
     def next_burst(self) -> float:
-        """The tokens that a full bucket seems to hold; 1 once it looks like a window, which holds none beside its rate."""
+        """The tokens that a full bucket seems to hold, at least one; 0 once it looks like a window."""
         if self.before is None:
             return max(min(float(self.hit.at_once), self.hit.tried), 1.0)
         likely = self.next_suspected or self.hit.as_window
-        return 1.0 if self.hit.kept(self.burst) < likely * 0.75 else self.burst
+        return _OF_WINDOW if self.hit.kept(self.burst) < likely * 0.75 else self.burst
 
     def burst_by(self, later: Hit) -> float:
         """Return what a full bucket holds, now that `later` tells more of the rate at which it was filled meanwhile."""
         if self.before is not None:
             return self.next_burst
-        return max(self.next_burst, self.hit.before - later.kept(self.next_burst) * self.hit.lasted_s)
+        return max(self.hit.before - later.kept(self.next_burst) * self.hit.lasted_s, self.next_burst / 2, 1.0)
 
     def curve(self, resume_at: float) -> Curve:
         """Return the curve that follows, from `resume_at` on."""
         limit, doubt = self._first() if self.before is None else self._next(self.before)
         limit = max(limit, LOWEST_RATE)
         longest_s = max(_PLATEAU_WAITS * min(self.hit.wait_s, _LONGEST_WAIT_COUNTED_S), _PLATEAU_REQUESTS / limit)
-        plateau_s = (
-            _FIRST_PLATEAU_S
-            if self.before is None and self.hinted is None
-            else max(longest_s * min(1.0, _SURE / doubt) ** 1.5, _FIRST_PLATEAU_S)
-        )
+        plateau_s = _FIRST_PLATEAU_S if self.before is None else max(longest_s * min(1.0, _SURE / doubt) ** 1.5, _FIRST_PLATEAU_S)
         return Curve(limit, resume_at, plateau_s, doubt)
 
     def _first(self) -> tuple[float, float]:
         hit = self.hit
-        if self.hinted is not None and hit.as_window * 0.5 <= self.hinted <= hit.tried * 1.5:
-            return self.hinted, _SURE
         is_long = hit.wait_s > LONG_WAIT_S
         return (hit.as_window if is_long else min(sqrt(hit.as_window * hit.tried), hit.as_window * _BOLD)), _GUESSED
 
     def _next(self, before: Curve) -> tuple[float, float]:
         hit, burst, suspected = self.hit, self.next_burst, self.next_suspected
-        counted = min(max(0.5 / max(hit.before - burst, 1.0), _FLATTEST), _STEEPEST)
+        counted = min(max((0.5 + burst / 4) / max(hit.before - burst, 1.0), _FLATTEST), _STEEPEST)
         if hit.wait_s > LONG_WAIT_S:
             return hit.as_window, max(counted, _SURE)
         if suspected is not None and hit.lasted_s < _LONG_STRETCH_S:
@@ -229,5 +260,8 @@ class Lesson:
         estimate = min(max(hit.as_bucket(burst), hit.as_window), hit.tried)
         if hit.is_brief and before.doubt < _GUESSED:
             return max(estimate, before.limit * _MOST_LOST_BRIEFLY), _SURE
-        is_passed_quickly = burst == 1.0 and before.rate_at(hit.at) > estimate * _LIKE
+        if burst == _OF_WINDOW and before.rate_at(hit.at) <= before.limit * 1.01:
+            nearer = (min(hit.overall, estimate) / estimate) ** _WAY_BACK
+            return estimate * nearer, max(counted, min(_STEEPEST, 0.5 / hit.lasted_s))
+        is_passed_quickly = burst < _SMALL_BURST and before.rate_at(hit.at) > estimate * _LIKE
         return estimate, _STEEPEST if is_passed_quickly else counted

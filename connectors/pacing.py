@@ -11,37 +11,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from connectors.crowding import Crowd
-from connectors.errors import PausedError, ServiceUnavailableError
 from connectors.pace_curve import Stretch
 from connectors.pace_sharing import Sharing
+from connectors.pauses import Patience, Pauses
 from connectors.retry import Clock, Random, Sleep
-from connectors.route_pace import RoutePace
+from connectors.route_pace import Limit, RoutePace
 from mappings.errors import SyncError
 
 _MOST_UNDER_WAY = 256
 """Requests under way at once where nobody bounds them: no feed may have more."""
-_LONGEST_GUESS_S = 60.0
-"""The longest pause of our own choosing, where the service names none."""
-_LONGEST_DOUBT_S = 5.0
-"""The least pause in the end, where the service names shorter ones and then does not keep to them."""
-_FAR_FUTURE_S = 366 * 86_400.0
-"""A pause that nobody will wait for; longer ones are read as this one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """When to give the whole route up: pauses longer than `max_pause_s`, or nothing but failures for `outage_s`.
-
-    An outage takes at least `outage_failures` failures in a row, so that one slow row does not end a run.
-    """
-
-    max_pause_s: float = 900.0
-    outage_s: float = 180.0
-    outage_failures: int = 20
+_LONGEST_PROBE_S = 2.0
+"""How long the others wait for the answer to the one that tries whether a pause was long enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +106,13 @@ class Pacer:
         self._closed: SyncError | None = None
         self._began = clock()
         self._route_pace = RoutePace(resume_at=self._began, slot_at=self._began, stretch=Stretch(self._began))
-        self._resume_at = self._began
+        self._rests = Pauses(self._patience, random, now, self._began)
         self._turn = asyncio.Lock()
+        self._is_answered = asyncio.Event()
+        self._is_answered.set()
         self._waiting = 0
         self._requests = 0
-        self._pauses = 0
-        self._paused_s = 0.0
         self._limited = 0
-        self._unbroken_limits = 0
-        self._limited_since: float | None = None
-        self._failing_since: float | None = None
-        self._failures = 0
 
     @property
     def closed(self) -> SyncError | None:
@@ -145,7 +126,9 @@ class Pacer:
         rate = curve.limit if curve else None
         seconds = self.clock() - self._began
         workers = 1 + (self._sharing.others if self._sharing else 0)
-        return Pace(rate, self._limited, self._pauses, self._paused_s, self._requests, seconds, workers, self.crowd.most)
+        return Pace(
+            rate, self._limited, self._rests.count, self._rests.total_s, self._requests, seconds, workers, self.crowd.most
+        )
 
     def sibling(self, route: str = "GET") -> Pacer:
         """Return a pacer for another route of the same destination: limits are applied per route (spec, Limits)."""
@@ -184,41 +167,38 @@ class Pacer:
 
     def passed(self) -> None:
         """An answer came that was no limit and no failure."""
-        self._unbroken_limits = 0
-        self._limited_since = None
-        self._failing_since = None
-        self._failures = 0
+        self._is_answered.set()
+        self._rests.passed()
 
     def failed(self, why: str) -> None:
         """A transient failure; unbroken for long enough, it closes the route."""
-        now = self.clock()
-        self._failing_since = now if self._failing_since is None else self._failing_since
-        self._failures += 1
-        if self._failures >= self._patience.outage_failures and now - self._failing_since >= self._patience.outage_s:
-            self.close(_outage(self._failures, now - self._failing_since, why))
+        self._is_answered.set()
+        self._close_if(self._rests.failed(self.clock(), why))
 
-    def limited(self, admitted: Admitted, wait_s: float | None, hinted: float | None = None) -> None:
+    def limited(self, admitted: Admitted, wait_s: float | None) -> None:
         """The request let go with `admitted` was told to come later; `wait_s` as `Retry-After` asked, None if it did not.
 
         The first such answer of a wave starts a pause and lowers the rate; later ones only lengthen the pause, where
-        they ask for more. A named wait is obeyed exactly, until one turns out to be untrue three times in a row.
-        `hinted` is the rate in requests per second that the service's headers name.
+        they ask for more.
         """
         self._limited += 1
-        now = self._time()
-        if admitted.wave == self._route_pace.wave:
-            self._unbroken_limits += 1
-            until = now + min(self._first_wait_s(wait_s), _FAR_FUTURE_S)
-        else:
-            until = now + min(wait_s or 0.0, _FAR_FUTURE_S)
-        self._change(lambda pace: _after_limit(pace, admitted, until, hinted))
+        self._is_answered.set()
+        is_first = admitted.wave == self._route_pace.wave
+        until = self._time() + (self._rests.wait_s(wait_s) if is_first else wait_s or 0.0)
+        limit = Limit(admitted.wave, admitted.at, admitted.before, until, is_told=wait_s is not None)
+        self._change(lambda pace: pace.met(limit))
 
     def close(self, cause: SyncError) -> None:
         """Stop the whole route for `cause`; the first cause stands."""
         self._closed = self._closed or cause
 
+    def _close_if(self, cause: SyncError | None) -> None:
+        if cause is not None:
+            self.close(cause)
+
     async def _admitted(self) -> Admitted | Closed:
         while self._closed is None:
+            await self._probed()
             self._meet()
             slot, before = self._next_slot()
             wait = slot - self._time()
@@ -227,6 +207,14 @@ class Pacer:
             elif self._is_still_due():
                 return self._let_go(slot, before)
         return Closed(self._closed)
+
+    async def _probed(self) -> None:
+        """After a pause that turned out too short, wait for what the first request after the next one is told."""
+        if not self._is_answered.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LONGEST_PROBE_S):
+                    await self._is_answered.wait()
+            self._is_answered.set()
 
     def _meet(self) -> None:
         if self._sharing:
@@ -250,6 +238,8 @@ class Pacer:
 
     def _let_go(self, slot: float, before: int) -> Admitted:
         self._requests += 1
+        if self._rests.is_doubtful:
+            self._is_answered.clear()
         pace = self._route_pace
         if self._is_beside_others and pace.curve is not None and self._sharing:
             self._sharing.take()
@@ -264,7 +254,7 @@ class Pacer:
     @property
     def _own_resume(self) -> float:
         """The end of the pause on the pace's clock, as our own clock has it: the time of day may be put forward."""
-        return self._resume_at + (self._sharing.offset_s if self._sharing else 0.0)
+        return self._rests.resume_at + (self._sharing.offset_s if self._sharing else 0.0)
 
     def _time(self) -> float:
         return self.clock() + (self._sharing.offset_s if self._sharing else 0.0)
@@ -280,47 +270,5 @@ class Pacer:
         self._route_pace = pace
         left_s = pace.resume_at - self._time()
         if left_s > 0:
-            self._pause(left_s)
-
-    def _pause(self, wait_s: float) -> None:
-        now = self.clock()
-        until = now + wait_s
-        if until <= self._resume_at + 0.001:
-            return
-        self._limited_since = now if self._limited_since is None else self._limited_since
-        if until - self._limited_since > self._patience.max_pause_s:
-            self.close(self._paused(until - now, now - self._limited_since))
-        self._pauses += now >= self._resume_at
-        self._paused_s += until - max(now, self._resume_at)
-        self._resume_at = until
-
-    def _first_wait_s(self, asked_s: float | None) -> float:
-        ceiling = min(_LONGEST_GUESS_S, 2.0 ** min(self._unbroken_limits - 1, 10))
-        guess = ceiling * (0.5 + self._random() / 2)
-        if asked_s is None:
-            return guess
-        return max(asked_s, min(guess, _LONGEST_DOUBT_S)) if self._unbroken_limits > 3 else asked_s
-
-    def _paused(self, wait_s: float, waited_s: float) -> PausedError:
-        resume_at = self._now() + timedelta(seconds=wait_s)
-        so_far = f" after {waited_s:.0f} s in which it let nothing through" if waited_s else ""
-        return PausedError(
-            f"the service asks us to pause for {wait_s:.0f} s{so_far}: longer than this feed's patience "
-            f"({self._patience.max_pause_s:.0f} s)",
-            hint=f"nothing is lost: run again after {resume_at:%Y-%m-%d %H:%M:%S %Z}, or raise max_pause",
-            resume_at=resume_at,
-            retry_after_s=wait_s,
-        )
-
-
-def _after_limit(pace: RoutePace, admitted: Admitted, until: float, hinted: float | None) -> RoutePace:
-    if pace.wave == admitted.wave:
-        return pace.limited(admitted.at, admitted.before, until, hinted)
-    return pace.still_limited(admitted.at, admitted.before, until, admitted.wave)
-
-
-def _outage(failures: int, seconds: float, why: str) -> ServiceUnavailableError:
-    return ServiceUnavailableError(
-        f"{failures} attempts in a row over {seconds:.0f} s brought no usable answer, the last one: {why}",
-        hint="nothing is lost: run again when the service is back; if it never answered, check EVENT_API_BASE_URL",
-    )
+            now = self.clock()
+            self._close_if(self._rests.begin(now, now + left_s))

@@ -23,6 +23,20 @@ _AGING = 0.05, 0.3
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """A 429: to the request let go at `at`, after `before` others of its stretch, when `wave` limits had been met.
+
+    The route rests `until` then; `is_told` if the service named that time.
+    """
+
+    wave: int
+    at: float
+    before: int
+    until: float
+    is_told: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class RoutePace:
     """All that is known of a route's limit. `curve` is None while none was ever met.
 
@@ -55,31 +69,31 @@ class RoutePace:
         stretch = self.stretch.with_sent(max(slot, self.stretch.began))
         return RoutePace(curve, self.wave, self.lesson, self.burst, self.resume_at, slot, stretch)
 
-    def limited(self, at: float, before: int, resume_at: float, hinted: float | None = None) -> RoutePace:
-        """Return the pace after the first 429 of a wave: to the request let go at `at`, after `before` others of its stretch.
+    def met(self, limit: Limit) -> RoutePace:
+        """Return the pace after a 429: the first of a wave begins a pause, later ones may prolong it."""
+        return self._limited(limit) if limit.wave == self.wave else self._still_limited(limit)
 
-        The route rests until `resume_at`; `hinted` is the rate that the service's headers name, if they do. Where
-        nothing passed since the last pause, that pause was too short, and its lesson is learned anew.
-        """
-        resume_at = max(resume_at, self.resume_at)
-        if before or self.lesson is None:
-            hit, last = Hit(self.stretch, at, before, resume_at - at), self.lesson
+    def _limited(self, limit: Limit) -> RoutePace:
+        """Where nothing passed since the last pause, that pause was too short, and its lesson is learned anew."""
+        resume_at = max(limit.until, self.resume_at)
+        if limit.before or self.lesson is None:
+            hit, last = Hit(self.stretch, limit.at, limit.before, resume_at - limit.at, limit.is_told), self.lesson
             known = (last.burst_by(hit), last.next_suspected) if last else (1.0, None)
-            lesson = Lesson(self.curve, hit, *known, hinted)
+            lesson = Lesson(self.curve, hit, *known)
         else:
-            lesson = self.lesson.with_wait_until(resume_at)
+            lesson = self.lesson.with_wait_again_until(resume_at)
         return self._taught(lesson, resume_at, self.wave + 1)
 
-    def still_limited(self, at: float, before: int, resume_at: float, wave: int) -> RoutePace:
-        """Return the pace after a late answer of an earlier `wave`: of an earlier request even, or asking for a longer pause."""
-        lesson = self.lesson
+    def _still_limited(self, limit: Limit) -> RoutePace:
+        """A late answer of an earlier wave may say more of what was let through, or ask for a longer pause."""
+        lesson, resume_at = self.lesson, max(limit.until, self.resume_at)
         if lesson is None or self.stretch.sent:
-            return self if resume_at <= self.resume_at else replace(self, resume_at=resume_at, slot_at=resume_at)
-        if wave == self.wave - 1 and before < lesson.hit.before:
-            lesson = lesson.with_earlier(at, before)
+            return self if resume_at == self.resume_at else replace(self, resume_at=resume_at, slot_at=resume_at)
+        if limit.wave == self.wave - 1:
+            lesson = lesson.with_another(limit.at, limit.before)
         if resume_at > self.resume_at:
             lesson = lesson.with_wait_until(resume_at)
-        return self if lesson is self.lesson else self._taught(lesson, max(resume_at, self.resume_at), self.wave)
+        return self if lesson is self.lesson else self._taught(lesson, resume_at, self.wave)
 
     def _taught(self, lesson: Lesson, resume_at: float, wave: int) -> RoutePace:
         curve, hit = lesson.curve(resume_at), lesson.hit

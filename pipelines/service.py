@@ -16,7 +16,8 @@ from connectors.errors import RequestRefusedError, ScopeMissingError
 from connectors.event_api.client import EventApi
 from connectors.event_api.http import Passage, open_http
 from connectors.event_api.listing import Classifications
-from connectors.pacing import OpenSharing, Pacer, Patience
+from connectors.pacing import OpenSharing, Pacer
+from connectors.pauses import Patience
 from connectors.retry import RetryPolicy
 from mappings.engine import Directory
 from mappings.errors import ConfigError, SyncError

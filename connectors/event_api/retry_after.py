@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _FAR_FUTURE_S = 366 * 86_400.0
+_WITHIN_THE_SECOND = timedelta(seconds=1)
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the seconds that `Retry-After` asks for, None where it is absent, negative or garbage.
 
-    Seconds may have a fraction; an HTTP date in any of its three forms (RFC 9110, 5.6.7) is measured from the answer's
-    own `Date`, so that a clock that is wrong, theirs or ours, does not matter. Of several headers, which arrive as one
-    joined by commas, the longest wait counts. Absurd values are cut to a year, which nobody waits for.
+    Seconds may have a fraction; an HTTP date in any of its three forms (RFC 9110, 5.6.7) is measured from `now` where that
+    agrees with the answer's own `Date`, which knows whole seconds only, and else from that: a clock that is wrong, theirs
+    or ours, does not matter. Of several headers, which arrive as one joined by commas, the longest wait counts. Absurd
+    values are cut to a year, which nobody waits for.
     """
     told = headers.get("retry-after", "").strip()
     seconds = [one.strip() for one in told.split(",")]
@@ -28,7 +30,8 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
     until = _http_date(told)
     if until is None:
         return None
-    since = _http_date(headers.get("date", "")) or now
+    dated = _http_date(headers.get("date", "")) or now
+    since = now if dated <= now < dated + _WITHIN_THE_SECOND else dated
     return min(max((until - since).total_seconds(), 0.0), _FAR_FUTURE_S)
 
 

@@ -16,7 +16,8 @@ from connectors.event_api.contract_page import ContractPage, NoPage, read_page
 from connectors.event_api.contract_question import PageBody
 from connectors.event_api.http import key_tail, open_http
 from connectors.event_api.listing import Classifications
-from connectors.pacing import Pacer, Patience
+from connectors.pacing import Pacer
+from connectors.pauses import Patience
 from connectors.retry import RetryPolicy
 from mappings.engine import Directory
 from mappings.errors import SyncError

@@ -29,7 +29,7 @@ from connectors.errors import (
     ScopeMissingError,
     ServiceUnavailableError,
 )
-from connectors.pacing import Patience
+from connectors.pauses import Patience
 from connectors.retry import RetryPolicy
 from mappings.delivery import (
     Answer,

@@ -24,7 +24,8 @@ from unit.connectors_api.wired import SECRET, at_once
 
 from connectors.event_api.client import EventApi
 from connectors.event_api.http import open_http
-from connectors.pacing import Pacer, Patience
+from connectors.pacing import Pacer
+from connectors.pauses import Patience
 from connectors.retry import RetryPolicy
 from connectors.sources.contract import Reading
 from mappings.engine import Directory, RowMapper, compile_feed

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from unit.connectors_api.wired import at_once, clock, now
 
 from connectors.errors import PausedError
-from connectors.pacing import Admitted, Closed, Pacer, Patience
+from connectors.pacing import Admitted, Closed, Pacer
+from connectors.pauses import Patience
 
 
 def pacer(**patience: float) -> Pacer:

@@ -17,7 +17,8 @@ from pydantic import SecretStr
 
 from connectors.event_api.client import EventApi
 from connectors.event_api.http import ServiceHttp, open_http
-from connectors.pacing import Pacer, Patience
+from connectors.pacing import Pacer
+from connectors.pauses import Patience
 from connectors.retry import RetryPolicy
 from mappings.delivery import Intent
 from mappings.vocabulary import IdempotencyKey, RowKey

@@ -1,0 +1,112 @@
+"""The pauses of one route as this worker lives through them, and when it gives the route up.
+
+What a pause teaches about the rate is `pace_curve`'s; who waits for its end, `pacing`'s. Times are seconds on the worker's
+own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from connectors.errors import PausedError, ServiceUnavailableError
+from connectors.retry import Random
+
+_LONGEST_GUESS_S = 60.0
+"""The longest pause of our own choosing, where the service names none."""
+_LONGEST_DOUBT_S = 5.0
+"""The least pause in the end, where the service names shorter ones and then does not keep to them."""
+_FAR_FUTURE_S = 366 * 86_400.0
+"""A pause that nobody will wait for; longer ones are read as this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """When to give the whole route up: pauses longer than `max_pause_s`, or nothing but failures for `outage_s`.
+
+    An outage takes at least `outage_failures` failures in a row, so that one slow row does not end a run.
+    """
+
+    max_pause_s: float = 900.0
+    outage_s: float = 180.0
+    outage_failures: int = 20
+
+
+class Pauses:
+    """Counts limits and failures in a row. `resume_at` is the end of the last pause, `count` and `total_s` sum them up.
+
+    `now` gives the aware time of day, used only to say when to come back.
+    """
+
+    def __init__(self, patience: Patience, random: Random, now: Callable[[], datetime], began: float) -> None:
+        self._patience = patience
+        self._random = random
+        self._now = now
+        self.resume_at = began
+        self.count = 0
+        self.total_s = 0.0
+        self.is_doubtful = False
+        self._unbroken_limits = 0
+        self._limited_since: float | None = None
+        self._failures = 0
+        self._failing_since: float | None = None
+
+    def passed(self) -> None:
+        """An answer came that was no limit and no failure."""
+        self.is_doubtful = False
+        self._unbroken_limits = 0
+        self._limited_since = None
+        self._failing_since = None
+        self._failures = 0
+
+    def failed(self, at: float, why: str) -> ServiceUnavailableError | None:
+        """A transient failure; return why the route is given up once they went on unbroken for long enough."""
+        self._failing_since = at if self._failing_since is None else self._failing_since
+        self._failures += 1
+        if self._failures < self._patience.outage_failures or at - self._failing_since < self._patience.outage_s:
+            return None
+        return _outage(self._failures, at - self._failing_since, why)
+
+    def wait_s(self, asked_s: float | None) -> float:
+        """Return how long to wait after the first 429 of a wave, which asked for `asked_s`, or named no wait.
+
+        A named wait is obeyed exactly, until one turns out to be untrue three times in a row. Whether it is long enough is
+        doubtful if it was guessed, or the one before was too short.
+        """
+        self._unbroken_limits += 1
+        self.is_doubtful = asked_s is None or self._unbroken_limits > 1
+        ceiling = min(_LONGEST_GUESS_S, 2.0 ** min(self._unbroken_limits - 1, 10))
+        guess = ceiling * (0.5 + self._random() / 2)
+        if asked_s is None:
+            return guess
+        return min(max(asked_s, min(guess, _LONGEST_DOUBT_S)) if self._unbroken_limits > 3 else asked_s, _FAR_FUTURE_S)
+
+    def begin(self, now: float, until: float) -> PausedError | None:
+        """Rest until then, and return why the route is given up if that is longer than anybody waits."""
+        if until <= self.resume_at + 0.001:
+            return None
+        self._limited_since = now if self._limited_since is None else self._limited_since
+        since = self._limited_since
+        self.count += now >= self.resume_at
+        self.total_s += until - max(now, self.resume_at)
+        self.resume_at = until
+        return self._paused(until - now, now - since) if until - since > self._patience.max_pause_s else None
+
+    def _paused(self, wait_s: float, waited_s: float) -> PausedError:
+        resume_at = self._now() + timedelta(seconds=wait_s)
+        so_far = f" after {waited_s:.0f} s in which it let nothing through" if waited_s else ""
+        return PausedError(
+            f"the service asks us to pause for {wait_s:.0f} s{so_far}: longer than this feed's patience "
+            f"({self._patience.max_pause_s:.0f} s)",
+            hint=f"nothing is lost: run again after {resume_at:%Y-%m-%d %H:%M:%S %Z}, or raise max_pause",
+            resume_at=resume_at,
+            retry_after_s=wait_s,
+        )
+
+
+def _outage(failures: int, seconds: float, why: str) -> ServiceUnavailableError:
+    return ServiceUnavailableError(
+        f"{failures} attempts in a row over {seconds:.0f} s brought no usable answer, the last one: {why}",
+        hint="nothing is lost: run again when the service is back; if it never answered, check EVENT_API_BASE_URL",
+    )

@@ -156,8 +156,7 @@ class Sharing:
     def _reserve(self, pace: RoutePace, wanted: int) -> RoutePace:
         self._wave = pace.wave
         now = self._time()
-        rate = pace.curve.rate_at(now) if pace.curve else 1.0
-        for _ in range(max(1, min(wanted, int(rate * _BATCH_S)))):
+        for _ in range(max(1, min(wanted, int(min(pace.rate_at(now) * _BATCH_S, wanted))))):
             slot = max(pace.slot(now), self.silent_until)
             self._slots.append((slot, pace.stretch.sent))
             pace = pace.granted(slot, slot)

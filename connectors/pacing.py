@@ -14,17 +14,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 
 from connectors.crowding import Crowd
 from connectors.pace_curve import Stretch
 from connectors.pace_sharing import Sharing
 from connectors.pauses import Patience, Pauses
+from connectors.rate_hint import Hints, RateHint
 from connectors.retry import Clock, Random, Sleep
 from connectors.route_pace import Limit, RoutePace
 from mappings.errors import SyncError
 
 _MOST_UNDER_WAY = 256
 """Requests under way at once where nobody bounds them: no feed may have more."""
+_LIKE = 0.01
+"""Rates that differ by a smaller share are told again for nothing."""
+_MOMENT_S = 0.5
+"""Ends of a window that differ by less are the same one."""
 _LONGEST_PROBE_S = 2.0
 """How long the others wait for the answer to the one that tries whether a pause was long enough."""
 
@@ -111,6 +117,7 @@ class Pacer:
         self._is_answered = asyncio.Event()
         self._is_answered.set()
         self._waiting = 0
+        self._hints = Hints()
         self._requests = 0
         self._limited = 0
 
@@ -123,7 +130,7 @@ class Pacer:
     def pace(self) -> Pace:
         """What has been learned so far, for reports."""
         curve = self._route_pace.curve
-        rate = curve.limit if curve else None
+        rate = min(curve.limit if curve else inf, self._route_pace.told or inf)
         seconds = self.clock() - self._began
         workers = 1 + (self._sharing.others if self._sharing else 0)
         return Pace(
@@ -188,6 +195,15 @@ class Pacer:
         limit = Limit(admitted.wave, admitted.at, admitted.before, until, is_told=wait_s is not None)
         self._change(lambda pace: pace.met(limit))
 
+    def hinted(self, hint: RateHint) -> None:
+        """An answer told of the limit: keep to it without meeting it, and wait for the end of a window that is used up."""
+        rate, told = self._hints.rate(hint), self._route_pace.told
+        if told is None or abs(rate - told) > told * _LIKE:
+            self._change(lambda pace: pace.told_of(rate))
+        until = self._time() + hint.rest_s
+        if hint.rest_s and until > self._route_pace.resume_at + _MOMENT_S:
+            self._change(lambda pace: pace.resting(until))
+
     def close(self, cause: SyncError) -> None:
         """Stop the whole route for `cause`; the first cause stands."""
         self._closed = self._closed or cause
@@ -222,7 +238,7 @@ class Pacer:
 
     def _next_slot(self) -> tuple[float, int]:
         pace = self._route_pace
-        if self._is_beside_others and pace.curve is not None and self._sharing:
+        if self._is_beside_others and pace.is_known and self._sharing:
             pace, slot, before = self._sharing.next_slot(pace, self._waiting)
             self._adopt(pace)
             return max(slot, self._own_resume), before
@@ -241,7 +257,7 @@ class Pacer:
         if self._rests.is_doubtful:
             self._is_answered.clear()
         pace = self._route_pace
-        if self._is_beside_others and pace.curve is not None and self._sharing:
+        if self._is_beside_others and pace.is_known and self._sharing:
             self._sharing.take()
         else:
             self._route_pace = pace.granted(slot, self._time())

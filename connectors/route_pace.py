@@ -7,15 +7,18 @@ estimate is made, in `pace_curve`. Times are seconds on one clock, the keeper's.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from pydantic import TypeAdapter, ValidationError
 
-from connectors.pace_curve import Curve, Hit, Lesson, Stretch
+from connectors.pace_curve import LOWEST_RATE, Curve, Hit, Lesson, Stretch
 
 _CATCH_UP_S = 0.02
 """How late a request may leave without those after it being put off as well: timers are no more exact than that."""
 _LONGEST_CATCH_UP_S = 0.25
 """The same for a route that was seen to let several through at once."""
+_FIRST_UNPACED = 32
+"""So many requests at most may have left before the first answer told of a limit."""
 _FORGOTTEN_AFTER_S = 86_400.0
 """An estimate that nobody used for so long is no better than none."""
 _AGING = 0.05, 0.3
@@ -42,7 +45,7 @@ class RoutePace:
 
     `wave` numbers the limits met, `lesson` is what the last one has to teach, `burst` is how many requests the route let
     through at a time when the first one was met, `slot_at` when the last request was let go, `resume_at` the end of the
-    last pause.
+    last pause, `told` the rate that the service itself allows.
     """
 
     curve: Curve | None = None
@@ -52,13 +55,38 @@ class RoutePace:
     resume_at: float = 0.0
     slot_at: float = 0.0
     stretch: Stretch = field(default=Stretch(0.0))
+    told: float | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything is known of a limit."""
+        return self.curve is not None or self.told is not None
+
+    def rate_at(self, at: float) -> float:
+        """Return the rate at that time: what was learned, but no more than what is told."""
+        learned = self.curve.rate_at(at) if self.curve is not None else inf
+        return min(learned, self.told or inf)
+
+    def told_of(self, rate_per_s: float) -> RoutePace:
+        """Return the pace once the service has told its limit: it lowers the rate, and never raises it.
+
+        What left before anything was known counts as well.
+        """
+        told = max(rate_per_s, LOWEST_RATE)
+        if self.is_known:
+            return replace(self, told=told)
+        return replace(self, told=told, slot_at=self.slot_at + (min(self.stretch.sent, _FIRST_UNPACED) - 1) / told)
+
+    def resting(self, until: float) -> RoutePace:
+        """Return the pace with nothing left until then, as the service told: no limit was met."""
+        return replace(self, resume_at=max(until, self.resume_at), slot_at=max(until, self.slot_at))
 
     def slot(self, at: float) -> float:
         """Return when the next request may leave: at once, evenly spaced once a rate is known, never in a pause.
 
         A slot may lie in the near past, so that one request's being late does not put off the others.
         """
-        if self.curve is None:
+        if not self.is_known:
             return max(at, self.resume_at)
         return max(self._even(at), at - self._catch_up_s(at), self.resume_at)
 
@@ -67,7 +95,7 @@ class RoutePace:
         unused_s = slot - max(self._even(at), self.resume_at)
         curve = self.curve.resting(unused_s) if self.curve is not None and unused_s > 0 else self.curve
         stretch = self.stretch.with_sent(max(slot, self.stretch.began))
-        return RoutePace(curve, self.wave, self.lesson, self.burst, self.resume_at, slot, stretch)
+        return RoutePace(curve, self.wave, self.lesson, self.burst, self.resume_at, slot, stretch, self.told)
 
     def met(self, limit: Limit) -> RoutePace:
         """Return the pace after a 429: the first of a wave begins a pause, later ones may prolong it."""
@@ -100,7 +128,7 @@ class RoutePace:
         goes_on = lesson.before is not None and hit.is_brief
         stretch = hit.stretch.resumed(hit.before) if goes_on else Stretch(resume_at, wait_before_s=hit.wait_s)
         slot_at = resume_at - 1.0 / curve.rate_at(resume_at)
-        return RoutePace(curve, wave, lesson, lesson.next_burst, resume_at, slot_at, stretch)
+        return RoutePace(curve, wave, lesson, lesson.next_burst, resume_at, slot_at, stretch, self.told)
 
     def taken_up(self, at: float) -> RoutePace:
         """Return the pace as a later run begins with it: less certain with age, and forgotten in the end; a pause stands."""
@@ -111,15 +139,14 @@ class RoutePace:
         fresh, stale = _AGING
         doubt = fresh + (stale - fresh) * max(idle_s, 0.0) / _FORGOTTEN_AFTER_S
         wait_s = max(idle_s, 0.0) + self.stretch.wait_before_s
-        return replace(
-            self, curve=self.curve.renewed(begins, doubt), slot_at=begins, stretch=Stretch(begins, wait_before_s=wait_s)
-        )
+        curve, stretch = self.curve.renewed(begins, doubt), Stretch(begins, wait_before_s=wait_s)
+        return replace(self, curve=curve, slot_at=begins, stretch=stretch, told=None)
 
     def _even(self, at: float) -> float:
-        return self.slot_at if self.curve is None else self.slot_at + 1.0 / self.curve.rate_at(at)
+        return self.slot_at + 1.0 / self.rate_at(at)
 
     def _catch_up_s(self, at: float) -> float:
-        spare_s = 0.0 if self.curve is None else (self.burst - 1.0) / 2 / self.curve.rate_at(at)
+        spare_s = (self.burst - 1.0) / 2 / self.rate_at(at)
         return min(max(spare_s, _CATCH_UP_S), _LONGEST_CATCH_UP_S)
 
 

@@ -123,7 +123,9 @@ class EventApi:
         told = await self._exchange(request)
         if not isinstance(told, HttpAnswer):
             return told
-        meaning = interpret(told.status, told.headers, told.body, self._now())
+        now = self._now()
+        self._events.heed(told.headers, now)
+        meaning = interpret(told.status, told.headers, told.body, now)
         if isinstance(meaning, Foreign) and meaning.answer.status in REFUSED_BY_PROXY and not self._acquaintance.is_made:
             await self._get_acquainted()
         return meaning

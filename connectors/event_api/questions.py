@@ -81,6 +81,7 @@ class Questions:
         told = await self.exchange(request)
         if not isinstance(told, HttpAnswer):
             return told
+        self.route.heed(told.headers, self.now())
         if not 200 <= told.status <= 299:
             return interpret_failure(told.status, told.headers, told.body, self.now())
         value = read(told.body)

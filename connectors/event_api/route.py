@@ -5,8 +5,9 @@ How the pace is learned is `pacing`'s; what one row's answers add up to is `deli
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 from connectors.event_api import complaints
@@ -22,6 +23,7 @@ from connectors.event_api.answers import (
     Unreadable,
 )
 from connectors.event_api.departure import HeldBackError, may_leave
+from connectors.event_api.rate_headers import rate_hint
 from connectors.pacing import Admitted, Closed, Pacer
 from mappings.delivery import Answer
 from mappings.errors import SyncError
@@ -80,6 +82,12 @@ class Route:
     def scope_missing(self, answer: Answer, channel_id: int | None = None) -> SyncError:
         """Return the error in which a missing scope reaches people."""
         return complaints.scope_missing(answer, self._key_tail, self._scope, channel_id)
+
+    def heed(self, headers: Mapping[str, str], now: datetime) -> None:
+        """Keep to what the headers of an answer tell of the route's limit, if they do; they have lower-case names."""
+        hint = rate_hint(headers, now)
+        if hint is not None:
+            self.pacer.hinted(hint)
 
     async def pass_through(self, send: Callable[[], Awaitable[M]]) -> M | Closed:
         """Send when the pace allows, again after each 429, and return the first answer that is no 429.

@@ -1,0 +1,110 @@
+"""What headers tell of a limit is read in all its spellings, kept to while it makes sense, and left where it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from itertools import count
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.connectors_api.wired import EPOCH, api_over, at_once, clock, created, intent, told
+
+from connectors.crowding import Crowd
+from connectors.event_api.rate_headers import rate_hint
+from connectors.rate_hint import RateHint
+from sandbox.limits import FixedWindow, Meter, TokenBucket
+from sandbox.switches import Rate
+
+NOW_S = EPOCH.timestamp()
+
+
+@pytest.mark.parametrize(
+    ("headers", "read"),
+    [
+        ({"x-ratelimit-limit": "20", "x-ratelimit-remaining": "7", "x-ratelimit-reset": "30"}, RateHint(20, 7, 30, None)),
+        ({"x-ratelimit-limit": "20", "x-ratelimit-reset": f"{NOW_S + 30:.0f}"}, RateHint(20, None, 30, None)),
+        ({"x-ratelimit-limit": "20", "x-ratelimit-reset": f"{(NOW_S + 30) * 1000:.0f}"}, RateHint(20, None, 30, None)),
+        ({"x-rate-limit-limit": "20", "x-rate-limit-reset": "30"}, RateHint(20, None, 30, None)),
+        (
+            {"ratelimit-limit": "100, 100;w=60", "ratelimit-remaining": "0", "ratelimit-reset": "12"},
+            RateHint(100, 0, 12, 60),
+        ),
+        ({"ratelimit-policy": '"default";q=20;w=1', "ratelimit": '"default";r=3;t=1'}, RateHint(20, 3, 1, 1)),
+        (
+            {"ratelimit-policy": '"burst";q=100;w=1, "day";q=3600;w=3600', "ratelimit": '"burst";r=9;t=1, "day";r=5;t=90'},
+            RateHint(3600, 5, 90, 3600),
+        ),
+        ({"ratelimit-policy": '"default";q=20;w=1'}, RateHint(20, None, None, 1)),
+        ({"ratelimit": '"default";r=3;t=1'}, None),
+        ({"x-ratelimit-limit": "plenty", "x-ratelimit-reset": "30"}, None),
+        ({"x-ratelimit-limit": "0", "x-ratelimit-reset": "30"}, None),
+        ({"x-ratelimit-limit": "-5", "x-ratelimit-reset": "30"}, None),
+        ({"x-ratelimit-limit": "20", "x-ratelimit-remaining": "21", "x-ratelimit-reset": "30"}, None),
+        ({"x-ratelimit-limit": "20"}, None),
+        ({"x-ratelimit-limit": "20", "x-ratelimit-reset": "999999"}, None),
+        ({"retry-after": "3"}, None),
+    ],
+)
+def test_every_common_spelling_is_read_and_what_makes_no_sense_is_left(headers: dict[str, str], read: RateHint | None) -> None:
+    assert rate_hint(headers, EPOCH) == read
+
+
+NAMES = ["ratelimit", "ratelimit-policy", "ratelimit-limit", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"]
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.text('0123456789;,=qwrt."-² ', max_size=20)))
+def test_garbage_never_raises(headers: dict[str, str]) -> None:
+    hint = rate_hint(headers, EPOCH)
+    assert hint is None or hint.limit > 0
+
+
+def minute(meter: Meter, style: str, limit: int, window_s: int, *, in_flight: int = 8) -> tuple[int, int]:
+    """How many requests passed and how many were refused within a minute, by a service that tells of its limit."""
+    passed, refused, numbers = [0], [0], count(1)
+
+    async def serve(_request: httpx.Request) -> httpx.Response:
+        wait_s = meter.take(clock())
+        (refused if wait_s > 0 else passed)[0] += 1
+        left, reset_s = meter.left(clock()), math.ceil(wait_s) or window_s
+        await asyncio.sleep(0.01)
+        if style == "x-ratelimit":
+            names = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
+            headers = dict(zip(names, map(str, (limit, left, reset_s)), strict=True))
+        else:
+            headers = {"ratelimit-policy": f'"a";q={limit};w={window_s}', "ratelimit": f'"a";r={left};t={reset_s}'}
+        if wait_s > 0:
+            return told(429, "rate_limited", headers={"retry-after": str(math.ceil(wait_s))} | headers)
+        answer = created(passed[0])
+        answer.headers.update(headers)
+        return answer
+
+    async def main() -> None:
+        api, http = api_over(serve)
+        api._events.pacer.crowd = Crowd(in_flight)
+
+        async def work() -> None:
+            while clock() < 60:
+                await api.deliver(intent(number=next(numbers)))
+
+        async with http:
+            await asyncio.gather(*(work() for _ in range(in_flight)))
+
+    at_once(main)
+    return passed[0], refused[0]
+
+
+@pytest.mark.parametrize("style", ["x-ratelimit", "ratelimit"])
+@pytest.mark.parametrize("kind", ["bucket", "window"])
+def test_a_limit_that_is_told_is_used_up_and_never_met(kind: str, style: str) -> None:
+    passed, refused = minute(TokenBucket(Rate(20), 5) if kind == "bucket" else FixedWindow(Rate(20)), style, 20, 1)
+    assert refused == 0
+    assert passed >= 0.95 * 20 * 60
+
+
+def test_headers_that_promise_too_much_are_overruled_by_what_is_refused() -> None:
+    passed, refused = minute(TokenBucket(Rate(20), 5), "ratelimit", 1000, 1)
+    assert passed >= 0.93 * 20 * 60
+    assert refused < 0.02 * passed

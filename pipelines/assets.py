@@ -24,9 +24,9 @@ from mappings.schema import FeedMapping
 from pipelines import names
 from pipelines.checks import brake_results, brake_specs, publish_results, publish_specs
 from pipelines.failures import STEP_DELAY_S, as_failures, forbid_run_retry, interrupted_for_good
-from pipelines.feed_run import FeedAtWork, RunTicket
+from pipelines.feed_run import FeedAtWork, RunTicket, brake_error
 from pipelines.options import RunOptions
-from pipelines.outcomes import ExitCode
+from pipelines.outcomes import ExitCode, outcome_of
 from pipelines.showing import published_metadata, source_metadata, staged_metadata
 from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import Workshop
@@ -75,6 +75,7 @@ def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefiniti
             context.log.warning(notice)
         if result.stopping:
             forbid_run_retry(context)
+            context.log.error(outcome_of(brake_error(result, mapping.feed)).told)
         return MaterializeResult(metadata=staged_metadata(result), check_results=brake_results(key, result))
 
     return staged
@@ -102,8 +103,9 @@ def _published(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefin
             if result.cause is not None:
                 raise result.cause
         outcome = outcome_of_publish(result, mapping)
-        if outcome.exit_code is not ExitCode.DONE:
-            context.log.warning("%s: %s", outcome.name, outcome.message)
+        if outcome.message:
+            tell = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
+            tell("%s: %s", outcome.name, outcome.told)
         return MaterializeResult(metadata=published_metadata(result), check_results=publish_results(key, result, outcome))
 
     return published

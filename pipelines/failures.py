@@ -53,7 +53,7 @@ def failure_of(context: AssetExecutionContext, error: SyncError) -> Failure:
         forbid_run_retry(context)
     outcome = outcome_of(error)
     return Failure(
-        description=f"{error}\n{error.hint}".strip(),
+        description=outcome.told,
         metadata={
             "outcome": outcome.name,
             "exit_code": int(outcome.exit_code),

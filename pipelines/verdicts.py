@@ -60,7 +60,7 @@ def _who_decides(standing: Standing, mapping: FeedMapping) -> str:
     first = (standing.conflict.first + standing.forgotten.first)[0]
     return (
         f"`eventsync reconcile {mapping.feed}` looks for them in the service's list;"
-        f" `eventsync resolve {mapping.feed} {shlex.quote(first)}` decides, with --event-id N, --resend or --ignore;"
+        f" `eventsync resolve {mapping.feed} {shlex.quote(first)} --event-id N` (or --resend, or --ignore) decides;"
     )
 
 

@@ -129,7 +129,8 @@ def _hint(record: RowRecord, feed: str) -> str:  # noqa: C901, PLR0911  # one ar
 
 def _person_decides(feed: str, record: RowRecord) -> str:
     resolve = _command("resolve", feed, record, "--event-id N")
-    return f"`eventsync reconcile {feed}` looks for it; {resolve} says that it is there, --resend or --ignore that it is not"
+    otherwise = "--resend that it is not, --ignore leaves it so"
+    return f"`eventsync reconcile {feed}` looks for it; {resolve} says that it is there, {otherwise}"
 
 
 def _set_aside(feed: str, record: RowRecord) -> str:

@@ -22,7 +22,8 @@ SHOWN = 10
 class RunReport:
     """One run of one feed: its outcome with the exit code, both accounts, what was rejected first, the brakes that stopped it.
 
-    `notices`: what it noticed of the service as a whole.
+    `notices`: what it noticed of the service as a whole. `held`: likely copies that nobody has set aside; `vanished`: rows that
+    its read was the first to miss.
     """
 
     feed: str
@@ -36,6 +37,7 @@ class RunReport:
     brakes: tuple[str, ...] = ()
     warnings: int = 0
     vanished: int = 0
+    held: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
     rejections: tuple[RejectedRow, ...] = ()
     notices: tuple[str, ...] = ()
@@ -90,11 +92,21 @@ def _lines(report: RunReport) -> list[str]:
         lines.append("left out: " + ", ".join(f"{label} {count}" for label, count in report.skipped.items()))
     if report.publish:
         lines += [publish_line(report.publish), *resent_lines(report.feed, report.publish)]
+    if noticed := _noticed(report):
+        lines.append(f"also: {noticed}: see `eventsync rows {report.feed}`")
     lines += [f"notice: {notice}" for notice in report.notices]
     lines += report.message.splitlines()
     if report.hint:
         lines.append(f"what would help: {report.hint}")
     return lines
+
+
+def _noticed(report: RunReport) -> str:
+    """Name what no equation shows, or shows without saying that somebody has to look at it."""
+    told = {"held as likely copies": report.held, "newly gone from the source": report.vanished}
+    if report.warnings:
+        told["with warnings (--state warning)"] = report.warnings
+    return ", ".join(f"{count:,} {what}" for what, count in told.items() if count)
 
 
 def _from_books(mapping: FeedMapping, record: RunRecord) -> RunReport:
@@ -112,6 +124,7 @@ def _from_books(mapping: FeedMapping, record: RunRecord) -> RunReport:
         brakes=tuple(record.brakes),
         warnings=stage.warnings if stage else 0,
         vanished=stage.vanished if stage else 0,
+        held=stage.account.held - stage.ignored if stage else 0,
         skipped=dict(stage.skipped) if stage else {},
         rejections=stage.rejections if stage else (),
         notices=record.notices,

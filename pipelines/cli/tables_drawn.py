@@ -93,7 +93,8 @@ def _paragraphs(title: str, columns: Sequence[str], body: Sequence[Sequence[obje
         said.append_text(safe_text(f"\n\n {short}"))
         for name, cell, width in named:
             if cell and width > _SHORT:
-                said.append_text(safe_text(f"\n   {name}: ", "dim")).append_text(safe_text(cell.replace("\n", "\n   ")))
+                lines = cell if "\n" not in cell else f"\n{cell}".replace("\n", "\n      ")
+                said.append_text(safe_text(f"\n   {name}: ", "dim")).append_text(safe_text(lines))
     return said.append("\n")
 
 

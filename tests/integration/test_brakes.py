@@ -226,7 +226,8 @@ def test_what_a_feed_ignores_is_neither_listed_nor_marked(desk: Desk) -> None:
 
 def test_a_held_copy_goes_out_once_a_person_says_so_and_an_ignored_one_is_heard_of_no_more(desk: Desk, service: Service) -> None:
     desk.source([*lines(3), *renamed(range(2), "9")])
-    assert desk.run().run["read"]["held"] == 2
+    run = desk.run().run
+    assert (run["read"]["held"], run["held"]) == (2, 2)
     assert desk.command("resolve", FEED, "90", "--resend", "--yes").code == 0
     assert desk.command("resolve", FEED, "91", "--ignore", "--yes").code == 0
     said = desk.run()

@@ -32,6 +32,7 @@ def test_a_refused_key_fails_at_once_with_its_exit_code_and_what_would_help(desk
     assert "9999" in description
     assert "sk-revoked" not in description
     assert "EVENT_API_KEY" in told["what would help"]
+    assert description.endswith(f"what would help: {told['what would help']}")
 
 
 def test_a_refused_key_is_retried_by_nothing(desk: Desk) -> None:

@@ -87,6 +87,7 @@ def test_a_braked_run_is_closed_in_the_books_and_never_retried(desk: Desk) -> No
     book = desk.book(result.run_id)
     assert (book.outcome, book.exit_code) == ("stopped by a brake", 5)
     assert "--accept rejected" in book.message
+    assert book.message in {entry.user_message for entry in desk.instance.all_logs(result.run_id)}
     assert desk.instance.get_run_by_id(result.run_id).tags["dagster/retry_on_asset_or_op_failure"] == "false"  # type: ignore[union-attr]
 
 

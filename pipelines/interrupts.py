@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +24,9 @@ EXIT_CODE = 130
 _SAME_PRESS_S = 0.1
 """Signals so close together are one wish: a terminal's Ctrl-C may come from the terminal and from a parent as well."""
 _LAST_S = 0.7
-"""How long after a second signal the process is still there, whatever it hangs in."""
+"""How long after a second signal the block still has, whatever it hangs in."""
+_FAREWELL_S = 0.25
+"""How long the process then has: Python waits for threads, one of which may ask a server that does not answer."""
 
 Handler = Callable[[int, FrameType | None], object]
 
@@ -86,13 +89,20 @@ def deferred_to_the_end(last_words: Callable[[], None]) -> Iterator[None]:
 
     def leave() -> None:
         _EARS.leaving.wait()
-        if not over.wait(_LAST_S):
+        if over.is_set():
+            return
+        if over.wait(_LAST_S):
+            threading.Event().wait(_FAREWELL_S)
+            sys.stdout.flush()
+        else:
             last_words()
-            os._exit(EXIT_CODE)
+        os._exit(EXIT_CODE)
 
-    with _hearing():
-        threading.Thread(target=leave, name="eventsync-leaving", daemon=True).start()
-        yield
+    threading.Thread(target=leave, name="eventsync-leaving", daemon=True).start()
+    try:
+        with _hearing():
+            yield
+    finally:
         over.set()
 
 

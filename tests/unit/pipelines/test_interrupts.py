@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
@@ -93,3 +95,28 @@ def test_a_second_interruption_leaves_at_once() -> None:
     with pytest.raises(KeyboardInterrupt):
         run_stoppable(deaf, _interrupt_main)
     release.set()
+
+
+_STUCK = """
+import asyncio, signal, threading, time
+from pipelines.interrupts import deferred_to_the_end
+from pipelines.stoppable import run_stoppable
+
+async def stuck():
+    interrupt = lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    asyncio.get_running_loop().call_later(0.1, interrupt)
+    asyncio.get_running_loop().call_later(0.5, interrupt)
+    await asyncio.to_thread(time.sleep, 60)
+
+with deferred_to_the_end(lambda: print("it hung")):
+    try:
+        run_stoppable(stuck, lambda: None)
+    except KeyboardInterrupt:
+        print("told")
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_was_left_waits_for_no_thread_that_hangs() -> None:
+    left = subprocess.run([sys.executable, "-c", _STUCK], capture_output=True, text=True, check=False, timeout=30)
+    assert (left.returncode, left.stdout) == (130, "told\n")

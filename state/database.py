@@ -164,8 +164,7 @@ def _take_turn(connection: Connection) -> None:
     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
     encoding = connection.execute(text("SHOW server_encoding")).scalar_one()
     if encoding != "UTF8":
-        name = connection.engine.url
-        raise told(Trouble.STRANGE_VALUE, shown(name), f"its encoding is {encoding}")
+        raise told(Trouble.STRANGE_VALUE, shown(connection.engine.url), f"its encoding is {encoding}")
 
 
 def _revision(connection: Connection) -> str | None:
@@ -198,9 +197,6 @@ def _interruption(error: DBAPIError) -> BaseException | None:
 
 def _explain(url: URL, error: DBAPIError) -> SyncError:
     if isinstance(error.orig, sqlite3.Error):
-        return told(*_with_name(url, *sqlite_codes.recognise(error.orig, url.database if is_file(url) else None)))
+        trouble, reply = sqlite_codes.recognise(error.orig, url.database if is_file(url) else None)
+        return told(trouble, shown(url), reply)
     return told(postgres_codes.recognise(error), shown(url), without_secret(str(error.orig), url))
-
-
-def _with_name(url: URL, trouble: Trouble, reply: str) -> tuple[Trouble, str, str]:
-    return trouble, shown(url), reply

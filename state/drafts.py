@@ -5,6 +5,7 @@ When either is due is decided in `plan` and `comparing`.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from mappings.event import as_draft
@@ -33,3 +34,13 @@ def revision_of(change: Fingerprint) -> int:
 def is_of_change(revision: int) -> bool:
     """Tell whether a revision came from `revision_of`, or counts on from one."""
     return revision >= _FIRST_CHANGE
+
+
+def status_of(body: bytes) -> object:
+    """Return the status that a payload asks for, None if it names none."""
+    return json.loads(body).get("status")
+
+
+def content_of(body: bytes) -> object:
+    """Return a payload without its status and its cover image: what people would have to compare."""
+    return {name: value for name, value in json.loads(body).items() if name not in {"status", "coverImage"}}

@@ -5,7 +5,6 @@ When a change is drafted is `plan`'s; what is staged in the event's place is `en
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -111,18 +110,6 @@ def earlier_events(connection: Connection, entries: Collection[int]) -> Mapping[
 def pinned_bodies(connection: Connection, entries: Collection[int]) -> Mapping[int, bytes]:
     """Return what is pinned for these entries now."""
     return dict(connection.execute(_BODIES, {"entries": list(entries)}).all())
-
-
-def content_of(body: bytes) -> object:
-    """Return a payload without its status and its cover image: what people would have to compare."""
-    payload = json.loads(body)
-    return {name: value for name, value in payload.items() if name not in {"status", "coverImage"}}
-
-
-def status_of(body: bytes) -> object:
-    """Return the status that a payload asks for, None if it names none."""
-    payload = json.loads(body)
-    return payload.get("status") if isinstance(payload, dict) else None
 
 
 def waiting(connection: Connection, scope_id: int) -> Iterator[int]:

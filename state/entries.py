@@ -12,8 +12,8 @@ from sqlalchemy import Connection, and_, bindparam, case, select, update
 
 from mappings.vocabulary import MappedRow, RowKey
 from state.bulk import EntryTuple, bound_time, insert_entries, new_entry
-from state.drafts import revision_of
-from state.earlier import put_back, retire, status_of
+from state.drafts import revision_of, status_of
+from state.earlier import put_back, retire
 from state.plan import Known
 from state.tables import ENTRY
 from state.turn import Turn

@@ -5,13 +5,12 @@ Fetching and uploading is the caller's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, Engine, Table, and_, select, update
+from sqlalchemy import Engine, select
 
-from state.conflicts import insert_if_new
+from state.conflicts import put
 from state.database import reading, writing
 from state.tables import MEDIA, MEDIA_ADDRESS
 
@@ -52,12 +51,5 @@ class MediaMemory:
         content = {"destination": self._destination, "content_digest": digest}
         address = {"destination": self._destination, "url": url}
         with writing(self._engine) as connection:
-            _put(connection, MEDIA, content, {"media_id": media_id, "uploaded_at": seen_at})
-            _put(connection, MEDIA_ADDRESS, address, {"content_digest": digest, "etag": etag, "seen_at": seen_at})
-
-
-def _put(connection: Connection, table: Table, key: Mapping[str, object], rest: Mapping[str, object]) -> None:
-    """Write a row, whoever else writes it in this very moment: of several, the last one stands."""
-    connection.execute(insert_if_new(connection, table), {**key, **rest})
-    ours = and_(*(table.c[name] == value for name, value in key.items()))
-    connection.execute(update(table).where(ours).values(**rest))
+            put(connection, MEDIA, content, {"media_id": media_id, "uploaded_at": seen_at})
+            put(connection, MEDIA_ADDRESS, address, {"content_digest": digest, "etag": etag, "seen_at": seen_at})

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Engine, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Engine, select
 
+from state.conflicts import put
 from state.database import reading, writing
 from state.tables import SERVICE_NOTE
 
@@ -25,22 +25,12 @@ class ServiceNotes:
 
     def read(self, name: str) -> str | None:
         """Return the text noted under `name`, None if there is none."""
-        found = select(SERVICE_NOTE.c.value).where(*self._ours(name))
+        ours = (SERVICE_NOTE.c.destination == self._destination, SERVICE_NOTE.c.name == name)
         with reading(self._engine) as connection:
-            return connection.execute(found).scalar()
+            return connection.execute(select(SERVICE_NOTE.c.value).where(*ours)).scalar()
 
     def write(self, name: str, value: str) -> None:
         """Note a text, in place of what stood there; of several writers at once, the last one stands."""
-        change = update(SERVICE_NOTE).where(*self._ours(name)).values(value=value, noted_at=self._now())
+        key = {"destination": self._destination, "name": name}
         with writing(self._engine) as connection:
-            if connection.execute(change).rowcount:
-                return
-            row = {"destination": self._destination, "name": name, "value": value, "noted_at": self._now()}
-            try:
-                with connection.begin_nested():
-                    connection.execute(insert(SERVICE_NOTE).values(**row))
-            except IntegrityError:  # another run noted it in this very moment
-                connection.execute(change)
-
-    def _ours(self, name: str) -> tuple[ColumnElement[bool], ...]:
-        return SERVICE_NOTE.c.destination == self._destination, SERVICE_NOTE.c.name == name
+            put(connection, SERVICE_NOTE, key, {"value": value, "noted_at": self._now()})

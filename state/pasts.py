@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from sqlalchemy import Connection
 
 from mappings.vocabulary import MappedRow, RowOutcome
-from state.drafts import drafted, is_of_change
-from state.earlier import content_of, pinned_bodies, said_before, status_of
+from state.drafts import content_of, drafted, is_of_change, status_of
+from state.earlier import pinned_bodies, said_before
 from state.plan import Known, Past
 from state.terms import Terms
 from state.words import EntryState

@@ -125,7 +125,6 @@ WORDS: dict[Trouble, tuple[type[SyncError], str, str]] = {
     ),
     Trouble.OTHER: (StateUnavailableError, "cannot be used", "check that it is reachable and that you may write to it"),
 }
-
 """For each trouble the kind of error, what the database does or is, and what would help."""
 
 

@@ -18,7 +18,7 @@ from mappings.vocabulary import RowKey, RowOutcome
 from pipelines.outcomes import outcome_of
 from state.accounts import ImbalanceError, PublishAccount, ReadAccount
 from state.books import Books
-from state.earlier import content_of
+from state.drafts import content_of
 from state.gate import GateClosedError
 from state.outbox import Outbox, Settled
 from state.terms import Terms

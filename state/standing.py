@@ -48,9 +48,11 @@ NOTHING = Standing()
 
 def read_standing(connection: Connection, scope_id: int, now: datetime, key_memory_s: float) -> Standing:
     """Return what waits. `key_memory_s`: how long in seconds the service is trusted to remember the key of an attempt."""
+    is_uncertain, is_late = ENTRY.c.state == EntryState.UNCERTAIN.value, is_forgotten(now, key_memory_s)
     return Standing(
         conflict=_open_rows(connection, scope_id, ENTRY.c.state == EntryState.CONFLICT.value),
-        forgotten=_open_rows(connection, scope_id, ENTRY.c.state == EntryState.UNCERTAIN.value, is_forgotten(now, key_memory_s)),
+        uncertain=_open_rows(connection, scope_id, is_uncertain, ~is_late),
+        forgotten=_open_rows(connection, scope_id, is_uncertain, is_late),
         unconfirmed=_open_rows(connection, scope_id, ENTRY.c.state == EntryState.DELIVERED_UNCONFIRMED.value),
     )
 

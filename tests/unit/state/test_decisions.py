@@ -311,6 +311,18 @@ def test_uncertain_rows_stand_only_once_their_key_may_be_forgotten(world: World)
     assert world.outbox().standing().forgotten == OpenRows(1, (RowKey("a"),))
 
 
+def test_rows_that_end_uncertain_stand_beside_those_whose_keys_may_be_forgotten(world: World) -> None:
+    ended(world, Uncertain(answer(503)))
+    world.clock.turn(hours=25)
+    world.crash()
+    world.stage([row("a"), row("b")])
+    outbox = world.outbox()
+    (intent,) = outbox.settle_and_claim([], 8)
+    outbox.settle_and_claim([Settled(intent, Uncertain(answer(503)))], 0)
+    standing = outbox.standing()
+    assert (standing.uncertain, standing.forgotten) == (OpenRows(1, (RowKey("b"),)), OpenRows(1, (RowKey("a"),)))
+
+
 def test_what_a_list_has_shown_is_written_unless_the_entry_has_moved_on(world: World) -> None:
     world.stage([row(key) for key in "abcd"])
     world.publish(Unconfirmed(answer(409)), Conflict(answer(409)), Conflict(answer(409)), Receipt(14, answer(201)))

@@ -89,11 +89,6 @@ class Told:
     classifications: Classifications | None
 
 
-async def read_directory(api: EventApi) -> Directory:
-    """Return the directory of `ask_lists` alone; raises as it does."""
-    return (await ask_lists(api)).directory
-
-
 async def ask_lists(api: EventApi) -> Told:
     """Ask which channels and classifications there are.
 

@@ -53,10 +53,10 @@ class Settings(BaseModel):
         password = _password_of(self.state_url)
         return tuple(filter(None, (self.api_key.get_secret_value(), password, unquote(password))))
 
-    @property
-    def local_folder(self) -> Path:
-        """Where this project keeps what it writes: beside Dagster's home."""
-        return self.dagster_home.parent
+
+def namespace_of(destination: str) -> str:
+    """Return the namespace of the keys at a destination, see `Settings.destination`."""
+    return destination.rpartition("#")[2]
 
 
 def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:

@@ -20,7 +20,7 @@ from connectors.event_api.media import ImageFetcher, ImageLimits
 from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.engine import RowMapper, compile_feed
 from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey
 from pipelines.clock import monotonic_s, now
@@ -47,7 +47,6 @@ from state.pulse import seconds_since_boot
 
 PATIENCE_S = 2.0
 """How often a patient run asks again for a feed that another run holds."""
-OFFLINE = Directory(channels=None, classifications=None)
 
 Tell = Callable[[str], None]
 

@@ -11,17 +11,16 @@ from dataclasses import dataclass
 
 from connectors.event_api.contract_operations import Operation, Operations
 from connectors.event_api.contract_schema import Node, SchemaReader
-from connectors.event_api.drift import Drift
+from connectors.event_api.drift import Drift, Severity
 from connectors.event_api.http import API_PREFIX
 from connectors.event_api.listing import PAGE_SIZE
+from connectors.event_api.upload import LONGEST_KEY_END
 from mappings.identity import idempotency_key
 from mappings.vocabulary import FeedName, RowKey
 
 SAMPLE_KEY = idempotency_key("default", FeedName("feed"), RowKey("row"))
 """An idempotency key as we send it: all of them have its length and alphabet."""
 _SENT_HEADERS = frozenset({"authorization", "content-type", "accept", "user-agent", "idempotency-key", "accept-encoding"})
-_LONGEST_KEY_END = "-image"
-"""What the key of an image's upload may end in, beside the encoding that was tried (`upload`)."""
 _STEPS = re.compile(r"[^.\[\]]+|\[\]")
 
 
@@ -126,7 +125,7 @@ class WorkerComparison:
             yield _line("warning", use, page, ours, "the list may be refused", _UPDATE)
 
     def _idempotency(self, use: Use, parameter: Node | None) -> Iterator[Drift]:
-        length = len(SAMPLE_KEY) + (len(_LONGEST_KEY_END) if use is UPLOAD else 0)
+        length = len(SAMPLE_KEY) + (LONGEST_KEY_END if use is UPLOAD else 0)
         ours = f"we send one of {length} characters with each"
         if parameter is None:
             breaks = "a repeated request might create an event twice, if the header has no effect any more"
@@ -169,8 +168,8 @@ class WorkerComparison:
 _UPDATE = "look for a newer eventsync, and ask the service's support"
 
 
-def _line(severity: str, use: Use, page: str, ours: str, breaks: str, helps: str) -> Drift:
-    return Drift("error" if severity == "error" else "warning", use.name, page, ours, breaks, helps)
+def _line(severity: Severity, use: Use, page: str, ours: str, breaks: str, helps: str) -> Drift:
+    return Drift(severity, use.name, page, ours, breaks, helps)
 
 
 def _is_bearer(scheme: Node) -> bool:

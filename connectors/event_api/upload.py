@@ -33,6 +33,10 @@ class _Encoding(Enum):
         self.key_end = key_end
 
 
+LONGEST_KEY_END = max(len(encoding.key_end) for encoding in _Encoding)
+"""By how many characters the key of an upload may be longer than that of an event."""
+
+
 class _Id(Told):
     id: int
 

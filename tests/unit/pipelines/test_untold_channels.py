@@ -12,7 +12,7 @@ from connectors.errors import ScopeMissingError
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.loader import load_feed
 from mappings.vocabulary import MappedRow, Origin, SourceRow
-from pipelines.service import read_directory
+from pipelines.service import ask_lists
 
 MAPPING = """\
 feed: agenda
@@ -38,7 +38,7 @@ def _directory() -> Directory:
     async def main() -> Directory:
         api, http = api_over(service)
         async with http:
-            return await read_directory(api)
+            return (await ask_lists(api)).directory
 
     return at_once(main)
 

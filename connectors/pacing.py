@@ -253,6 +253,7 @@ class Pacer:
         return wave == self._route_pace.wave
 
     def _let_go(self, slot: float, before: int) -> Admitted:
+        self._began = self._began if self._requests else self.clock()
         self._requests += 1
         if self._rests.is_doubtful:
             self._is_answered.clear()

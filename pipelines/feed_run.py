@@ -26,7 +26,7 @@ from state.books import Books
 from state.gate import closed
 from state.lease import LeaseLostError
 from state.ledger import Ledger
-from state.notices import add_notices
+from state.notices import add_notices, put_pace
 
 DONE = Outcome("done", ExitCode.DONE)
 _MISSING = "keys that are not in the source"
@@ -138,6 +138,7 @@ class FeedAtWork:
         self.watcher.owed(job.outbox.owed)
         published = self._drained(job)
         self.workshop.notice(self.mapping, self.ticket.run_id, published.outlook.notices)
+        put_pace(self.workshop.engine, self.workshop.settings.destination, self.mapping.feed, self.ticket.run_id, published.pace)
         self._close(self._unless_missing(outcome_of_publish(published, self.mapping)), published.account)
         return published
 

@@ -17,6 +17,15 @@ from pipelines.sync import Published, Staged
 from state.accounts import RejectedRow
 
 ROWS_SHOWN = 20
+_PACE_NAMES = {
+    "rate_per_s": "allowed rate per second",
+    "used_share": "share of the allowed rate used",
+    "limited": "answered 429",
+    "pauses": "pauses",
+    "paused_s": "seconds paused",
+    "most_under_way": "most requests under way",
+    "workers": "workers",
+}
 
 
 def source_metadata(feed: LoadedFeed) -> Mapping[str, Any]:
@@ -51,6 +60,7 @@ def published_metadata(published: Published) -> Mapping[str, Any]:
     answered = account.new + account.carried_over - account.pending
     counts["seconds"] = round(published.duration_s, 3)
     counts["rows per second"] = round(answered / published.duration_s, 1) if published.duration_s else 0.0
+    counts |= {_PACE_NAMES[name]: number for name, number in published.pace.items() if name in _PACE_NAMES}
     counts["dagster/row_count"] = account.delivered
     if published.outlook.notices:
         counts["notices"] = MetadataValue.md("\n".join(f"* {notice}" for notice in published.outlook.notices))

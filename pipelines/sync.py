@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
 from connectors.event_api.client import EventApi
+from connectors.pacing import Pace
 from connectors.sources.contract import Source
 from mappings.delivery import Intent, Verdict
 from mappings.engine import RowMapper
@@ -29,6 +30,7 @@ from pipelines.drain import Advance, Drain
 from pipelines.holding import TellLoss
 from pipelines.interrupts import interruptible, window
 from pipelines.options import RunOptions
+from pipelines.pace_told import pace_numbers
 from pipelines.preflight import CLEAR, Outlook, Preflight
 from pipelines.stoppable import run_stoppable
 from state.accounts import PublishAccount, StageReport
@@ -65,7 +67,7 @@ class Staged:
 @dataclass(frozen=True, slots=True)
 class Published:
     """A drain that ended: `cause` says why it ended before everything was sent, if it did; `standing` what waits for a
-    person, since this drain or longer.
+    person, since this drain or longer; `pace` how fast it went, in numbers.
     """
 
     account: PublishAccount
@@ -74,6 +76,7 @@ class Published:
     cover_problems: tuple[CoverProblem, ...] = ()
     standing: Standing = NOTHING
     outlook: Outlook = CLEAR
+    pace: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +167,16 @@ def publish(job: PublishJob) -> Published:
         raise sending.drain.cause
     account = job.outbox.account()
     account.check()
+    duration_s = job.clock_s() - started
+    settled = account.new + account.carried_over - account.pending
     return Published(
         account,
         sending.drain.cause,
-        job.clock_s() - started,
+        duration_s,
         tuple(sending.cover_problems),
         job.outbox.standing(),
         sending.outlook,
+        pace_numbers(sending.pace, settled, duration_s) if sending.pace else {},
     )
 
 
@@ -182,6 +188,7 @@ class Sending:
         self.drain = Drain(job.outbox, job.in_flight, GRACE_S, job.advance, departures=job.departures)
         self.cover_problems: list[CoverProblem] = []
         self.outlook = CLEAR
+        self.pace: Pace | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -200,6 +207,7 @@ class Sending:
                 self._look_back()
                 self.drain.cause = self.drain.cause or api.stopped or self.drain.breaker.cause_at_end()
             finally:
+                self.pace = api.pace
                 await covers.close()
 
     def stop(self) -> None:

@@ -223,6 +223,7 @@ def _run(row: Row[*tuple[Any, ...]]) -> RunRecord:
         publish=row.publish_account and load_publish(row.publish_account),
         brakes=tuple(json.loads(row.brakes)),
         notices=tuple(json.loads(row.notices)),
+        pace=json.loads(row.pace),
     )
 
 

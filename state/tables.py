@@ -170,7 +170,7 @@ class ProblemRow(Row, table=True):
 
 
 class SyncRun(Row, table=True):
-    """One run of one feed: who launched it, how far it came, its accounts, and what it noticed of the service (`notices`)."""
+    """One run of one feed: who launched it, how far it came, its accounts, what it noticed of the service, how fast it went."""
 
     __tablename__ = "sync_run"
     __table_args__ = (Index(None, "scope_id", "started_at"),)
@@ -191,6 +191,7 @@ class SyncRun(Row, table=True):
     publish_account: str | None = Field(default=None, sa_type=PlainText)
     brakes: str = Field(default="[]", sa_type=PlainText)
     notices: str = Field(default="[]", sa_type=PlainText)
+    pace: str = Field(default="{}", sa_type=PlainText)
 
 
 class LeaseRow(Row, table=True):

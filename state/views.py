@@ -39,7 +39,10 @@ class LeaseHolder:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One run as it was recorded; what it did not come to is None. `notices`: what it noticed of the service as a whole."""
+    """One run as it was recorded; what it did not come to is None. `notices`: what it noticed of the service as a whole.
+
+    `pace`: how fast it went, in numbers; empty where it did not send.
+    """
 
     book: Book
     run_id: str
@@ -56,6 +59,7 @@ class RunRecord:
     publish: PublishAccount | None
     brakes: tuple[str, ...]
     notices: tuple[str, ...] = ()
+    pace: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from pipelines.outcomes import ExitCode
 from pipelines.reconciling import ListRead, Reconciled, ReconcileJob, reconcile
 from pipelines.service import open_api, require_service
 from pipelines.settings import current_settings
+from pipelines.shared_pace import sharing_over
 from state.decisions import Found
 from state.sought import Sought, read_sought
 
@@ -57,9 +58,10 @@ def _job(at_hand: FeedAtHand, rows: Sequence[Sought], advance: Any, *, is_dry: b
         with at_hand.deciding("reconcile") as decisions:
             return decisions.record_found(found)
 
+    sharing = sharing_over(at_hand.engine, at_hand.settings)
     return ReconcileJob(
         rows=rows,
-        open_api=lambda: open_api(at_hand.settings, at_hand.policy()),
+        open_api=lambda: open_api(at_hand.settings, at_hand.policy(), sharing=sharing),
         owners=lambda event_ids: at_hand.books.owners(at_hand.book.destination, event_ids),
         record=None if is_dry else record,
         advance=advance,

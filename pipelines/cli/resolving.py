@@ -20,6 +20,7 @@ from pipelines.outcomes import ExitCode
 from pipelines.reconciling import is_listed
 from pipelines.service import open_api
 from pipelines.settings import current_settings
+from pipelines.shared_pace import sharing_over
 from state.deciding import AsItIs, Change, Choice, NotPossibleError, Resend, SetAside, TakeBack, TakeEvent, decide
 from state.decisions import Decisions, Resolved
 from state.views import RowFilter, RowRecord
@@ -145,7 +146,8 @@ def _warning(at_hand: FeedAtHand, choice: Choice) -> str:
         return ""
     policy = at_hand.policy().model_copy(update={"max_pause_s": _PATIENCE_S})
     try:
-        listed = is_listed(lambda: open_api(at_hand.settings, policy), choice.event_id)
+        sharing = sharing_over(at_hand.engine, at_hand.settings)
+        listed = is_listed(lambda: open_api(at_hand.settings, policy, sharing=sharing), choice.event_id)
     except SyncError as problem:
         return f"the service was not asked whether event {choice.event_id} exists: {problem}"
     return "" if listed is None else f"event {choice.event_id} is not among the {listed.read:,} events that the service lists"

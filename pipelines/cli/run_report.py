@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from mappings.schema import FeedMapping
 from pipelines.cli.output import Output
 from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows, resent_lines
 from pipelines.outcomes import ExitCode, Outcome, message_and_hint
+from pipelines.pace_told import pace_line
 from pipelines.wiring import Workshop
 from state.accounts import RejectedRow
 from state.books import Books
@@ -41,6 +42,7 @@ class RunReport:
     skipped: dict[str, int] = field(default_factory=dict)
     rejections: tuple[RejectedRow, ...] = ()
     notices: tuple[str, ...] = ()
+    pace: Mapping[str, float] = field(default_factory=dict)
 
 
 def report_of(
@@ -94,6 +96,7 @@ def _lines(report: RunReport) -> list[str]:
         lines += [publish_line(report.publish), *resent_lines(report.feed, report.publish)]
     if noticed := _noticed(report):
         lines.append(f"also: {noticed}: see `eventsync rows {report.feed}`")
+    lines += [pace_line(report.pace)] if report.pace else []
     lines += [f"notice: {notice}" for notice in report.notices]
     lines += report.message.splitlines()
     if report.hint:
@@ -128,6 +131,7 @@ def _from_books(mapping: FeedMapping, record: RunRecord) -> RunReport:
         skipped=dict(stage.skipped) if stage else {},
         rejections=stage.rejections if stage else (),
         notices=record.notices,
+        pace=record.pace,
     )
 
 

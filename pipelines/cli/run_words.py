@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pipelines.cli.tables import publish_line, read_line, resent_lines
+from pipelines.pace_told import pace_line
 from state.views import RunRecord
 
 
@@ -16,6 +17,7 @@ def run_lines(run: RunRecord) -> list[str]:
         lines.append(read_line(asdict(run.read)))
     if run.publish:
         lines += [publish_line(asdict(run.publish)), *resent_lines(run.book.feed, asdict(run.publish))]
+    lines += [pace_line(run.pace)] if run.pace else []
     return [*lines, *(f"notice: {notice}" for notice in run.notices)]
 
 
@@ -53,4 +55,5 @@ def run_document(run: RunRecord) -> dict[str, Any]:
         "publish": run.publish,
         "brakes": run.brakes,
         "notices": run.notices,
+        "pace": run.pace,
     }

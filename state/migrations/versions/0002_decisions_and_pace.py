@@ -21,6 +21,7 @@ def upgrade() -> None:
     op.add_column("lease", sa.Column("boot", sa.Text(), nullable=False, server_default=""))
     op.add_column("lease", sa.Column("beat_s", sa.Float(), nullable=False, server_default="0"))
     op.add_column("sync_run", sa.Column("notices", sa.Text(), nullable=False, server_default="[]"))
+    op.add_column("sync_run", sa.Column("pace", sa.Text(), nullable=False, server_default="{}"))
     for name, column in (("resent", "resent_run"), ("decision", "decision")):
         where = sa.text(f"{column} IS NOT NULL")
         op.create_index(

@@ -47,7 +47,12 @@ def show_run(word: str, feed: str | None, *, as_json: bool) -> int:
         run = _found(shelf, word, None if feed is None else shelf.feed_name(feed))
     output.document({**run_document(run), "stage": run.stage_report})
     output.note(run_head(run))
-    for line in (f"service: {run.book.destination}", *_times(run), *run_lines(run), *run.message.splitlines()):
+    for line in (
+        f"service: {run.book.destination.replace('#', ', namespace ')}",
+        *_times(run),
+        *run_lines(run),
+        *run.message.splitlines(),
+    ):
         output.note(f"  {line}")
     if run.stage_report:
         _show_stage(output, run.stage_report)

@@ -12,7 +12,7 @@ OneFeedOrAll = Annotated[str | None, typer.Argument(metavar="[FEED]", help="One 
 
 
 def status(feed: OneFeedOrAll = None, as_json: AsJson = False) -> int:
-    """Show where each feed stands: rows by state, drift, what waits for a person, the gate, who holds it, the last runs.
+    """Show where each feed stands: rows by state, drift, what waits for a person, brakes, who holds it, the last runs.
 
     For example:
 

@@ -16,6 +16,7 @@ from typing import TextIO
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Table
@@ -25,6 +26,8 @@ from mappings.errors import FileProblem, MappingFileError, SyncError
 
 _WIDTH_OF_A_PIPE = 160
 _LAST_CONTROL = 0x20
+_WIDER_THAN_ANY = 100_000
+"""rich measures no more than it is offered."""
 _LINES_AROUND = 5
 _MOST_FOLDED = 3
 """Beyond so many lines for one, a row of a table is read more easily as a paragraph."""
@@ -73,7 +76,8 @@ def _table(title: str, columns: Sequence[str], body: Sequence[Sequence[object]])
 
 def _is_cramped(table: Table, body: Sequence[Sequence[object]], console: Console) -> bool:
     """Whether a table would break words or commands, or fold its cells so often that rows can no longer be told apart."""
-    if console.measure(table).minimum > console.width:
+    unbound = console.options.update(max_width=_WIDER_THAN_ANY)
+    if Measurement.get(console, unbound, table).minimum > console.width:
         return True
     lines = ["".join(part.text for part in line) for line in console.render_lines(table, console.options)]
     cells = [_cell(value) for row in body for value in row]

@@ -166,6 +166,13 @@ def test_where_a_table_would_break_words_or_a_command_each_row_is_a_paragraph() 
     assert address in out_of(rows)
 
 
+def test_one_word_that_is_too_long_for_its_column_is_not_broken() -> None:
+    rows = [["fair", "csv ../samples/fair.csv", "2026-11-21 07:48:09+00:00", "delivered 25", "pending"] for _ in range(2)]
+    output, out, _ = piped()
+    output.table("feeds", ["feed", "source", "last run", "rows", "others"], rows)
+    assert out.getvalue().count(" fair  csv ../samples/fair.csv  ") == 2
+
+
 def out_of(rows: list[list[str]]) -> str:
     output, out, _ = piped()
     output.table("fair: rows", ["state", "place", "what would help"], rows)

@@ -24,7 +24,8 @@ from mappings.schema import FeedMapping
 from pipelines import names
 from pipelines.checks import brake_results, brake_specs, publish_results, publish_specs
 from pipelines.failures import STEP_DELAY_S, as_failures, forbid_run_retry, interrupted_for_good
-from pipelines.feed_run import FeedAtWork, RunTicket, brake_error
+from pipelines.feed_run import FeedAtWork, RunTicket
+from pipelines.gate import brake_error
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, outcome_of
 from pipelines.showing import published_metadata, source_metadata, staged_metadata

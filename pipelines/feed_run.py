@@ -14,18 +14,18 @@ import structlog
 from mappings.errors import SyncError
 from mappings.schema import FeedMapping
 from pipelines.drain import Advance
+from pipelines.gate import brake_error, pass_the_gate, raise_if_braked
 from pipelines.holding import Hold
 from pipelines.interrupts import deferred, window
 from pipelines.options import RunOptions
-from pipelines.outcomes import BrakeError, ExitCode, InterruptedRunError, Outcome, outcome_of
-from pipelines.sync import Published, PublishJob, Staged, publish, stage
+from pipelines.outcomes import ExitCode, InterruptedRunError, Outcome, outcome_of
+from pipelines.sending import PublishJob
+from pipelines.sync import Published, Staged, publish, stage
 from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import Workshop
 from state.accounts import PublishAccount
 from state.books import Books
-from state.gate import closed
 from state.lease import LeaseLostError
-from state.ledger import Ledger
 from state.notices import add_notices, put_pace
 
 DONE = Outcome("done", ExitCode.DONE)
@@ -93,7 +93,7 @@ class FeedAtWork:
             with deferred(), self._held() as grip:
                 if not self.options.publish_only:
                     staged = self._stage(grip)
-                    _raise_if_braked(staged, self.mapping.feed)
+                    raise_if_braked(staged, self.mapping.feed)
                 if not self.options.stage_only:
                     published = self._publish(grip)
                     outcome = outcome_of_publish(published, self.mapping)
@@ -213,58 +213,12 @@ class FeedAtWork:
         )
 
 
-def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by: str) -> None:
-    """Let what is staged out, if the last stage was released, or if this run accepts everything that stopped it.
-
-    What a person accepted for an earlier run is not accepted for this one.
-
-    Raises:
-        BrakeError: a brake holds the feed.
-        GateClosedError: no stage has completed whose rows could be sent.
-    """
-    gate = ledger.gate()
-    if gate.is_open and not gate.brakes:
-        return
-    if not gate.brakes:
-        raise closed(gate)
-    if set(gate.brakes) <= set(options.accept):
-        ledger.open_gate(by)
-        return
-    stopped, _, _ = gate.reason.partition("; ")
-    raise BrakeError(
-        f"nothing is sent: {stopped}",
-        brakes=gate.brakes,
-        hint=f"`eventsync status {mapping.feed}` tells why; once that is mended, `eventsync run {mapping.feed}` reads the source "
-        f"again; in spite of that: `eventsync run {mapping.feed} --publish-only {_accepting(gate.brakes)}`",
-    )
-
-
-def _raise_if_braked(staged: Staged, feed: str) -> None:
-    if staged.stopping:
-        raise brake_error(staged, feed)
-
-
 def _account_of(job: PublishJob) -> PublishAccount | None:
     """What was settled, unless requests are still under way in a thread that has not ended in time."""
     try:
         return job.outbox.account()
     except SyncError:
         return None
-
-
-def brake_error(staged: Staged, feed: str) -> BrakeError:
-    """Say which brakes stopped a finished stage, and how a person may pass them for one run."""
-    names = tuple(verdict.name for verdict in staged.stopping)
-    in_spite = f"`eventsync run {feed} {_accepting(names)}`"
-    return BrakeError(
-        "; ".join(verdict.sentence for verdict in staged.stopping),
-        brakes=names,
-        hint=f"mend the source or the mapping and run again; or send the good rows in spite of that: {in_spite}",
-    )
-
-
-def _accepting(brakes: tuple[str, ...]) -> str:
-    return " ".join(f"--accept {name}" for name in brakes)
 
 
 def _why_left(left: BaseException, phase: str) -> Outcome:

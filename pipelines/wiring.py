@@ -31,12 +31,13 @@ from pipelines.holding import Hold
 from pipelines.interrupts import window
 from pipelines.options import RunOptions
 from pipelines.preflight import Preflight
+from pipelines.sending import PublishJob
 from pipelines.service import INSISTENCE, Told, ask_lists, open_api
 from pipelines.settings import Settings
 from pipelines.shared_pace import sharing_over
 from pipelines.slug_list import ListMemory
 from pipelines.stoppable import cancel_all, run_stoppable
-from pipelines.sync import PublishJob, StageJob
+from pipelines.sync import StageJob
 from state.database import StateDb, open_database
 from state.lease import HeldByAnotherError, Lease
 from state.ledger import Ledger

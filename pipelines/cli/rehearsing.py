@@ -15,7 +15,8 @@ from pipelines.cli.output import Output, Progress
 from pipelines.cli.rehearsal_report import SHOWN, Rehearsal, Sending, show_rehearsals
 from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
-from pipelines.feed_run import FeedAtWork, RunTicket, Watcher, brake_error, pass_the_gate
+from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
+from pipelines.gate import brake_error, pass_the_gate
 from pipelines.interrupts import is_stop_asked
 from pipelines.options import RunOptions
 from pipelines.outcomes import BrakeError, ExitCode, InterruptedRunError, Outcome, outcome_of

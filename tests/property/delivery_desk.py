@@ -38,7 +38,8 @@ from pipelines.departures import Departures
 from pipelines.drain import Drain
 from pipelines.options import RunOptions
 from pipelines.outcomes import outcome_of
-from pipelines.sync import Published, PublishJob, Sending, StageJob, stage
+from pipelines.sending import PublishJob, Sending
+from pipelines.sync import Published, StageJob, stage
 from pipelines.verdicts import outcome_of_publish
 from state.books import Books
 from state.database import open_database

@@ -19,7 +19,7 @@ from connectors.event_api.client import EventApi
 from connectors.retry import RetryPolicy
 from mappings.errors import SyncError, TransientError
 from pipelines.covers import Covers
-from pipelines.sync import PublishJob, Sending
+from pipelines.sending import PublishJob, Sending
 
 Answers = Callable[[httpx.Request], httpx.Response]
 

@@ -26,7 +26,7 @@ demo: $(VENV)/.installed ## sandbox service, three sample feeds through Dagster,
 	$(BIN)/eventsync demo
 
 ui: $(VENV)/.installed ## the demo, left running: the Dagster UI and the sandbox's pages
-	$(BIN)/eventsync ui
+	$(BIN)/eventsync ui --demo
 
 test: $(VENV)/.installed-test ## format, lint, types, import contracts, mapping examples, tests
 	$(BIN)/ruff format --check .

@@ -15,10 +15,14 @@ def ui(
 ) -> int:
     """Run the Dagster UI with its daemon (schedules, queue), until Ctrl-C.
 
-    # Your feeds, at the service of the environment
-    eventsync ui
-    # The demo, with the sandbox's pages
-    eventsync ui --demo
+    For example:
+
+        # Your feeds, at the service of the environment
+        eventsync ui
+        # The demo, with the sandbox's pages
+        eventsync ui --demo
+
+    `make ui` is the demo. Exit codes: 0 after Ctrl-C, 2 if it cannot start.
     """
     from pipelines.cli.showcase import show_demo_ui, show_ui  # noqa: PLC0415  # keeps `--help` fast
 

@@ -86,6 +86,12 @@ def test_every_make_target_that_a_page_names_exists(page: str) -> None:
     assert set(phony[1].split()) == targets
 
 
+def test_what_a_first_run_names_needs_no_service_of_ones_own() -> None:
+    """`make demo` and `make ui` bring the service with them: whoever has just cloned has neither an address nor a key."""
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert re.findall(r"^\t\$\(BIN\)/eventsync ((?:demo|ui).*)$", makefile, re.MULTILINE) == ["demo", "ui --demo"]
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_file_that_a_page_leads_to_exists(page: str) -> None:
     folder = (ROOT / page).parent

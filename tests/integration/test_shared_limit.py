@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from integration.desk import FEED, Desk, lines
 from integration.service import Service
+from integration.waiting import until
 from postgres import Postgres
 
 pytestmark = pytest.mark.slow
 
-RATE = 40
+RATE = 80
 ROWS = 120
 
 
@@ -40,7 +41,7 @@ def hall(request: pytest.FixtureRequest, desk: Desk) -> Desk:
 
 
 def test_two_processes_share_one_limit_and_every_pause_and_send_nothing_twice(hall: Desk, service: Service) -> None:
-    service.switch(rate_events=f"{RATE}/s", rate_burst=10)
+    service.switch(rate_events=f"{RATE}/s", rate_burst=20)
     for feed in (FEED, "night-hall"):
         assert hall.command("run", feed, "--no-dagster", "--stage-only").code == 0
     assert hall.run("--publish-only", "--limit", "60").code in {0, 1}
@@ -53,6 +54,34 @@ def test_two_processes_share_one_limit_and_every_pause_and_send_nothing_twice(ha
     assert len(passed) / (passed[-1]["at"] - passed[0]["at"]) > 0.6 * RATE
     for one in limited:
         assert not [at for at in (met["at"] for met in passed) if one["at"] + 0.2 < at < one["at"] + 0.95]
+
+
+def test_a_worker_killed_beside_another_leaves_it_the_whole_limit_and_loses_nothing(desk: Desk, service: Service) -> None:
+    service.switch(rate_events=f"{RATE}/s", rate_burst=20)
+    desk.mapping(in_flight=8)
+    desk.mapping(in_flight=8, name="night.yaml", feed="night-hall")
+    desk.source(lines(ROWS))
+    for feed in (FEED, "night-hall"):
+        assert desk.command("run", feed, "--no-dagster", "--stage-only").code == 0
+    staying, struck = (desk.start("run", feed, "--no-dagster", "--publish-only", "--json") for feed in (FEED, "night-hall"))
+    until(lambda: len(service.requests()) > RATE, what="both at work")
+    struck.kill()
+    said = staying.ended()
+    assert said.code == 0, said.words
+    assert said.run["pace"]["most_under_way"] <= 8
+    assert desk.command("run", "night-hall", "--no-dagster", "--publish-only").code == 0
+    created = [one["idempotency_key"] for one in service.requests() if one["outcome"] == "created"]
+    assert len(set(created)) == len(created) == 2 * ROWS
+
+
+def test_a_service_that_only_says_429_pauses_the_run(desk: Desk, service: Service) -> None:
+    service.switch(fault_per_mille=1000, faults="error_429", retry_after="fraction")
+    desk.mapping(in_flight=8, max_pause="2s")
+    desk.source(lines(30))
+    said = desk.run()
+    assert said.code == 6, said.words
+    assert "nothing is lost: run again after 20" in said.words
+    assert len(service.requests()) < 60
 
 
 def test_a_pause_that_one_run_met_is_obeyed_by_a_run_of_another_feed(hall: Desk, service: Service) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from math import inf
 
 from connectors.crowding import Crowd
 from connectors.pace_curve import Stretch
@@ -130,7 +129,8 @@ class Pacer:
     def pace(self) -> Pace:
         """What has been learned so far, for reports."""
         curve = self._route_pace.curve
-        rate = min(curve.limit if curve else inf, self._route_pace.told or inf)
+        known = [rate for rate in (curve and curve.limit, self._route_pace.told) if rate]
+        rate = min(known, default=None)
         seconds = self.clock() - self._began
         workers = 1 + (self._sharing.others if self._sharing else 0)
         return Pace(

@@ -15,7 +15,8 @@ How it is written is `outbox`'s; how a verdict is reached is the client's.
 
 A person's `retry` goes under the same key first. If that is turned away for certain once more (Refusal, Blocked), it may
 be the stored answer told anew under another request id; nothing was created under the key either way, so the next one
-is due, once for each retry.
+is due, once for each retry. A blocked row needs no word of a person for that where the answer's request id shows that
+it is the stored one: access may long be back, and the old key would never tell.
 """
 
 from __future__ import annotations
@@ -56,6 +57,10 @@ class Claim:
         """Whether being turned away again leads to the next key: a person's word stands, and no attempt is unaccounted for."""
         return self.is_retry and bool(self.refused_request_id) and not self.was_unanswered
 
+    def is_told_again(self, request_id: str) -> bool:
+        """Whether this answer is the stored one that turned the entry away before, and no attempt is unaccounted for."""
+        return bool(request_id) and request_id == self.refused_request_id and not self.was_unanswered
+
 
 @dataclass(frozen=True, slots=True)
 class Effect:
@@ -85,6 +90,8 @@ def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: C901, PLR0911 
             return Effect(EntryState.REFUSED, _refusal_id(verdict, before))
         case Superseded():
             return _supersede(verdict, claim)
+        case Blocked(is_unanswered=False) if verdict.attempts and claim.is_told_again(verdict.answer.request_id):
+            return _NEXT_KEY
         case Blocked(is_unanswered=is_unanswered):
             may_exist = claim.was_unanswered or is_unanswered
             refusal = before if may_exist else _refusal_id(verdict, before)

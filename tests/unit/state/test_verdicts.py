@@ -74,6 +74,26 @@ def test_a_blocked_channel_is_no_refusal_to_go_by_while_an_attempt_is_unanswered
     assert effect_of(Blocked(answer(403, "req-9")), claim()).refused_request_id == "req-9"
 
 
+def test_a_blocked_row_whose_stored_answer_is_repeated_goes_on_under_the_next_key() -> None:
+    effect = effect_of(Blocked(answer(403, "req-9")), claim(refused="req-9"))
+    assert (effect.state, effect.is_next_revision, effect.refused_request_id) == (EntryState.PENDING, True, "")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "was_unanswered"),
+    [
+        (Blocked(answer(403, "req-10")), False),
+        (Blocked(answer(403, "req-9"), attempts=0), False),
+        (Blocked(answer(403, "req-9")), True),
+        (Blocked(answer(403, "req-9"), is_unanswered=True), False),
+    ],
+    ids=["asked anew", "not asked", "an attempt before this run may have made it", "an attempt of this run may have made it"],
+)
+def test_a_blocked_row_stays_under_its_key_otherwise(verdict: Blocked, was_unanswered: bool) -> None:
+    effect = effect_of(verdict, claim(refused="req-9", was_unanswered=was_unanswered))
+    assert (effect.state, effect.is_next_revision) == (EntryState.BLOCKED, False)
+
+
 def test_a_corrected_row_goes_on_under_the_next_key() -> None:
     effect = effect_of(Superseded(answer(409)), claim(refused="req-1"))
     assert (effect.state, effect.is_next_revision, effect.refused_request_id) == (EntryState.PENDING, True, "")

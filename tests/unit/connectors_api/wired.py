@@ -30,8 +30,11 @@ EPOCH = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 class _Jumping(selectors.DefaultSelector):
     jumped = 0.0
+    threads_at_work = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.threads_at_work:  # they take real time, and wake the loop when they are done
+            return super().select(timeout)
         ready = super().select(0)
         if not ready and timeout:
             self.jumped += timeout
@@ -47,6 +50,19 @@ class InstantLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._jumping.jumped
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]  # any will do
+        future = super().run_in_executor(executor, func, *args)
+        self._jumping.threads_at_work += 1
+        future.add_done_callback(self._is_done)
+        return future
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109  # from Python 3.12 on
+        """Wait for its threads without a limit: the runner's would be over at once."""
+        await super().shutdown_default_executor()
+
+    def _is_done(self, _: object) -> None:
+        self._jumping.threads_at_work -= 1
 
 
 def at_once(main: Callable[[], Awaitable[T]]) -> T:

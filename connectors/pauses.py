@@ -97,12 +97,21 @@ class Pauses:
         resume_at = self._now() + timedelta(seconds=wait_s)
         so_far = f" after {waited_s:.0f} s in which it let nothing through" if waited_s else ""
         return PausedError(
-            f"the service asks us to pause for {wait_s:.0f} s{so_far}: longer than this feed's patience "
-            f"({self._patience.max_pause_s:.0f} s)",
-            hint=f"nothing is lost: run again after {resume_at:%Y-%m-%d %H:%M:%S %Z}, or raise max_pause",
+            f"the service asks us to pause for {_spoken(wait_s)}{so_far}: longer than this feed's patience "
+            f"({_spoken(self._patience.max_pause_s)})",
+            hint=f"nothing is lost: run again after {resume_at:%Y-%m-%d %H:%M:%S %Z}, or raise max_pause; "
+            "if that cannot be meant, ask whoever runs the service",
             resume_at=resume_at,
             retry_after_s=wait_s,
         )
+
+
+def _spoken(seconds: float) -> str:
+    """Return a length of time as people say it: 45 s, 15 min, 2 h, 365 days."""
+    for unit, name in ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds:.0f} s"
 
 
 def _outage(failures: int, seconds: float, why: str) -> ServiceUnavailableError:

@@ -67,8 +67,9 @@ def test_a_pause_longer_than_the_feed_waits_ends_the_run_as_paused_and_leaves_th
     desk.run(RunOptions(stage_only=True))
     desk.switch(rate_events="1/h", retry_after="absurd")
     result = desk.run(RunOptions(publish_only=True))
-    _, told = failure_of(result)
+    said, told = failure_of(result)
     assert (told["outcome"], told["exit_code"]) == ("paused", 6)
+    assert "asks us to pause for 365 days: longer than this feed's patience (15 min)" in said
     assert RETRY_TAG not in tags_of(desk, result)
     assert desk.book(result.run_id).publish.pending == 9  # type: ignore[union-attr]
 

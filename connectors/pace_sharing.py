@@ -137,13 +137,13 @@ class Sharing:
     def _begin(self, met: Shared) -> RoutePace:
         """Begin with what was learned before; beside others, after a moment in which they have learned of us."""
         self._version = met.version
+        self.silent_until = met.now_s + BEAT_S * 1.1 if self.others else 0.0
         known = from_text(met.text)
         if known is None:
             return RoutePace(resume_at=met.now_s, slot_at=met.now_s, stretch=Stretch(met.now_s))
         self._wave = known.wave
         if not self.others:
             return known.taken_up(met.now_s)
-        self.silent_until = met.now_s + BEAT_S * 1.1 if known.curve else 0.0
         return known
 
     def _newer(self, own: RoutePace, seen: Shared) -> RoutePace:

@@ -242,7 +242,8 @@ class Pacer:
             pace, slot, before = self._sharing.next_slot(pace, self._waiting)
             self._adopt(pace)
             return max(slot, self._own_resume), before
-        return max(pace.slot(self._time()), self._own_resume), pace.stretch.sent
+        silent_until = self._sharing.silent_until if self._sharing else 0.0
+        return max(pace.slot(self._time()), self._own_resume, silent_until), pace.stretch.sent
 
     def _is_still_due(self) -> bool:
         """Whether no other worker has met a pause while we waited for our slot."""

@@ -56,7 +56,8 @@ class PaceStore(Protocol):
 class Sharing:
     """Our part of a shared route. `clock` is ours; `offset_s` leads from it to the store's time.
 
-    Once the store has failed, `on_trouble` is told why, and we go on alone.
+    Once the store has failed, `on_trouble` is told why, and we go on alone. `is_pause_doubtful`: an earlier run was told
+    of a pause so long that our first request asks whether it holds.
     """
 
     def __init__(self, store: PaceStore, clock: Clock, on_trouble: Callable[[SyncError], None]) -> None:
@@ -71,6 +72,7 @@ class Sharing:
         self.others = 0
         self.offset_s = 0.0
         self.silent_until = 0.0
+        self.is_pause_doubtful = False
 
     def meet(self, own: RoutePace) -> RoutePace:
         """Return the pace to go by: `own`, unless others have learned something. Asks the store about once a second."""
@@ -142,9 +144,11 @@ class Sharing:
         if known is None:
             return RoutePace(resume_at=met.now_s, slot_at=met.now_s, stretch=Stretch(met.now_s))
         self._wave = known.wave
-        if not self.others:
-            return known.taken_up(met.now_s)
-        return known
+        if self.others:
+            return known
+        pace = known.taken_up(met.now_s)
+        self.is_pause_doubtful = pace.resume_at < known.resume_at
+        return self.change(pace, lambda taken: taken) if self.is_pause_doubtful else pace
 
     def _newer(self, own: RoutePace, seen: Shared) -> RoutePace:
         self._note(seen)

@@ -235,6 +235,8 @@ class Pacer:
     def _meet(self) -> None:
         if self._sharing:
             self._adopt(self._sharing.meet(self._route_pace))
+            if self._sharing.is_pause_doubtful:
+                self._sharing.is_pause_doubtful, self._rests.is_doubtful = False, True
 
     def _next_slot(self) -> tuple[float, int]:
         pace = self._route_pace

@@ -19,6 +19,8 @@ _LONGEST_CATCH_UP_S = 0.25
 """The same for a route that was seen to let several through at once."""
 _FIRST_UNPACED = 32
 """So many requests at most may have left before the first answer told of a limit."""
+_LONGEST_TRUST_S = 900.0
+"""A pause that lasts no longer than that is obeyed by later runs too; about a longer one their first request asks."""
 _FORGOTTEN_AFTER_S = 86_400.0
 """An estimate that nobody used for so long is no better than none."""
 _AGING = 0.05, 0.3
@@ -131,16 +133,20 @@ class RoutePace:
         return RoutePace(curve, wave, lesson, lesson.next_burst, resume_at, slot_at, stretch, self.told)
 
     def taken_up(self, at: float) -> RoutePace:
-        """Return the pace as a later run begins with it: less certain with age, and forgotten in the end; a pause stands."""
+        """Return the pace as a later run begins with it: less certain with age, and forgotten in the end.
+
+        A pause stands, unless it is so long that it is better asked about: it may have been meant otherwise.
+        """
+        resume_at = self.resume_at if self.resume_at - at <= _LONGEST_TRUST_S else at
         idle_s = at - max(self.slot_at, self.resume_at)
-        begins = max(at, self.resume_at)
+        begins = max(at, resume_at)
         if self.curve is None or idle_s > _FORGOTTEN_AFTER_S:
-            return RoutePace(wave=self.wave, resume_at=self.resume_at, slot_at=begins, stretch=Stretch(begins))
+            return RoutePace(wave=self.wave, resume_at=resume_at, slot_at=begins, stretch=Stretch(begins))
         fresh, stale = _AGING
         doubt = fresh + (stale - fresh) * max(idle_s, 0.0) / _FORGOTTEN_AFTER_S
         wait_s = max(idle_s, 0.0) + self.stretch.wait_before_s
         curve, stretch = self.curve.renewed(begins, doubt), Stretch(begins, wait_before_s=wait_s)
-        return replace(self, curve=curve, slot_at=begins, stretch=stretch, told=None)
+        return replace(self, curve=curve, resume_at=resume_at, slot_at=begins, stretch=stretch, told=None)
 
     def _even(self, at: float) -> float:
         return self.slot_at + 1.0 / self.rate_at(at)

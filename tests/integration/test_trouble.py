@@ -47,6 +47,20 @@ def test_a_pause_longer_than_the_feeds_patience_ends_the_run_and_says_when_to_co
     _assert_once(service, 20)
 
 
+def test_a_pause_that_cannot_be_meant_is_asked_about_by_one_request_of_the_next_run(desk: Desk, service: Service) -> None:
+    service.switch(rate_events="1/m", rate_burst=5, retry_after="absurd")
+    desk.source(lines(20))
+    assert desk.run().code == 6
+
+    asked = service.last_number()
+    assert desk.run().code == 6, "the service still says so"
+    assert len([one for one in service.requests(after=asked) if one["status"] == 429]) == 1
+    service.switch(rate_events="off")
+    said = desk.run()
+    assert said.code == 0, said.words
+    _assert_once(service, 20)
+
+
 @pytest.mark.parametrize("retry_after", ["fraction", "date", "absent", "garbage", "negative"])
 def test_however_the_wait_is_written_every_row_is_delivered(desk: Desk, service: Service, retry_after: str) -> None:
     service.switch(rate_events="40/s", rate_burst=10, retry_after=retry_after)

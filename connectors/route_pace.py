@@ -135,18 +135,18 @@ class RoutePace:
     def taken_up(self, at: float) -> RoutePace:
         """Return the pace as a later run begins with it: less certain with age, and forgotten in the end.
 
-        A pause stands, unless it is so long that it is better asked about: it may have been meant otherwise.
+        A pause stands, unless it is so long that it is better asked about: then nothing that it taught is believed.
         """
         resume_at = self.resume_at if self.resume_at - at <= _LONGEST_TRUST_S else at
         idle_s = at - max(self.slot_at, self.resume_at)
         begins = max(at, resume_at)
-        if self.curve is None or idle_s > _FORGOTTEN_AFTER_S:
+        if self.curve is None or idle_s > _FORGOTTEN_AFTER_S or resume_at < self.resume_at:
             return RoutePace(wave=self.wave, resume_at=resume_at, slot_at=begins, stretch=Stretch(begins))
         fresh, stale = _AGING
         doubt = fresh + (stale - fresh) * max(idle_s, 0.0) / _FORGOTTEN_AFTER_S
         wait_s = max(idle_s, 0.0) + self.stretch.wait_before_s
         curve, stretch = self.curve.renewed(begins, doubt), Stretch(begins, wait_before_s=wait_s)
-        return replace(self, curve=curve, resume_at=resume_at, slot_at=begins, stretch=stretch, told=None)
+        return replace(self, curve=curve, slot_at=begins, stretch=stretch, told=None)
 
     def _even(self, at: float) -> float:
         return self.slot_at + 1.0 / self.rate_at(at)

@@ -111,4 +111,18 @@ def main() -> None:
     SIGINT, SIGTERM and SIGHUP interrupt in good order, also where a parent shell made us ignore them.
     """
     with deferred():
+        if "--json" in sys.argv:
+            sys.exit(_with_a_document())
         app()
+
+
+def _with_a_document() -> int:
+    """Run a command whose stdout is read by a script: a mistake in its words is a document, too."""
+    try:
+        code: int = app(standalone_mode=False)
+    except typer.TyperException as mistake:
+        from mappings.errors import ConfigError  # noqa: PLC0415  # keeps `--help` fast
+
+        words = mistake.format_message() if isinstance(mistake, typer.BadParameter) else str(mistake)
+        return _explain(ConfigError(words, hint="the same words with --help tell by example"))
+    return code

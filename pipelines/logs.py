@@ -26,7 +26,7 @@ def configure_logs(settings: Settings) -> None:
             _masking(Mask(settings.secrets)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level[settings.log_level]),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # as it is then: somebody may have put another in its place
         cache_logger_on_first_use=False,
     )
 

@@ -72,7 +72,8 @@ def test_a_braked_run_says_so_in_our_words_and_keeps_dagsters_for_the_ui(desk: D
     assert code == 5
     assert is_quiet(err)
     assert "4 of 10 rows rejected" in out
-    assert "what would help: mend the source or the mapping and run again, or send the good rows with --accept rejected" in out
+    assert "what would help: mend the source or the mapping and run again; or send the good rows in spite of that:" in out
+    assert f"eventsync run {FEED} --accept rejected" in " ".join(out.split())
     with instance_of(desk) as instance:
         (run,) = instance.get_runs()
         failed = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import selectors
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from email.utils import format_datetime
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -24,7 +24,9 @@ from connectors.pacing import Closed, Pacer
 from sandbox.limits import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 
-EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from virtual_time import EPOCH, at_once, clock, now  # the tests' own clock
+
 MINUTE_S = 60.0
 WAYS = ((1, 0.005), (8, 0.005), (32, 0.005), (8, 0.1), (32, 0.5))
 """Requests in flight, and the seconds that an answer takes."""
@@ -50,35 +52,6 @@ LIMITS: dict[str, tuple[Callable[[], Meter], int]] = {
     "sliding 200 per 10 s": (lambda: SlidingWindow(Tens(200)), 1200),
     "sliding 1200 per 60 s": (lambda: SlidingWindow(Rate(1200, "m")), 1200),
 }
-
-
-class Jumping(selectors.DefaultSelector):
-    jumped = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if not ready and timeout:
-            self.jumped += timeout
-        return ready
-
-
-class InstantLoop(asyncio.SelectorEventLoop):
-    """Sleeping takes no time and moves the clock."""
-
-    def __init__(self) -> None:
-        self._jumping = Jumping()
-        super().__init__(self._jumping)
-
-    def time(self) -> float:
-        return self._jumping.jumped
-
-
-def clock() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def now() -> datetime:
-    return EPOCH + timedelta(seconds=clock())
 
 
 def spelt(style: str, wait_s: float) -> dict[str, str]:
@@ -126,8 +99,7 @@ def minute(meter: Meter, style: str, in_flight: int, latency_s: float, seed: int
         paced = Pacer(clock=clock, sleep=asyncio.sleep, random=chance.random, now=now, crowd=Crowd(in_flight))
         await asyncio.gather(*(work(paced) for _ in range(in_flight)))
 
-    with asyncio.Runner(loop_factory=InstantLoop) as runner:
-        runner.run(main())
+    at_once(main)
     return counts[0], counts[1]
 
 

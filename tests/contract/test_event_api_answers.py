@@ -8,18 +8,8 @@ from itertools import pairwise
 
 import httpx
 import pytest
-from unit.connectors_api.wired import (
-    EPOCH,
-    SECRET,
-    Scripted,
-    Service,
-    api_over,
-    at_once,
-    created,
-    intent,
-    page,
-    told,
-)
+from unit.connectors_api.wired import SECRET, Scripted, Service, api_over, created, intent, page, told
+from virtual_time import EPOCH, at_once
 
 from connectors.errors import (
     KeyRefusedError,

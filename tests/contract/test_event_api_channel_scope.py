@@ -9,8 +9,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from unit.connectors_api.wired import api_over, at_once, created, intent, told
+from unit.connectors_api.wired import api_over, created, intent, told
 from unit.state.world import World, row
+from virtual_time import at_once
 
 from connectors.errors import ScopeMissingError
 from mappings.delivery import Intent, Postponed, Receipt, Verdict

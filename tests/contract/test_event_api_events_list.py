@@ -10,7 +10,8 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.connectors_api.wired import Scripted, Service, api_over, at_once, page, told
+from unit.connectors_api.wired import Scripted, Service, api_over, page, told
+from virtual_time import at_once
 
 from connectors.errors import (
     KeyRefusedError,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from unit.connectors_api.wired import Handler, api_over, at_once, created, intent, page, told
+from unit.connectors_api.wired import Handler, api_over, created, intent, page, told
+from virtual_time import at_once
 
 from mappings.delivery import Intent, Postponed, Receipt, Refusal, Verdict
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from unit.connectors_api.wired import Scripted, Service, api_over, at_once, created, intent, told
+from unit.connectors_api.wired import Scripted, Service, api_over, created, intent, told
+from virtual_time import at_once
 
 from connectors.retry import RetryPolicy
 from mappings.delivery import Intent, Receipt, Uncertain, Verdict

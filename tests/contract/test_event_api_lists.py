@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import httpx
 import pytest
-from unit.connectors_api.wired import Scripted, Service, api_over, at_once, created, intent, page, told
+from unit.connectors_api.wired import Scripted, Service, api_over, created, intent, page, told
+from virtual_time import at_once
 
 from connectors.errors import (
     KeyRefusedError,

@@ -12,7 +12,8 @@ from typing import TypeVar
 import httpx
 import pytest
 from unit.connectors_api.test_pictures import gif, jpeg, png, webp_extended
-from unit.connectors_api.wired import SECRET, Service, api_over, at_once, page, told
+from unit.connectors_api.wired import SECRET, Service, api_over, page, told
+from virtual_time import at_once
 
 from connectors.errors import KeyRefusedError
 from connectors.event_api.addresses import is_public

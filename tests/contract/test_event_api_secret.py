@@ -10,7 +10,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 from pydantic import SecretStr
-from unit.connectors_api.wired import SECRET, Scripted, Service, api_over, at_once, intent, page, told
+from unit.connectors_api.wired import SECRET, Scripted, Service, api_over, intent, page, told
+from virtual_time import at_once
 
 from connectors.errors import BaseUrlError, KeyFormatError
 from connectors.event_api.http import check_base_url, open_http

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import httpx
 import pytest
-from unit.connectors_api.wired import api_over, at_once, told
+from unit.connectors_api.wired import api_over, told
+from virtual_time import at_once
 
 from connectors.event_api.media import Image, ImageProblem
 

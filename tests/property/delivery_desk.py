@@ -20,7 +20,8 @@ import httpx
 from property.model_service import Death, KilledError, ModelService
 from pydantic import SecretStr
 from sqlalchemy import Engine, event
-from unit.connectors_api.wired import SECRET, at_once
+from unit.connectors_api.wired import SECRET
+from virtual_time import at_once
 
 from connectors.event_api.client import EventApi
 from connectors.event_api.http import open_http

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from unit.connectors_api.wired import at_once, clock
+from virtual_time import at_once, clock
 
 from connectors.crowding import Crowd
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.connectors_api.wired import at_once, clock, now
+from virtual_time import at_once, clock, now
 
 from connectors.errors import PausedError
 from connectors.pacing import Admitted, Closed, Pace, Pacer

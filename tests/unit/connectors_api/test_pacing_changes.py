@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from unit.connectors_api.wired import at_once, clock, now
+from virtual_time import at_once, clock, now
 
 from connectors.crowding import Crowd
 from connectors.errors import PausedError

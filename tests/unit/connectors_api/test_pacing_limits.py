@@ -8,7 +8,8 @@ from itertools import count
 
 import httpx
 import pytest
-from unit.connectors_api.wired import api_over, at_once, clock, created, intent, told
+from unit.connectors_api.wired import api_over, created, intent, told
+from virtual_time import at_once, clock
 
 from connectors.crowding import Crowd
 from sandbox.limits import Meter, SlidingWindow, TokenBucket

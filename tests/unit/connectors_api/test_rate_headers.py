@@ -10,7 +10,8 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.connectors_api.wired import EPOCH, api_over, at_once, clock, created, intent, told
+from unit.connectors_api.wired import api_over, created, intent, told
+from virtual_time import EPOCH, at_once, clock
 
 from connectors.crowding import Crowd
 from connectors.event_api.rate_headers import rate_hint

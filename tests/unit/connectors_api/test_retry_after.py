@@ -7,7 +7,7 @@ from email.utils import format_datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.connectors_api.wired import EPOCH
+from virtual_time import EPOCH
 
 from connectors.event_api.answers import interpret, interpret_failure
 from connectors.event_api.retry_after import retry_after_s

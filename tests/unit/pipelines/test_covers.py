@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 from unit.connectors_api.test_pictures import png
-from unit.connectors_api.wired import api_over, at_once, intent, told
+from unit.connectors_api.wired import api_over, intent, told
+from virtual_time import at_once
 
 from connectors.event_api.media import ImageFetcher, ImageLimits
 from mappings.delivery import Postponed, Refusal

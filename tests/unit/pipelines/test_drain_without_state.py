@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from unit.connectors_api.wired import at_once
 from unit.state.world import World, receipt, row
+from virtual_time import at_once
 
 from mappings.delivery import Intent, Verdict
 from pipelines.drain import STATE_PATIENCE_S, Drain

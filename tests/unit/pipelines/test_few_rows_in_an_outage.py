@@ -11,8 +11,9 @@ from typing import cast
 
 import httpx
 import pytest
-from unit.connectors_api.wired import api_over, at_once, created, page
+from unit.connectors_api.wired import api_over, created, page
 from unit.state.world import World, row
+from virtual_time import at_once
 
 from connectors.errors import PausedError
 from connectors.event_api.client import EventApi

@@ -12,8 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 from sqlalchemy import Engine
-from unit.connectors_api.wired import SECRET, api_over, at_once, clock, page
+from unit.connectors_api.wired import SECRET, api_over, page
 from unit.connectors_contract.pages import ROOT, SPECIFIED, Change, Tree, event, tree_with
+from virtual_time import at_once, clock
 
 from mappings.loader import load_feed
 from mappings.schema import FeedMapping

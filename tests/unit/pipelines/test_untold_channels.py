@@ -6,7 +6,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from unit.connectors_api.wired import api_over, at_once, told
+from unit.connectors_api.wired import api_over, told
+from virtual_time import at_once
 
 from connectors.errors import ScopeMissingError
 from mappings.engine import Directory, RowMapper, compile_feed

@@ -121,7 +121,7 @@ class RowMapper:
             channel_id=payload["channelId"],
             cells=row.cells,
             cover=cover,
-            warnings=tuple(state.warnings),
+            warnings=row.warnings + tuple(state.warnings),
         )
 
     def _check(self, state: RowState, payload: dict[str, Any]) -> None:

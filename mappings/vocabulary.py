@@ -72,7 +72,7 @@ REASON_TEXTS: Mapping[ReasonCode, str] = {
     ReasonCode.BAD_KEY: "The row's identifier was changed by a spreadsheet program and cannot be trusted.",
     ReasonCode.DUPLICATE_KEY: "Another row of the same file has the same identifier and says something else.",
     ReasonCode.TWIN: "An event with the same channel, title, start and place is already known under another identifier.",
-    ReasonCode.RAGGED: "The row has more cells than the header has columns.",
+    ReasonCode.RAGGED: "The row does not have as many cells as the header has columns.",
     ReasonCode.UNDECODABLE: "The cell holds bytes that are not text in the agreed encoding.",
     ReasonCode.ASSERTION: "The row breaks a rule agreed for this feed.",
     ReasonCode.IMAGE: "The image cannot be used.",
@@ -102,11 +102,13 @@ class SourceRow:
 
     `cells` maps the header's names (as matched, trimmed) to raw text. `problems` are what the reader already knows to
     be wrong with the row (ragged, undecodable); a row with problems is rejected, with the mapper's own reasons added.
+    `warnings` are what the reader noticed in cells that the mapping does not use: counted and shown, nothing more.
     """
 
     origin: Origin
     cells: Mapping[str, str]
     problems: tuple[Reason, ...] = ()
+    warnings: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

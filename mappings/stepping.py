@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import date, datetime
 from typing import Any
 
 from mappings.evaluation import Getter, Mend, RowState, column_reader, is_empty, mending, nfc, required
@@ -14,7 +15,6 @@ from mappings.refusals import Refusal
 from mappings.tables import Table
 from mappings.transforms.lookups import LastIn, Lookup
 from mappings.transforms.step import Kind, Run, Step
-from mappings.transforms.times import Datetime
 from mappings.vocabulary import ReasonCode
 
 Walk = Callable[[RowState, Any], Any]
@@ -84,8 +84,8 @@ def compile_step(step: Step, flow: Flow, tables: Mapping[str, Table], path: str)
     _check_fit(step, flow)
     run = step.compile(tables)
     one = _whole(run) if step.takes is Kind.LIST and not flow.is_list else run
-    if step.takes is Kind.TEXT and flow.kind is Kind.ANY:
-        one = _texts(run)
+    if flow.kind is Kind.ANY:
+        one = _guarded(one, step.takes)
     mend = None if step.policy is None else mending(step.policy, path)
     stage = Stage(step.name, one, _each(one) if is_each else one, is_each, step.works_on_empty, mend)
     return stage, _after(step, flow, is_each=is_each)
@@ -182,14 +182,13 @@ def _check_fit(step: Step, flow: Flow) -> None:
 
 
 def _after(step: Step, flow: Flow, *, is_each: bool) -> Flow:
-    if step.gives is Kind.LIST:
-        return Flow(Kind.TEXT, is_list=True)
-    if isinstance(step, Datetime) and step.has_offset:
-        return Flow(Kind.MOMENT, is_each)
+    result = step.result
+    if result is Kind.LIST:
+        return Flow(step.lists, is_list=True)
     if isinstance(step, Lookup | LastIn):
         kind = Kind.TEXT if step.take is not None and len(step.take) == 1 else Kind.ANY
         return Flow(kind, is_each or step.many)
-    return Flow(flow.kind if step.gives is Kind.ANY else step.gives, is_each)
+    return Flow(flow.kind if result is Kind.ANY else result, is_each)
 
 
 def _each(one: Run) -> Run:
@@ -208,10 +207,39 @@ def _whole(run: Run) -> Run:
     return lambda value: run(value if type(value) is list else [value])
 
 
-def _texts(run: Run) -> Run:
+def _guarded(run: Run, takes: Kind) -> Run:
+    """Where the file cannot tell what reaches a step, each value is looked at."""
+    if takes not in _FITS:
+        return run
+    fits, code = _FITS[takes]
+
     def checked(value: Any) -> Any:
-        if type(value) is not str:
-            raise Refusal(ReasonCode.BAD_TEXT, "a text is needed here")
+        if not fits(value):
+            raise Refusal(code, f"a {takes} is needed here")
         return run(value)
 
     return checked
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _is_day(value: Any) -> bool:
+    return isinstance(value, date)
+
+
+def _is_wall(value: Any) -> bool:
+    return isinstance(value, datetime) and value.tzinfo is None
+
+
+def _is_moment(value: Any) -> bool:
+    return isinstance(value, datetime) and value.tzinfo is not None
+
+
+_FITS: Mapping[Kind, tuple[Callable[[Any], bool], ReasonCode]] = {
+    Kind.TEXT: (_is_text, ReasonCode.BAD_TEXT),
+    Kind.DATE: (_is_day, ReasonCode.NOT_A_DATE),
+    Kind.WALL: (_is_wall, ReasonCode.NOT_A_DATE),
+    Kind.MOMENT: (_is_moment, ReasonCode.NOT_A_DATE),
+}

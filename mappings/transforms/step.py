@@ -54,6 +54,8 @@ class Step(Strict):
     name: ClassVar[str]
     takes: ClassVar[Kind] = Kind.TEXT
     gives: ClassVar[Kind] = Kind.TEXT
+    lists: ClassVar[Kind] = Kind.TEXT
+    """What the items are of a list that it gives."""
     shown: ClassVar[tuple[Shown, ...]]
 
     on_error: Policy | None = Field(default=None, description="What to do when this step refuses a value (default: reject).")
@@ -75,6 +77,11 @@ class Step(Strict):
     def compile(self, tables: Mapping[str, Table]) -> Run:  # noqa: ARG002 - the steps that look things up need them
         """Return the function of one value; `tables` are the lookup files that the mapping names, by name."""
         return self.function()
+
+    @property
+    def result(self) -> Kind:
+        """What this very step gives: some steps give one thing or another, as their parameters say."""
+        return self.gives
 
     @property
     def policy(self) -> Policy | None:

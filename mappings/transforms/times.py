@@ -105,6 +105,11 @@ class Datetime(_Formatted):
         return _reader(_compiled(self.formats, self.locale), read_datetime, ReasonCode.NOT_A_DATE)
 
     @property
+    def result(self) -> Kind:
+        """A moment where the formats read an offset."""
+        return Kind.MOMENT if self.has_offset else Kind.WALL
+
+    @property
     def has_offset(self) -> bool:
         """True if every format reads an offset, so that the result is a moment."""
         return all("z" in form.parts for form in _compiled(self.formats, self.locale))

@@ -1,23 +1,23 @@
-"""One feed and its worker on virtual time: the real stage and publish over a real SQLite file, killed where a test says.
+"""One feed and its worker on virtual time: the real stage and publish over a real state DB, killed where a test says.
 
-The service is a model (`model_service`); what must hold is `test_delivery_machine`'s.
+The service is a model (`model_service`), the state DB one of `state_dbs`; what must hold is `test_delivery_machine`'s.
 """
 
 from __future__ import annotations
 
 import asyncio
-import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import httpx
 from property.model_service import Death, KilledError, ModelService
+from property.state_dbs import StateDb
 from pydantic import SecretStr
 from sqlalchemy import Engine, event
 from unit.connectors_api.wired import SECRET
@@ -43,7 +43,7 @@ from pipelines.sending import PublishJob, Sending
 from pipelines.sync import Published, StageJob, stage
 from pipelines.verdicts import outcome_of_publish
 from state.books import Books
-from state.database import open_database
+from state.decisions import Decisions
 from state.lease import Keeping, Lease
 from state.ledger import Ledger
 from state.pulse import Pulse
@@ -55,7 +55,6 @@ NAMESPACE = "tests"
 KEY_MEMORY_S = 86_400.0
 IN_FLIGHT = 3
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-IN_MEMORY = Path("/dev/shm")  # a killed process is tested here, not a power cut: the disk need not be waited for
 MAPPING = """\
 feed: agenda
 source: {kind: csv, path: agenda.csv}
@@ -72,8 +71,7 @@ publish:
   key_memory: 24h
   brakes: {rejected: off, shrink: off, new: off}
 """
-_STATEMENTS: dict[Any, Any] = {}
-"""Compiled once for all examples: that would take longer than all the rest."""
+T = TypeVar("T")
 COLUMNS = ("ID", "TITLE", "DAY", "HOUR")
 
 
@@ -135,24 +133,18 @@ class NoCovers:
 class Worker:
     """Runs of one feed, one after another, each a process of its own as far as memory goes."""
 
-    def __init__(self, clock: Clock, service: ModelService) -> None:
+    def __init__(self, clock: Clock, service: ModelService, state_db: StateDb) -> None:
         self.clock = clock
         self.service = service
         self.sheet = Sheet()
         self.runs = 0
-        self._folder = tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None)
-        self._engine = self._opened()
-
-    def close(self) -> None:
-        self._engine.dispose()
-        self._folder.cleanup()
+        self._state_db = state_db
+        self._engine = state_db.engine
+        state_db.empty()
 
     def lose_the_books(self) -> None:
         """The state DB is gone, with all that it knew."""
-        self._engine.dispose()
-        for path in Path(self._folder.name).iterdir():
-            path.unlink()
-        self._engine = self._opened()
+        self._state_db.empty()
 
     def run(self, death: Death, options: RunOptions) -> bool:
         """Stage and publish as the options say; return False if the run was killed."""
@@ -167,11 +159,16 @@ class Worker:
                 self.service.death = Death()
         return True
 
-    def retry(self) -> None:
-        """A person lets all rows that were turned away be sent again."""
+    def decide(self, by: str, choose: Callable[[Decisions], T], death: Death | None = None) -> T | None:
+        """Let a person decide, under the feed's lease as the commands do; None if the command was killed."""
         ledger = self.ledger()
-        with ledger.acquire_lease("a person") as lease:
-            ledger.open_decisions("ana@desk", lease.token).retry()
+        with _mortal(self._engine, death or Death()):
+            try:
+                with ledger.acquire_lease(by) as lease:
+                    return choose(ledger.open_decisions(by, lease.token))
+            except KilledError:
+                self.clock.turn(seconds=90)
+                return None
 
     def rows(self) -> dict[str, RowRecord]:
         """Every entry of the ledger, by row key."""
@@ -194,12 +191,6 @@ class Worker:
     def ledger(self) -> Ledger:
         mapping = _mapping()
         return Ledger(self._engine, DESTINATION, mapping.feed, namespace=NAMESPACE, now=self.clock, keeping=self.clock.keeping)
-
-    def _opened(self) -> Engine:
-        place = Path(self._folder.name) / "state.db"
-        if not place.exists():
-            shutil.copy(_empty_books(), place)
-        return open_database(f"sqlite:///{place}").execution_options(compiled_cache=_STATEMENTS)
 
     def _run(self, options: RunOptions) -> None:
         self.runs += 1
@@ -297,11 +288,3 @@ def _mapping() -> FeedMapping:
 @cache
 def _mapper() -> RowMapper:
     return compile_feed(_mapping(), Directory())
-
-
-@cache
-def _empty_books() -> Path:
-    """A state DB as the first run makes it, to be copied: making one takes longer than a run."""
-    path = Path(tempfile.mkdtemp(dir=IN_MEMORY if IN_MEMORY.is_dir() else None)) / "empty.db"
-    open_database(f"sqlite:///{path}").dispose()
-    return path

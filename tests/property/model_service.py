@@ -106,6 +106,8 @@ class ModelService:
     wrongs: list[str] = field(default_factory=list)
     """What the worker must not do and has done."""
     requests: int = 0
+    asked: Counter[str] = field(default_factory=Counter)
+    """How many requests have left under each key, arrived or not."""
     _under_way: list[Work] = field(default_factory=list)
     _answers: dict[str, httpx.Response] = field(default_factory=dict)
 
@@ -114,6 +116,7 @@ class ModelService:
         self.requests += 1
         word = self.words.popleft() if self.words else "ok"
         key, body = request.headers["idempotency-key"], request.content
+        self.asked[key] += 1
         before = key in self.may_exist
         if word == "unreachable":
             raise httpx.ConnectError("no route to host")

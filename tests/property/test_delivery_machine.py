@@ -1,22 +1,30 @@
-"""Ledger, courier and service under any order of events: edits of the source, runs, faults on the wire, kills at any instant.
+"""Ledger, courier and service under any order of events: edits of the source, runs, faults on the wire, decisions of people,
+kills at any instant.
 
 The worker is the real one on virtual time (`delivery_desk`); the service is a model of all that the specification leaves
-open (`model_service`).
+open (`model_service`); what people decide is written down as the commands do it (`person`).
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import closing
 from datetime import timedelta
+from functools import cache
 
+import pytest
 from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from postgres import Postgres
 from property.delivery_desk import KEY_MEMORY_S, Clock, Worker
 from property.model_service import WORDS, Character, Death, Event, ModelService
+from property.person import Person
+from property.state_dbs import OneFile, OneServer, StateDb
 
 from pipelines.options import RunOptions
+from state.deciding import Choice, Resend, SetAside, TakeBack, TakeEvent
 from state.views import RowRecord
 from state.words import EntryState
 
@@ -37,20 +45,27 @@ CHARACTERS = st.builds(
     replays_other_bodies=st.booleans(),
     names_a_wait=st.booleans(),
 )
+CHOICES = st.sampled_from(["the event", "a wrong event", "another row's event", Resend(), Resend(), SetAside(), TakeBack()])
 DONE = {EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED}
 TURNED_AWAY = {EntryState.REFUSED, EntryState.BLOCKED}
-REVISIONS = 12
+REVISIONS = 40
+NO_EVENT = 990_000
 GOOD_RUNS = 4
 
 
 class DeliveryMachine(RuleBasedStateMachine):
     """One feed, its source, its service, and everything that may go wrong between them."""
 
+    def __init__(self, state_db: StateDb | None = None) -> None:
+        super().__init__()
+        self.state_db = state_db or _one_file()
+
     @initialize(character=CHARACTERS, titles=st.dictionaries(KEYS, TITLES, min_size=1))
     def begin(self, character: Character, titles: dict[str, str]) -> None:
         self.clock = Clock()
         self.service = ModelService(self.clock, character)
-        self.worker = Worker(self.clock, self.service)
+        self.worker = Worker(self.clock, self.service, self.state_db)
+        self.person = Person(self.worker)
         self.has_lost_books = False
         self.delivered: set[str] = set()
         self.turned_away: set[str] = set()
@@ -59,12 +74,8 @@ class DeliveryMachine(RuleBasedStateMachine):
             self.say(key, title)
 
     def teardown(self) -> None:
-        if not hasattr(self, "worker"):
-            return
-        try:
+        if hasattr(self, "worker"):
             self.when_all_is_well_again_every_row_arrives()
-        finally:
-            self.worker.close()
 
     # the source
 
@@ -88,10 +99,12 @@ class DeliveryMachine(RuleBasedStateMachine):
     @rule(words=FAULTS, death=DEATHS, options=OPTIONS)
     def run(self, words: list[str], death: Death | None, options: RunOptions) -> None:
         """One run, with what becomes of its first requests, and the instant at which it is killed, if it is."""
+        before, asked = self.worker.rows(), self.service.asked.copy()
         self.service.words.extend(words)
         is_alive = self.worker.run(death or Death(), options)
         self.service.words.clear()
         event(f"a run is killed: {not is_alive}")
+        self.what_is_set_aside_rests(before, asked)
         self.what_holds_at_every_moment()
 
     @rule(words=FAULTS, death=DEATHS, key=KEYS, title=TITLES)
@@ -117,9 +130,37 @@ class DeliveryMachine(RuleBasedStateMachine):
             self.has_lost_books = True
             self.delivered.clear()
 
+    # the person
+
     @rule()
     def a_person_says_that_it_may_be_sent_again(self) -> None:
-        self.worker.retry()
+        self.person.retry()
+
+    @rule(number=st.integers(0, 11), wish=CHOICES, death=DEATHS)
+    def a_person_decides_about_a_row(self, number: int, wish: Choice | str, death: Death | None) -> None:
+        """About one that the books or the list of held rows name; the command is killed like a run."""
+        rows = sorted({*self.worker.rows(), *self.worker.held(), *self.person.copies})
+        if not rows:
+            return
+        row_key = rows[number % len(rows)]
+        choice = TakeEvent(self._event_for(row_key, wish)) if isinstance(wish, str) else wish
+        is_changed = self.person.decide(row_key, choice, death or Death())
+        event(f"{wish if isinstance(wish, str) else type(wish).__name__} changes a row: {is_changed}")
+        if is_changed and isinstance(choice, Resend):
+            self.delivered.discard(row_key)
+        self.what_holds_at_every_moment()
+
+    def _event_for(self, row_key: str, wish: str) -> int:
+        """The id that somebody reads off the service's pages, rightly or not."""
+        own = [each.id for each in self.service.events if self._row(each) == row_key]
+        others = [each.id for each in self.service.events if self._row(each) != row_key]
+        match wish:
+            case "the event" if own:
+                return own[-1]
+            case "another row's event" if others:
+                return others[0]
+            case _:
+                return NO_EVENT + len(self.person.named)
 
     # the service
 
@@ -142,15 +183,27 @@ class DeliveryMachine(RuleBasedStateMachine):
             assert run.read is None or run.read.imbalance() == 0, run
             assert run.publish is None or run.publish.imbalance() == 0, run
 
+    def what_is_set_aside_rests(self, before: dict[str, RowRecord], asked: Counter[str]) -> None:
+        """A run sends nothing for a row that a person has set aside, until its source says something else about it."""
+        now = self.worker.rows()
+        for row_key, row in before.items():
+            if row.is_set_aside and now[row_key].is_set_aside:
+                assert now[row_key].state is row.state, (row, now[row_key])
+                assert self.service.asked[row.key] == asked[row.key], f"sent, although it is set aside: {row}"
+            elif row.is_set_aside:
+                assert now[row_key].staged_run != row.staged_run or row.state in DONE, f"no longer set aside: {now[row_key]}"
+
     def _assert_one_event_a_row(self) -> None:
-        events = Counter(self._row(each) for each in self.service.events)
-        excused = Counter(self._row(each) for each in self.service.events if each.is_excused and self.has_lost_books)
-        twice = {row: count for row, count in events.items() if count - excused[row] > 1}
+        """But for what a person has risked: one more for each further key, and one more that was forgotten."""
+        events = Counter(self._row(each) for each in self.service.events) - self.person.next_keys
+        excused = Counter(self._row(each) for each in self.service.events if each.is_excused)
+        may_be = events.keys() if self.has_lost_books else self.person.forgotten
+        twice = {row: count for row, count in events.items() if count - (row in may_be) * excused[row] > 1}
         if self.service.character.idempotency != "ignore":
             assert not twice, f"one row became several events: {twice}"
         elif not self.has_lost_books:
             rows = self.worker.rows()
-            untold = [row for row in twice if not _is_told_as_ambiguous(rows[row])]
+            untold = [row for row in twice if not _is_told_as_ambiguous(rows[row]) and row not in self.person.forgotten]
             assert not untold, f"created twice by a service that ignores keys, and nobody is told: {untold}"
 
     def _row(self, event: Event) -> str:
@@ -164,6 +217,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     def when_all_is_well_again_every_row_arrives(self) -> None:
         """No more faults: a few runs deliver every row that is asked for, or say why not."""
         self.service.is_key_good = self.service.is_channel_open = True
+        self.person.take_all_back()
         for _ in range(GOOD_RUNS):
             self.time_goes_by(1)
             assert self.worker.run(Death(), RunOptions())
@@ -178,6 +232,8 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     def _assert_it_arrived(self, row: RowRecord, title: str) -> None:
         match row.state:
+            case EntryState.DELIVERED if self.person.named.get(row.row_key) == row.event_id:
+                self._assert_it_can_be_corrected(row)
             case EntryState.DELIVERED:
                 (there,) = [each for each in self.service.events if each.id == row.event_id]
                 assert (there.key, self._row(there)) == (row.key, row.row_key)
@@ -195,6 +251,10 @@ class DeliveryMachine(RuleBasedStateMachine):
             case EntryState.PENDING | EntryState.BLOCKED:
                 raise AssertionError(f"still not delivered: {row}")
 
+    def _assert_it_can_be_corrected(self, row: RowRecord) -> None:
+        """Whoever has named a wrong event can name another one."""
+        assert self.person.decide(row.row_key, TakeEvent(2 * NO_EVENT + row.entry_id), Death()), f"it stays with {row}"
+
     def _may_have_been_refused(self, row: RowRecord) -> bool:
         """Such a service answers 409 to whatever uses a key again: that its first answer was a refusal, nobody can know."""
         return self.service.character.idempotency == "refuse" and b"bad" in row.body
@@ -205,10 +265,22 @@ def _is_told_as_ambiguous(row: RowRecord) -> bool:
     return bool(row.resent_run) or row.unanswered_at is not None
 
 
-DeliveryMachine.TestCase.settings = settings(
+@cache
+def _one_file() -> StateDb:
+    return OneFile()
+
+
+USUAL = settings(
     max_examples=EXAMPLES,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+DeliveryMachine.TestCase.settings = USUAL
 TestDeliveryMachine = DeliveryMachine.TestCase
+
+
+@pytest.mark.slow
+def test_the_same_holds_with_the_books_in_postgresql(postgres: Postgres) -> None:
+    with closing(OneServer(postgres.fresh_url())) as server:
+        run_state_machine_as_test(lambda: DeliveryMachine(server), settings=settings(USUAL, max_examples=EXAMPLES // 5))

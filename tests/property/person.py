@@ -1,0 +1,106 @@
+"""The person beside the worker: what somebody decides about rows, as `resolve` and `retry` write it down.
+
+What was decided at whose risk is kept here; what must hold then is `test_delivery_machine`'s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from property.delivery_desk import Worker
+from property.model_service import Death
+
+from mappings.vocabulary import RowKey
+from state.deciding import AsItIs, Change, Choice, NotPossibleError, Resend, SetAside, TakeBack, TakeEvent, decide
+from state.decisions import EventTakenError
+from state.views import RowRecord
+from state.words import EntryState
+
+ANA = "ana@desk"
+
+
+@dataclass
+class Person:
+    """Decides about rows of one feed. What each decision has brought is remembered by row key."""
+
+    worker: Worker
+    next_keys: Counter[str] = field(default_factory=Counter)
+    """How often a row was sent under a further key, although the service had said that its key was used."""
+    forgotten: set[str] = field(default_factory=set)
+    """Rows sent again under a key that the service may have forgotten."""
+    named: dict[str, int] = field(default_factory=dict)
+    """The event that was named for a row."""
+    copies: set[str] = field(default_factory=set)
+    """Held rows that were set aside as the copies they look like."""
+
+    def retry(self) -> None:
+        """Let all rows that were turned away be sent again."""
+        self.worker.decide(ANA, lambda decisions: decisions.retry())
+
+    def decide(self, row_key: str, choice: Choice, death: Death) -> bool:
+        """Decide about one row; return whether anything has changed. The command may be killed, at whatever instant.
+
+        What may go wrong must be told beforehand: only then is it at the person's risk.
+        """
+        before = self.worker.rows().get(row_key)
+        if before is None:
+            return self._release(row_key, choice)
+        told = _told(before, choice)
+        try:
+            self.worker.decide(ANA, lambda decisions: decisions.resolve(RowKey(row_key), choice), death)
+        except NotPossibleError:
+            assert told is None, f"{told} was promised for {before}"
+            return False
+        except EventTakenError:
+            return False
+        after = self.worker.rows()[row_key]
+        if after == before:
+            return False
+        assert isinstance(told, Change), f"{before} became {after}, and {told} was told"
+        self._remember(after, told, choice)
+        assert not isinstance(_told(after, choice), Change), f"{choice} said twice is done twice: {before}, {after}"
+        return True
+
+    def take_all_back(self) -> None:
+        """List again whatever was set aside."""
+        for row in self.worker.rows().values():
+            if row.is_set_aside:
+                assert self.decide(row.row_key, TakeBack(), Death()), row
+        for row_key in self.copies.copy():
+            self.decide(row_key, TakeBack(), Death())
+
+    def _remember(self, after: RowRecord, change: Change, choice: Choice) -> None:
+        match choice:
+            case Resend() if change.is_next_revision:
+                assert change.risk
+                self.next_keys[after.row_key] += 1
+            case Resend() if change.risk:
+                self.forgotten.add(after.row_key)
+            case TakeEvent(event_id):
+                self.named[after.row_key] = event_id
+                assert (after.state, after.event_id) == (EntryState.DELIVERED, event_id)
+            case SetAside():
+                assert after.is_set_aside
+            case TakeBack():
+                assert not after.is_set_aside
+            case Resend():
+                assert after.state is EntryState.PENDING
+
+    def _release(self, row_key: str, choice: Choice) -> bool:
+        is_known = row_key in self.worker.held() or row_key in self.copies
+        if not is_known or isinstance(choice, TakeEvent):
+            return False
+        self.worker.decide(ANA, lambda decisions: decisions.release(RowKey(row_key), choice))
+        self.copies.discard(row_key)
+        if isinstance(choice, SetAside):
+            self.copies.add(row_key)
+        return True
+
+
+def _told(record: RowRecord, choice: Choice) -> Change | AsItIs | None:
+    """What the command says before it does anything; None if it cannot be done."""
+    try:
+        return decide(record, choice)
+    except NotPossibleError:
+        return None

@@ -75,6 +75,10 @@ class NotPossibleError(ConfigError):
     """What was chosen cannot be done with a row in this state; the hint says what can."""
 
 
+RESOLVED, FOUND = "resolved", "reconciled"
+"""Whose word the id of an event is, as the code of the entry's last answer: a person's, a list's. A decision that comes
+later, to set the row aside, does not make it the service's own."""
+
 _FORGOTTEN = (
     "an earlier attempt was never answered. It is sent again under the same key: if the service has created the event"
     " then and has forgotten the key since, there will be two"
@@ -103,7 +107,7 @@ def _take_event(record: RowRecord, event_id: int) -> Change | AsItIs:
     if record.state is EntryState.DELIVERED:
         if record.event_id == event_id:
             return AsItIs(f"it is delivered as event {event_id}")
-        if record.decision not in {Decision.EVENT_ID, Decision.RECONCILED}:
+        if record.answer is None or record.answer.code not in {RESOLVED, FOUND}:
             raise NotPossibleError(
                 f"{record.row_key} was delivered as event {record.event_id}, by the service's own answer",
                 hint=f"event {event_id} may be another row's: `eventsync rows` lists them all with their ids",

@@ -16,7 +16,19 @@ from mappings.errors import ConfigError
 from mappings.vocabulary import RowKey
 from state.claims import IS_SET_ASIDE
 from state.columns import storable
-from state.deciding import AsItIs, Change, Choice, NotPossibleError, Resend, SetAside, TakeBack, TakeEvent, decide
+from state.deciding import (
+    FOUND,
+    RESOLVED,
+    AsItIs,
+    Change,
+    Choice,
+    NotPossibleError,
+    Resend,
+    SetAside,
+    TakeBack,
+    TakeEvent,
+    decide,
+)
 from state.owners import destination_of, find_owners
 from state.records import dump_answer
 from state.tables import ENTRY, RELEASE, SCOPE
@@ -138,7 +150,7 @@ class Decisions:
         is_as_read = (ENTRY.c.id == found.entry_id, ENTRY.c.revision == found.revision, ENTRY.c.event_id.is_(None))
         states = (*SEEKABLE, EntryState.PENDING)
         columns = self._told(Change(EntryState.DELIVERED, Decision.RECONCILED, found.event_id))
-        columns["answer"] = dump_answer(Answer(status=0, code="reconciled", message=found.how))
+        columns["answer"] = dump_answer(Answer(status=0, code=FOUND, message=found.how))
         seekable = ENTRY.c.state.in_([state.value for state in states])
         return connection.execute(update(ENTRY).where(*is_as_read, seekable).values(**columns)).rowcount == 1
 
@@ -148,7 +160,7 @@ class Decisions:
             self._lock_destination(connection)
             self._refuse_if_taken(connection, before, change.event_id)
             said = f"{self._by} said that it is event {change.event_id}; it was {before.state.value.replace('_', ' ')}"
-            columns["answer"] = dump_answer(Answer(status=0, code="resolved", message=said))
+            columns["answer"] = dump_answer(Answer(status=0, code=RESOLVED, message=said))
         if change.is_next_revision:
             revision = before.revision + 1
             columns |= {"revision": revision, "idempotency_key": self._turn.key(before.row_key, revision)}

@@ -141,6 +141,15 @@ def test_an_event_id_said_twice_is_kept_once_and_a_slip_can_be_corrected(world: 
     assert world.known("a").event_id == 12
 
 
+def test_a_slip_can_be_corrected_whatever_was_decided_about_the_row_since(world: World) -> None:
+    ended(world, Conflict(answer(409)))
+    resolved(world, "a", TakeEvent(11))
+    world.stage([row("a", "another title")])
+    resolved(world, "a", SetAside())
+    resolved(world, "a", TakeEvent(12))
+    assert (world.known("a").event_id, world.known("a").decision) == (12, Decision.EVENT_ID)
+
+
 def test_an_id_that_the_service_told_is_not_overruled(world: World) -> None:
     ended(world, Receipt(7, answer(201)))
     with pytest.raises(NotPossibleError, match="by the service's own answer"):

@@ -13,6 +13,8 @@ from state.accounts import StageReport
 
 HISTORY_THAT_COUNTS = 20
 """A feed with fewer known rows has no history to compare new rows with."""
+TIMES_THAT_TELL = 2
+"""So many earlier reads that replaced as many rows, and went out, make it this feed's habit: a weekly programme's."""
 NAMED = 3
 """So many likely copies are named in a verdict; `eventsync rows` has all of them."""
 _ROUNDING = 1e-9
@@ -72,19 +74,37 @@ def _new(report: StageReport, limits: Brakes) -> _Answer:
     """Trip where new rows do not add to what is known but replace it, or dwarf it: a partner's ids have changed. Or where
     most known rows changed at once, and each would become another draft.
 
-    What an earlier run staged and no run has let out is as new as it was then.
+    What an earlier run staged and no run has let out is as new as it was then. A feed whose reads replaced as much before,
+    and went out, is used to it; only that is excused.
     """
     known, new = report.known_before, report.account.new - report.restaged + report.waiting
     wanted, gone = report.account.read - report.account.filtered, _gone(report, new)
+    # What a whole read could have lost is what stood in the source before it; what vanished long ago tells nothing of it.
+    stood = report.met + gone if report.is_whole else known
+    is_replacing = gone > new / 2 and report.replaced_before < TIMES_THAT_TELL
     is_still_braked = report.waiting > 0 and "new" in report.stood
-    is_flood = _is_beyond(new, wanted, limits.new) and (new > 2 * known or gone > new / 2 or is_still_braked)
+    is_flood = _is_beyond(new, wanted, limits.new) and (new > 2 * stood or is_replacing or is_still_braked)
     is_redrafted = _is_beyond(report.redrafted, wanted, limits.new)
-    sentence = f"{new} of {wanted} rows never seen before, beside {known} known ones, {gone} of which have vanished"
-    if report.redrafted:
-        sentence += f"; {report.redrafted} delivered rows have changed, and each would become another draft"
     share = max(new, report.redrafted) / wanted if wanted else 0.0
     tripped = known >= HISTORY_THAT_COUNTS and (is_flood or is_redrafted)
-    return "new", tripped, share, 1.0 if limits.new is None else limits.new, sentence + _alike(report)
+    sentence = f"{new} of {wanted} rows never seen before, {_beside(report, gone)}{_about_drafts(report)}{_alike(report)}"
+    return "new", tripped, share, 1.0 if limits.new is None else limits.new, sentence
+
+
+def _beside(report: StageReport, gone: int) -> str:
+    """Say what became of the known rows: a read that has none of them is another list."""
+    known, met = report.known_before, report.met
+    if not report.is_whole or not known:
+        return f"beside {known} known ones"
+    still = "all" if met >= known else "none" if not met else str(met)
+    told = f"{still} of the {known} known ones {'is' if still in {'none', '1'} else 'are'} still in the source"
+    usual = ", as many as in earlier reads" if gone and report.replaced_before >= TIMES_THAT_TELL else ""
+    return told + (f" ({gone} since the last read are not{usual})" if gone else "")
+
+
+def _about_drafts(report: StageReport) -> str:
+    count = report.redrafted
+    return f"; {count} delivered rows have changed, and each would become another draft" if count else ""
 
 
 def _gone(report: StageReport, new: int) -> int:

@@ -116,12 +116,13 @@ class StageReport:
     Of `account.new`, `restaged` are known rows whose changed payload is due; the rest was never seen before. Of
     `account.held`, `ignored` are rows that a person decided to hear no more of. `vanished`: newly absent from a whole
     read, if the feed `is_marking` such rows; `withdrawn`: pending rows, never sent, that the source no longer asks for.
-    `known_before`: entries of the feed before this read that some run has let out; `waiting`: entries, never sent, that
-    earlier reads staged, that none let out, and that this one asks for again; `redrafted`: drafts of changes that no run has
-    let out yet. `last_whole_read`:
-    rows of the last whole read that passed the brakes, None if there was none. `rejections` and `held` are the first few;
-    all are in the state DB. `reasons` counts problems (not warnings). `brakes`: those that stop this run; `accepted`: those
-    that would, had a person not accepted them for it; `stood`: those that stopped the reads before, or passed for one run only.
+    `known_before`: entries of the feed before this read that some run has let out, `met` those of them that this read has;
+    `replaced_before`: earlier reads that went out, and lost and gained at least half as many rows as this one. `waiting`:
+    entries, never sent, that earlier reads staged, that none let out, and that this one asks for again; `redrafted`: drafts
+    of changes that no run has let out yet. `last_whole_read`: rows of the last whole read that passed the brakes, None if
+    there was none. `rejections` and `held` are the first few; all are in the state DB. `reasons` counts problems (not
+    warnings). `brakes`: those that stop this run; `accepted`: those that would, had a person not accepted them for it;
+    `stood`: those that stopped the reads before, or passed for one run only.
     """
 
     run_id: str
@@ -136,6 +137,8 @@ class StageReport:
     waiting: int = 0
     redrafted: int = 0
     known_before: int = 0
+    met: int = 0
+    replaced_before: int = 0
     last_whole_read: int | None = None
     skipped: Mapping[str, int] = field(default_factory=dict)
     reasons: tuple[ReasonCount, ...] = ()

@@ -19,6 +19,7 @@ from state.records import dump
 from state.seen import Seen
 from state.tables import ENTRY
 from state.turn import Turn
+from state.turnover import count_replacements
 from state.words import EntryState, Phase
 
 _PAGE = 5_000
@@ -57,7 +58,9 @@ def finish(
         turn.run_id, is_whole=opening.is_whole, known_before=opening.known_before, last_whole_read=opening.last_whole_read
     )
     report.account.check()
-    report = replace(report, is_marking=is_marking, stood=opening.brakes)
+    met = progress.seen.count_present() - progress.tally.unreleased
+    report = replace(report, is_marking=is_marking, stood=opening.brakes, met=met)
+    report = replace(report, replaced_before=count_replacements(connection, turn, report))
     report = _braked(report, brake(report), progress.terms.accepted)
     judge(connection, turn, opening, report, is_anything_unheard=bool(unheard))
     if not report.brakes:
@@ -79,19 +82,20 @@ def _withdraw(connection: Connection, turn: Turn, opening: Opening, progress: Pr
     What was refused before goes back to refused, without a fingerprint: whatever the source says next reopens it. A draft of
     a change makes room for the event that was delivered before it.
     """
-    unheard, unreleased, seen = 0, 0, progress.seen
+    unheard, waiting_rows, seen = 0, 0, progress.seen
     withdrawn = [entry_id for entry_id in seen.disputed if entry_id > seen.boundary]
     refused: list[int] = []
     drafts: list[int] = []
     for row in _never_sent(connection, turn, seen.boundary):
-        is_unasked = not seen.is_said(row.id)
+        is_unasked, is_unreleased = not seen.is_said(row.id), row.id > opening.released_id
+        progress.tally.unreleased += is_unreleased and seen.is_present(row.id)
         if seen.is_disputed(row.id) or (is_unasked and (opening.is_whole or seen.is_present(row.id))):
             _place_of(row, withdrawn, refused, drafts).append(row.id)
             progress.tally.withdrawn += not seen.is_disputed(row.id)
         else:
             unheard += is_unasked
-            unreleased += not is_unasked and row.id > opening.released_id
-    progress.tally.waiting = unreleased
+            waiting_rows += not is_unasked and is_unreleased
+    progress.tally.waiting = waiting_rows
     for few in _in_fews(withdrawn):
         connection.execute(_DELETE, {"entries": few})
     for few in _in_fews(refused):

@@ -11,6 +11,7 @@ _PRESENT = 1
 _SAID = 2
 _STAGED = 4
 _DISPUTED = 8
+_WITHOUT_PRESENT = bytes(range(0, 256, 2))
 
 
 class Seen:
@@ -37,6 +38,10 @@ class Seen:
         """Two rows of this read claim the entry, and nothing of it was ever sent."""
         self._mark(entry_id, _DISPUTED)
         self.disputed.append(entry_id)
+
+    def count_present(self) -> int:
+        """Count the entries of before this read that the source has."""
+        return len(self._marks[: self.boundary + 1].translate(None, _WITHOUT_PRESENT))
 
     def is_present(self, entry_id: int) -> bool:
         """Whether the source has the row."""

@@ -23,7 +23,7 @@ class Tally:
     def __init__(self) -> None:
         self.read = self.duplicate = self.rejected = self.held = self.unchanged = self.drifted = self.new = 0
         self.restaged = self.warnings = self.vanished = self.withdrawn = 0
-        self.ignored = self.waiting = self.redrafted = 0
+        self.ignored = self.waiting = self.redrafted = self.unreleased = 0
         self._skipped: Counter[str] = Counter()
         self._reasons: Counter[_Problem] = Counter()
         self._hints: dict[_Problem, str] = {}

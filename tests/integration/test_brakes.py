@@ -62,7 +62,7 @@ def test_a_flood_of_new_rows_stays_stopped_however_often_it_is_read_and_what_one
     for _ in range(2):
         said = desk.run()
         assert stopped_by(said) == ["new"]
-    assert "24 of which have vanished" in said.words
+    assert "none of the 24 known ones is still in the source" in said.words
     assert vanished(desk) == 0
     assert len(service.events()) == 24
 
@@ -73,6 +73,32 @@ def test_a_flood_of_new_rows_stays_stopped_however_often_it_is_read_and_what_one
     assert len(service.events()) == 29
     assert desk.run("--publish-only", "--accept", "new").code == 0
     assert (len(service.events()), desk.run().code) == (48, 0)
+
+
+def test_rows_under_new_ids_stay_stopped_also_after_an_accepted_shrink(desk: Desk, service: Service) -> None:
+    desk.source(lines(24))
+    assert desk.run().code == 0
+    desk.source([])
+    assert desk.run("--accept", "shrink").code == 0
+    desk.source(renamed(range(20), "9", title="Matinee"))
+    said = desk.run()
+    assert (stopped_by(said), len(service.events())) == (["new"], 24)
+    assert "20 of 20 rows never seen before, none of the 24 known ones is still in the source" in said.words
+
+
+def test_a_programme_that_is_new_every_week_is_let_out_by_itself_once_a_person_has_accepted_it_twice(
+    desk: Desk, service: Service
+) -> None:
+    desk.source(renamed(range(24), "0"))
+    assert desk.run().code == 0
+    for week in (1, 2):
+        desk.source(renamed(range(24), str(week), title=f"Week {week}"))
+        assert stopped_by(desk.run()) == ["new"]
+        assert desk.run("--accept", "new").code == 0
+    desk.source(renamed(range(24), "3", title="Week 3"))
+    assert (desk.run().code, len(service.events())) == (0, 96)
+    desk.source(renamed(range(80), "4", title="Week 4"))
+    assert stopped_by(desk.run()) == ["new"]
 
 
 def test_rows_under_new_ids_that_say_the_same_are_held_and_named(desk: Desk, service: Service) -> None:

@@ -22,7 +22,8 @@ def _report(
     *, is_whole: bool = True, known: int = 0, before: int | None = None, vanished: int = 0, restaged: int = 0, **counts: int
 ) -> StageReport:
     account = ReadAccount(read=sum(counts.values()), **counts)
-    return StageReport("run", is_whole, account, vanished=vanished, restaged=restaged, known_before=known, last_whole_read=before)
+    report = StageReport("run", is_whole, account, vanished=vanished, restaged=restaged, known_before=known)
+    return replace(report, last_whole_read=before, met=account.unchanged + account.drifted + restaged)
 
 
 def _with(report: StageReport, **facts: Any) -> StageReport:
@@ -71,6 +72,96 @@ def _tripped(report: StageReport, limits: Brakes = DEFAULTS) -> set[str]:
 )
 def test_a_brake_trips_where_the_numbers_say_so(report: StageReport, tripped: set[str]) -> None:
     assert _tripped(report) == tripped
+
+
+def _named(count: int) -> tuple[HeldRow, ...]:
+    return tuple(HeldRow(f"a.csv:{number}", RowKey(f"n{number}"), RowKey(f"o{number}")) for number in range(count))
+
+
+NEW_IDS = {
+    "all ids changed, as many rows": (
+        _report(new=100, known=100, before=100, vanished=100),
+        "100 of 100 rows never seen before, none of the 100 known ones is still in the source (100 since the last read are not)",
+    ),
+    "all ids changed, half of the rows": (
+        _report(new=50, known=100, before=100, vanished=100),
+        "50 of 50 rows never seen before, none of the 100 known ones is still in the source (100 since the last read are not)",
+    ),
+    "all ids changed after an accepted shrink to nothing": (
+        _report(new=40, known=100, before=0),
+        "40 of 40 rows never seen before, none of the 100 known ones is still in the source",
+    ),
+    "all ids changed after an accepted shrink to ten": (
+        _report(new=40, known=100, before=10, vanished=10),
+        "40 of 40 rows never seen before, none of the 100 known ones is still in the source (10 since the last read are not)",
+    ),
+    "most ids changed after an accepted shrink to ten": (
+        _report(new=36, unchanged=4, known=100, before=10, vanished=6),
+        "36 of 40 rows never seen before, 4 of the 100 known ones are still in the source (6 since the last read are not)",
+    ),
+    "all ids changed, nobody marks what vanished": (
+        _with(_report(new=100, known=100, before=100), is_marking=False),
+        "100 of 100 rows never seen before, none of the 100 known ones is still in the source (100 since the last read are not)",
+    ),
+    "ten times as many rows": (
+        _report(new=900, unchanged=100, known=100, before=100),
+        "900 of 1000 rows never seen before, all of the 100 known ones are still in the source",
+    ),
+    "ten times as many rows as lately": (
+        _report(new=900, unchanged=100, known=1000, before=100),
+        "900 of 1000 rows never seen before, 100 of the 1000 known ones are still in the source",
+    ),
+    "the second week of a weekly programme": (
+        _report(new=40, known=40, before=40, vanished=40),
+        "40 of 40 rows never seen before, none of the 40 known ones is still in the source (40 since the last read are not)",
+    ),
+    "the third week of a weekly programme": (
+        _with(_report(new=40, known=80, before=40, vanished=40), replaced_before=1),
+        "40 of 40 rows never seen before, none of the 80 known ones is still in the source (40 since the last read are not)",
+    ),
+    "three times as many rows as a weekly programme has": (
+        _with(_report(new=120, known=120, before=40, vanished=40), replaced_before=2),
+        (
+            "120 of 120 rows never seen before, none of the 120 known ones is still in the source"
+            " (40 since the last read are not, as many as in earlier reads)"
+        ),
+    ),
+    "a weekly programme that was stopped, read again after its acceptance for a few rows": (
+        _with(_report(unchanged=40, known=80, before=40), waiting=35, met=5, stood=("new",), replaced_before=2),
+        "35 of 40 rows never seen before, 5 of the 80 known ones are still in the source",
+    ),
+    "all ids changed, and some rows look like what was delivered": (
+        _with(_report(new=80, held=15, known=100, before=100, vanished=100), held=_named(15)),
+        (
+            "80 of 95 rows never seen before, none of the 100 known ones is still in the source (100 since the last read are not)"
+            " (a.csv:0: n0 looks like o0; a.csv:1: n1 looks like o1; a.csv:2: n2 looks like o2; and 12 more)"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("report", "sentence"), NEW_IDS.values(), ids=NEW_IDS.keys())
+def test_new_rows_that_no_history_explains_stop_the_run_and_the_sentence_says_what_became_of_the_known_ones(
+    report: StageReport, sentence: str
+) -> None:
+    told = {one.name: one for one in judge(report, DEFAULTS, ())}["new"]
+    assert (told.stops, told.sentence) == (True, sentence)
+
+
+EXPLAINED = {
+    "the first run": _report(new=1000),
+    "three rows, all ids changed": _report(new=3, known=3, before=3, vanished=3),
+    "the fourth week of a weekly programme": _with(_report(new=40, known=120, before=40, vanished=40), replaced_before=2),
+    "twice as many rows as before, in a long history": _report(new=60, unchanged=50, known=1000, before=50),
+    "back after an accepted shrink, with the ids of before": _report(unchanged=100, known=100, before=0),
+    "three new rows picked by hand": _report(is_whole=False, new=3, known=100, before=100),
+    "the changes of a source that tells only those": _report(is_whole=False, new=150, drifted=5, known=100, before=100),
+}
+
+
+@pytest.mark.parametrize("report", EXPLAINED.values(), ids=EXPLAINED.keys())
+def test_new_rows_that_the_history_explains_go_out(report: StageReport) -> None:
+    assert "new" not in _tripped(report)
 
 
 def test_a_feed_may_release_its_brakes() -> None:

@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from mappings.marks import Block, Place, locate
 from mappings.refusals import did_you_mean
+from mappings.source_specs import SOURCES, kind_word
 from mappings.transforms.catalogue import STEPS
 from mappings.values import MARKERS
 
@@ -30,11 +31,12 @@ _RULES = ("skip", "keep", "window")
 _CHOICES = {
     "step": tuple(STEPS),
     "rule": _RULES,
+    "kind": tuple(map(kind_word, SOURCES)),
     "value": MARKERS,
     "policy": ("reject", "omit", "warn", "draft"),
     "when": ("column", "value", "all", "any", "not"),
 }
-_CALLED = {"when": "condition", "key": "column's name"}
+_CALLED = {"when": "condition", "key": "column's name", "kind": "kind of source"}
 _WORDS = {
     "int_parsing": "a whole number is needed",
     "bool_parsing": "true or false is needed",
@@ -109,7 +111,9 @@ def _unknown_choice(problem: ErrorDetails, place: Place, document: Block) -> Tol
     key_place = _first_key(problem, place, document, word)
     if not word or word in {"str", "list", "row", "block"}:
         return Told(place, f"a {_CALLED.get(what, what)} is needed here", f"one of {', '.join(known)}" if known else "")
-    return Told(key_place, f'unknown {what} "{word}"', did_you_mean(word, known) or f"there are {', '.join(known)}")
+    return Told(
+        key_place, f'unknown {_CALLED.get(what, what)} "{word}"', did_you_mean(word, known) or f"there are {', '.join(known)}"
+    )
 
 
 def _first_key(problem: ErrorDetails, place: Place, document: Block, word: str) -> Place:

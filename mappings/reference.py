@@ -13,7 +13,8 @@ from mappings.conditions import Any as AnyOf
 from mappings.event import REQUIRED_FIELDS, Event
 from mappings.publishing import Brakes, PublishPolicy, Schedule
 from mappings.schema import Example, FeedMapping, Keep, KeyColumn, Skip, Window, WindowSpan
-from mappings.source_specs import CsvSource, Header
+from mappings.source_parts import Header
+from mappings.source_specs import SHARED, SOURCES, Join, kind_word
 from mappings.strict import Strict
 from mappings.transforms.catalogue import FAMILIES
 from mappings.transforms.step import Shown, Step
@@ -22,6 +23,7 @@ from mappings.vocabulary import REASON_TEXTS, ReasonCode
 
 _PARTS: Mapping[str, type[Strict]] = {
     "`header`, inside `source`": Header,
+    "`join`, inside `source`": Join,
     "`schedule`": Schedule,
     "`key`": KeyColumn,
     "`publish`": PublishPolicy,
@@ -29,6 +31,12 @@ _PARTS: Mapping[str, type[Strict]] = {
     "`examples`": Example,
 }
 """The blocks of a file that are no values, by the headings under which they are told."""
+
+_FAMILY_HEADINGS = (
+    "every kind",
+    "rows and columns",
+    "delimited text: `csv`, `tsv`",
+)
 
 _INSIDE: Mapping[type[Strict], str] = {Wall: "#### inside `at`", Instant: "#### inside `in_zone`"}
 _SHARED = frozenset({"on_error", "on_miss", "on_empty", "ignore"})
@@ -57,13 +65,22 @@ def write_reference() -> str:
 def _file() -> Iterator[str]:
     yield "## The file"
     yield _table(FeedMapping, frozenset())
-    yield "### `source`"
-    yield _words(CsvSource.__doc__)
-    yield _table(CsvSource, frozenset())
+    yield from _sources()
     for heading, model in _PARTS.items():
         yield f"### {heading}"
         yield _words(model.__doc__)
         yield _table(model, frozenset())
+
+
+def _sources() -> Iterator[str]:
+    """Tell what the kinds share once, and of each kind only what is its own."""
+    yield "### `source`"
+    yield "Which kind of file it is, where it is, and how it is read."
+    headings = (*_FAMILY_HEADINGS, *(f"`kind: {kind_word(kind)}`" for kind in SOURCES))
+    for heading, model in zip(headings, (*SHARED, *SOURCES), strict=True):
+        yield f"#### {heading}"
+        yield _words(model.__doc__)
+        yield _table(model, frozenset(model.model_fields) - frozenset(model.__annotations__))
 
 
 def _values() -> Iterator[str]:

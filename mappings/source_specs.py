@@ -1,89 +1,82 @@
 """Where a feed's rows come from, as its mapping file says it: one model per kind of source, a closed union.
 
-How a source is read is `connectors.sources`'s.
+How a source is read is `connectors.sources`'s; what the kinds share is `source_parts`'s.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from mappings.measures import OneOrMany, mistake
+from mappings.measures import OneOrMany, Pattern, Text, mistake
+from mappings.source_parts import Encoding, Header, Mark, Names, OptionalMark
 from mappings.strict import Strict
 
 
-def _spelt_out(text: object) -> object:
-    return "\t" if text in ("tab", r"\t") else text
+class Join(Strict):
+    """A second file or tab, found by its key: its columns stand beside those of each row, named after `prefix`.
 
-
-def _no_mark(text: object) -> object:
-    return None if text in ("null", "~", "", "none") else text
-
-
-def _one_character(text: str) -> str:
-    if len(text) != 1:
-        raise mistake(f'"{text}" is not one character', 'a tab is written "\\t"')
-    if text in "\r\n\0":
-        raise mistake("cells cannot be parted by a line break", 'a tab is written "\\t"')
-    return text
-
-
-def _text_encoding(name: str) -> str:
-    try:
-        b"?".decode(name, "replace")
-    except (LookupError, UnicodeError):
-        raise mistake(f'"{name}" is not an encoding that Python knows, like utf-8, windows-1252 or shift_jis') from None
-    return name
-
-
-Mark = Annotated[
-    str,
-    BeforeValidator(_spelt_out),
-    AfterValidator(_one_character),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 3}),
-]
-"""One character that parts cells: no line break. A tab may be spelt out."""
-
-OptionalMark = Annotated[
-    Mark | None, BeforeValidator(_no_mark), WithJsonSchema({"type": ["string", "null"], "minLength": 1, "maxLength": 4})
-]
-"""The same, or null: files are text, and `null` is how they say that there is none."""
-
-Encoding = Annotated[str, AfterValidator(_text_encoding)]
-"""The name of a text encoding, as Python's `codecs` knows it."""
-
-
-class Header(Strict):
-    """Where the names of the columns stand.
-
-    `row`: the header's row, from 1; 0 says that the file has none. `names`: the names to use instead of what stands
-    there (required with row 0); rows up to and including `row` are then passed over.
+    The table is read before the first row and kept in memory (at most 500,000 rows). Two of its rows with one key are an
+    error that names both. Keys are compared trimmed, as text.
     """
 
-    row: int = Field(
-        default=1, ge=0, le=1000, description="The header's row, counted from 1, blank rows too; 0: the file has no header."
+    source: SourceSpec = Field(description="The second file: a source like any other.")
+    on: Mapping[str, Text] = Field(min_length=1, description="Columns of the row, and the table's columns that must equal them.")
+    prefix: Text = Field(min_length=1, description='What the names of the table\'s columns begin with here: "venue.".')
+    on_miss: Literal["empty", "reject"] = Field(
+        default="empty", description="Rows whose key the table lacks: their cells are empty, or the row is rejected."
     )
-    names: Annotated[tuple[str, ...], OneOrMany()] = Field(
-        default=(), description="Names for the columns, in order, instead of those in the file."
+
+
+class FileSource(Strict):
+    """What is said of a file of any kind."""
+
+    kind: str
+    path: str = Field(
+        min_length=1,
+        description="Path (relative to the mapping file) or URL of the file; `*`, `?` and `[...]` match several files,"
+        " read in the order of their names (numbers in them count as numbers).",
+    )
+    files: Literal["all", "newest"] = Field(
+        default="all", description="Of several files that match: read all, or only the last by name."
+    )
+    required: Names = Field(default=(), description="Columns without which the feed must not run.")
+    optional: Names = Field(default=(), description="Columns that may be absent: their cells are then empty.")
+    columns: Mapping[str, Names] = Field(
+        default_factory=dict, description="Other names of a column, `{TITLE: [Titel, Name]}`: the first that is there is it."
+    )
+    null: Names = Field(default=(), description='Texts that mean an empty cell, such as "NULL" or "n/a", in every column.')
+    null_in: Mapping[str, Names] = Field(default_factory=dict, description='The same, by column: `{PRICE: ["-"]}`.')
+    json_columns: Names = Field(
+        default=(), description="Columns whose cells hold JSON: `details` then gives `details.price`, `details.tags[0]`."
+    )
+    join: Annotated[tuple[Join, ...], OneOrMany()] = Field(
+        default=(), description="Second files or tabs whose rows are found by a key: `source`, `on`, `prefix`, `on_miss`."
     )
 
-    @model_validator(mode="after")
-    def _has_names(self) -> Self:
-        if self.row == 0 and not self.names:
-            raise mistake("row 0 says that the file has no header", "give the columns' names in `names`")
-        return self
+
+class GridSource(FileSource):
+    """What is said of a file of rows and columns."""
+
+    header: Header = Field(default=Header(), description="Where the columns' names stand: `row`, `matches`, `rows` and `names`.")
+    comment: Text = Field(default="", description='Rows whose first cell begins so, such as "#", are no rows.')
+    footer: int = Field(default=0, ge=0, le=1000, description="So many rows at the end, blank ones not counted, are no rows.")
+    until: Pattern | None = Field(
+        default=None, description="A pattern: the first row with a cell in which it is found, and all below, are no rows."
+    )
+    long_rows: Literal["reject", "cut"] = Field(
+        default="reject", description="Rows with more cells than the header: reject them, or cut the surplus."
+    )
+    short_rows: Literal["fill", "reject"] = Field(
+        default="fill", description="Rows with fewer cells than the header: fill them up with empty cells, or reject them."
+    )
 
 
-class CsvSource(Strict):
-    """A delimited text file: a path beside the mapping file, an absolute path, or any address that fsspec opens.
+class DelimitedSource(GridSource):
+    """What is said of a delimited text file, whatever its delimiter."""
 
-    Columns are found by the names in the header, whatever their case, spaces or Unicode form; a column without a name
-    is called after its position, `#3`, and of several with one name the later ones are `Name#2`, `Name#3`.
-    """
-
-    kind: Literal["csv"] = Field(description="csv: a delimited text file.")
-    path: str = Field(min_length=1, description="Path (relative to the mapping file) or URL of the file.")
     encoding: Annotated[tuple[Encoding, ...], OneOrMany()] = Field(
         default=("utf-8",),
         min_length=1,
@@ -92,13 +85,6 @@ class CsvSource(Strict):
     delimiter: Mark = Field(default=",", description='One character; "\\t" for tab.')
     quote: OptionalMark = Field(default='"', description="The quote character; null: quotes mean nothing in this file.")
     escape: OptionalMark = Field(default=None, description="Escape character, if quotes are not doubled.")
-    header: Header = Field(default=Header(), description="Where the columns' names stand: `row` and `names`.")
-    required: Annotated[tuple[str, ...], OneOrMany()] = Field(
-        default=(), description="Columns without which the feed must not run."
-    )
-    long_rows: Literal["reject", "cut"] = Field(
-        default="reject", description="Rows with more cells than the header: reject them, or cut the surplus."
-    )
 
     @model_validator(mode="after")
     def _marks_differ(self) -> Self:
@@ -108,5 +94,49 @@ class CsvSource(Strict):
         return self
 
 
-SourceSpec = CsvSource
+class CsvSource(DelimitedSource):
+    """A delimited text file: a path beside the mapping file, an absolute path, or any address that fsspec opens.
+
+    Columns are found by the names in the header, whatever their case, spaces or Unicode form; a column without a name
+    is called after its position, `#3`, and of several with one name the later ones are `Name#2`, `Name#3`. The third
+    column can always be asked for as `#3` or `#C`.
+    """
+
+    kind: Literal["csv"] = Field(description="csv: a delimited text file.")
+
+
+class TsvSource(DelimitedSource):
+    """A text file with tabs between the cells; in all else like `csv`."""
+
+    kind: Literal["tsv"] = Field(description="tsv: a text file with tabs between the cells.")
+    delimiter: Mark = Field(default="\t", description="One character; a tab, if nothing is said.")
+
+
+def _kind_of_source(value: object) -> str:
+    if isinstance(value, FileSource):
+        return f"kind:{value.kind}"
+    if isinstance(value, dict):
+        return f"kind:{value.get('kind', 'block')}"
+    return f"kind:{type(value).__name__.lower()}"
+
+
+SourceSpec = Annotated[
+    Annotated[CsvSource, Tag("kind:csv")] | Annotated[TsvSource, Tag("kind:tsv")],
+    Discriminator(_kind_of_source),
+]
 """The closed union of source kinds, discriminated by `kind`."""
+
+SOURCES: tuple[type[FileSource], ...] = (CsvSource, TsvSource)
+"""Every kind, in the order of the reference."""
+
+SHARED: tuple[type[FileSource], ...] = (FileSource, GridSource, DelimitedSource)
+"""What the kinds share, the widest first."""
+
+for _model in (*SHARED, *SOURCES):
+    _model.model_rebuild()
+Join.model_rebuild()
+
+
+def kind_word(model: type[FileSource]) -> str:
+    """Return the word that stands for a kind in `kind`."""
+    return str(get_args(model.model_fields["kind"].annotation)[0])

@@ -10,7 +10,8 @@ from typing import assert_never
 
 from connectors.sources.contract import Source
 from connectors.sources.csv_file import CsvFile
-from mappings.source_specs import CsvSource, SourceSpec
+from connectors.sources.names import Asked
+from mappings.source_specs import CsvSource, SourceSpec, TsvSource
 
 
 def open_source(spec: SourceSpec, base: Path, columns: frozenset[str]) -> Source:
@@ -19,8 +20,13 @@ def open_source(spec: SourceSpec, base: Path, columns: frozenset[str]) -> Source
     `base` is the folder of the mapping file, where relative paths start. `columns` are the columns that the mapping
     reads: they are matched with the source's own, and all must be there.
     """
+    asked = Asked.of(spec, columns)
+    return _file(spec, spec.path, base, asked)
+
+
+def _file(spec: SourceSpec, path: str, base: Path, asked: Asked) -> Source:
     match spec:
-        case CsvSource():
-            return CsvFile(spec, base, columns)
+        case CsvSource() | TsvSource():
+            return CsvFile(spec, path, base, asked)
         case _:
             assert_never(spec)

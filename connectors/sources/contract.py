@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mappings.vocabulary import SourceRow
@@ -36,6 +36,14 @@ class Reading:
     columns: tuple[str, ...]
     rows: Iterator[SourceRow]
     stamp: str = ""
+
+    def with_empty(self, columns: tuple[str, ...]) -> Reading:
+        """Return the same with columns that the source lacks by leave: empty in every row."""
+        if not columns:
+            return self
+        blank = dict.fromkeys(columns, "")
+        rows = (replace(row, cells={**row.cells, **blank}) for row in self.rows)
+        return Reading(self.columns + columns, rows, self.stamp)
 
 
 class Source(Protocol):

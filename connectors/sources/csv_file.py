@@ -11,13 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from connectors.sources.cell_faults import CellFaults
 from connectors.sources.contract import Reading
 from connectors.sources.csv_records import CsvRecords
-from connectors.sources.errors import BadSourceError, EmptySourceError, MissingColumnsError, SourceUnavailableError
-from connectors.sources.names import column_names, matched
+from connectors.sources.errors import EmptySourceError
+from connectors.sources.header import read_header, wanted_columns
+from connectors.sources.names import Asked
 from connectors.sources.odd_rows import OddRows
-from connectors.sources.opened_file import OpenedFile, opened
-from mappings.source_specs import CsvSource
+from connectors.sources.opened_file import opened, told_of_change, whole
+from connectors.sources.row_limits import within_limits
+from mappings.source_specs import DelimitedSource
 from mappings.vocabulary import Origin, SourceRow
 
 _DELIMITERS = ";,\t|"
@@ -25,11 +28,12 @@ _DELIMITERS = ";,\t|"
 
 @dataclass(frozen=True, slots=True)
 class CsvFile:
-    """A delimited text file as one feed reads it: `columns` are those that its mapping uses, `base` its folder."""
+    """A delimited text file as one feed reads it: `path` beside the folder `base`."""
 
-    spec: CsvSource
+    spec: DelimitedSource
+    path: str
     base: Path
-    columns: frozenset[str]
+    asked: Asked
 
     @property
     def is_whole(self) -> bool:
@@ -39,22 +43,14 @@ class CsvFile:
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A row's number is the physical line of the file on which it begins."""
-        with opened(self.spec.path, self.base) as file:
-            with _told_of_change(file):
+        with opened(self.path, self.base) as file:
+            with told_of_change(file):
                 records = CsvRecords(file, self.spec)
-                columns = self._columns(records)
-            odd = OddRows(file.name, self.spec, columns, self.columns)
-            yield Reading(columns, _whole(file, _rows(records, odd)), file.stamp)
-
-    def _columns(self, records: CsvRecords) -> tuple[str, ...]:
-        in_file = records.header(self.spec.header.row)
-        present = column_names(self.spec.header.names or in_file)
-        wanted = self.columns.union(self.spec.required)
-        columns, missing = matched(present, wanted)
-        if missing:
-            taken = [name for name, matched_name in zip(present, columns, strict=True) if matched_name in wanted]
-            raise MissingColumnsError(records.name, missing, present, taken=taken, advice=_advice(present, self.spec))
-        return columns
+                present = read_header(self.spec.header, file.name, records.next_row, hint="check `source.delimiter`")
+                columns = wanted_columns(present, self.asked, file.name, _advice(present, self.spec))
+            odd = OddRows(self.spec, columns.names, CellFaults(self.asked.columns, self.spec.encoding), self.spec.delimiter)
+            rows = within_limits(whole(file, _rows(records, odd)), self.spec)
+            yield Reading(columns.names, rows, file.stamp).with_empty(columns.absent)
 
 
 def _rows(records: CsvRecords, odd: OddRows) -> Iterator[SourceRow]:
@@ -67,41 +63,19 @@ def _rows(records: CsvRecords, odd: OddRows) -> Iterator[SourceRow]:
                 if len(cells) == width and not lines.is_tainted:
                     yield SourceRow(Origin(f"{name}:{start}", start), dict(zip(columns, cells, strict=True)))
                 else:
-                    yield odd.row(start, cells)
+                    yield odd.row(Origin(f"{name}:{start}", start), cells)
                 start = reader.line_num + 1
                 lines.clear()
         except csv.Error:
-            yield odd.misquoted(start, records.misquoted(start, width), lines.held[0])
+            cells = records.misquoted(start, width)
+            yield odd.misquoted(Origin(f"{name}:{start}", start), cells, lines.held[0], records.quote)
             start = reader.line_num + 1
             lines.clear()
     if not reader.line_num:
         raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
 
 
-def _whole(file: OpenedFile, rows: Iterator[SourceRow]) -> Iterator[SourceRow]:
-    with _told_of_change(file):
-        yield from rows
-    if file.has_changed():
-        raise _changed(file)
-
-
-@contextmanager
-def _told_of_change(file: OpenedFile) -> Iterator[None]:
-    """A file that somebody is writing looks broken: say that it is being written instead."""
-    try:
-        yield
-    except (BadSourceError, MissingColumnsError) as error:
-        if file.has_changed():
-            raise _changed(file) from error
-        raise
-
-
-def _changed(file: OpenedFile) -> SourceUnavailableError:
-    hint = "run again; if it happens often, ask for the file to be written elsewhere and moved here"
-    return SourceUnavailableError(f"{file.name} changed while we read it", hint=hint)
-
-
-def _advice(present: Sequence[str], spec: CsvSource) -> str:
+def _advice(present: Sequence[str], spec: DelimitedSource) -> str:
     others = [mark for mark in _DELIMITERS if mark != spec.delimiter and any(mark in name for name in present)]
     if len(present) == 1 and others:
         return f"all names stand in one column: set `source.delimiter` to {others[0]!r}"

@@ -10,15 +10,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from connectors.sources.errors import BadSourceError, EmptySourceError
+from connectors.sources.errors import BadSourceError
 from connectors.sources.opened_file import OpenedFile
 from connectors.sources.text_file import Lines, chosen_encoding, replaced_bytes
-from mappings.source_specs import CsvSource
+from mappings.source_specs import DelimitedSource
 
 LARGEST_CELL = 10 * 1024 * 1024
 """Characters. A larger cell is a quote that nobody closed, far more often than it is text."""
-
-_MOST_COLUMNS = 16_384
 
 
 class CsvRecords:
@@ -27,29 +25,31 @@ class CsvRecords:
     Quoting is taken strictly: read leniently, a quote in the wrong place glues rows together without a word.
     """
 
-    def __init__(self, file: OpenedFile, spec: CsvSource) -> None:
+    def __init__(self, file: OpenedFile, spec: DelimitedSource) -> None:
         # The csv module knows one limit for the whole process; its own default refuses long descriptions.
         csv.field_size_limit(LARGEST_CELL)
         self.name = file.name
+        self.quote = spec.quote
         self.lines = Lines(file.stream, chosen_encoding(file.stream, spec.encoding), file.name)
         self._dialect = _dialect(spec)
         self.reader = csv.reader(self.lines, strict=True, **self._dialect)
 
-    def header(self, row: int) -> list[str]:
-        """Read as far as record number `row`, from 1, and return its cells; [] for row 0, which reads nothing.
+    def next_row(self) -> list[str] | None:
+        """Return the cells of the next record of the header, None at the end.
 
         Raises:
-            BadSourceError: the file ends before that row, or nothing or far too much stands in it.
+            BadSourceError: its quoting is broken.
         """
-        cells: list[str] = []
-        for number in range(1, row + 1):
-            cells = self._next(number, row)
-        if row and not any(map(str.strip, cells)):
-            raise self._bad(self.reader.line_num, f"row {row} should hold the names of the columns and is blank")
-        if len(cells) > _MOST_COLUMNS:
-            message = f"the header has {len(cells)} columns; more than {_MOST_COLUMNS} are never meant"
-            raise self._bad(self.reader.line_num, message, hint="check `source.delimiter`")
-        return [replaced_bytes(cell) for cell in cells]
+        start = self.reader.line_num + 1
+        self.lines.clear()
+        try:
+            return list(map(replaced_bytes, next(self.reader)))
+        except StopIteration:
+            return None
+        except csv.Error as error:
+            raise self._unreadable(start, self._leniently(self.lines.held)) from error
+        finally:
+            self.lines.clear()
 
     def misquoted(self, start: int, width: int) -> list[str]:
         """Return the cells, as far as they can be told, of the record on line `start` that the reader gave up on.
@@ -64,22 +64,6 @@ class CsvRecords:
         if self.lines.is_exhausted or len(self.lines.held) > 1 or len(cells) < width or _largest(cells) > LARGEST_CELL:
             raise self._unreadable(start, cells)
         return cells
-
-    def _next(self, number: int, header_row: int) -> list[str]:
-        start = self.reader.line_num + 1
-        self.lines.clear()
-        try:
-            return next(self.reader)
-        except StopIteration:
-            hint = "ask the partner for the whole file"
-            if number == 1:
-                raise EmptySourceError(f"{self.name}:{start}", "the file is empty", hint=hint) from None
-            message = f"the file ends before row {header_row}, where its header should be"
-            raise self._bad(start, message, hint=hint) from None
-        except csv.Error as error:
-            raise self._unreadable(start, self._leniently(self.lines.held)) from error
-        finally:
-            self.lines.clear()
 
     def _unreadable(self, start: int, cells: Sequence[str]) -> BadSourceError:
         column = len(cells)
@@ -109,7 +93,7 @@ def _largest(cells: Sequence[str]) -> int:
     return max(map(len, cells), default=0)
 
 
-def _dialect(spec: CsvSource) -> dict[str, Any]:
+def _dialect(spec: DelimitedSource) -> dict[str, Any]:
     return {
         "delimiter": spec.delimiter,
         "quotechar": spec.quote,

@@ -5,12 +5,44 @@ Where in a file the header stands is that kind of file's matter.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mappings.source_specs import FileSource
 
 _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
 _DROP_INVISIBLE = str.maketrans(dict.fromkeys(_INVISIBLE))
+_POSITION = re.compile(r"#(?:(\d{1,6})|([A-Z]{1,3}))", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The columns that a feed asks of its source: all must be there but the `optional`; `aliases` are their other names."""
+
+    columns: frozenset[str]
+    optional: frozenset[str] = frozenset()
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, spec: FileSource, columns: Iterable[str]) -> Asked:
+        """Return what the mapping's `columns` and the source's own words ask for together."""
+        return cls(frozenset(columns).union(spec.required), frozenset(spec.optional), spec.columns)
+
+    def without(self, columns: Collection[str], *, also: Iterable[str] = ()) -> Asked:
+        """Return the same without some columns, which come from elsewhere, and with others."""
+        return Asked(self.columns.difference(columns).union(also), self.optional, self.aliases)
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The source's columns spelt as the mapping spells them; the wanted ones that are `missing`, or `absent` by leave."""
+
+    names: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 def folded(name: str) -> str:
@@ -25,57 +57,90 @@ def column_names(header: Sequence[str]) -> tuple[str, ...]:
     `#3`; of several with one name the first keeps it and the later ones become `Name#2`, `Name#3`.
     """
     wished = [_trimmed(cell) or f"#{position}" for position, cell in enumerate(header, start=1)]
-    taken: set[str] = set()
+    reserved, taken = set(wished), set[str]()
+    counts: defaultdict[str, int] = defaultdict(lambda: 1)
     names = []
     for name in wished:
-        free = name if name not in taken else _numbered(name, taken.union(wished))
+        free = name
+        while free in taken or (free != name and free in reserved):
+            counts[name] += 1
+            free = f"{name}#{counts[name]}"
         taken.add(free)
         names.append(free)
     return tuple(names)
 
 
-def matched(names: Sequence[str], wanted: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Rename columns as the mapping spells them; return the names and those wanted ones that no column answers to.
+def matched(names: Sequence[str], asked: Asked) -> Matched:
+    """Find the wanted columns among a source's names.
 
     A wanted name means the column of exactly that name; else the one column that differs only in case, spaces or
-    Unicode form; else, spelt `#3`, the third column. Two columns that differ only so are not guessed between.
+    Unicode form; else, in the same two ways, the first of its aliases that is there; else, spelt `#3` or `#C`, the third
+    column. Two columns that differ only in spelling are not guessed between.
     """
-    found = {name: position for position, name in enumerate(names) if name in wanted}
-    for find in (_alike, _at_position):
-        for name in sorted(set(wanted) - found.keys()):
-            position = find(name, names, found.values())
-            if position is not None:
-                found[name] = position
-    spelt = {position: name for name, position in found.items()}
-    return (
-        tuple(spelt.get(position, name) for position, name in enumerate(names)),
-        tuple(sorted(set(wanted) - found.keys())),
-    )
+    search = _Search(names)
+    for name in sorted(asked.columns):
+        search.exactly(name, name)
+    for name in sorted(asked.columns):
+        search.alike(name, name)
+    for name in sorted(asked.columns):
+        for alias in asked.aliases.get(name, ()):
+            search.exactly(name, alias)
+            search.alike(name, alias)
+        search.at_position(name)
+    missing = asked.columns - search.found.keys()
+    return Matched(search.spelt(), tuple(sorted(missing - asked.optional)), tuple(sorted(missing & asked.optional)))
+
+
+class _Search:
+    """Which wanted name was found at which position; a position answers to one name only."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._by_name = {name: position for position, name in enumerate(names)}
+        self._by_fold: defaultdict[str, list[int]] = defaultdict(list)
+        for position, name in enumerate(names):
+            self._by_fold[folded(name)].append(position)
+        self.found: dict[str, int] = {}
+        self._claimed: set[int] = set()
+
+    def exactly(self, wanted: str, name: str) -> None:
+        self._claim(wanted, self._by_name.get(name))
+
+    def alike(self, wanted: str, name: str) -> None:
+        free = [position for position in self._by_fold.get(folded(name), ()) if position not in self._claimed]
+        self._claim(wanted, free[0] if len(free) == 1 else None)
+
+    def at_position(self, wanted: str) -> None:
+        if match := _POSITION.fullmatch(wanted):
+            position = int(match[1]) if match[1] else column_number(match[2])
+            self._claim(wanted, position - 1 if 0 < position <= len(self._names) else None)
+
+    def spelt(self) -> tuple[str, ...]:
+        spelt = {position: wanted for wanted, position in self.found.items()}
+        return tuple(spelt.get(position, name) for position, name in enumerate(self._names))
+
+    def _claim(self, wanted: str, position: int | None) -> None:
+        if position is not None and wanted not in self.found and position not in self._claimed:
+            self.found[wanted] = position
+            self._claimed.add(position)
+
+
+def column_number(letters: str) -> int:
+    """Return the number of a sheet's column, from 1: `A` is 1, `AA` 27."""
+    number = 0
+    for letter in letters:
+        number = number * 26 + ord(letter) - 64
+    return number
+
+
+def column_letters(number: int) -> str:
+    """Return the letters of a sheet's column, from 1."""
+    letters = ""
+    while number:
+        number, rest = divmod(number - 1, 26)
+        letters = chr(65 + rest) + letters
+    return letters
 
 
 def _trimmed(name: str) -> str:
     return unicodedata.normalize("NFC", name).strip(_INVISIBLE).strip().strip(_INVISIBLE).strip()
-
-
-def _numbered(name: str, taken: Collection[str]) -> str:
-    number = 2
-    while f"{name}#{number}" in taken:
-        number += 1
-    return f"{name}#{number}"
-
-
-def _alike(name: str, names: Sequence[str], claimed: Collection[int]) -> int | None:
-    by_fold: defaultdict[str, list[int]] = defaultdict(list)
-    for position, other in enumerate(names):
-        if position not in claimed:
-            by_fold[folded(other)].append(position)
-    positions = by_fold[folded(name)]
-    return positions[0] if len(positions) == 1 else None
-
-
-def _at_position(name: str, names: Sequence[str], claimed: Collection[int]) -> int | None:
-    digits = name.removeprefix("#")
-    if digits == name or not (digits.isascii() and digits.isdecimal()):
-        return None
-    position = int(digits) - 1
-    return position if 0 <= position < len(names) and position not in claimed else None

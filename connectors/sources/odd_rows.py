@@ -1,6 +1,6 @@
 """Rows that are not quite what the header announced: filled up, cut, or told what is wrong with them.
 
-A row that is as it should be never comes here.
+A row that is as it should be never comes here; what is wrong with a cell's text is `cell_faults`'s.
 """
 
 from __future__ import annotations
@@ -8,57 +8,46 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from connectors.sources.text_file import has_undecodable, replaced_bytes, shown_bytes
-from mappings.source_specs import CsvSource
+from connectors.sources.cell_faults import CellFaults, short
+from mappings.source_specs import GridSource
 from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
-
-_MOST_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
 class OddRows:
-    """Makes rows of one file's odd records. `columns` are the file's, `wanted` those that the mapping uses."""
+    """Makes rows of one source's odd records. `columns` are the source's; `delimiter` parts the cells where people see them."""
 
-    name: str
-    spec: CsvSource
+    spec: GridSource
     columns: tuple[str, ...]
-    wanted: frozenset[str]
+    faults: CellFaults
+    delimiter: str = " | "
 
-    def row(self, number: int, cells: Sequence[str]) -> SourceRow:
-        """Return a row of exactly the header's columns, with problems for a surplus and for undecodable bytes.
+    def row(self, origin: Origin, cells: Sequence[str], problems: tuple[Reason, ...] = ()) -> SourceRow:
+        """Return a row of exactly the header's columns, with problems for its width and for the text of its cells.
 
-        Short records are filled with "". A surplus that is blank (trailing delimiters) is no problem, nor is any other
-        where `long_rows` says to cut it. Undecodable bytes are a problem in wanted columns only; in every cell U+FFFD
-        stands for each of them.
+        Short records are filled with "", and are a problem where `short_rows` says so, unless they are blank. A surplus
+        that is blank (trailing delimiters) is no problem, nor is any other where `long_rows` says to cut it.
         """
         filled = [*cells, *[""] * (len(self.columns) - len(cells))]
-        named = dict(zip(self.columns, map(replaced_bytes, filled), strict=False))
-        return SourceRow(self._origin(number), named, (*self._surplus(filled), *self._undecodable(filled)))
+        named = dict(zip(self.columns, filled, strict=False))
+        return self.faults.row(origin, named, (*problems, *self._width(cells)))
 
-    def misquoted(self, number: int, cells: Sequence[str], text: str) -> SourceRow:
+    def misquoted(self, origin: Origin, cells: Sequence[str], text: str, quote: str | None) -> SourceRow:
         """Return the row of a record with broken quotes: its cells as far as they can be told, and why it cannot be used."""
-        hint = f"inside a quoted cell write each {self.spec.quote} twice"
-        problem = Reason(ReasonCode.BAD_TEXT, "", "", _short(text.rstrip("\r\n")), hint)
-        row = self.row(number, cells[: len(self.columns)])
-        return SourceRow(row.origin, row.cells, (problem, *row.problems))
+        hint = f"inside a quoted cell write each {quote} twice"
+        problem = Reason(ReasonCode.BAD_TEXT, "", "", short(text.rstrip("\r\n")), hint)
+        return self.row(origin, cells[: len(self.columns)], (problem,))
 
-    def _origin(self, number: int) -> Origin:
-        return Origin(f"{self.name}:{number}", number)
-
-    def _surplus(self, cells: Sequence[str]) -> Iterator[Reason]:
+    def _width(self, cells: Sequence[str]) -> Iterator[Reason]:
+        counts = f"the header has {len(self.columns)} columns, this row has {len(cells)} cells"
         surplus = cells[len(self.columns) :]
         if self.spec.long_rows == "reject" and any(map(str.strip, surplus)):
-            counts = f"the header has {len(self.columns)} columns, this row has {len(cells)} cells"
-            hint = f"{counts}; a cell that contains {self.spec.delimiter!r} must stand in quotes"
-            yield Reason(ReasonCode.RAGGED, "", "", _short(self.spec.delimiter.join(surplus)), hint)
+            hint = f"{counts}; a cell that contains {self.delimiter!r} must stand in quotes"
+            yield Reason(ReasonCode.RAGGED, "", "", short(self.delimiter.join(surplus)), hint)
+        if self.spec.short_rows == "reject" and len(cells) < self._named() and any(map(str.strip, cells)):
+            yield Reason(ReasonCode.RAGGED, "", "", short(self.delimiter.join(cells)), f"{counts}; is a line break in a cell?")
 
-    def _undecodable(self, cells: Sequence[str]) -> Iterator[Reason]:
-        encodings = " or ".join(self.spec.encoding)
-        for column, cell in zip(self.columns, cells, strict=False):
-            if column in self.wanted and has_undecodable(cell):
-                yield Reason(ReasonCode.UNDECODABLE, "", column, _short(cell), f"save the file as {encodings}")
-
-
-def _short(text: str) -> str:
-    shown = shown_bytes(text)
-    return shown if len(shown) <= _MOST_SHOWN else shown[: _MOST_SHOWN - 1] + "…"
+    def _named(self) -> int:
+        """Return how many columns there are up to the last one with a name: delimiters after it are decoration."""
+        places = enumerate(self.columns, start=1)
+        return max((place for place, column in places if column != f"#{place}"), default=0)

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.far_file import fetched
+
+T = TypeVar("T")
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(//|:)")
 
@@ -86,3 +88,31 @@ def _version(stream: BinaryIO) -> tuple[int, int]:
 def _address_name(address: str) -> str:
     parts = urlsplit(address.rpartition("::")[2])
     return PurePosixPath(parts.path).name or parts.hostname or address
+
+
+def whole(file: OpenedFile, rows: Iterator[T]) -> Iterator[T]:
+    """Give the rows, and make sure at their end that nobody has written into the file meanwhile.
+
+    Raises:
+        SourceUnavailableError: somebody has.
+    """
+    with told_of_change(file):
+        yield from rows
+    if file.has_changed():
+        raise _changed(file)
+
+
+@contextmanager
+def told_of_change(file: OpenedFile) -> Iterator[None]:
+    """A file that somebody is writing looks broken: say that it is being written instead."""
+    try:
+        yield
+    except (BadSourceError, MissingColumnsError) as error:
+        if file.has_changed():
+            raise _changed(file) from error
+        raise
+
+
+def _changed(file: OpenedFile) -> SourceUnavailableError:
+    hint = "run again; if it happens often, ask for the file to be written elsewhere and moved here"
+    return SourceUnavailableError(f"{file.name} changed while we read it", hint=hint)

@@ -80,7 +80,7 @@ def has_undecodable(text: str) -> bool:
 class Lines:
     """The lines of a text file, once, with their line ends as they stand: LF, CRLF and CR, mixed at will.
 
-    `held` collects the lines since it was last cleared; `is_tainted` says that one of them holds undecodable bytes;
+    `held` collects the lines since it was last cleared; `is_tainted` says that one of them holds bytes that are no text;
     `is_exhausted` that the file has ended. Byte order marks at the start, one or several, are gone.
     """
 
@@ -119,9 +119,9 @@ class Lines:
     def _read(self) -> Iterator[str]:
         hold = self.held.append
         for line in self._lines():
-            if "\0" in line or len(line) >= LONGEST_LINE:
+            if len(line) >= LONGEST_LINE or ("\0" in line and not self._number):
                 raise self._no_text(line)
-            if not line.isascii() and has_undecodable(line):
+            if "\0" in line or (not line.isascii() and has_undecodable(line)):
                 self.is_tainted = True
             hold(line)
             yield line

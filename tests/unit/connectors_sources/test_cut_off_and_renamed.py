@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.sources.csv_file import CsvFile
+from connectors.sources.catalogue import open_source
 from connectors.sources.errors import EmptySourceError, MissingColumnsError
 from mappings.source_specs import CsvSource
 from pipelines.outcomes import outcome_of
@@ -16,7 +16,7 @@ WANTED = frozenset({"ID", "TITLE", "DAY", "HOUR"})
 
 def _read(folder: Path, text: str) -> None:
     (folder / "events.csv").write_text(text, "utf-8")
-    with CsvFile(CsvSource(kind="csv", path="events.csv"), folder, WANTED).read() as reading:
+    with open_source(CsvSource(kind="csv", path="events.csv"), folder, WANTED).read() as reading:
         list(reading.rows)
 
 

@@ -14,7 +14,8 @@ from mappings.lookup_files import LookupShelf
 from mappings.publishing import Brakes, PublishPolicy, Schedule
 from mappings.reference import write_reference
 from mappings.schema import Example, FeedMapping
-from mappings.source_specs import CsvSource, Header
+from mappings.source_parts import Header
+from mappings.source_specs import CsvSource
 
 ONE_FOR_MANY = r"""
 feed: sample

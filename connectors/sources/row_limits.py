@@ -1,0 +1,56 @@
+"""Which rows of a file are none: comments, and whatever stands below the last true row.
+
+Blank rows are rows, and left to the mapping.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+
+from mappings.source_specs import GridSource
+from mappings.vocabulary import SourceRow
+
+
+def within_limits(rows: Iterator[SourceRow], spec: GridSource) -> Iterator[SourceRow]:
+    """Leave out comment rows, what follows the row that `until` describes, and the `footer`; numbers stay as they are.
+
+    Memory grows with `footer` and the blank rows within it, not with the file.
+    """
+    if spec.comment:
+        rows = _without_comments(rows, spec.comment)
+    if spec.until is not None:
+        rows = _until(rows, re.compile(spec.until))
+    if spec.footer:
+        rows = _without_footer(rows, spec.footer)
+    return rows
+
+
+def _without_comments(rows: Iterator[SourceRow], mark: str) -> Iterator[SourceRow]:
+    return (row for row in rows if not next(iter(row.cells.values()), "").lstrip().startswith(mark))
+
+
+def _until(rows: Iterator[SourceRow], pattern: re.Pattern[str]) -> Iterator[SourceRow]:
+    for row in rows:
+        if any(map(pattern.search, row.cells.values())):
+            # The rest is read all the same: a file that ends early or changes meanwhile must be noticed.
+            deque(rows, maxlen=0)
+            return
+        yield row
+
+
+def _without_footer(rows: Iterator[SourceRow], length: int) -> Iterator[SourceRow]:
+    held: deque[SourceRow] = deque()
+    filled = 0
+    for row in rows:
+        held.append(row)
+        filled += not _is_blank(row)
+        while filled > length:
+            first = held.popleft()
+            filled -= not _is_blank(first)
+            yield first
+
+
+def _is_blank(row: SourceRow) -> bool:
+    return not any(map(str.strip, row.cells.values()))

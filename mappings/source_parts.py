@@ -1,0 +1,97 @@
+"""The small words of a mapping file's `source`: marks, encodings, ranges of cells, and where the header stands.
+
+Which kinds of source there are is `source_specs`'s; how one is read is `connectors.sources`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+
+from mappings.measures import OneOrMany, Pattern, Text, mistake
+from mappings.strict import Strict
+
+_RANGE = re.compile(r"([A-Z]{1,3})?([1-9][0-9]{0,6})?(?::([A-Z]{1,3})?([1-9][0-9]{0,6})?)?")
+
+
+def _spelt_out(text: object) -> object:
+    return "\t" if text in ("tab", r"\t") else text
+
+
+def _no_mark(text: object) -> object:
+    return None if text in ("null", "~", "", "none") else text
+
+
+def _one_character(text: str) -> str:
+    if len(text) != 1:
+        raise mistake(f'"{text}" is not one character', 'a tab is written "\\t"')
+    if text in "\r\n\0":
+        raise mistake("cells cannot be parted by a line break", 'a tab is written "\\t"')
+    return text
+
+
+def _text_encoding(name: str) -> str:
+    try:
+        b"?".decode(name, "replace")
+    except (LookupError, UnicodeError):
+        raise mistake(f'"{name}" is not an encoding that Python knows, like utf-8, windows-1252 or shift_jis') from None
+    return name
+
+
+def _cell_range(text: str) -> str:
+    plain = text.replace("$", "").upper()
+    if not plain or not _RANGE.fullmatch(plain):
+        raise mistake(f'"{text}" is not a range of cells', 'write it like "B3:H200", "A:F" or "A5"')
+    return plain
+
+
+Mark = Annotated[
+    str,
+    BeforeValidator(_spelt_out),
+    AfterValidator(_one_character),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 3}),
+]
+"""One character that parts cells: no line break. A tab may be spelt out."""
+
+OptionalMark = Annotated[
+    Mark | None, BeforeValidator(_no_mark), WithJsonSchema({"type": ["string", "null"], "minLength": 1, "maxLength": 4})
+]
+"""The same, or null: files are text, and `null` is how they say that there is none."""
+
+Encoding = Annotated[str, AfterValidator(_text_encoding)]
+"""The name of a text encoding, as Python's `codecs` knows it."""
+
+CellRange = Annotated[str, AfterValidator(_cell_range)]
+"""A part of a sheet, in upper case without dollar signs; either half may lack its letters or its number."""
+
+Names = Annotated[tuple[Text, ...], OneOrMany()]
+"""Names of columns, or other texts; one needs no list around it."""
+
+
+class Header(Strict):
+    """Where the names of the columns stand.
+
+    `row`: the header's row, from 1; 0 says that the file has none. `matches` looks for it instead: the first row with a
+    cell in which the pattern is found. `rows`: the names stand in so many rows, one below the other, and are joined by a
+    space. `names`: the names to use instead of what stands there (required with row 0); rows above and the header itself
+    are then passed over.
+    """
+
+    row: int = Field(
+        default=1, ge=0, le=1000, description="The header's row, counted from 1, blank rows too; 0: the file has no header."
+    )
+    matches: Pattern | None = Field(
+        default=None, description="A pattern: the header is the first row (of 1,000) with a cell in which it is found."
+    )
+    rows: int = Field(default=1, ge=1, le=10, description="How many rows the names take, joined by a space.")
+    names: Names = Field(default=(), description="Names for the columns, in order, instead of those in the file.")
+
+    @model_validator(mode="after")
+    def _has_names(self) -> Self:
+        if self.row == 0 and not self.names:
+            raise mistake("row 0 says that the file has no header", "give the columns' names in `names`")
+        if self.matches is not None and self.row != 1:
+            raise mistake("the header is found by its row or by a pattern", "write one of row, matches")
+        return self

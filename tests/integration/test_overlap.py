@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from integration.desk import FEED, Command, Desk, Said, lines
 from integration.service import Service
-from integration.waiting import until
+from integration.waiting import pause, until
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
+
+from pipelines.holding import FRESH_S
 
 pytestmark = pytest.mark.slow
 
@@ -91,6 +99,56 @@ def test_of_runs_that_start_at_the_same_moment_one_publishes_and_no_row_goes_out
         _assert_balanced(run)
 
 
+def test_a_scheduled_run_among_commands_that_start_at_the_same_moment(desk_on_postgres: Desk, service: Service) -> None:
+    desk = desk_on_postgres
+    _put_on_schedule(desk)
+    service.switch(latency_ms=20)
+    desk.source(lines(5))
+    with _clock(desk) as clock:
+        assert clock()["is_success"], "beside nobody the schedule delivers"
+        desk.source(lines(120))
+        ways = (*WAYS[:3], ("run", FEED, "--json"))
+        started = [desk.start(*way) for way in ways]
+        ticked = clock()
+        for way, command in zip(ways, started, strict=True):
+            _assert_well_ended(way, command.ended())
+    assert ticked["skipped"] or ticked["run_id"]
+    assert service.titles() == sorted(f"Evening {number}" for number in range(120))
+    assert Counter(request["outcome"] for request in service.requests()) == {"created": 120}
+    runs = desk.command("runs", "--json").document["runs"]
+    assert "schedule" in {run["launched_by"] for run in runs}
+    for run in runs:
+        assert run["finished_at"], "no page stays open"
+        _assert_balanced(run)
+
+
+def _put_on_schedule(desk: Desk) -> None:
+    mapping = desk.folder / "feeds" / "town.yaml"
+    schedule = 'schedule: {cron: "15 */2 * * *", timezone: Europe/Warsaw}\n'
+    mapping.write_text(mapping.read_text("utf-8").replace("key: [ID]\n", f"{schedule}key: [ID]\n"), "utf-8")
+
+
+@contextmanager
+def _clock(desk: Desk) -> Iterator[Callable[[], Any]]:
+    """A process whose Dagster lets the feed's schedule tick, and carries the run out, whenever it is called."""
+    script, pipe = Path(__file__).with_name("clockwork.py"), subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, script, FEED], cwd=desk.folder, env=desk.env, stdin=pipe, stdout=pipe, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        said, heard = process.stdout, process.stdin
+        assert json.loads(said.readline()) == "ready"
+
+        def tick() -> Any:
+            heard.write("tick\n")
+            heard.flush()
+            return json.loads(said.readline())
+
+        yield tick
+        process.terminate()
+
+
 def _assert_well_ended(way: tuple[str, ...], said: Said) -> None:
     assert said.code in {0, 4}, said.words
     if "--dry-run" in way:
@@ -140,34 +198,70 @@ def test_a_patient_run_says_for_whom_it_waits(desk: Desk, service: Service) -> N
 
 
 def test_a_stopped_run_that_wakes_after_another_took_over_claims_nothing_more(desk: Desk, service: Service) -> None:
-    service.switch(latency_ms=150)
-    desk.source(lines(200))
-    first = desk.start_run()
-    until(lambda: len(service.requests()) > 30)
-    until(lambda: _is_stopped_between_transactions(first, desk))
-    second = desk.run()
-    assert second.code == 0, second.words
-    before = service.last_number()
+    first, before = _overtaken(desk, service)
     first.signal(signal.SIGCONT)
     said = first.ended()
 
     assert said.code == 4, said.words
     assert "taken this feed over" in said.run["message"]
-    # It was stopped for seconds only, so that what it had claimed may still leave; a stop of a lease's length is `holding`'s.
+    # It was stopped for seconds only, so that what it had claimed may still leave.
     assert service.last_number() - before <= 16
-    assert len(service.events()) == 200
+    _assert_once_but_for_what_was_claimed(service)
+
+
+def test_a_run_that_was_stopped_for_long_sends_nothing_more(desk_on_postgres: Desk, service: Service) -> None:
+    first, before = _overtaken(desk_on_postgres, service)
+    pause(FRESH_S)  # the process's own clock, which nothing else makes go on
+    first.signal(signal.SIGCONT)
+    said = first.ended()
+
+    assert said.code == 4, said.words
+    assert "taken this feed over" in said.run["message"]
+    assert service.last_number() == before, "not even what it had claimed"
+    assert said.run["publish"] is None, "its account would be another run's"
+    _assert_once_but_for_what_was_claimed(service)
+
+
+def _overtaken(desk: Desk, service: Service) -> tuple[Command, int]:
+    """A run that is stopped while it sends, and whose feed another one has taken over and brought to its end; the number
+    of the last request.
+    """
+    service.switch(latency_ms=150)
+    desk.source(lines(120))
+    first = desk.start_run()
+    until(lambda: len(service.requests()) > 30)
+    until(lambda: _is_stopped_between_transactions(first, desk))
+    service.switch(latency_ms=0)
+    second = desk.run()
+    assert second.code == 0, second.words
+    return first, service.last_number()
+
+
+def _assert_once_but_for_what_was_claimed(service: Service) -> None:
+    assert len(service.events()) == 120
     again = Counter(request["idempotency_key"] for request in service.requests())
     assert sum(count - 1 for count in again.values()) <= 2 * 16, "only what was claimed was asked for once more"
 
 
 def _is_stopped_between_transactions(run: Command, desk: Desk) -> bool:
-    """Stop a run and let more time go by than a lease lives, as far as the state DB knows; one that has it locked goes on."""
+    """Stop a run and let more time go by than a lease lives, as far as the state DB knows; one that is at work there goes on."""
     run.signal(signal.SIGSTOP)
-    with closing(sqlite3.connect(desk.folder / "state.db", timeout=0.2)) as database:
-        try:
+    try:
+        _let_the_lease_expire(desk)
+    except (sqlite3.OperationalError, OperationalError):
+        run.signal(signal.SIGCONT)
+        return False
+    return True
+
+
+def _let_the_lease_expire(desk: Desk) -> None:
+    """Raises what the driver says where the run holds the lock."""
+    if desk.books.url.startswith("sqlite"):
+        with closing(sqlite3.connect(desk.folder / "state.db", timeout=0.2)) as database:
             database.execute("UPDATE lease SET beat_s = beat_s - 3600")
             database.commit()
-        except sqlite3.OperationalError:
-            run.signal(signal.SIGCONT)
-            return False
-    return True
+        return
+    with desk.books.engine.begin() as connection:
+        connection.execute(text("SET LOCAL lock_timeout = '200ms'"))
+        times = ", ".join(f"{name} = {name} - interval '1 hour'" for name in ("heartbeat_at", "expires_at"))
+        connection.execute(text(f"UPDATE lease SET {times}"))

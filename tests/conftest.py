@@ -1,6 +1,7 @@
 """What holds for every test: the environment of whoever runs it is not part of it."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +9,11 @@ from postgres import Postgres, postgres_server
 
 OURS = ("EVENT_API_", "EVENTSYNC_", "DAGSTER_")
 KEPT = ("EVENTSYNC_TEST_",)
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C, as processes of a terminal do: a shell's job in the background is born without, and so are its children."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

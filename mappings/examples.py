@@ -14,7 +14,7 @@ import orjson
 from mappings.engine import Directory, compile_feed
 from mappings.errors import ConfigError
 from mappings.schema import Example, FeedMapping, Window
-from mappings.vocabulary import MappedRow, Origin, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow
+from mappings.vocabulary import Absorbed, MappedRow, Origin, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,5 +115,7 @@ def _tell(outcome: RowOutcome) -> str:
             return f"a rejection: {reasons}"
         case Skipped():
             return f'skipped as "{outcome.because}"'
+        case Absorbed():
+            return f"a row that went into another one ({outcome.into})"
         case _:
             assert_never(outcome)

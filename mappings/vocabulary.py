@@ -46,8 +46,12 @@ class ReasonCode(StrEnum):
     NOT_ACCEPTED = "not_accepted"
     TOO_LONG = "too_long"
     BAD_TEXT = "bad_text"
+    REPAIRED = "repaired"
     BAD_KEY = "bad_key"
     DUPLICATE_KEY = "duplicate_key"
+    NO_DAY = "no_day"
+    TOO_MANY = "too_many"
+    UNEVEN = "uneven"
     TWIN = "twin"
     RAGGED = "ragged"
     UNDECODABLE = "undecodable"
@@ -69,8 +73,12 @@ REASON_TEXTS: Mapping[ReasonCode, str] = {
     ReasonCode.NOT_ACCEPTED: "This value is not one that the service accepts.",
     ReasonCode.TOO_LONG: "This text is longer than agreed.",
     ReasonCode.BAD_TEXT: "This text cannot be used as it is.",
+    ReasonCode.REPAIRED: "This text was damaged by a wrong encoding and has been mended: please look at it.",
     ReasonCode.BAD_KEY: "The row's identifier was changed by a spreadsheet program and cannot be trusted.",
     ReasonCode.DUPLICATE_KEY: "Another row of the same file has the same identifier and says something else.",
+    ReasonCode.NO_DAY: "The row is to happen again and again, and no day comes of it.",
+    ReasonCode.TOO_MANY: "The row stands for more events than agreed.",
+    ReasonCode.UNEVEN: "The lists of this row belong together and differ in length.",
     ReasonCode.TWIN: "An event with the same channel, title, start and place is already known under another identifier.",
     ReasonCode.RAGGED: "The row does not have as many cells as the header has columns.",
     ReasonCode.UNDECODABLE: "The cell holds bytes that are not text in the agreed encoding.",
@@ -127,6 +135,30 @@ class Cover:
 
 
 @dataclass(frozen=True, slots=True)
+class Silence:
+    """What a row says nothing of in this read: its events whose keys begin with `stem` and end in a day after `after`.
+
+    `after` is an ISO day; "" stands for all of the row's events. They have not vanished from the source.
+    """
+
+    stem: RowKey
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What part of its row an outcome is, where a row gives several: one of `of`; all but the first are `is_further`."""
+
+    of: int = 1
+    is_further: bool = False
+    silence: Silence | None = None
+
+
+WHOLE_ROW = Part()
+"""The one outcome of a row."""
+
+
+@dataclass(frozen=True, slots=True)
 class MappedRow:
     """A row that became an event: `body` is canonical JSON, the very bytes that are sent (before a cover's id).
 
@@ -145,6 +177,7 @@ class MappedRow:
     cells: Mapping[str, str]
     cover: Cover | None = None
     warnings: tuple[Reason, ...] = ()
+    part: Part = WHOLE_ROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +188,7 @@ class Rejection:
     row_key: RowKey
     reasons: tuple[Reason, ...]
     cells: Mapping[str, str]
+    part: Part = WHOLE_ROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +196,31 @@ class Skipped:
     """A row left out by a rule of the mapping; `because` is the rule's label.
 
     `row_key` is "" where it is not known; where it is, the ledger knows that the row has not vanished from its source.
+    `is_cancelled`: the source says that the event is off, which matters where it was delivered before.
     """
 
     origin: Origin
     because: str
     row_key: RowKey = RowKey("")
+    is_cancelled: bool = False
+    part: Part = WHOLE_ROW
 
 
-RowOutcome = MappedRow | Rejection | Skipped
+class Absorption(StrEnum):
+    """How a row went into another one: as the same thing said again, or as a part of one event."""
+
+    DUPLICATE = "duplicate"
+    GROUPED = "grouped"
+
+
+@dataclass(frozen=True, slots=True)
+class Absorbed:
+    """A row that gives no event of its own: another row of the same key speaks for it."""
+
+    origin: Origin
+    row_key: RowKey
+    into: Absorption
+    part: Part = WHOLE_ROW
+
+
+RowOutcome = MappedRow | Rejection | Skipped | Absorbed

@@ -51,13 +51,20 @@ _Answer = tuple[BrakeName, bool, float, float, str]
 
 
 def _rejected(report: StageReport, limits: Brakes) -> _Answer:
-    rows, rejected = report.account.read - report.account.filtered, report.account.rejected
+    rows, rejected = _in_rows(report)
     share = rejected / rows if rows else 0.0
     tripped = _is_beyond(rejected, rows, limits.rejected) and rejected >= limits.rejected_at_least
     allowed = 1.0 if limits.rejected is None else limits.rejected
     patience = f"{allowed:.1%}, and up to {limits.rejected_at_least - 1} rows in any case"
-    sentence = f"{rejected} of {rows} rows rejected ({share:.1%}; the feed allows {patience})"
+    sentence = f"{rejected:.4g} of {rows:.4g} rows rejected ({share:.1%}; the feed allows {patience})"
     return "rejected", tripped, share, allowed, sentence
+
+
+def _in_rows(report: StageReport) -> tuple[float, float]:
+    """Return how many rows were wanted and how many of them rejected; one that gives sixty events counts as one all the same."""
+    if report.rows is not None:
+        return report.rows.wanted, report.rows.rejected
+    return report.account.wanted, report.account.rejected
 
 
 def _shrink(report: StageReport, limits: Brakes) -> _Answer:
@@ -78,7 +85,7 @@ def _new(report: StageReport, limits: Brakes) -> _Answer:
     and went out, is used to it; only that is excused.
     """
     known, new = report.known_before, report.account.new - report.restaged + report.waiting
-    wanted, gone = report.account.read - report.account.filtered, _gone(report, new)
+    wanted, gone = report.account.wanted, _gone(report, new)
     # What a whole read could have lost is what stood in the source before it; what vanished long ago tells nothing of it.
     stood = report.met + gone if report.is_whole else known
     is_replacing = gone > new / 2 and report.replaced_before < TIMES_THAT_TELL
@@ -129,6 +136,6 @@ def _alike(report: StageReport) -> str:
     return f" ({'; '.join(some)}{f'; and {more} more' if more > 0 else ''})" if some else ""
 
 
-def _is_beyond(part: int, whole: int, allowed: float | None) -> bool:
+def _is_beyond(part: float, whole: float, allowed: float | None) -> bool:
     """Whether `part` is a greater share of `whole` than `allowed` (None: any); exactly as much is not, to the last row."""
     return allowed is not None and part > allowed * whole + _ROUNDING

@@ -15,7 +15,11 @@ class ImbalanceError(SyncError):
 
 @dataclass(frozen=True, slots=True)
 class ReadAccount:
-    """Every row read, in exactly one place: `read = filtered + duplicate + rejected + held + unchanged + drifted + new`.
+    """Every row read, in exactly one place:
+    `read + expanded = filtered + duplicate + grouped + rejected + held + unchanged + drifted + new`.
+
+    `expanded`: events that rows gave beyond one each; `grouped`: rows that went into another row's event. Both are 0 for a
+    feed in which a row is an event. `duplicate`: rows that another row of the same key speaks for.
 
     `new` counts every row that this run staged to be sent: rows never seen before, and known ones whose changed payload
     is due (never sent so far, refused as it was, or drafted again). `drifted` counts every row that differs from what was
@@ -23,8 +27,10 @@ class ReadAccount:
     """
 
     read: int = 0
+    expanded: int = 0
     filtered: int = 0
     duplicate: int = 0
+    grouped: int = 0
     rejected: int = 0
     held: int = 0
     unchanged: int = 0
@@ -33,8 +39,13 @@ class ReadAccount:
 
     def imbalance(self) -> int:
         """Rows read that ended nowhere (positive), or ended somewhere without being read (negative)."""
-        ended = self.filtered + self.duplicate + self.rejected + self.held + self.unchanged + self.drifted + self.new
-        return self.read - ended
+        left_out = self.filtered + self.duplicate + self.grouped + self.rejected
+        return self.read + self.expanded - left_out - self.held - self.unchanged - self.drifted - self.new
+
+    @property
+    def wanted(self) -> int:
+        """How many events the source asked for, usable or not."""
+        return self.read + self.expanded - self.filtered - self.grouped
 
     def check(self) -> None:
         """Raise `ImbalanceError`, with the numbers, unless they balance."""
@@ -43,6 +54,16 @@ class ReadAccount:
                 f"the rows read do not add up, by {self.imbalance()}: {self}",
                 hint="nothing of this run should be published; please report this as a fault of eventsync",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class RowShares:
+    """How many rows were `wanted`, and `rejected` of them, where rows give several events: each row counts as one, and as
+    rejected by the share of its events that are.
+    """
+
+    wanted: float = 0.0
+    rejected: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +139,11 @@ class StageReport:
     read, if the feed `is_marking` such rows; `withdrawn`: pending rows, never sent, that the source no longer asks for.
     `known_before`: entries of the feed before this read that some run has let out, `met` those of them that this read has;
     `replaced_before`: earlier reads that went out, and lost and gained at least half as many rows as this one. `waiting`:
-    entries, never sent, that earlier reads staged, that none let out, and that this one asks for again; `redrafted`: drafts
-    of changes that no run has let out yet. `last_whole_read`: rows of the last whole read that passed the brakes, None if
-    there was none. `rejections` and `held` are the first few; all are in the state DB. `reasons` counts problems (not
-    warnings). `brakes`: those that stop this run; `accepted`: those that would, had a person not accepted them for it;
-    `stood`: those that stopped the reads before, or passed for one run only.
+    entries, never sent, that earlier reads staged, that none let out, and that this one asks for again; `redrafted`: drafts of
+    changes that no run has let out yet. `last_whole_read`: rows of the last whole read that passed the brakes, None if there
+    was none. `rows`: the same in rows, where rows give several events. `rejections` and `held` are the first few; all are in
+    the state DB. `reasons` counts problems (not warnings). `brakes`: those that stop this run; `accepted`: those that would,
+    had a person not accepted them for it; `stood`: those that stopped the reads before, or passed for one run only.
     """
 
     run_id: str
@@ -140,6 +161,7 @@ class StageReport:
     met: int = 0
     replaced_before: int = 0
     last_whole_read: int | None = None
+    rows: RowShares | None = None
     skipped: Mapping[str, int] = field(default_factory=dict)
     reasons: tuple[ReasonCount, ...] = ()
     rejections: tuple[RejectedRow, ...] = ()

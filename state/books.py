@@ -165,6 +165,7 @@ def _status(connection: Connection, scope: Row[*tuple[Any, ...]]) -> FeedStatus:
         waiting=_waiting(connection, scope.id, last_read),
         set_aside=_count(connection, of_feed, ENTRY.c.decision == Decision.IGNORE.value),
         last_read=last_read,
+        cancelled=drifts.get(DriftKind.CANCELLED.value, 0),
     )
 
 

@@ -16,7 +16,6 @@ from state.drafts import is_of_change
 from state.earlier import put_back, waiting
 from state.gate import Opening, judge
 from state.records import dump
-from state.seen import Seen
 from state.tables import ENTRY
 from state.turn import Turn
 from state.turnover import count_replacements
@@ -41,7 +40,9 @@ _ENTRIES = (
     .order_by(ENTRY.c.id)
     .limit(_PAGE)
 )
-_UNMARKED = select(ENTRY.c.id).where(*_PAGE_OF_STATE, ENTRY.c.vanished_at.is_(None)).order_by(ENTRY.c.id).limit(_PAGE)
+_UNMARKED = (
+    select(ENTRY.c.id, ENTRY.c.row_key).where(*_PAGE_OF_STATE, ENTRY.c.vanished_at.is_(None)).order_by(ENTRY.c.id).limit(_PAGE)
+)
 
 
 def finish(
@@ -51,7 +52,7 @@ def finish(
     tally = progress.tally
     unheard = _withdraw(connection, turn, opening, progress)
     is_marking = progress.terms.on_vanish == "report"
-    absent = _newly_absent(connection, turn, progress.seen) if is_marking and opening.is_whole else array("q")
+    absent = _newly_absent(connection, turn, progress) if is_marking and opening.is_whole else array("q")
     tally.vanished = len(absent)
     tally.redrafted = sum(map(progress.seen.is_said, waiting(connection, turn.scope_id)))
     report = tally.report(
@@ -119,15 +120,16 @@ def _braked(report: StageReport, tripped: Sequence[str], accepted: Sequence[str]
     )
 
 
-def _newly_absent(connection: Connection, turn: Turn, seen: Seen) -> array[int]:
-    """Return the entries that a whole read has not met, and that are not marked yet."""
+def _newly_absent(connection: Connection, turn: Turn, progress: Progress) -> array[int]:
+    """Return the entries that a whole read has not met, though it might have, and that are not marked yet."""
+    seen, unspoken = progress.seen, progress.unspoken
     return array(
         "q",
         (
             row.id
             for state in EntryState
             for row in _pages(connection, _UNMARKED, turn, state, seen.boundary)
-            if not seen.is_present(row.id)
+            if not seen.is_present(row.id) and not (unspoken.is_any and unspoken.covers(row.row_key))
         ),
     )
 

@@ -11,10 +11,10 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
-from mappings.vocabulary import MappedRow, Origin, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
+from mappings.vocabulary import Absorbed, MappedRow, Origin, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
 from state.columns import storable
 from state.drafts import drafted, is_of_change
-from state.entries import Batch, find_known, find_twins
+from state.entries import CANCELLED, Batch, find_known, find_twins
 from state.pasts import find_pasts
 from state.plan import (
     NO_PAST,
@@ -37,6 +37,7 @@ from state.seen import Seen
 from state.tally import Tally
 from state.terms import Terms
 from state.turn import Turn
+from state.unspoken import Unspoken
 from state.words import EntryState
 
 
@@ -48,6 +49,7 @@ class Progress:
     tally: Tally
     terms: Terms
     decisions: Mapping[str, str]
+    unspoken: Unspoken
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,26 @@ class Comparison:
             case Rejection():
                 self._meet(outcome.row_key)
                 self._reject(outcome)
+            case Skipped(is_cancelled=True):
+                self._take_cancelled(outcome)
             case Skipped():
                 self._meet(outcome.row_key)
                 self.progress.tally.skip(outcome.because)
+            case Absorbed():
+                self.progress.tally.absorb(outcome)
             case _:
                 assert_never(outcome)
+
+    def _take_cancelled(self, row: Skipped) -> None:
+        """A cancelled row is left out; an event that may be out already is drift: nobody but a person can withdraw it."""
+        self._meet(row.row_key)
+        known = self.known.get(storable(row.row_key)) if row.row_key else None
+        if known is None or known.may_be_pinned_anew:
+            self.progress.tally.skip(row.because)
+            return
+        self.progress.tally.drifted += 1
+        if known.drift_fingerprint != CANCELLED:
+            self.batch.cancel(known.entry_id, row.origin)
 
     def _take_row(self, row: MappedRow) -> None:
         if row.warnings:
@@ -181,6 +198,7 @@ class Comparison:
 
 def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Sequence[RowOutcome]) -> None:
     """Compare rows of different keys with the ledger and write what follows, in the caller's transaction."""
+    progress.unspoken.hear(outcomes)
     keys = [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]
     known = find_known(connection, turn.scope_id, keys)
     unknown = [row.twin_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]

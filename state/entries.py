@@ -10,7 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, and_, bindparam, case, select, update
 
-from mappings.vocabulary import MappedRow, RowKey
+from mappings.vocabulary import MappedRow, Origin, RowKey
 from state.bulk import EntryTuple, bound_time, insert_entries, new_entry
 from state.drafts import revision_of, status_of
 from state.earlier import put_back, retire
@@ -18,6 +18,9 @@ from state.plan import Known
 from state.tables import ENTRY
 from state.turn import Turn
 from state.words import Decision, DriftKind, EntryState
+
+CANCELLED = "cancelled"
+"""What stands in place of a payload's fingerprint where the source says that an event is off."""
 
 _FIND = select(
     ENTRY.c.id,
@@ -70,6 +73,12 @@ _PIN = (
 _NEXT = update(ENTRY).where(_ONE).values(revision=bindparam("next_revision"), idempotency_key=bindparam("next_key"))
 _DRIFT_COLUMNS = ("drift_body", "drift_fingerprint", "drift_kind", "row_digest", "origin", "updated_at")
 _DRIFT = update(ENTRY).where(_ONE).values(**_DRIFT_LISTED_ANEW, **{name: bindparam(f"new_{name}") for name in _DRIFT_COLUMNS})
+_CANCEL_COLUMNS = ("drift_fingerprint", "drift_kind", "origin", "updated_at")
+_CANCEL = (
+    update(ENTRY)
+    .where(_ONE)
+    .values(**_DRIFT_LISTED_ANEW, drift_body=None, **{name: bindparam(f"new_{name}") for name in _CANCEL_COLUMNS})
+)
 _REFRESH_COLUMNS = ("row_digest", "origin", "updated_at")
 _REFRESH = update(ENTRY).where(_ONE).values(**_NO_DRIFT, **{name: bindparam(f"new_{name}") for name in _REFRESH_COLUMNS})
 _RETURN = update(ENTRY).where(_SOME).values(vanished_at=None)
@@ -101,6 +110,7 @@ class Batch:
         self._inserts: list[EntryTuple] = []
         self._pins: list[dict[str, object]] = []
         self._drifts: dict[int, MappedRow] = {}
+        self._cancelled: list[dict[str, object]] = []
         self._ignored: list[dict[str, object]] = []
         self._redrafts: dict[int, MappedRow] = {}
         self._withdrawals: list[int] = []
@@ -119,6 +129,11 @@ class Batch:
     def drift(self, entry_id: int, row: MappedRow) -> None:
         """Record what the source asks for now, beside what is pinned."""
         self._drifts[entry_id] = row
+
+    def cancel(self, entry_id: int, origin: Origin) -> None:
+        """Record that the source has called off what is out already: it asks for no other payload."""
+        asked = {"new_drift_fingerprint": CANCELLED, "new_drift_kind": DriftKind.CANCELLED.value}
+        self._cancelled.append({"entry": entry_id, **asked, "new_origin": origin.place, "new_updated_at": self._now})
 
     def ignore(self, entry_id: int, row: MappedRow) -> None:
         """Remember that the source asks for something else now, only so as to know the same change again."""
@@ -147,19 +162,24 @@ class Batch:
             insert_entries(connection, self._inserts)
         if self._pins:
             connection.execute(_PIN, self._pins)
+        self._write_differences(connection)
+        put_back(connection, self._withdrawals, self._now)
+        if self._refreshes:
+            connection.execute(_REFRESH, self._refreshes)
+        if self._returns:
+            connection.execute(_RETURN, {"entries": self._returns})
+
+    def _write_differences(self, connection: Connection) -> None:
         if self._drifts:
             connection.execute(_DRIFT, self._drift_rows(connection))
+        if self._cancelled:
+            connection.execute(_CANCEL, self._cancelled)
         if self._ignored:
             connection.execute(_DRIFT, self._ignored)
         if self._redrafts:
             retire(connection, list(self._redrafts), self._now)
             connection.execute(_PIN, [self._pinned(entry_id, row) for entry_id, row in self._redrafts.items()])
             connection.execute(_NEXT, [self._next(entry_id, row) for entry_id, row in self._redrafts.items()])
-        put_back(connection, self._withdrawals, self._now)
-        if self._refreshes:
-            connection.execute(_REFRESH, self._refreshes)
-        if self._returns:
-            connection.execute(_RETURN, {"entries": self._returns})
 
     def _pinned(self, entry_id: int, row: MappedRow) -> dict[str, object]:
         return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mappings.vocabulary import RowOutcome
+from mappings.vocabulary import Absorbed, RowOutcome
 from state.accounts import StageReport
 from state.closing import finish
 from state.comparing import Progress, compare
@@ -21,20 +21,21 @@ from state.statistics import Statistics
 from state.tally import Tally
 from state.terms import Terms
 from state.turn import Turn
+from state.unspoken import Unspoken
 
 
 class Stage:
     """One read of a source on its way into the ledger. While it is open, and if it is cut short, the gate is closed.
 
-    Memory does not grow with the source, but for one byte per ledger entry. After an error the stage is over: open
-    another one, which finds what this one wrote and goes on from there.
+    Memory does not grow with the source, but for one byte per ledger entry, and for the rows whose events are left unsaid.
+    After an error the stage is over: open another one, which finds what this one wrote and goes on from there.
     """
 
     def __init__(self, turn: Turn, opening: Opening, terms: Terms, decisions: Mapping[str, str]) -> None:
         self._turn = turn
         self._opening = opening
         self._statistics = Statistics(turn.engine)
-        self._progress = Progress(Seen(opening.boundary), Tally(), terms, decisions)
+        self._progress = Progress(Seen(opening.boundary), Tally(), terms, decisions, Unspoken(terms.days))
 
     def write(self, outcomes: Sequence[RowOutcome]) -> None:
         """Write one chunk of rows, about 500, in one transaction with the counts so far.
@@ -43,7 +44,7 @@ class Stage:
         """
         tally = self._progress.tally
         with self._turn.transaction() as connection:
-            tally.read += len(outcomes)
+            tally.begin(outcomes)
             for batch in _without_repeats(storable_rows(outcomes)):
                 compare(connection, self._turn, self._progress, batch)
             self._turn.note(connection, read_account=dump(tally.account()))
@@ -70,13 +71,13 @@ def start_stage(turn: Turn, *, is_whole: bool, stamp: str, terms: Terms) -> Stag
 
 def _without_repeats(outcomes: Sequence[RowOutcome]) -> Iterable[Sequence[RowOutcome]]:
     """Split a chunk so that no row key occurs twice in a part: the second row of a key must find what the first did."""
-    keys = [outcome.row_key for outcome in outcomes if outcome.row_key]
+    keys = [outcome.row_key for outcome in outcomes if outcome.row_key and not isinstance(outcome, Absorbed)]
     if len(set(keys)) == len(keys):
         return (outcomes,)
     parts: defaultdict[int, list[RowOutcome]] = defaultdict(list)
     times: defaultdict[str, int] = defaultdict(int)
     for outcome in outcomes:
-        if outcome.row_key:
+        if outcome.row_key and not isinstance(outcome, Absorbed):
             times[outcome.row_key] += 1
         parts[times[outcome.row_key]].append(outcome)
     return parts.values()

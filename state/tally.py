@@ -6,10 +6,11 @@ All of it stays small however long the source is. What becomes of the rows is `s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import assert_never
 
-from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey
-from state.accounts import HeldRow, ReadAccount, ReasonCount, RejectedRow, StageReport
+from mappings.vocabulary import Absorbed, Absorption, MappedRow, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
+from state.accounts import HeldRow, ReadAccount, ReasonCount, RejectedRow, RowShares, StageReport
 
 _EXAMPLES = 20
 _DISTINCT_VALUES = 500  # beyond, problems are counted per field without their value
@@ -22,13 +23,32 @@ class Tally:
 
     def __init__(self) -> None:
         self.read = self.duplicate = self.rejected = self.held = self.unchanged = self.drifted = self.new = 0
+        self.expanded = self.grouped = 0
         self.restaged = self.warnings = self.vanished = self.withdrawn = 0
         self.ignored = self.waiting = self.redrafted = self.unreleased = 0
+        self._wanted = self._spoilt = 0.0
         self._skipped: Counter[str] = Counter()
         self._reasons: Counter[_Problem] = Counter()
         self._hints: dict[_Problem, str] = {}
         self._rejections: list[RejectedRow] = []
         self._held: list[HeldRow] = []
+
+    def begin(self, outcomes: Sequence[RowOutcome]) -> None:
+        """Count what was read: rows, and the events that some of them give beyond one."""
+        further = sum(outcome.part.is_further for outcome in outcomes)
+        self.expanded += further
+        self.read += len(outcomes) - further
+        self._wanted += sum(1 / outcome.part.of for outcome in outcomes if not isinstance(outcome, Skipped | Absorbed))
+
+    def absorb(self, row: Absorbed) -> None:
+        """Count a row that another row of its key speaks for."""
+        match row.into:
+            case Absorption.DUPLICATE:
+                self.duplicate += 1
+            case Absorption.GROUPED:
+                self.grouped += 1
+            case _:
+                assert_never(row.into)
 
     def skip(self, because: str) -> None:
         """Count a row that a rule of the mapping leaves out."""
@@ -37,6 +57,7 @@ class Tally:
     def reject(self, rejection: Rejection) -> None:
         """Count a row that cannot be used, and each of its reasons."""
         self.rejected += 1
+        self._spoilt += 1 / rejection.part.of
         self._count(rejection.reasons)
         if len(self._rejections) < _EXAMPLES:
             self._rejections.append(RejectedRow(rejection.origin.place, rejection.row_key, rejection.reasons))
@@ -56,8 +77,10 @@ class Tally:
         """Freeze the counts that must balance."""
         return ReadAccount(
             read=self.read,
+            expanded=self.expanded,
             filtered=self._skipped.total(),
             duplicate=self.duplicate,
+            grouped=self.grouped,
             rejected=self.rejected,
             held=self.held,
             unchanged=self.unchanged,
@@ -80,6 +103,7 @@ class Tally:
             redrafted=self.redrafted,
             known_before=known_before,
             last_whole_read=last_whole_read,
+            rows=RowShares(self._wanted, self._spoilt) if self.expanded else None,
             skipped=dict(self._skipped),
             reasons=tuple(
                 ReasonCount(*problem, self._hints.get(problem, ""), count) for problem, count in self._reasons.most_common()

@@ -19,6 +19,7 @@ class Terms:
     `on_change`: a delivered row that changed is listed as drift, only counted as such, or drafted again as a new event;
     `on_vanish`: a row that is gone is marked and listed, or not. `holds_twins`: rows that look like copies of known
     entries are held. `drafts_only`: whatever this read pins is a draft. `accepted`: the brakes that this run may pass.
+    `days`: the first and the last ISO day of recurring events of which this read says anything; None where no event recurs.
     """
 
     on_change: OnChange = "report"
@@ -26,6 +27,7 @@ class Terms:
     holds_twins: bool = True
     drafts_only: bool = False
     accepted: tuple[str, ...] = ()
+    days: tuple[str, str] | None = None
 
 
 USUAL = Terms()

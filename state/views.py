@@ -64,7 +64,8 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class FeedStatus:
-    """Where one feed stands. `counts` has every state; `drifted` counts all drift, `to_publish` the drafts among it.
+    """Where one feed stands. `counts` has every state; `drifted` counts all drift; among it `to_publish` are drafts that the
+    source calls published, `cancelled` events that it has called off.
 
     `waiting` counts what waits for a person, by the word that `rows --state` takes; `set_aside` what does not any more.
     `last_read`: the run that read the source last.
@@ -82,6 +83,7 @@ class FeedStatus:
     waiting: Mapping[str, int] = field(default_factory=dict)
     set_aside: int = 0
     last_read: RunRecord | None = None
+    cancelled: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,11 +37,12 @@ class Decision(StrEnum):
 
 class DriftKind(StrEnum):
     """How the source differs from what was delivered. `to_publish`: a delivered draft that the source now calls
-    published, to be published by hand; `edited`: anything else.
+    published, to be published by hand; `cancelled`: the source says that the event is off; `edited`: anything else.
     """
 
     EDITED = "edited"
     TO_PUBLISH = "to_publish"
+    CANCELLED = "cancelled"
 
 
 class ProblemKind(StrEnum):

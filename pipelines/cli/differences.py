@@ -20,6 +20,7 @@ _SHOWN = 100
 _LIST = ("what", "row key", "event", "field", "delivered", "now")
 _ONE = ("", "field", "delivered", "now")
 _TO_PUBLISH, _EDITED, _VANISHED, _SAME = "to be published by hand", "edited", "vanished", "as delivered"
+_CANCELLED = "cancelled at the source"
 
 
 def show_differences(feed: str, row: str | None, *, limit: int | None, as_json: bool) -> int:
@@ -37,7 +38,8 @@ def show_differences(feed: str, row: str | None, *, limit: int | None, as_json: 
         most = limit or _SHOWN
         documents = [_document(record) for record in islice(records, most)]
         is_more = next(records, None) is not None
-    counts = {_EDITED: status.drifted - status.to_publish, _TO_PUBLISH: status.to_publish, _VANISHED: status.vanished}
+    edited = status.drifted - status.to_publish - status.cancelled
+    counts = {_EDITED: edited, _TO_PUBLISH: status.to_publish, _CANCELLED: status.cancelled, _VANISHED: status.vanished}
     as_of = _as_of(status.last_read)
     output.document({"feed": at_hand.book.feed, "as_of": as_of, "counts": counts, "rows": documents, "is_more": is_more})
     output.note(f"{at_hand.book.feed}: {_sentence(counts)}; {_as_of_words(status.last_read)}")
@@ -91,6 +93,8 @@ def _kind(record: RowRecord) -> str:
     match record.drift_kind:
         case DriftKind.TO_PUBLISH:
             return _TO_PUBLISH
+        case DriftKind.CANCELLED:
+            return _CANCELLED
         case DriftKind.EDITED:
             return _EDITED
         case None:
@@ -103,7 +107,7 @@ def _lines(document: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     head = (document["kind"], document["row_key"], event)
     changed: list[FieldDiff] = document["changed"]
     if not changed:
-        cover = "" if document["kind"] == _VANISHED else "its cover image"
+        cover = "" if document["kind"] in {_VANISHED, _CANCELLED} else "its cover image"
         yield (*head, cover, "", "")
     for number, one in enumerate(changed):
         yield (*(head if number == 0 else ("", "", "")), one.path, shown(one.delivered), shown(one.now))

@@ -68,6 +68,9 @@ def of_drift(record: RowRecord, feed: str) -> ListedRow:
         problem = "sent as a draft; the source now says published"
         by_hand = f"publish {_event(record)} by hand on the service's pages"
         return _entry(record, "drift", problem, f"{by_hand}, then {_set_aside(feed, record)}")
+    if record.drift_kind is DriftKind.CANCELLED:
+        by_hand = f"withdraw {_event(record)} by hand on the service's pages: there is no way to do it from here"
+        return _entry(record, "drift", "cancelled at the source since it was sent", f"{by_hand}; then {_set_aside(feed, record)}")
     problem = f"changed since it was sent: {', '.join(_changed(record)) or 'its cover image'}"
     by_hand = f"{_command('diff', feed, record)} shows all; change {_event(record)} by hand: the service has no way to update it"
     hint = f"{by_hand}, then {_set_aside(feed, record)}"
@@ -156,7 +159,8 @@ def _entry(record: RowRecord, state: str, problem: str, hint: str) -> ListedRow:
         "hint": hint,
         "answer": record.answer,
         "event": event,
-        "drift": record.drift_body and {"kind": record.drift_kind, "event": json.loads(record.drift_body)},
+        "drift": record.drift_kind
+        and {"kind": record.drift_kind, "event": json.loads(record.drift_body) if record.drift_body else None},
         "vanished_at": record.vanished_at,
         "decision": record.decision
         and {"what": record.decision, "by": record.decided_by, "at": record.decided_at, "is_set_aside": record.is_set_aside},

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped
+from mappings.vocabulary import Absorbed, Absorption, MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped
 
 _DISTINCT_VALUES = 500
 
@@ -24,25 +24,30 @@ class Unmapped:
 
 @dataclass(slots=True)
 class PreviewAccount:
-    """`read = events + skipped + rejected`, in rows. `is_whole`: the source was read to its end.
+    """`read + expanded = events + skipped + absorbed + rejected`. `is_whole`: the source was read to its end.
+
+    `expanded`: events that rows gave beyond one each; `absorbed`: rows that another row of their key speaks for, by how.
 
     `skipped` counts by the rule's label, `codes` the problems by their code (a row may have several), `warned` the rows
     that became events with a warning.
     """
 
     read: int = 0
+    expanded: int = 0
     events: int = 0
     rejected: int = 0
     warned: int = 0
     is_whole: bool = False
     skipped: Counter[str] = field(default_factory=Counter)
+    absorbed: Counter[str] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
     _misses: Counter[tuple[str, str]] = field(default_factory=Counter)
     _hints: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def take(self, outcome: RowOutcome) -> None:
-        """Count one row."""
-        self.read += 1
+        """Count one row, or one of its events."""
+        self.read += not outcome.part.is_further
+        self.expanded += outcome.part.is_further
         match outcome:
             case MappedRow():
                 self.events += 1
@@ -54,6 +59,8 @@ class PreviewAccount:
                 self._miss(outcome.reasons)
             case Skipped():
                 self.skipped[outcome.because] += 1
+            case Absorbed():
+                self.absorbed[outcome.into.value] += 1
             case _:
                 assert_never(outcome)
 
@@ -67,8 +74,11 @@ class PreviewAccount:
         return {
             "read": self.read,
             "is_whole": self.is_whole,
+            "expanded": self.expanded,
             "events": self.events,
             "skipped": dict(self.skipped.most_common()),
+            "duplicate": self.absorbed[Absorption.DUPLICATE.value],
+            "grouped": self.absorbed[Absorption.GROUPED.value],
             "rejected": self.rejected,
             "reasons": dict(self.codes.most_common()),
             "warned": self.warned,

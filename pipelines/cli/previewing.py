@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from connectors.sources.catalogue import open_source
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.schema import FeedMapping
-from mappings.vocabulary import REASON_TEXTS, MappedRow, Reason, Rejection, RowOutcome, Skipped
+from mappings.vocabulary import REASON_TEXTS, Absorbed, MappedRow, Reason, Rejection, RowOutcome, Skipped
 from pipelines.cli.asking import ask_lists
 from pipelines.cli.feed_files import named_mapping
 from pipelines.cli.output import Output, Progress
@@ -99,6 +99,8 @@ def _row(outcome: RowOutcome) -> dict[str, Any]:
             return {**row, "rejected": outcome.reasons, "warnings": ()}
         case Skipped():
             return {**row, "skipped": outcome.because, "warnings": ()}
+        case Absorbed():
+            return {**row, "absorbed": outcome.into, "warnings": ()}
         case _:
             assert_never(outcome)
 
@@ -130,6 +132,8 @@ def _told(outcome: RowOutcome) -> str:
             return _block(head, [_reason(reason) for reason in outcome.reasons])
         case Skipped():
             return f"{outcome.origin}  left out: {outcome.because}\n"
+        case Absorbed():
+            return f"{outcome.origin}  {outcome.into}: another row of the key {outcome.row_key} speaks for it\n"
         case _:
             assert_never(outcome)
 
@@ -145,7 +149,8 @@ def _reason(reason: Reason) -> str:
 
 
 def _account_line(account: PreviewAccount) -> str:
-    skipped = account.skipped.total()
-    terms = [f"events {account.events:,}", f"left out {skipped:,}", f"rejected {account.rejected:,}"]
+    terms = [f"events {account.events:,}", f"left out {account.skipped.total():,}"]
+    terms += [f"{how} {count:,}" for how, count in account.absorbed.items()]
     so_far = "the whole source" if account.is_whole else "so far; --all reads the whole source"
-    return f"read {account.read:,} ({so_far}) = {' + '.join(terms)}"
+    expanded = f" + expanded {account.expanded:,}" if account.expanded else ""
+    return f"read {account.read:,} ({so_far}){expanded} = {' + '.join([*terms, f'rejected {account.rejected:,}'])}"

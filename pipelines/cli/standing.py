@@ -62,6 +62,7 @@ def _document(status: FeedStatus, runs: tuple[RunRecord, ...]) -> dict[str, Any]
         "counts": status.counts,
         "drifted": status.drifted,
         "to_publish": status.to_publish,
+        "cancelled": status.cancelled,
         "vanished": status.vanished,
         "waiting": status.waiting,
         "help": {what: _help(status, what) for what in status.waiting},
@@ -89,7 +90,8 @@ def _lines(status: FeedStatus) -> Iterable[str]:
     yield f"rows: {', '.join(counts) or 'none yet'}"
     if status.drifted:
         by_hand = f", {status.to_publish:,} of them drafts to be published by hand" if status.to_publish else ""
-        yield f"drift: {status.drifted:,} changed since they were sent{by_hand}"
+        off = f", {status.cancelled:,} cancelled at the source, to be withdrawn by hand" if status.cancelled else ""
+        yield f"drift: {status.drifted:,} changed since they were sent{by_hand}{off}"
     if status.vanished:
         yield f"vanished: {status.vanished:,} gone from the source"
     yield from _waiting_lines(status)

@@ -13,7 +13,7 @@ from mappings.vocabulary import REASON_TEXTS, Reason
 REJECTION_COLUMNS = ("place", "column", "found", "problem", "hint")
 BRAKE_COLUMNS = ("brake", "verdict", "why")
 
-_READ = ("filtered", "duplicate", "rejected", "held", "unchanged", "drifted", "new")
+_READ = ("filtered", "duplicate", "grouped", "rejected", "held", "unchanged", "drifted", "new")
 _OWED = ("new", "carried_over")
 _PUBLISHED = ("delivered", "delivered_unconfirmed", "refused", "blocked", "uncertain", "conflict", "pending")
 _SPOKEN = {"pending": "still pending"}
@@ -58,11 +58,14 @@ class Verdict(Protocol):
 
 
 def read_line(counts: Mapping[str, int]) -> str:
-    """Return the account of a read as an equation: `read 120 = rejected 2 + unchanged 108 + new 10`.
+    """Return the account of a read as an equation: `read 120 = rejected 2 + unchanged 108 + new 10`. Events that rows gave
+    beyond one each stand beside what was read: `read 3 + expanded 7 = new 10`.
 
     Terms of zero are left out; an equation that does not hold is shown with what is missing.
     """
-    return _equation({"read": counts.get("read", 0)}, {name: counts.get(name, 0) for name in _READ})
+    return _equation(
+        {"read": counts.get("read", 0), "expanded": counts.get("expanded", 0)}, {name: counts.get(name, 0) for name in _READ}
+    )
 
 
 def publish_line(counts: Mapping[str, int]) -> str:

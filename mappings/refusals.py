@@ -6,6 +6,7 @@ Raised and caught inside the mapper only: a bad row leaves it as a value, never 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from rapidfuzz import fuzz, process
 
@@ -37,6 +38,14 @@ class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an 
     def reason(self, field: str) -> Reason:
         """The reason shown to people, for the event's `field`."""
         return Reason(self.code, field, self.column, _showable(self.found), self.hint, self.step)
+
+
+class Repaired(Refusal):
+    """A value that is used all the same, while its row is counted and shown: it was not as its source meant it."""
+
+    def __init__(self, value: Any, hint: str) -> None:
+        super().__init__(ReasonCode.REPAIRED, hint)
+        self.value = value
 
 
 def _showable(found: str) -> str:

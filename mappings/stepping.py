@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from mappings.evaluation import Getter, Mend, RowState, column_reader, is_empty, mending, nfc, required
-from mappings.refusals import Refusal
+from mappings.refusals import Refusal, Repaired
 from mappings.tables import Table
-from mappings.transforms.lookups import LastIn, Lookup
 from mappings.transforms.step import Kind, Run, Step
 from mappings.vocabulary import ReasonCode
 
@@ -31,7 +31,9 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One compiled step. `one` works on one item; `run` on all there is; `mend` is the step's own policy, if it has one."""
+    """One compiled step. `one` works on one item; `run` on all there is; `mend` is the step's own policy, if it has one;
+    `path` the field of the event that the value is for.
+    """
 
     name: str
     one: Run
@@ -39,6 +41,7 @@ class Stage:
     is_each: bool
     works_on_empty: bool
     mend: Mend | None
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def watched(stage: Stage, path: str, watch: Watch) -> Stage:
         try:
             result = stage.run(value)
         except Refusal as refusal:
-            watch(path, stage.name, value, refusal)
+            watch(path, stage.name, value, refusal.value if isinstance(refusal, Repaired) else refusal)
             raise
         watch(path, stage.name, value, result)
         return result
@@ -87,7 +90,7 @@ def compile_step(step: Step, flow: Flow, tables: Mapping[str, Table], path: str)
     if flow.kind is Kind.ANY:
         one = _guarded(one, step.takes)
     mend = None if step.policy is None else mending(step.policy, path)
-    stage = Stage(step.name, one, _each(one) if is_each else one, is_each, step.works_on_empty, mend)
+    stage = Stage(step.name, one, _each(one) if is_each else one, is_each, step.works_on_empty, mend, path)
     return stage, _after(step, flow, is_each=is_each)
 
 
@@ -168,6 +171,9 @@ def _try_stage(row: RowState, stage: Stage, current: Any, found: str, column: st
 def _try_one(row: RowState, stage: Stage, item: Any, found: str, column: str) -> Any:
     try:
         return stage.one(item)
+    except Repaired as repaired:
+        row.warnings.append(repaired.about(column, found, stage.name).reason(stage.path))
+        return repaired.value
     except Refusal as refusal:
         told = refusal.about(column, found, stage.name)
         if stage.mend is None:
@@ -185,10 +191,8 @@ def _after(step: Step, flow: Flow, *, is_each: bool) -> Flow:
     result = step.result
     if result is Kind.LIST:
         return Flow(step.lists, is_list=True)
-    if isinstance(step, Lookup | LastIn):
-        kind = Kind.TEXT if step.take is not None and len(step.take) == 1 else Kind.ANY
-        return Flow(kind, is_each or step.many)
-    return Flow(flow.kind if result is Kind.ANY else result, is_each)
+    kind = flow.kind if result is Kind.ANY else Kind.ANY if result is Kind.UNKNOWN else result
+    return Flow(kind, is_each or step.gives_several)
 
 
 def _each(one: Run) -> Run:
@@ -237,9 +241,19 @@ def _is_moment(value: Any) -> bool:
     return isinstance(value, datetime) and value.tzinfo is not None
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | Decimal) and not isinstance(value, bool)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
 _FITS: Mapping[Kind, tuple[Callable[[Any], bool], ReasonCode]] = {
     Kind.TEXT: (_is_text, ReasonCode.BAD_TEXT),
     Kind.DATE: (_is_day, ReasonCode.NOT_A_DATE),
     Kind.WALL: (_is_wall, ReasonCode.NOT_A_DATE),
     Kind.MOMENT: (_is_moment, ReasonCode.NOT_A_DATE),
+    Kind.NUMBER: (_is_number, ReasonCode.NOT_A_NUMBER),
+    Kind.OBJECT: (_is_object, ReasonCode.BAD_TEXT),
 }

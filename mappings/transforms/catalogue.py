@@ -7,7 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Discriminator, Tag
 
-from mappings.transforms import lists, lookups, markup, mojibake, moments, numbers, patterns, text, times, urls, zone_names
+from mappings.transforms import (
+    cases,
+    characters,
+    kinds,
+    lists,
+    lookups,
+    markup,
+    mojibake,
+    moments,
+    numbers,
+    patterns,
+    shaping,
+    text,
+    times,
+    urls,
+    zone_names,
+)
 from mappings.transforms.step import Step
 
 FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
@@ -19,22 +35,46 @@ FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
         text.StripSuffix,
         text.StripControl,
         text.Replace,
-        text.Lower,
-        text.Upper,
-        text.Title,
         text.Truncate,
         text.Default,
         text.EmptyIf,
         mojibake.FixMojibake,
+        shaping.Prefix,
+        shaping.Suffix,
+        shaping.Pad,
+        shaping.Characters,
+        shaping.Length,
     ),
-    "Mark-up": (markup.HtmlUnescape, markup.HtmlToText),
-    "Patterns": (patterns.RegexExtract, patterns.RegexAll, patterns.RegexReplace),
-    "Lists": (lists.Split, lists.Nth, lists.First, lists.Last, lists.Join, lists.Unique),
+    "Letters": (
+        cases.Lower,
+        cases.Upper,
+        cases.Title,
+        cases.Sentence,
+        characters.StripChars,
+        characters.MapCharacters,
+        characters.Normalize,
+        characters.Slugify,
+        characters.Hash,
+    ),
+    "Mark-up": (markup.HtmlUnescape, markup.HtmlToText, markup.MarkdownToText, markup.Unescape),
+    "Patterns": (patterns.RegexExtract, patterns.RegexAll, patterns.RegexSplit, patterns.RegexReplace),
+    "Lists": (
+        lists.Split,
+        lists.Nth,
+        lists.First,
+        lists.Last,
+        lists.JoinParts,
+        lists.Slice,
+        lists.Count,
+        lists.Sort,
+        lists.Unique,
+    ),
     "Dates and times": (times.Date, times.Time, times.Datetime, times.RangeStart, times.RangeEnd),
     "Moments": (moments.WallTimeIn, moments.InZone, moments.Plus, moments.DayOf, moments.ClockOf, zone_names.Zone),
     "Lookups": (lookups.Map, lookups.Lookup, lookups.LastIn),
     "Web addresses": (urls.EncodeSpaces, urls.Url),
     "Numbers": (numbers.Number,),
+    "Kinds": (kinds.ToText, kinds.Part),
 }
 """The steps by family, in the order of the reference page."""
 

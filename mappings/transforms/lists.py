@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from mappings.measures import Switch, Text, Texts, mistake
 from mappings.refusals import Refusal
+from mappings.tables import normaliser
+from mappings.transforms.kinds import text_of
+from mappings.transforms.shaping import check_span, span_of
 from mappings.transforms.step import Kind, Run, Shown, Step
 from mappings.transforms.text import SPACES
 from mappings.vocabulary import ReasonCode
 
 
 class Split(Step):
-    """Cut a text at every separator; the parts are trimmed, empty ones are dropped."""
+    """Cut a text at every separator; the parts are trimmed, empty ones are dropped unless they keep other lists in step."""
 
     name: ClassVar[str] = "split"
     gives: ClassVar[Kind] = Kind.LIST
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{split: ","}', "jazz, blues,,", ("jazz", "blues")),
         Shown('{split: ["/", ";"]}', "a/b;c", ("a", "b", "c")),
+        Shown('{split: ";", keep_empty: true}', "5 €;;8 €", ("5 €", "", "8 €")),
     )
     separators: Texts = Field(alias="split", min_length=1, description="One separator or several, taken literally.")
+    keep_empty: bool = Field(default=False, description="Keep empty parts too: their places count (see for_each).")
 
     def function(self) -> Run:
         """Return the step's function."""
         first, *others = self.separators
+        keeps = self.keep_empty
 
         def split(text: str) -> list[str]:
             for other in others:
                 text = text.replace(other, first)
-            return [part for part in (part.strip(SPACES) for part in text.split(first)) if part]
+            return [part for part in (part.strip(SPACES) for part in text.split(first)) if part or keeps]
 
         return split
 
@@ -97,7 +103,7 @@ class Last(Step):
         return lambda parts: parts[-1] if parts else ""
 
 
-class Join(Step):
+class JoinParts(Step):
     """Put the parts of a list together, with a text between them."""
 
     name: ClassVar[str] = "join"
@@ -107,7 +113,61 @@ class Join(Step):
 
     def function(self) -> Run:
         """Return the step's function."""
-        return self.separator.join
+        join = self.separator.join
+        return lambda parts: join([part if type(part) is str else text_of(part) for part in parts])
+
+
+class Slice(Step):
+    """Keep only some parts of a list, counted from 1; negative numbers count from the end."""
+
+    name: ClassVar[str] = "slice"
+    takes: ClassVar[Kind] = Kind.LIST
+    gives: ClassVar[Kind] = Kind.LIST
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{slice: 2}", ("Portugal", "Porto", "Bolhão"), ("Porto", "Bolhão")),
+        Shown("{slice: 1, to: 2}", ("Portugal", "Porto", "Bolhão"), ("Portugal", "Porto")),
+    )
+    first: int = Field(alias="slice", ge=-1000, le=1000, description="The first part to keep; -1 is the last.")
+    last: int | None = Field(default=None, alias="to", ge=-1000, le=1000, description="The last one (default: the end).")
+
+    @model_validator(mode="after")
+    def _check_span(self) -> Self:
+        check_span(self.first, self.last)
+        return self
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        span = span_of(self.first, self.last)
+        return lambda parts: parts[span]
+
+
+class Count(Step):
+    """Count the parts of a list."""
+
+    name: ClassVar[str] = "count"
+    takes: ClassVar[Kind] = Kind.LIST
+    gives: ClassVar[Kind] = Kind.NUMBER
+    shown: ClassVar[tuple[Shown, ...]] = (Shown("count", ("Porto", "Lisboa"), "2"),)
+    switch: Switch = Field(default=True, alias="count")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return len
+
+
+class Sort(Step):
+    """Put the parts of a list in order; capitals and accents do not count."""
+
+    name: ClassVar[str] = "sort"
+    takes: ClassVar[Kind] = Kind.LIST
+    gives: ClassVar[Kind] = Kind.LIST
+    shown: ClassVar[tuple[Shown, ...]] = (Shown("sort", ("Porto", "Évora", "lisboa"), ("Évora", "lisboa", "Porto")),)
+    switch: Switch = Field(default=True, alias="sort")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        same = normaliser(("accents", "case"))
+        return lambda parts: sorted(parts, key=lambda part: (same(text_of(part)), text_of(part)))
 
 
 class Unique(Step):
@@ -121,4 +181,10 @@ class Unique(Step):
 
     def function(self) -> Run:
         """Return the step's function."""
-        return lambda parts: list(dict.fromkeys(parts))
+
+        def unique(parts: list[Any]) -> list[Any]:
+            if all(type(part) is str for part in parts):
+                return list(dict.fromkeys(parts))
+            return [part for place, part in enumerate(parts) if part not in parts[:place]]
+
+        return unique

@@ -69,6 +69,16 @@ class _TableLookup(_Lookup):
         """Return the function of one value; the file is among `tables`."""
         return self._over(table_finder(tables[self.file], 1, self.take, self.ignore, many=self.many))
 
+    @property
+    def result(self) -> Kind:
+        """A text where one column is taken by name."""
+        return Kind.TEXT if self.take is not None and len(self.take) == 1 else Kind.UNKNOWN
+
+    @property
+    def gives_several(self) -> bool:
+        """A list where a key may have several rows."""
+        return self.many
+
     def _over(self, find: Run) -> Run:
         return find
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from mappings.measures import Switch
+from mappings.refusals import Repaired
 from mappings.transforms.step import Run, Shown, Step
 
 _MOST_ROUNDS = 3
@@ -17,7 +18,8 @@ _SUSPECT = re.compile(r"[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u0192\u02c6\u02dc\u
 class FixMojibake(Step):
     """Undo UTF-8 that somebody read as windows-1252, up to three times over.
 
-    Only a text that becomes UTF-8 as a whole is changed; any other is left as it is.
+    Only a text that becomes UTF-8 as a whole is changed; any other is left as it is. A row whose text was changed is
+    counted and shown.
     """
 
     name: ClassVar[str] = "fix_mojibake"
@@ -29,7 +31,14 @@ class FixMojibake(Step):
 
     def function(self) -> Run:
         """Return the step's function."""
-        return fix_mojibake
+        return _told_if_fixed
+
+
+def _told_if_fixed(text: str) -> str:
+    fixed = fix_mojibake(text)
+    if fixed is not text:
+        raise Repaired(fixed, "save the file in the encoding that is agreed for it")
+    return text
 
 
 def fix_mojibake(text: str) -> str:

@@ -76,6 +76,8 @@ class Plus(Step):
         length = self.length
 
         def plus(value: date | datetime) -> date | datetime:
+            if not isinstance(value, date):
+                raise Refusal(ReasonCode.NOT_A_DATE, "a date, or a date and time, is needed here")
             try:
                 return value + length
             except OverflowError:

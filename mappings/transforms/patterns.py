@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from mappings.measures import Pattern, Text, mistake
 from mappings.refusals import Refusal
 from mappings.transforms.step import Kind, Run, Shown, Step
+from mappings.transforms.text import SPACES
 from mappings.vocabulary import ReasonCode
 
 LONGEST = 20_000
@@ -61,6 +62,30 @@ class RegexAll(Step):
         pattern = re.compile(self.pattern)
         group = min(1, pattern.groups)
         return lambda text: [found[group] for found in pattern.finditer(short_enough(text)) if found[group]]
+
+
+class RegexSplit(Step):
+    """Cut a text wherever the pattern finds something; the parts are trimmed, empty ones are dropped."""
+
+    name: ClassVar[str] = "regex_split"
+    gives: ClassVar[Kind] = Kind.LIST
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown(r"{regex_split: '\s+(?:e|y|and)\s+|,'}", "jazz, blues and fado", ("jazz", "blues", "fado")),
+    )
+    pattern: Pattern = Field(alias="regex_split", description="A regular expression (Python's): what stands between the parts.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        pattern = re.compile(self.pattern)
+
+        def split(text: str) -> list[str]:
+            parts, start = [], 0
+            for found in pattern.finditer(short_enough(text)):
+                parts.append(text[start : found.start()])
+                start = found.end()
+            return [part for part in (part.strip(SPACES) for part in (*parts, text[start:])) if part]
+
+        return split
 
 
 class RegexReplace(Step):

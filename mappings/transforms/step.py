@@ -23,7 +23,10 @@ Run = Callable[[Any], Any]
 
 
 class Kind(StrEnum):
-    """What travels between steps. `WALL` is a date and time without a zone, `MOMENT` one with an offset."""
+    """What travels between steps. `WALL` is a date and time without a zone, `MOMENT` one with an offset.
+
+    A step that gives `ANY` gives the kind that it was given; one that gives `UNKNOWN`, any kind at all.
+    """
 
     TEXT = "text"
     DATE = "date"
@@ -32,7 +35,9 @@ class Kind(StrEnum):
     MOMENT = "moment"
     NUMBER = "number"
     OBJECT = "object"
+    BOOLEAN = "yes or no"
     LIST = "list"
+    UNKNOWN = "what only the row tells"
     ANY = "anything"
 
 
@@ -82,6 +87,11 @@ class Step(Strict):
     def result(self) -> Kind:
         """What this very step gives: some steps give one thing or another, as their parameters say."""
         return self.gives
+
+    @property
+    def gives_several(self) -> bool:
+        """Whether it may give a list for one value."""
+        return False
 
     @property
     def policy(self) -> Policy | None:

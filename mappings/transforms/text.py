@@ -1,4 +1,4 @@
-"""Steps that tidy one text. Lists are `lists`', patterns `patterns`', mark-up `markup`'s."""
+"""Steps that tidy one text. What gives it another form is `shaping`'s, its capitals are `cases`', mark-up `markup`'s."""
 
 from __future__ import annotations
 
@@ -121,42 +121,6 @@ class StripControl(Step):
     def function(self) -> Run:
         """Return the step's function."""
         return lambda text: _CONTROLS.sub("", text)
-
-
-class Lower(Step):
-    """Write in lower case."""
-
-    name: ClassVar[str] = "lower"
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("lower", "JAZZ", "jazz"),)
-    switch: Switch = Field(default=True, alias="lower")
-
-    def function(self) -> Run:
-        """Return the step's function."""
-        return str.lower
-
-
-class Upper(Step):
-    """Write in upper case."""
-
-    name: ClassVar[str] = "upper"
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("upper", "jazz", "JAZZ"),)
-    switch: Switch = Field(default=True, alias="upper")
-
-    def function(self) -> Run:
-        """Return the step's function."""
-        return str.upper
-
-
-class Title(Step):
-    """Begin every word with a capital, the rest in lower case; apostrophes do not begin a word."""
-
-    name: ClassVar[str] = "title"
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("title", "THE DEVIL'S VIOLIN", "The Devil's Violin"),)
-    switch: Switch = Field(default=True, alias="title")
-
-    def function(self) -> Run:
-        """Return the step's function."""
-        return lambda text: re.sub(r"[^\W\d_]+(?:['’][^\W\d_]+)*", lambda word: word[0].capitalize(), text)
 
 
 class Truncate(Step):

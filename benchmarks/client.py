@@ -23,6 +23,7 @@ from connectors.event_api.http import open_http
 from connectors.event_api.transport import direct_transport
 from connectors.pacing import Pacer
 from connectors.retry import RetryPolicy
+from connectors.surroundings import Surroundings
 from mappings.delivery import Intent, Receipt
 from mappings.vocabulary import IdempotencyKey, RowKey
 
@@ -82,7 +83,7 @@ async def eventsync(url: str, in_flight: int) -> AsyncIterator[Send]:
     def now() -> datetime:
         return datetime.now(UTC)  # noqa: TID251  # the composition root of a benchmark
 
-    pacer = Pacer(clock=time.monotonic, sleep=asyncio.sleep, random=random.random, now=now)
+    pacer = Pacer(Surroundings(time.monotonic, asyncio.sleep, random.random, now))
     async with open_http(url, SecretStr(KEY), in_flight=in_flight) as http:
         api = EventApi(http, pacer=pacer, policy=RetryPolicy(), now=now, sleep=asyncio.sleep, random=random.random)
 

@@ -13,15 +13,14 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 
 from connectors.crowding import Crowd
 from connectors.pace_curve import Stretch
 from connectors.pace_sharing import Sharing
 from connectors.pauses import Patience, Pauses
 from connectors.rate_hint import Hints, RateHint
-from connectors.retry import Clock, Random, Sleep
 from connectors.route_pace import Limit, RoutePace
+from connectors.surroundings import Surroundings
 from mappings.errors import SyncError
 
 _MOST_UNDER_WAY = 256
@@ -81,37 +80,28 @@ OpenSharing = Callable[[str], Sharing | None]
 
 
 class Pacer:
-    """Spaces the requests of one route. Clock (seconds, never going back), sleep, randomness and `now` are handed in.
+    """Spaces the requests of one route. `sharing` opens what other workers share; `crowd` is the room for requests under way."""
 
-    `now` gives the aware time of day, used only to say when to come back. `sharing` opens what other workers share.
-    `crowd` is the room for requests under way.
-    """
-
-    def __init__(  # noqa: PLR0913  # the surroundings are handed in one by one
+    def __init__(
         self,
+        around: Surroundings,
         *,
-        clock: Clock,
-        sleep: Sleep,
-        random: Random,
-        now: Callable[[], datetime],
         patience: Patience | None = None,
         sharing: OpenSharing | None = None,
         crowd: Crowd | None = None,
         route: str = "POST /events",
     ) -> None:
-        self.clock = clock
+        self.clock = around.clock
         self.crowd = crowd or Crowd(_MOST_UNDER_WAY)
-        self._sleep = sleep
-        self._random = random
-        self._now = now
+        self._around = around
         self._patience = patience or Patience()
         self._open_sharing = sharing
         self._sharing = sharing(route) if sharing else None
         self._siblings: list[Pacer] = []
         self._closed: SyncError | None = None
-        self._began = clock()
+        self._began = self.clock()
         self._route_pace = RoutePace(resume_at=self._began, slot_at=self._began, stretch=Stretch(self._began))
-        self._rests = Pauses(self._patience, random, now, self._began)
+        self._rests = Pauses(self._patience, around, self._began)
         self._turn = asyncio.Lock()
         self._is_answered = asyncio.Event()
         self._is_answered.set()
@@ -140,10 +130,7 @@ class Pacer:
     def sibling(self, route: str = "GET") -> Pacer:
         """Return a pacer for another route of the same destination: limits are applied per route (spec, Limits)."""
         one = Pacer(
-            clock=self.clock,
-            sleep=self._sleep,
-            random=self._random,
-            now=self._now,
+            self._around,
             patience=self._patience,
             sharing=self._open_sharing,
             crowd=Crowd(self.crowd.ceiling),
@@ -219,7 +206,7 @@ class Pacer:
             slot, before = self._next_slot()
             wait = slot - self._time()
             if wait > 0:
-                await self._sleep(min(wait, 1.0))
+                await self._around.sleep(min(wait, 1.0))
             elif self._is_still_due():
                 return self._let_go(slot, before)
         return Closed(self._closed)

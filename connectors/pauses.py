@@ -6,12 +6,11 @@ own clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from connectors.errors import PausedError, ServiceUnavailableError
-from connectors.retry import Random
+from connectors.surroundings import Surroundings
 
 _LONGEST_GUESS_S = 60.0
 """The longest pause of our own choosing, where the service names none."""
@@ -34,15 +33,11 @@ class Patience:
 
 
 class Pauses:
-    """Counts limits and failures in a row. `resume_at` is the end of the last pause, `count` and `total_s` sum them up.
+    """Counts limits and failures in a row. `resume_at` is the end of the last pause, `count` and `total_s` sum them up."""
 
-    `now` gives the aware time of day, used only to say when to come back.
-    """
-
-    def __init__(self, patience: Patience, random: Random, now: Callable[[], datetime], began: float) -> None:
+    def __init__(self, patience: Patience, around: Surroundings, began: float) -> None:
         self._patience = patience
-        self._random = random
-        self._now = now
+        self._around = around
         self.resume_at = began
         self.count = 0
         self.total_s = 0.0
@@ -77,7 +72,7 @@ class Pauses:
         self._unbroken_limits += 1
         self.is_doubtful = asked_s is None or self._unbroken_limits > 1
         ceiling = min(_LONGEST_GUESS_S, 2.0 ** min(self._unbroken_limits - 1, 10))
-        guess = ceiling * (0.5 + self._random() / 2)
+        guess = ceiling * (0.5 + self._around.random() / 2)
         if asked_s is None:
             return guess
         return min(max(asked_s, min(guess, _LONGEST_DOUBT_S)) if self._unbroken_limits > 3 else asked_s, _FAR_FUTURE_S)
@@ -94,7 +89,7 @@ class Pauses:
         return self._paused(until - now, now - since) if until - since > self._patience.max_pause_s else None
 
     def _paused(self, wait_s: float, waited_s: float) -> PausedError:
-        resume_at = self._now() + timedelta(seconds=wait_s)
+        resume_at = self._around.now() + timedelta(seconds=wait_s)
         so_far = f" after {waited_s:.0f} s in which it let nothing through" if waited_s else ""
         return PausedError(
             f"the service asks us to pause for {_spoken(wait_s)}{so_far}: longer than this feed's patience "

@@ -19,6 +19,7 @@ from connectors.event_api.listing import Classifications
 from connectors.pacing import OpenSharing, Pacer
 from connectors.pauses import Patience
 from connectors.retry import RetryPolicy
+from connectors.surroundings import Surroundings
 from mappings.engine import Directory
 from mappings.errors import ConfigError, SyncError
 from mappings.publishing import PublishPolicy
@@ -51,13 +52,7 @@ async def open_api(
         patience = Patience(max_pause_s=policy.max_pause_s)
         crowd = Crowd(policy.most_in_flight, adapts=policy.in_flight == "auto")
         pacer = Pacer(
-            clock=monotonic_s,
-            sleep=asyncio.sleep,
-            random=random.random,
-            now=now,
-            patience=patience,
-            sharing=sharing,
-            crowd=crowd,
+            Surroundings(monotonic_s, asyncio.sleep, random.random, now), patience=patience, sharing=sharing, crowd=crowd
         )
         bounded = replace(retries, key_memory_s=policy.key_memory_s)
         try:

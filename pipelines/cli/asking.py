@@ -19,6 +19,7 @@ from connectors.event_api.listing import Classifications
 from connectors.pacing import Pacer
 from connectors.pauses import Patience
 from connectors.retry import RetryPolicy
+from connectors.surroundings import Surroundings
 from mappings.engine import Directory
 from mappings.errors import SyncError
 from pipelines.clock import monotonic_s, now
@@ -90,9 +91,8 @@ def _asked(settings: Settings, ask: Callable[[EventApi], Awaitable[Lists]]) -> L
 
 async def _over_http(settings: Settings, ask: Callable[[EventApi], Awaitable[Lists]]) -> Lists:
     async with open_http(settings.base_url, settings.api_key, in_flight=2) as http:
-        pacer = Pacer(
-            clock=monotonic_s, sleep=asyncio.sleep, random=random.random, now=now, patience=Patience(max_pause_s=_PATIENCE_S)
-        )
+        around = Surroundings(monotonic_s, asyncio.sleep, random.random, now)
+        pacer = Pacer(around, patience=Patience(max_pause_s=_PATIENCE_S))
         api = EventApi(http, pacer=pacer, policy=WHILE_SOMEBODY_WAITS, now=now, sleep=asyncio.sleep, random=random.random)
         return replace(await ask(api), key_tail=key_tail(http))
 

@@ -24,6 +24,7 @@ from connectors.event_api.exchange import Exchange, HttpAnswer
 from connectors.event_api.http import LONGEST_BODY, ServiceHttp, open_http
 from connectors.pacing import Pacer
 from connectors.retry import RetryPolicy
+from connectors.surroundings import Surroundings
 from mappings.delivery import Postponed, Receipt, Uncertain
 
 T = TypeVar("T")
@@ -138,7 +139,7 @@ def wired(http: ServiceHttp, *, attempts: int = 2, attempt_s: float = 90.0) -> E
     async def no_wait(_: float) -> None:
         await asyncio.sleep(0)
 
-    pacer = Pacer(clock=clock, sleep=asyncio.sleep, random=lambda: 0.0, now=now)
+    pacer = Pacer(Surroundings(clock, asyncio.sleep, lambda: 0.0, now))
     return EventApi(
         http, pacer=pacer, policy=RetryPolicy(attempts=attempts, attempt_s=attempt_s), now=now, sleep=no_wait, random=lambda: 0.0
     )

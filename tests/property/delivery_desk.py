@@ -29,6 +29,7 @@ from connectors.pacing import Pacer
 from connectors.pauses import Patience
 from connectors.retry import RetryPolicy
 from connectors.sources.contract import Reading
+from connectors.surroundings import Surroundings
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.errors import SyncError
 from mappings.loader import load_feed
@@ -260,7 +261,7 @@ class Worker:
         policy = RetryPolicy(key_memory_s=KEY_MEMORY_S)
         async with open_http("https://events.example.org", SecretStr(SECRET), transport=transport) as http:
             http.passage = departures
-            pacer = Pacer(clock=_loop_s, sleep=asyncio.sleep, random=lambda: 1.0, now=self.clock, patience=Patience())
+            pacer = Pacer(Surroundings(_loop_s, asyncio.sleep, lambda: 1.0, self.clock), patience=Patience())
             yield EventApi(http, pacer=pacer, policy=policy, now=self.clock, sleep=asyncio.sleep, random=lambda: 1.0)
 
 

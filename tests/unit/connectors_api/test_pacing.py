@@ -14,10 +14,11 @@ from virtual_time import at_once, clock, now
 from connectors.errors import PausedError
 from connectors.pacing import Admitted, Closed, Pace, Pacer
 from connectors.pauses import Patience
+from connectors.surroundings import Surroundings
 
 
 def pacer(**patience: float) -> Pacer:
-    return Pacer(clock=clock, sleep=asyncio.sleep, random=lambda: 1.0, now=now, patience=Patience(**patience))  # type: ignore[arg-type]
+    return Pacer(Surroundings(clock, asyncio.sleep, lambda: 1.0, now), patience=Patience(**patience))  # type: ignore[arg-type]
 
 
 @dataclass

@@ -13,6 +13,7 @@ from connectors.crowding import Crowd
 from connectors.errors import PausedError
 from connectors.pacing import Closed, Pacer
 from connectors.pauses import Patience
+from connectors.surroundings import Surroundings
 from sandbox.limits import FixedWindow, Meter, TokenBucket
 from sandbox.switches import Rate
 
@@ -40,7 +41,8 @@ def driven(wait: Wait, seconds: float, *, in_flight: int = 8, max_pause_s: float
     told, patience = Told(), Patience(max_pause_s=max_pause_s)
 
     async def main() -> None:
-        paced = Pacer(clock=clock, sleep=asyncio.sleep, random=lambda: 1.0, now=now, patience=patience, crowd=Crowd(in_flight))
+        around = Surroundings(clock, asyncio.sleep, lambda: 1.0, now)
+        paced = Pacer(around, patience=patience, crowd=Crowd(in_flight))
 
         async def work() -> None:
             while clock() < seconds and told.closed is None:

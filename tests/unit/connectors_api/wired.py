@@ -19,6 +19,7 @@ from connectors.event_api.http import ServiceHttp, open_http
 from connectors.pacing import Pacer
 from connectors.pauses import Patience
 from connectors.retry import RetryPolicy
+from connectors.surroundings import Surroundings
 from mappings.delivery import Intent
 from mappings.vocabulary import IdempotencyKey, RowKey
 
@@ -92,6 +93,6 @@ def api_over(
 ) -> tuple[EventApi, ServiceHttp]:
     """Wire the client to `handler`, on the running loop's time, with waits drawn at their longest."""
     http = open_http("https://events.example.org", SecretStr(SECRET), transport=httpx.MockTransport(handler), **opened)
-    pacer = Pacer(clock=clock, sleep=asyncio.sleep, random=lambda: 1.0, now=now, patience=patience)
+    pacer = Pacer(Surroundings(clock, asyncio.sleep, lambda: 1.0, now), patience=patience)
     api = EventApi(http, pacer=pacer, policy=policy or RetryPolicy(), now=now, sleep=asyncio.sleep, random=lambda: 1.0)
     return api, http

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from mappings.measures import OneOrMany, Pattern, Text, mistake
-from mappings.source_parts import Encoding, Header, Mark, Names, OptionalMark
+from mappings.source_parts import CellRange, Encoding, Header, Mark, Names, OptionalMark
 from mappings.strict import Strict
 
 
@@ -69,9 +69,6 @@ class GridSource(FileSource):
     long_rows: Literal["reject", "cut"] = Field(
         default="reject", description="Rows with more cells than the header: reject them, or cut the surplus."
     )
-    short_rows: Literal["fill", "reject"] = Field(
-        default="fill", description="Rows with fewer cells than the header: fill them up with empty cells, or reject them."
-    )
 
 
 class DelimitedSource(GridSource):
@@ -85,6 +82,10 @@ class DelimitedSource(GridSource):
     delimiter: Mark = Field(default=",", description='One character; "\\t" for tab.')
     quote: OptionalMark = Field(default='"', description="The quote character; null: quotes mean nothing in this file.")
     escape: OptionalMark = Field(default=None, description="Escape character, if quotes are not doubled.")
+
+    short_rows: Literal["fill", "reject"] = Field(
+        default="fill", description="Rows with fewer cells than the header: fill them up with empty cells, or reject them."
+    )
 
     @model_validator(mode="after")
     def _marks_differ(self) -> Self:
@@ -112,6 +113,24 @@ class TsvSource(DelimitedSource):
     delimiter: Mark = Field(default="\t", description="One character; a tab, if nothing is said.")
 
 
+class WorkbookSource(GridSource):
+    """A sheet of an Excel workbook (.xlsx, .xlsm). Cells become the text that a person sees in a plain format.
+
+    Text stays as it is. Numbers have no needless digits (`5`, `12.5`), dates and times are ISO (`2026-05-03`, `19:30`,
+    `2026-05-03T19:30:00`, as the cell's format shows them), booleans `TRUE` and `FALSE`. An error such as `#REF!` or a
+    formula that was never calculated rejects the row if the column is used. Hidden rows are rows.
+    """
+
+    kind: Literal["xlsx"] = Field(description="xlsx: a sheet of an Excel workbook.")
+    sheet: Text = Field(default="#1", min_length=1, description="The sheet's name, or its position: `#2`.")
+    range: CellRange | None = Field(
+        default=None, description="The part of the sheet to read, such as `B3:H200` or `A:F`; the header's row is counted in it."
+    )
+    merged: Literal["first", "spread"] = Field(
+        default="first", description="Merged cells: the value in the first cell only, or in each of them."
+    )
+
+
 def _kind_of_source(value: object) -> str:
     if isinstance(value, FileSource):
         return f"kind:{value.kind}"
@@ -121,12 +140,12 @@ def _kind_of_source(value: object) -> str:
 
 
 SourceSpec = Annotated[
-    Annotated[CsvSource, Tag("kind:csv")] | Annotated[TsvSource, Tag("kind:tsv")],
+    Annotated[CsvSource, Tag("kind:csv")] | Annotated[TsvSource, Tag("kind:tsv")] | Annotated[WorkbookSource, Tag("kind:xlsx")],
     Discriminator(_kind_of_source),
 ]
 """The closed union of source kinds, discriminated by `kind`."""
 
-SOURCES: tuple[type[FileSource], ...] = (CsvSource, TsvSource)
+SOURCES: tuple[type[FileSource], ...] = (CsvSource, TsvSource, WorkbookSource)
 """Every kind, in the order of the reference."""
 
 SHARED: tuple[type[FileSource], ...] = (FileSource, GridSource, DelimitedSource)

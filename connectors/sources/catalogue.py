@@ -11,7 +11,8 @@ from typing import assert_never
 from connectors.sources.contract import Source
 from connectors.sources.csv_file import CsvFile
 from connectors.sources.names import Asked
-from mappings.source_specs import CsvSource, SourceSpec, TsvSource
+from connectors.sources.workbook import Workbook
+from mappings.source_specs import CsvSource, SourceSpec, TsvSource, WorkbookSource
 
 
 def open_source(spec: SourceSpec, base: Path, columns: frozenset[str]) -> Source:
@@ -28,5 +29,7 @@ def _file(spec: SourceSpec, path: str, base: Path, asked: Asked) -> Source:
     match spec:
         case CsvSource() | TsvSource():
             return CsvFile(spec, path, base, asked)
+        case WorkbookSource():
+            return Workbook(spec, path, base, asked)
         case _:
             assert_never(spec)

@@ -48,7 +48,9 @@ class CsvFile:
                 records = CsvRecords(file, self.spec)
                 present = read_header(self.spec.header, file.name, records.next_row, hint="check `source.delimiter`")
                 columns = wanted_columns(present, self.asked, file.name, _advice(present, self.spec))
-            odd = OddRows(self.spec, columns.names, CellFaults(self.asked.columns, self.spec.encoding), self.spec.delimiter)
+            faults = CellFaults(self.asked.columns, self.spec.encoding)
+            is_strict = self.spec.short_rows == "reject"
+            odd = OddRows(self.spec, columns.names, faults, self.spec.delimiter, rejects_short=is_strict)
             rows = within_limits(whole(file, _rows(records, odd)), self.spec)
             yield Reading(columns.names, rows, file.stamp).with_empty(columns.absent)
 

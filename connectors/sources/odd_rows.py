@@ -12,6 +12,9 @@ from connectors.sources.cell_faults import CellFaults, short
 from mappings.source_specs import GridSource
 from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
 
+BESIDE = " | "
+"""What people are shown between the cells of a source that has no delimiter."""
+
 
 @dataclass(frozen=True, slots=True)
 class OddRows:
@@ -20,12 +23,13 @@ class OddRows:
     spec: GridSource
     columns: tuple[str, ...]
     faults: CellFaults
-    delimiter: str = " | "
+    delimiter: str = BESIDE
+    rejects_short: bool = False
 
     def row(self, origin: Origin, cells: Sequence[str], problems: tuple[Reason, ...] = ()) -> SourceRow:
         """Return a row of exactly the header's columns, with problems for its width and for the text of its cells.
 
-        Short records are filled with "", and are a problem where `short_rows` says so, unless they are blank. A surplus
+        Short records are filled with "", and are a problem if `rejects_short`, unless they are blank. A surplus
         that is blank (trailing delimiters) is no problem, nor is any other where `long_rows` says to cut it.
         """
         filled = [*cells, *[""] * (len(self.columns) - len(cells))]
@@ -42,10 +46,15 @@ class OddRows:
         counts = f"the header has {len(self.columns)} columns, this row has {len(cells)} cells"
         surplus = cells[len(self.columns) :]
         if self.spec.long_rows == "reject" and any(map(str.strip, surplus)):
-            hint = f"{counts}; a cell that contains {self.delimiter!r} must stand in quotes"
+            hint = f"{counts}; {self._remedy()}"
             yield Reason(ReasonCode.RAGGED, "", "", short(self.delimiter.join(surplus)), hint)
-        if self.spec.short_rows == "reject" and len(cells) < self._named() and any(map(str.strip, cells)):
+        if self.rejects_short and len(cells) < self._named() and any(map(str.strip, cells)):
             yield Reason(ReasonCode.RAGGED, "", "", short(self.delimiter.join(cells)), f"{counts}; is a line break in a cell?")
+
+    def _remedy(self) -> str:
+        if self.delimiter == BESIDE:
+            return "name their columns in the header, leave them out by `source.range`, or say `long_rows: cut`"
+        return f"a cell that contains {self.delimiter!r} must stand in quotes"
 
     def _named(self) -> int:
         """Return how many columns there are up to the last one with a name: delimiters after it are decoration."""

@@ -1,0 +1,214 @@
+"""What a workbook's cell says, as text: numbers, dates and times as their format shows them, strings from their table.
+
+Where the cells stand is `xlsx_sheet`'s. Formats and types are those of ECMA-376, part 1, sections 18.8.30 and 18.18.11.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+
+from connectors.sources.errors import BadSourceError
+from connectors.sources.safe_xml import XmlPieces
+from connectors.sources.xlsx_package import XlsxPackage
+
+_MOST_TEXT = 512 * 1024 * 1024
+_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+_ELAPSED = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
+_NO_FORMAT = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]')
+_LONG = "a spreadsheet keeps 15 digits of a number: format the column as text, and put the original numbers back"
+_UNCALCULATED = "the formula was never calculated: open the workbook in a spreadsheet program and save it"
+
+
+@dataclass(frozen=True, slots=True)
+class NumberFormat:
+    """What a cell's format makes of its number: a date, a time, both, a length of time, or digits with leading zeros."""
+
+    has_date: bool = False
+    has_time: bool = False
+    is_elapsed: bool = False
+    digits: int = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the number stays a number."""
+        return not (self.has_date or self.has_time or self.digits)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a cell's value cannot be trusted: what a person sees there, and what would help."""
+
+    found: str
+    hint: str
+
+
+def number_format(code: str) -> NumberFormat:
+    """Read a format code such as `dd/mm/yyyy hh:mm`, `[h]:mm` or `00000`."""
+    first = code.split(";", 1)[0]
+    is_elapsed = _ELAPSED.search(first) is not None
+    plain = _NO_FORMAT.sub("", first).lower()
+    if plain == "general":
+        return NumberFormat()
+    has_time = is_elapsed or "h" in plain or "s" in plain
+    has_date = "y" in plain or "d" in plain or ("m" in plain and not has_time)
+    return NumberFormat(has_date, has_time, is_elapsed, len(plain) if plain and not plain.strip("0") else 0)
+
+
+_DATE, _TIME, _BOTH = NumberFormat(has_date=True), NumberFormat(has_time=True), NumberFormat(has_date=True, has_time=True)
+_BUILT_IN = {
+    **dict.fromkeys((14, 15, 16, 17, 27, 28, 29, 30, 31, 36, 50, 51, 52, 53, 54, 57, 58), _DATE),
+    **dict.fromkeys((18, 19, 20, 21, 32, 33, 34, 35, 45, 47, 55, 56), _TIME),
+    22: _BOTH,
+    46: NumberFormat(has_time=True, is_elapsed=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CellTexts:
+    """Makes text of the cells of one workbook."""
+
+    strings: Sequence[str]
+    formats: Sequence[NumberFormat]
+    is_1904: bool
+
+    def text(self, kind: str, style: int, raw: str, *, is_formula: bool = False) -> str | Fault:
+        """Return the text of a cell of type `kind` (`n`, `s`, `str`, `inlineStr`, `b`, `e`, `d`), or why there is none."""
+        if not raw:
+            return Fault("", _UNCALCULATED) if is_formula and kind == "n" else ""
+        match kind:
+            case "s":
+                return self.strings[int(raw)] if raw.isdecimal() and int(raw) < len(self.strings) else Fault(raw, "damaged")
+            case "n":
+                known = self.formats[style] if style < len(self.formats) else NumberFormat()
+                return plain_number(raw) if known.is_plain else self._formatted(raw, known)
+            case "b":
+                return "TRUE" if raw == "1" else "FALSE"
+            case "e":
+                return Fault(raw, "mend the formula, or put its value there")
+            case _:
+                return unescaped(raw)
+
+    def _formatted(self, raw: str, known: NumberFormat) -> str | Fault:
+        if known.digits:
+            number = plain_number(raw)
+            return number.zfill(known.digits) if isinstance(number, str) and number.isdecimal() else number
+        try:
+            seconds = round(float(raw) * 86_400)
+        except (ValueError, OverflowError):
+            return raw
+        if seconds < 0:
+            return Fault(raw, "a date or time before the beginning of the calendar")
+        days, of_day = divmod(seconds, 86_400)
+        if known.is_elapsed or not known.has_date:
+            return _clock(seconds if known.is_elapsed else of_day)
+        day = self._day(days)
+        if isinstance(day, Fault):
+            return Fault(raw, day.hint)
+        return f"{day}T{_clock(of_day, is_full=True)}" if known.has_time else day
+
+    def _day(self, days: int) -> str | Fault:
+        if not self.is_1904 and days == 60:
+            return Fault("", "29 February 1900 is a day that only spreadsheets know")
+        start = date(1904, 1, 1) if self.is_1904 else date(1899, 12, 31) if days < 60 else date(1899, 12, 30)
+        try:
+            return (start + timedelta(days=days)).isoformat()
+        except OverflowError:
+            return Fault("", "a date after the year 9999")
+
+
+def _clock(seconds: int, *, is_full: bool = False) -> str:
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
+    return f"{clock}:{seconds % 60:02}" if is_full or seconds % 60 else clock
+
+
+def plain_number(raw: str) -> str | Fault:
+    """Return a number as a person sees it: `5`, `12.5`, never `5.0` or `1E+20`; whole numbers of 16 digits are not trusted."""
+    if len(raw) <= 15 and raw.isascii() and raw.isdecimal() and (raw[0] != "0" or raw == "0"):
+        return raw
+    try:
+        shown = format(float(raw), ".15g")
+    except ValueError:
+        return raw
+    plain = format(Decimal(shown), "f") if "e" in shown else shown
+    return Fault(plain, _LONG) if len(plain.lstrip("-")) > 15 and "." not in plain else plain
+
+
+def unescaped(text: str) -> str:
+    """Return a text without the escapes by which workbooks write characters that XML cannot (`_x000D_`)."""
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) if "_x" in text else text
+
+
+def cell_texts(package: XlsxPackage) -> CellTexts:
+    """Read the tables that every sheet of a workbook shares.
+
+    Raises:
+        BadSourceError: they are damaged, or hold more text than fits into memory.
+    """
+    is_1904 = any(
+        element.name == "workbookPr" and element.attributes.get("date1904", "0") in {"1", "true"}
+        for element in package.elements(package.workbook_part)
+    )
+    styles, strings = package.part_of_kind("styles"), package.part_of_kind("sharedStrings")
+    return CellTexts(_strings(package, strings) if strings else (), _formats(package, styles) if styles else (), is_1904)
+
+
+def _formats(package: XlsxPackage, part: str) -> list[NumberFormat]:
+    codes: dict[int, NumberFormat] = dict(_BUILT_IN)
+    formats: list[NumberFormat] = []
+    group = ""
+    for element in package.elements(part):
+        if element.name in {"cellStyleXfs", "cellXfs", "dxfs"}:
+            group = element.name
+        elif element.name == "numFmt" and group != "dxfs":
+            codes[_number(element.attributes.get("numFmtId"))] = number_format(element.attributes.get("formatCode", ""))
+        elif element.name == "xf" and group == "cellXfs":
+            formats.append(codes.get(_number(element.attributes.get("numFmtId")), NumberFormat()))
+    return formats
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdecimal() else 0
+
+
+def _strings(package: XlsxPackage, part: str) -> list[str]:
+    listener = _Strings()
+    for _ in XmlPieces(f"{package.name} ({part})", listener).told(package.chunks(part)):
+        if listener.size > _MOST_TEXT:
+            message = f"the workbook holds more than {_MOST_TEXT // 2**20} million characters of text"
+            raise BadSourceError(package.name, message, hint="save the sheet as CSV, which is read row by row")
+    return listener.found
+
+
+class _Strings:
+    """Collects the shared strings; the phonetic readings beside them (`rPh`) are left out."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self.size = 0
+        self._parts: list[str] = []
+        self._is_text = self._is_reading = False
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:  # noqa: ARG002  # the protocol's
+        name = name.rpartition(":")[2]
+        if name == "si":
+            self._parts = []
+        elif name == "rPh":
+            self._is_reading = True
+        self._is_text = name == "t" and not self._is_reading
+
+    def end(self, name: str) -> None:
+        name = name.rpartition(":")[2]
+        self._is_text = False
+        if name == "si":
+            self.found.append(unescaped("".join(self._parts)))
+            self.size += len(self.found[-1])
+        elif name == "rPh":
+            self._is_reading = False
+
+    def text(self, text: str) -> None:
+        if self._is_text:
+            self._parts.append(text)

@@ -1,0 +1,149 @@
+"""An Excel workbook as a package of parts: which sheets there are, and the parts of one as streams.
+
+What a sheet's cells mean is `xlsx_cells`'s. The parts are named by ECMA-376, part 1, sections 12.3 and 18.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO
+
+from rapidfuzz import process
+
+from connectors.sources.errors import BadSourceError, EmptySourceError
+from connectors.sources.names import folded
+from connectors.sources.safe_xml import XmlPieces
+from connectors.sources.unpacking import Unpacking
+
+_CHUNK_BYTES = 256 * 1024
+_KINDS = {
+    b"\xd0\xcf\x11\xe0": ("an old .xls workbook, or one with a password", "save it as .xlsx, without a password"),
+    b"<": ("a web page or XML", "the address may ask for a login"),
+    b"%PDF": ("a PDF", "ask for the table as .xlsx"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element of a small part, with its attributes under their names without prefix."""
+
+    name: str
+    attributes: dict[str, str]
+
+
+class XlsxPackage:
+    """An open workbook. `name` is what people call the file."""
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        """Open the package.
+
+        Raises:
+            BadSourceError: it is no workbook.
+        """
+        self.name = name
+        head = stream.read(4)
+        stream.seek(0)
+        if not head:
+            raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
+        try:
+            self._zip = zipfile.ZipFile(stream)
+        except (zipfile.BadZipFile, ValueError, OSError) as error:
+            what, hint = next(
+                (kind for magic, kind in _KINDS.items() if head.startswith(magic)),
+                ("no workbook, or one that was cut off", "ask the partner for the whole file as .xlsx"),
+            )
+            raise BadSourceError(name, f"this is {what}, not an .xlsx workbook", hint=hint) from error
+        self.workbook_part = self._workbook_part()
+        self._targets = dict(self._relations(self.workbook_part))
+
+    def chunks(self, part: str) -> Iterator[bytes]:
+        """Give a part's bytes.
+
+        Raises:
+            BadSourceError: it is damaged, or unpacks without end.
+        """
+        try:
+            info = self._zip.getinfo(part)
+            with Unpacking(self._zip.open(info), info.compress_size, f"{self.name} ({part})") as stream:
+                yield from iter(partial(stream.read, _CHUNK_BYTES), b"")
+        except (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
+            message = f"the workbook is damaged: its part {part} cannot be read"
+            raise BadSourceError(self.name, message, hint="open it in a spreadsheet program and save it again") from error
+
+    def has(self, part: str) -> bool:
+        """Whether there is such a part."""
+        return part in self._zip.NameToInfo
+
+    def elements(self, part: str) -> Iterator[Element]:
+        """Give the elements of a small part, in their order."""
+        found: list[Element] = []
+        for _ in XmlPieces(f"{self.name} ({part})", _Collecting(found)).told(self.chunks(part)):
+            yield from found
+            found.clear()
+
+    def part_of(self, sheet: str) -> tuple[str, str]:
+        """Return a sheet's own name and its part; `sheet` is a name, or a position like `#2`.
+
+        Raises:
+            BadSourceError: there is no such sheet.
+        """
+        sheets = {
+            element.attributes.get("name", ""): self._targets.get(element.attributes.get("id", ""), "")
+            for element in self.elements(self.workbook_part)
+            if element.name == "sheet"
+        }
+        names = list(sheets)
+        position = int(sheet[1:]) if sheet[:1] == "#" and sheet[1:].isascii() and sheet[1:].isdecimal() else 0
+        alike = [name for name in names if folded(name) == folded(sheet)]
+        if sheet in sheets or len(alike) == 1:
+            return (name := sheet if sheet in sheets else alike[0]), sheets[name]
+        if 0 < position <= len(names):
+            return names[position - 1], sheets[names[position - 1]]
+        near = process.extractOne(sheet, names, score_cutoff=60)
+        closest = f'; is "{near[0]}" meant?' if near else ""
+        there = ", ".join(f'"{name}"' for name in names)
+        raise BadSourceError(self.name, f'there is no sheet "{sheet}"', hint=f"its sheets are {there}{closest}")
+
+    def part_of_kind(self, kind: str) -> str:
+        """Return the part that the workbook calls its `sharedStrings` or `styles`, "" if it has none."""
+        folder = posixpath.dirname(self.workbook_part)
+        named = f"{folder}/{kind}.xml".lstrip("/")
+        found = next(
+            (part for part in self._targets.values() if posixpath.basename(part).lower() == f"{kind.lower()}.xml"), named
+        )
+        return found if self.has(found) else ""
+
+    def _workbook_part(self) -> str:
+        found = next((part for _, part in self._relations("") if "workbook" in posixpath.basename(part)), "xl/workbook.xml")
+        if not self.has(found):
+            hint = "ask for the table as .xlsx (an .ods or .numbers file, or an archive with files in it, is not one)"
+            raise BadSourceError(self.name, "this is a zip archive, but no Excel workbook", hint=hint)
+        return found
+
+    def _relations(self, part: str) -> Iterator[tuple[str, str]]:
+        folder, base = posixpath.split(part)
+        relations = posixpath.join(folder, "_rels", f"{base}.rels")
+        for element in self.elements(relations) if self.has(relations) else ():
+            if element.name == "Relationship":
+                target = posixpath.normpath(posixpath.join("/", folder, element.attributes.get("Target", "")))
+                yield element.attributes.get("Id", ""), target.lstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class _Collecting:
+    found: list[Element]
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        plain = {key.rpartition(":")[2]: value for key, value in attributes.items()}
+        self.found.append(Element(name.rpartition(":")[2], plain))
+
+    def end(self, name: str) -> None:
+        """Nothing is said at an element's end."""
+
+    def text(self, text: str) -> None:
+        """The small parts hold no text that matters."""

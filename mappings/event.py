@@ -13,9 +13,10 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from mappings.measures import find_zone, mistake
+from mappings.measures import mistake
 from mappings.refusals import Refusal
 from mappings.vocabulary import ReasonCode
+from mappings.zone_files import find_zone
 
 _MOMENT = (
     r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$"

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from functools import lru_cache
 from typing import Annotated
-from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator, WithJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from mappings.refusals import did_you_mean
 from mappings.repetition import may_never_end
+from mappings.zone_files import find_zone, zone_names
 
 _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d", re.ASCII)
@@ -77,21 +76,10 @@ def parse_clock(text: str) -> str:
     return text
 
 
-@lru_cache(maxsize=1024)
-def find_zone(name: str) -> ZoneInfo | None:
-    """Return the IANA zone of that exact name, or None."""
-    try:
-        return ZoneInfo(name) if name else None
-    except (ValueError, OSError, KeyError):
-        return None
-
-
 def parse_zone(name: str) -> str:
     """Check an IANA zone name; bare offsets and abbreviations are not zones."""
     if find_zone(name) is None:
-        raise mistake(
-            f'"{name}" is not a time zone', did_you_mean(name, available_timezones()) or 'write it like "Europe/Lisbon"'
-        )
+        raise mistake(f'"{name}" is not a time zone', did_you_mean(name, zone_names()) or 'write it like "Europe/Lisbon"')
     return name
 
 

@@ -10,12 +10,12 @@ from zoneinfo import ZoneInfo
 
 from mappings.compiling import Compiled, Compiler, Spot, lenient, refused_empty
 from mappings.evaluation import Getter, RowState, required
-from mappings.measures import find_zone
 from mappings.refusals import Refusal
 from mappings.stepping import Flow
 from mappings.transforms.step import Kind
 from mappings.values import At, Seen, Wall
 from mappings.vocabulary import ReasonCode
+from mappings.zone_files import find_zone
 from mappings.zones import Localise, localiser
 
 _DAYS = (Kind.DATE, Kind.WALL, Kind.ANY)

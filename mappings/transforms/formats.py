@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from functools import lru_cache
-from typing import Literal
 
-from babel import Locale, UnknownLocaleError
-from babel.dates import get_day_names, get_month_names, get_period_names
+from mappings.transforms.calendar_names import UnknownLanguageError, example_of, fold, known_language, names_of
 
 _NUMBERS = {
     "Y": r"(?P<Y>[0-9]{4})",
@@ -27,11 +25,14 @@ _NUMBERS = {
     "f": r"(?P<f>[0-9]{1,6})",
     "y": r"(?P<y>[0-9]{2})",
     "j": r"(?P<j>36[0-6]|3[0-5][0-9]|[12][0-9]{2}|0?[1-9][0-9]|0{0,2}[1-9])",
-    "z": r"(?P<z>[Zz]|[+-][0-9]{2}:?[0-5][0-9])",
+    "z": r"(?P<z>[Zz]|[+-](?:0[0-9]|1[0-5]):?[0-5][0-9])",
 }
 _NAMES = frozenset("BbAap")
-_Context = Literal["stand-alone", "format"]
-_CONTEXTS: tuple[_Context, ...] = ("stand-alone", "format")
+EARLIEST_YEAR = 1900
+"""Before it a year is a slip of the pen (0026), and zones have no offsets of whole minutes."""
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+ChooseYear = Callable[[int, int, int | None], date]
+"""Returns the day meant by a month, a day and, where the text says it, a weekday (0 is Monday); raises NotRealError."""
 DIRECTIVES = "%Y %m %d %H %M %S %y %b %B %A %a %p %I %z %j %f %%"
 
 
@@ -59,7 +60,17 @@ class Format:
     @property
     def has_date(self) -> bool:
         """True if a whole date can be read: a year and a day, never a missing year."""
-        return bool(self.parts & {"Y", "y"}) and ("j" in self.parts or ("d" in self.parts and bool(self.parts & set("mBb"))))
+        return self.has_year and ("j" in self.parts or self.has_day_of_year)
+
+    @property
+    def has_year(self) -> bool:
+        """True if the year can be read, in four digits or in two."""
+        return bool(self.parts & {"Y", "y"})
+
+    @property
+    def has_day_of_year(self) -> bool:
+        """True if a day and its month can be read."""
+        return "d" in self.parts and bool(self.parts & set("mBb"))
 
     @property
     def has_clock(self) -> bool:
@@ -74,7 +85,10 @@ def compile_format(spelling: str, language: str = "en") -> Format:
     Raises:
         FormatError: an unknown directive, or one that stands twice or cannot go with another.
     """
-    _known_language(language)
+    try:
+        known_language(language)
+    except UnknownLanguageError as error:
+        raise FormatError(str(error)) from error
     parts: list[str] = []
     names: dict[str, Mapping[str, int]] = {}
     tokens = re.findall(r"%.?|\s+|[^%\s]+", spelling)
@@ -88,33 +102,35 @@ def compile_format(spelling: str, language: str = "en") -> Format:
     return Format(spelling, re.compile(pattern, re.IGNORECASE), names, frozenset(parts), example)
 
 
-def read_date(form: Format, text: str) -> date | None:
+def read_date(form: Format, text: str, choose_year: ChooseYear | None = None) -> date | None:
     """Return the date that the whole text writes in this format, or None if it has another shape.
+
+    `choose_year` says the year where the format has none.
 
     Raises:
         NotRealError: the shape is right and there is no such day, or it falls on another weekday.
     """
-    values = _values(form, text)
-    return None if values is None else _date(values)
+    values = values_of(form, text)
+    return None if values is None else date_of(values, choose_year)
 
 
 def read_clock(form: Format, text: str) -> time | None:
     """Return the time of day that the whole text writes in this format, or None."""
-    values = _values(form, text)
+    values = values_of(form, text)
     return None if values is None else _clock(values)
 
 
-def read_datetime(form: Format, text: str) -> datetime | None:
+def read_datetime(form: Format, text: str, choose_year: ChooseYear | None = None) -> datetime | None:
     """Return the date and time that the whole text writes in this format (aware where it has `%z`), or None.
 
     Raises:
         NotRealError: as for `read_date`.
     """
-    values = _values(form, text)
+    values = values_of(form, text)
     if values is None:
         return None
     offset = values.get("z")
-    return datetime.combine(_date(values), _clock(values), None if offset is None else _zone(offset))
+    return datetime.combine(date_of(values, choose_year), _clock(values), None if offset is None else _zone(offset))
 
 
 def _piece(token: str, parts: list[str], names: dict[str, Mapping[str, int]], language: str) -> str:
@@ -131,21 +147,18 @@ def _piece(token: str, parts: list[str], names: dict[str, Mapping[str, int]], la
     parts.append(letter)
     if letter in _NUMBERS:
         return _NUMBERS[letter]
-    names[letter] = _names(letter, language)
+    names[letter] = names_of(letter, language)
     longest_first = sorted(names[letter], key=len, reverse=True)
     return f"(?P<{letter}>{'|'.join(map(re.escape, longest_first))})"
 
 
 def _shown(token: str, language: str) -> str:
     """Write one piece of a format as a text would show it."""
-    locale = _known_language(language)
     match token:
-        case "%B" | "%b":
-            return str(get_month_names("wide" if token.isupper() else "abbreviated", "format", locale)[_EXAMPLE.month])
+        case "%B" | "%b" | "%p":
+            return example_of(token[1], language, _EXAMPLE.month)
         case "%A" | "%a":
-            return str(get_day_names("wide" if token.isupper() else "abbreviated", "format", locale)[_EXAMPLE.weekday()])
-        case "%p":
-            return next((name for name, hours in _periods(locale).items() if hours and not name.isascii()), "PM")
+            return example_of(token[1], language, _EXAMPLE.weekday())
         case "%z":
             return "+01:00"
         case _:
@@ -155,51 +168,18 @@ def _shown(token: str, language: str) -> str:
 _EXAMPLE = datetime(2026, 3, 31, 19, 30)  # noqa: DTZ001 - shows people how a format looks, in no zone
 
 
-@lru_cache(maxsize=64)
-def _known_language(language: str) -> Locale:
-    try:
-        return Locale.parse(language.replace("-", "_"))
-    except (UnknownLocaleError, ValueError) as error:
-        raise FormatError(f'"{language}" is not a language that names months and days') from error
-
-
-@lru_cache(maxsize=256)
-def _names(letter: str, language: str) -> dict[str, int]:
-    locale = _known_language(language)
-    if letter == "p":
-        return _periods(locale)
-    wide = letter in "BA"
-    spellings = [pair for context in _CONTEXTS for pair in _calendar_names(locale, context, months=letter in "Bb", wide=wide)]
-    return {form: number for name, number in spellings for form in _spellings(name)}
-
-
-def _calendar_names(locale: Locale, context: _Context, *, months: bool, wide: bool) -> list[tuple[str, int]]:
-    names = get_month_names if months else get_day_names
-    return [(name, number) for number, name in names("wide" if wide else "abbreviated", context, locale).items()]
-
-
-def _periods(locale: Locale) -> dict[str, int]:
-    known = {"am": 0, "pm": 12, "a.m.": 0, "p.m.": 12}
-    widths: tuple[Literal["abbreviated", "wide"], ...] = ("abbreviated", "wide")
-    local = [get_period_names(width, "format", locale) for width in widths]
-    halves = (("am", 0), ("pm", 12))
-    return known | {names[period].casefold(): hours for names in local for period, hours in halves if period in names}
-
-
-def _spellings(name: str) -> tuple[str, str]:
-    """An abbreviation counts with and without its dot."""
-    folded = unicodedata.normalize("NFC", name).casefold()
-    return folded, folded.rstrip(".")
-
-
-def _values(form: Format, text: str) -> dict[str, int] | None:
+def values_of(form: Format, text: str) -> dict[str, int] | None:
+    """Return what each directive of the format reads in the whole text, or None if it has another shape."""
     found = form.pattern.fullmatch(text)
     if found is None:
         return None
     values: dict[str, int] = {}
     for part, value in found.groupdict().items():
         if part in form.names:
-            values[part] = form.names[part][value.casefold()]
+            number = form.names[part].get(fold(value))
+            if number is None:
+                return None
+            values[part] = number
         elif part == "z":
             values[part] = _offset_s(value)
         else:
@@ -207,22 +187,37 @@ def _values(form: Format, text: str) -> dict[str, int] | None:
     return values
 
 
-def _date(values: Mapping[str, int]) -> date:
-    year = values["Y"] if "Y" in values else values["y"] + (1900 if values["y"] >= 69 else 2000)
-    try:
-        if "j" in values:
-            day = date(year, 1, 1) + timedelta(days=values["j"] - 1)
-        else:
-            day = date(year, next(values[part] for part in "mBb" if part in values), values["d"])
-    except (ValueError, OverflowError):
-        raise NotRealError("there is no such day in the calendar") from None
+def date_of(values: Mapping[str, int], choose_year: ChooseYear | None = None) -> date:
+    """Return the day that these directives say.
+
+    Raises:
+        NotRealError: there is no such day, or it falls on another weekday.
+    """
     weekday = values.get("A", values.get("a"))
-    if day.year != year or (weekday is not None and day.weekday() != weekday):
-        raise NotRealError(f"{day.isoformat()} is a {_ENGLISH_DAYS[day.weekday()]}, and the text says another day")
+    month = next((values[part] for part in "mBb" if part in values), 0)
+    if choose_year is not None and not values.keys() & {"Y", "y"}:
+        return choose_year(month, values["d"], weekday)
+    year = values["Y"] if "Y" in values else values["y"] + (1900 if values["y"] >= 69 else 2000)
+    if year < EARLIEST_YEAR:
+        raise NotRealError(f"a year from {EARLIEST_YEAR} to 9999 would be accepted, and the text says {year}")
+    day = date(year, 1, 1) + timedelta(days=values["j"] - 1) if "j" in values else real_day(year, month, values["d"])
+    if day.year != year:
+        raise NotRealError(f"the year {year} has no day {values['j']}")
+    if weekday is not None and day.weekday() != weekday:
+        raise NotRealError(f"{day.isoformat()} is a {WEEKDAYS[day.weekday()]}, and the text says another day")
     return day
 
 
-_ENGLISH_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+def real_day(year: int, month: int, day: int) -> date:
+    """Return a day of the calendar.
+
+    Raises:
+        NotRealError: there is no such day.
+    """
+    try:
+        return date(year, month, day)
+    except ValueError:
+        raise NotRealError(f"there is no day {day} in month {month} of {year}") from None
 
 
 def _clock(values: Mapping[str, int]) -> time:

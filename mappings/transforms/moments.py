@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from mappings.measures import Duration, Switch, Zone, find_zone
+from mappings.measures import Duration, Switch, Zone
 from mappings.refusals import Refusal
 from mappings.transforms.step import Kind, Run, Shown, Step
 from mappings.vocabulary import ReasonCode
+from mappings.zone_files import find_zone
 from mappings.zones import Gap, Overlap, localiser
 
 

@@ -4,35 +4,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import date, datetime, time
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from mappings.measures import Switch, Text, Texts, mistake
+from mappings.day_end import DAY_END
+from mappings.measures import Text, Texts, mistake
 from mappings.refusals import Refusal
 from mappings.transforms.formats import Format, FormatError, NotRealError, compile_format, read_clock, read_date, read_datetime
+from mappings.transforms.plain_formats import Quick, quick_date, quick_datetime
 from mappings.transforms.step import Kind, Run, Shown, Step
 from mappings.transforms.text import SPACES
+from mappings.transforms.unsaid import no_date_hint, no_time_hint
+from mappings.transforms.years import YearRule, year_chooser
 from mappings.vocabulary import ReasonCode
 
 _MEMO = 4096
-_MIDNIGHT_24 = re.compile(r"24(?:[:.h]00)?(?:[:.]00)?")
-_DASHES = ("–", "—", "〜", "～", "~", "-")
-_LANGUAGE = "The language of month, weekday and AM/PM names, such as pt or pl_PL (default: en)."
-_READ = TypeVar("_READ", date, time, datetime)
+_FORMATS = "Formats in strptime notation, tried in order."
+_MIDNIGHT_24 = re.compile(r"(?<![0-9])24[:.h]?00(?![0-9])|(?<![0-9])24(?:h| ?uhr)", re.IGNORECASE)
+LANGUAGE = "The language of month, weekday and AM/PM names, such as pt or pl_PL (default: en)."
+YEAR = (
+    "What year a text without one is in: that year (2026), or the twelve months from a day on (2026-09-01). Without it,"
+    " a format needs the year."
+)
+MIDNIGHT = "24:00 is refuse (the default), or next_day: the midnight at which this day ends."
+DayEnd = Literal["refuse", "next_day"]
 
 
 class _Formatted(Step):
     """What the reading steps share: ordered formats, and the language of their names."""
 
     formats: Texts
-    locale: Text = Field(default="en", description=_LANGUAGE)
+    locale: Text = Field(default="en", description=LANGUAGE)
 
     @model_validator(mode="after")
     def _check_formats(self) -> Self:
-        for form in _compiled(self.formats, self.locale):
+        for form in compile_formats(self.formats, self.locale):
             self._check(form)
         return self
 
@@ -40,7 +49,18 @@ class _Formatted(Step):
         raise NotImplementedError
 
 
-class Date(_Formatted):
+class _Dated(_Formatted):
+    """What reads a year, or is told it."""
+
+    year: YearRule | None = Field(default=None, description=YEAR)
+
+    def _check_day(self, form: Format) -> None:
+        if not form.has_date and not (form.has_day_of_year and self.year):
+            missing = "it needs year, month and day; year says which year is meant where the text leaves it out"
+            raise mistake(f'the format "{form.spelling}" does not give a whole date', missing)
+
+
+class Date(_Dated):
     """Read a calendar day in the first of these formats that fits the whole text; nothing is guessed."""
 
     name: ClassVar[str] = "date"
@@ -48,24 +68,27 @@ class Date(_Formatted):
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{date: ["%Y-%m-%d", "%d/%m/%Y"]}', "3/4/2026", "2026-04-03"),
         Shown('{date: "%d de %B de %Y", locale: pt}', "28 de agosto de 2025", "2025-08-28"),
+        Shown('{date: "%d %b", year: 2026-09-01}', "5 Feb", "2027-02-05"),
         Shown('{date: "%d/%m/%Y"}', "30/02/2026", ReasonCode.NOT_A_DATE),
         Shown('{date: "%d/%m/%Y"}', "TBA", ReasonCode.NOT_A_DATE),
     )
-    formats: Texts = Field(alias="date", min_length=1, description="Formats in strptime notation, tried in order.")
+    formats: Texts = Field(alias="date", min_length=1, description=_FORMATS)
 
     def function(self) -> Run:
         """Return the step's function."""
-        return _reader(_compiled(self.formats, self.locale), read_date, ReasonCode.NOT_A_DATE)
+        choose_year = year_chooser(self.year)
+        forms = compile_formats(self.formats, self.locale)
+        read: Read = lambda form, text: read_date(form, text, choose_year)  # noqa: E731 - one line, where it is used
+        return _quickly(_Reading(forms, read, ReasonCode.NOT_A_DATE, self.locale), quick_date(forms[0]))
 
     def _check(self, form: Format) -> None:
-        if not form.has_date:
-            raise mistake(f'the format "{form.spelling}" does not give a whole date', "it needs year, month and day")
+        self._check_day(form)
         if form.parts & set("HIMSfpz"):
             raise mistake(f'the format "{form.spelling}" also reads a time', "use the step datetime")
 
 
 class Time(_Formatted):
-    """Read a time of day in the first of these formats that fits the whole text. 24:00 is refused."""
+    """Read a time of day in the first of these formats that fits the whole text (`clock` needs no formats)."""
 
     name: ClassVar[str] = "time"
     gives: ClassVar[Kind] = Kind.CLOCK
@@ -73,14 +96,18 @@ class Time(_Formatted):
         Shown('{time: ["%H:%M", "%Hh%M", "%Hh"]}', "14h30", "14:30:00"),
         Shown('{time: "%I.%M%p"}', "7.00pm", "19:00:00"),
         Shown('{time: "%p %I시 %M분", locale: ko}', "오후 7시 30분", "19:30:00"),
+        Shown('{time: "%H:%M", day_end: next_day}', "24:00", "24:00:00"),
         Shown('{time: "%I:%M %p"}', "20:00 AM", ReasonCode.NOT_A_TIME),
         Shown('{time: "%H:%M"}', "24:00", ReasonCode.NOT_A_TIME),
     )
-    formats: Texts = Field(alias="time", min_length=1, description="Formats in strptime notation, tried in order.")
+    formats: Texts = Field(alias="time", min_length=1, description=_FORMATS)
+    day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
 
     def function(self) -> Run:
         """Return the step's function."""
-        return _reader(_compiled(self.formats, self.locale), read_clock, ReasonCode.NOT_A_TIME)
+        forms = compile_formats(self.formats, self.locale)
+        read: Read = _read_to_day_end if self.day_end == "next_day" else read_clock
+        return _Reading(forms, read, ReasonCode.NOT_A_TIME, self.locale).reader()
 
     def _check(self, form: Format) -> None:
         _check_clock(form)
@@ -88,7 +115,7 @@ class Time(_Formatted):
             raise mistake(f'the format "{form.spelling}" also reads a date or a zone', "use the step datetime")
 
 
-class Datetime(_Formatted):
+class Datetime(_Dated):
     """Read a date with its time. With `%z` in the format the result is a moment; without, `at` says in which zone it is."""
 
     name: ClassVar[str] = "datetime"
@@ -98,11 +125,14 @@ class Datetime(_Formatted):
         Shown('{datetime: "%Y-%m-%dT%H:%M:%S%z"}', "2026-07-01T18:00:00Z", "2026-07-01T18:00:00+00:00"),
         Shown('{datetime: "%d/%m/%Y %H:%M"}', "3/15/2016 18:00", ReasonCode.NOT_A_DATE),
     )
-    formats: Texts = Field(alias="datetime", min_length=1, description="Formats in strptime notation, tried in order.")
+    formats: Texts = Field(alias="datetime", min_length=1, description=_FORMATS)
 
     def function(self) -> Run:
         """Return the step's function."""
-        return _reader(_compiled(self.formats, self.locale), read_datetime, ReasonCode.NOT_A_DATE)
+        choose_year = year_chooser(self.year)
+        forms = compile_formats(self.formats, self.locale)
+        read: Read = lambda form, text: read_datetime(form, text, choose_year)  # noqa: E731 - one line, where it is used
+        return _quickly(_Reading(forms, read, ReasonCode.NOT_A_DATE, self.locale), quick_datetime(forms[0]))
 
     @property
     def result(self) -> Kind:
@@ -112,54 +142,17 @@ class Datetime(_Formatted):
     @property
     def has_offset(self) -> bool:
         """True if every format reads an offset, so that the result is a moment."""
-        return all("z" in form.parts for form in _compiled(self.formats, self.locale))
+        return all("z" in form.parts for form in compile_formats(self.formats, self.locale))
 
     def _check(self, form: Format) -> None:
         _check_clock(form)
-        if not form.has_date:
-            raise mistake(f'the format "{form.spelling}" does not give a whole date', "it needs year, month and day")
+        self._check_day(form)
         if ("z" in form.parts) != self.has_offset:
             raise mistake("some of these formats read an offset and some do not", "use two values and first_of")
 
 
-class RangeStart(Step):
-    """Keep what stands before the dash of a range such as 19:00-20:00; a text without a dash is kept whole."""
-
-    name: ClassVar[str] = "range_start"
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("range_start", "19:00-20:00", "19:00"),
-        Shown("range_start", "19:10", "19:10"),
-        Shown("range_start", "19:00-20:00-21:00", ReasonCode.NOT_A_TIME),
-    )
-    switch: Switch = Field(default=True, alias="range_start")
-
-    def function(self) -> Run:
-        """Return the step's function."""
-        return lambda text: _range(text)[0]
-
-
-class RangeEnd(Step):
-    """Keep what stands after the dash of a range such as 19:00-20:00; a text without a dash gives an empty value."""
-
-    name: ClassVar[str] = "range_end"
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("range_end", "19:30 – 20:50", "20:50"), Shown("range_end", "19:10", ""))
-    switch: Switch = Field(default=True, alias="range_end")
-
-    def function(self) -> Run:
-        """Return the step's function."""
-        return lambda text: _range(text)[1]
-
-
-def _range(text: str) -> tuple[str, str]:
-    for dash in _DASHES[1:]:
-        text = text.replace(dash, _DASHES[0])
-    start, *ends = (part.strip(SPACES) for part in text.split(_DASHES[0]))
-    if len(ends) > 1:
-        raise Refusal(ReasonCode.NOT_A_TIME, "one start and one end, such as 19:00-20:30, would be accepted")
-    return start, ends[0] if ends else ""
-
-
-def _compiled(formats: tuple[str, ...], language: str) -> tuple[Format, ...]:
+def compile_formats(formats: tuple[str, ...], language: str) -> tuple[Format, ...]:
+    """Compile an author's formats; a wrong one is the author's mistake."""
     try:
         return tuple(compile_format(spelling, language) for spelling in formats)
     except FormatError as error:
@@ -173,26 +166,61 @@ def _check_clock(form: Format) -> None:
     raise mistake(f'the format "{form.spelling}" does not give a time of day', hint)
 
 
-def _reader(formats: tuple[Format, ...], read: Callable[[Format, str], _READ | None], code: ReasonCode) -> Run:
-    """Try the formats in order. Partners repeat their dates, so that the last few thousand are remembered."""
-
-    @lru_cache(maxsize=_MEMO)
-    def parse(text: str) -> _READ:
-        text = text.strip(SPACES)
-        for form in formats:
-            try:
-                value = read(form, text)
-            except NotRealError as error:
-                raise Refusal(code, str(error)) from error
-            if value is not None:
-                return value
-        raise Refusal(code, _hint(formats, text))
-
-    return parse
+Read = Callable[[Format, str], Any]
 
 
-def _hint(formats: tuple[Format, ...], text: str) -> str:
-    if _MIDNIGHT_24.search(text):
-        return "midnight is 00:00 of the day that begins"
-    shown = " or ".join(f'"{form.example}" ({form.spelling})' for form in formats[:4])
-    return f"a text written like {shown} would be accepted"
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Formats to try in order, how each is read, and what is said of a text that fits none."""
+
+    formats: tuple[Format, ...]
+    read: Read
+    code: ReasonCode
+    language: str
+
+    def reader(self) -> Run:
+        """Return the function of one text. Partners repeat their dates: the last few thousand are remembered."""
+
+        @lru_cache(maxsize=_MEMO)
+        def parse(text: str) -> Any:
+            text = text.strip(SPACES)
+            for form in self.formats:
+                try:
+                    value = self.read(form, text)
+                except NotRealError as error:
+                    raise Refusal(self.code, str(error)) from error
+                if value is not None:
+                    return value
+            raise Refusal(self.code, self._hint(text))
+
+        return parse
+
+    def _hint(self, text: str) -> str:
+        if _MIDNIGHT_24.search(text) and any(form.has_clock for form in self.formats):
+            return "midnight is 00:00 of the day that begins"
+        examples = [form.example for form in self.formats]
+        if self.code is ReasonCode.NOT_A_TIME:
+            return no_time_hint(text, examples)
+        return no_date_hint(text, examples, self.language)
+
+
+def _quickly(reading: _Reading, quick: Quick | None) -> Run:
+    """Read plainly what is plainly written in the first format, and all else with care."""
+    careful = reading.reader()
+    if quick is None:
+        return careful
+
+    def read(text: str) -> Any:
+        value = quick(text)
+        return careful(text) if value is None else value
+
+    return read
+
+
+def _read_to_day_end(form: Format, text: str) -> Any:
+    """Read a time of day where 24:00 is the end of the day: it is written where the format writes 00:00."""
+    clock = read_clock(form, text)
+    if clock is not None or "24" not in text or "H" not in form.parts:
+        return clock
+    begins = read_clock(form, text.replace("24", "00", 1))
+    return DAY_END if begins is not None and not (begins.hour or begins.minute or begins.second) else None

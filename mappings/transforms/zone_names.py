@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import resources
 from typing import ClassVar
-from zoneinfo import available_timezones
 
 from babel.core import get_global
 from pydantic import Field
@@ -16,6 +14,7 @@ from mappings.refusals import Refusal, did_you_mean
 from mappings.transforms.step import Run, Shown, Step
 from mappings.transforms.text import SPACES
 from mappings.vocabulary import ReasonCode
+from mappings.zone_files import zone_names, zone_table
 
 _ABBREVIATIONS = frozenset({"EST", "MST", "HST", "CET", "EET", "MET", "WET"})
 """Names that the database keeps for old programs, and that mean one offset to some readers and two to others."""
@@ -45,7 +44,7 @@ class Zone(Step):
         def zone(text: str) -> str:
             found = known.get(_folded(text))
             if found is None:
-                near = did_you_mean(text, available_timezones()) if "/" in text else ""
+                near = did_you_mean(text, zone_names()) if "/" in text else ""
                 raise Refusal(ReasonCode.NOT_A_ZONE, near or "an IANA zone such as Europe/Lisbon would be accepted")
             return found
 
@@ -59,9 +58,8 @@ def _folded(name: str) -> str:
 @lru_cache(maxsize=1)
 def _known_names() -> Mapping[str, str]:
     """Every name by its folded form, as today's name: a place that zone.tab lists keeps its own, other links are followed."""
-    folder = resources.files("tzdata") / "zoneinfo"
-    places = {line.split("\t")[2] for line in _lines((folder / "zone.tab").read_text("utf-8"))}
-    lines = [line.split() for line in _lines((folder / "tzdata.zi").read_text("utf-8"))]
+    places = {line.split("\t")[2] for line in zone_table("zone.tab")}
+    lines = [line.split() for line in zone_table("tzdata.zi")]
     links = {parts[2]: parts[1] for parts in lines if parts[0] == "L"}
     names = links.keys() | {parts[1] for parts in lines if parts[0] == "Z"}
     todays = {name: _todays(name, places, links) for name in names - _ABBREVIATIONS}
@@ -69,10 +67,6 @@ def _known_names() -> Mapping[str, str]:
     return {_folded(name): todays.get(iana, iana) for name, iana in windows.items()} | {
         _folded(name): today for name, today in todays.items()
     }
-
-
-def _lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
 def _todays(name: str, places: set[str], links: Mapping[str, str]) -> str:

@@ -54,7 +54,7 @@ def test_all_problems_of_a_row_are_told_at_once_with_what_would_be_accepted(mapp
     assert isinstance(outcome, Rejection)
     date, kind = outcome.reasons[1], outcome.reasons[2]
     assert (date.found, date.step) == ("01.07.2026", "date")
-    assert '"2026-03-31" (%Y-%m-%d)' in date.hint
+    assert date.hint == 'write it like "2026-03-31"'
     assert 'is "Konzert" meant?' in kind.hint
 
 

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception_type, retry_if_result
-
-from mappings.errors import TransientError
+from tenacity import AsyncRetrying, RetryCallState, retry_if_result
 
 T = TypeVar("T")
 
@@ -55,24 +53,6 @@ class RetryPolicy:
         return attempt >= self.attempts or elapsed_s + next_wait_s > self.budget_s
 
 
-def persist(policy: RetryPolicy, action: Callable[[], T], *, clock: Clock, sleep: Callable[[float], None], random: Random) -> T:
-    """Call `action` until it returns, again after each `TransientError`; raises the last one once the policy is spent.
-
-    A wait that the other side named (`retry_after_s`) is obeyed where it is longer than ours.
-    """
-    started = clock()
-
-    def wait(state: RetryCallState) -> float:
-        asked = _asked_wait_s(state)
-        return max(policy.wait_s(state.attempt_number, random), asked)
-
-    def stop(state: RetryCallState) -> bool:
-        return policy.is_spent(state.attempt_number, clock() - started, state.upcoming_sleep)
-
-    retrying = Retrying(sleep=sleep, wait=wait, stop=stop, retry=retry_if_exception_type(TransientError), reraise=True)
-    return retrying(action)
-
-
 async def ask_until(
     settled: Callable[[T], bool],
     ask: Callable[[], Awaitable[T]],
@@ -105,8 +85,3 @@ async def ask_until(
 
 def _answer(state: RetryCallState) -> Any:
     return state.outcome.result() if state.outcome is not None else None
-
-
-def _asked_wait_s(state: RetryCallState) -> float:
-    failure = state.outcome.exception() if state.outcome is not None else None
-    return (failure.retry_after_s or 0.0) if isinstance(failure, TransientError) else 0.0

@@ -111,7 +111,7 @@ class Ledger:
         """Close the gate and begin to write down what the source says.
 
         `is_whole`: the source is read from end to end, so that an absent row has vanished. `stamp`: evidence of the
-        content's version, returned by `last_stamp` once this read has passed its brakes. `terms`: what becomes of copies,
+        content's version, kept with the feed once this read has passed its brakes. `terms`: what becomes of copies,
         changes and vanished rows, and which brakes a person accepted. Raises `LeaseLostError` if the fence is not the
         lease's any more.
         """
@@ -151,12 +151,6 @@ class Ledger:
         """
         with writing(self._engine) as connection:
             return accept(connection, self._scope_in(connection), by)
-
-    def last_stamp(self) -> str:
-        """Return the stamp of the last whole read that passed its brakes, "" if there is none."""
-        scope_id = self._scope_id()
-        with reading(self._engine) as connection:
-            return str(connection.execute(select(SCOPE.c.stamp).where(SCOPE.c.id == scope_id)).scalar_one())
 
     def _turn(self, run_id: str, fence: int) -> Turn:
         return Turn(

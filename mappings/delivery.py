@@ -24,12 +24,32 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Denial:
+    """An earlier answer under this very key that refused the key or its scope (401, 403): a service may have stored it.
+
+    `request_id` "" where it told none. `is_retried`: a person has asked for the row again since.
+    """
+
+    request_id: str
+    is_retried: bool = False
+
+    def is_repeated_by(self, answer: Answer) -> bool:
+        """Whether an answer is that very one, and so says nothing of today."""
+        return answer.status in DENYING and bool(answer.request_id) and answer.request_id == self.request_id
+
+
+DENYING = frozenset({401, 403})
+"""What refuses the API key or its scope (spec, Errors)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Intent:
     """One event to create: the same `key` and byte-identical `body` on every attempt, in every run.
 
     `is_unanswered`: an earlier claim may have sent it and never saw the answer. `unanswered_s`: seconds since the first
     such attempt began, `quiet_s`: since the last such claim was written down, both as the intent was handed out.
     `refused_request_id`: the request id of an earlier definitive refusal under this very key, "" if there was none.
+    `denial`: the last answer under this key was one, and no attempt is unaccounted for.
     `cover` is set while the image still has to be fetched and its id put into the body.
     """
 
@@ -41,6 +61,7 @@ class Intent:
     is_unanswered: bool = False
     refused_request_id: str = ""
     cover: Cover | None = None
+    denial: Denial | None = None
     unanswered_s: float = field(default=0.0, compare=False)
     quiet_s: float = field(default=0.0, compare=False)
 
@@ -79,7 +100,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A corrected body met the stored refusal (or a 409) of its earlier one: the next revision of the key is due."""
+    """What was answered is an earlier refusal, stored under the key (or a 409 for it): the next revision of the key is due."""
 
     answer: Answer
     attempts: int = 1

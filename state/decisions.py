@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select, update
 
-from mappings.delivery import Answer
+from mappings.delivery import DENYING, Answer
 from mappings.errors import ConfigError
 from mappings.vocabulary import RowKey
-from state.claims import IS_SET_ASIDE
+from state.claims import IS_SET_ASIDE, WAS_DENIED
 from state.columns import storable
 from state.deciding import (
     FOUND,
@@ -37,8 +37,8 @@ from state.views import RowRecord, as_record
 from state.words import Decision, EntryState
 
 _FEW = 500
-RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
-"""The states that `retry` leads out of: nothing was created."""
+RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED, EntryState.PENDING)
+"""The states of rows that `retry` sends again, as nothing was created; of those pending, the ones turned away with the key."""
 SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
 """The states in which an event may be at the service under an id that we do not know."""
 
@@ -57,11 +57,15 @@ class LeftAlone:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """How many rows are pending again, by the state that they were in; which of those named are not, and why."""
+    """How many rows are pending again, by the state that they were in; which of those named are not, and why.
+
+    `pending`: those that were so already, as the service refused the API key or its scope when they were sent.
+    """
 
     refused: int
     blocked: int
     left_alone: tuple[LeftAlone, ...]
+    pending: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,8 @@ class Decisions:
     def retry(self, states: Collection[EntryState] = RETRIABLE, row_keys: Collection[RowKey] | None = None) -> Retried:
         """Make rows that were turned away pending again, with the same body and under the same key.
 
+        Those that are pending as the API key or its scope was refused may go on under their next key, should the service
+        only repeat that.
         The request id of a refusal stays remembered. Rows that the source no longer asks for are left alone, and so
         are those set aside, unless they are named.
         """
@@ -104,7 +110,8 @@ class Decisions:
             left_alone = tuple(_left_alone(chosen or (), states))
             keys = None if row_keys is None else sorted(row_keys)
             counts = {state: self._reopen(connection, state, keys) for state in RETRIABLE if state in states}
-        return Retried(counts.get(EntryState.REFUSED, 0), counts.get(EntryState.BLOCKED, 0), left_alone)
+        refused, blocked, pending = (counts.get(state, 0) for state in RETRIABLE)
+        return Retried(refused, blocked, left_alone, pending)
 
     def resolve(self, row_key: RowKey, choice: Choice) -> Resolved | None:
         """Do what a person has chosen for one row; None where the ledger has no entry of this key.
@@ -201,9 +208,12 @@ class Decisions:
         return [record for record in records if record is not None]
 
     def _reopen(self, connection: Connection, state: EntryState, row_keys: Sequence[RowKey] | None) -> int:
+        is_denied = state is EntryState.PENDING
         which = (ENTRY.c.scope_id == self._turn.scope_id, ENTRY.c.state == state.value, *_asked_for())
+        which = (*which, WAS_DENIED, func.coalesce(ENTRY.c.decision, "") != Decision.RETRY.value) if is_denied else which
         again = self._told(Change(EntryState.PENDING, Decision.RETRY))
-        again["attempts"] = case((ENTRY.c.unanswered_at.is_(None), 0), else_=ENTRY.c.attempts)
+        if not is_denied:
+            again["attempts"] = case((ENTRY.c.unanswered_at.is_(None), 0), else_=ENTRY.c.attempts)
         if row_keys is None:
             return connection.execute(update(ENTRY).where(*which, ~IS_SET_ASIDE).values(**again)).rowcount
         count = 0
@@ -221,10 +231,17 @@ def _asked_for() -> Iterator[ColumnElement[bool]]:
 
 def _left_alone(records: Collection[RowRecord], states: Collection[EntryState]) -> Iterator[LeftAlone]:
     for record in records:
-        if record.state not in states:
+        if record.state is EntryState.PENDING and not _was_denied(record):
+            yield LeftAlone(record.row_key, "it is pending: the next run sends it")
+        elif record.state not in states:
             yield LeftAlone(record.row_key, f"it is {record.state.value.replace('_', ' ')}")
         elif record.vanished_at is not None or not record.is_asked_for:
             yield LeftAlone(record.row_key, "the source no longer asks for it")
+
+
+def _was_denied(record: RowRecord) -> bool:
+    answered = record.answer if record.attempts and record.unanswered_at is None else None
+    return answered is not None and answered.status in DENYING
 
 
 def _release(row_key: RowKey, choice: Choice) -> str:

@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from mappings.delivery import (
+    DENYING,
+    Answer,
     Blocked,
     Conflict,
     Postponed,
@@ -43,7 +45,8 @@ _UNNAMED = "unnamed"  # a refusal without a request id is a refusal all the same
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What was true of an entry when this drain claimed it. `is_begun`: an attempt was recorded as begun; `is_retry`: a
-    person has asked for it, after it was turned away.
+    person has asked for it, after it was turned away; `denied`: the last answer, if that refused the API key or its scope,
+    and no attempt is unaccounted for.
     """
 
     revision: int
@@ -51,11 +54,17 @@ class Claim:
     refused_request_id: str
     is_begun: bool
     is_retry: bool = False
+    denied: Answer | None = None
 
     @property
     def has_another_key(self) -> bool:
         """Whether being turned away again leads to the next key: a person's word stands, and no attempt is unaccounted for."""
         return self.is_retry and bool(self.refused_request_id) and not self.was_unanswered
+
+    def answer_to_keep(self, verdict: Verdict) -> Answer:
+        """Return the answer that the entry keeps: a row that was only held up keeps its own denial, to know it again."""
+        is_held_up = isinstance(verdict, Postponed) and not verdict.attempts
+        return self.denied if is_held_up and self.denied is not None else verdict.answer
 
     def is_told_again(self, request_id: str) -> bool:
         """Whether this answer is the stored one that turned the entry away before, and no attempt is unaccounted for."""
@@ -110,8 +119,10 @@ def _supersede(verdict: Superseded, claim: Claim) -> Effect:
     """Move on to the next revision of the key, once: only where our own record shows a refusal under the present one.
 
     After an unanswered attempt with the corrected body a bare 409 may mean that attempt: only the refusal itself,
-    replayed with its own request id, proves that nothing was created.
+    replayed with its own request id, proves that nothing was created. A stored 401 or 403 proves it of its key as well.
     """
+    if claim.denied is not None and verdict.answer.status in DENYING:
+        return _NEXT_KEY
     before = claim.refused_request_id
     is_replayed = bool(before) and verdict.answer.request_id == before
     if not before or (claim.was_unanswered and not is_replayed):

@@ -92,6 +92,17 @@ class Case:
         """Tell whether a bare 409 explains nothing any more but itself: no attempt of ours can still be at work."""
         return not self.may_exist or (self.used_key_answers >= USED_KEY_ASKS and clock_s >= self.under_way_until)
 
+    def is_stored_denial(self, answer: Answer) -> bool:
+        """Whether a refused key or scope is, or may be, an earlier answer that the service stored under this row's key.
+
+        It is where it has the earlier one's request id. It may be where a person has asked for the row again: then the next
+        key tells, as nothing was created under this one.
+        """
+        denial = self.intent.denial
+        if denial is None:
+            return False
+        return denial.is_repeated_by(answer) or (denial.is_retried and not self.may_exist)
+
     def wait_s(self, attempt: int, met: object, random: Random) -> float:
         """Return how long to wait after an answer that settles nothing. A 409 is asked about at growing intervals."""
         ours = self.policy.wait_s(attempt, random)
@@ -121,8 +132,8 @@ class Case:
         """Return an answer for people: with what its repetition means, where the service keeps telling one failure."""
         if not self.is_told_again:
             return answer
-        said = f"the service stored this failure under the row's key and repeats it: {answer.message}"
-        return replace(answer, message=said)
+        said = "the service stored this failure under the row's key and repeats it; the event may exist, so the key stays"
+        return replace(answer, message=f"{said}: {answer.message}")
 
     def _leave_unanswered(self, began: float) -> None:
         self.has_left = True

@@ -31,6 +31,7 @@ from connectors.event_api.route import REFUSED_BY_PROXY, Route
 from connectors.pacing import Closed
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.delivery import (
+    DENYING,
     Answer,
     Blocked,
     Conflict,
@@ -117,16 +118,21 @@ class Courier:
         left = self._clock()
         if case.is_too_late(left):  # after the admission, which may have taken a long pause
             raise _TooLateError
-        meaning = self._own(case.intent, await self._post(case.intent))
+        meaning = self._own(case, await self._post(case.intent))
         case.sending_s += self._clock() - left
         self._note(case, meaning, left)
         return meaning
 
-    def _own(self, intent: Intent, meaning: Meaning) -> Meaning:
-        """Doubt an id that another row was given a moment ago: it is a copy of that row's answer, not the answer to this one."""
+    def _own(self, case: Case, meaning: Meaning) -> Meaning:
+        """Take as this row's own what concerns no other: a stored refusal of the key or its scope, told again.
+
+        And doubt an id that another row was given a moment ago: it is a copy of that row's answer, not the answer to this one.
+        """
+        if isinstance(meaning, KeyRefused | ScopeMissing) and case.is_stored_denial(meaning.answer):
+            return Refused(meaning.answer)
         if not isinstance(meaning, Created):
             return meaning
-        if self._given.setdefault(meaning.event_id, intent.key) != intent.key:
+        if self._given.setdefault(meaning.event_id, case.intent.key) != case.intent.key:
             said = f"the service gave event {meaning.event_id} to another row a moment ago"
             return Unreadable(replace(meaning.answer, message=said))
         if len(self._given) > _REMEMBERED:
@@ -205,7 +211,8 @@ class Courier:
 
 def _refusal(case: Case, answer: Answer) -> Verdict:
     is_replay = bool(answer.request_id) and answer.request_id == case.intent.refused_request_id
-    return Superseded(answer, case.attempts) if is_replay else Refusal(answer, case.attempts)
+    is_stored = is_replay or answer.status in DENYING
+    return Superseded(answer, case.attempts) if is_stored else Refusal(answer, case.attempts)
 
 
 def _postponed(case: Case, answer: Answer, cause: SyncError) -> Postponed:

@@ -42,25 +42,26 @@ def _states(word: str | None) -> tuple[EntryState, ...]:
         return RETRIABLE
     known = {state.value: state for state in RETRIABLE}
     if word not in known:
-        hint = did_you_mean(word, known) or f"there are {' and '.join(known)}; other rows are decided on with `eventsync resolve`"
+        hint = did_you_mean(word, known) or f"there are {', '.join(known)}; other rows are decided on with `eventsync resolve`"
         raise ConfigError(f"--state {word}: rows in this state are not retried", hint=hint)
     return (known[word],)
 
 
 def _tell(output: Output, at_hand: FeedAtHand, retried: Retried) -> None:
-    count, feed = retried.refused + retried.blocked, at_hand.book.feed
+    count, feed = retried.refused + retried.blocked + retried.pending, at_hand.book.feed
     send = f"eventsync run {feed} --publish-only"
     output.document(
         {
             "feed": feed,
-            "retried": {"refused": retried.refused, "blocked": retried.blocked},
+            "retried": {"refused": retried.refused, "blocked": retried.blocked, "pending": retried.pending},
             "left_alone": retried.left_alone,
             "to_send": send if count else None,
         }
     )
-    terms = [f"{number:,} {word}" for number, word in ((retried.refused, "refused"), (retried.blocked, "blocked")) if number]
+    kinds = ((retried.refused, "refused"), (retried.blocked, "blocked"), (retried.pending, "pending"))
+    terms = [f"{number:,} {word}" for number, word in kinds if number]
     if count:
-        output.note(f"{feed}: {' and '.join(terms)} row{'s' * (count != 1)} pending again")
+        output.note(f"{feed}: {' and '.join(terms)} row{'s' * (count != 1)} to be sent again")
         output.note(f"the next run sends them; at once: `{send}`")
     else:
         output.note(f"{feed}: no row to retry")

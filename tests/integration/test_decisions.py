@@ -106,6 +106,21 @@ def test_a_ledger_that_was_lost_is_made_whole_from_the_services_list(desk: Desk,
     assert desk.command("state", "verify").code == 0
 
 
+def test_a_missing_scope_that_the_service_has_stored_is_overcome_by_the_next_run_once_the_scope_is_there(
+    desk: Desk, service: Service
+) -> None:
+    service.switch(channel_denied="insufficient_scope", stored_refusals="all")
+    service.change("/channels/access", channel="city-agenda", allowed=False)
+    desk.mapping(channel="101")
+    desk.source(lines(9))
+    assert desk.run().code == 3
+    service.change("/channels/access", channel="city-agenda", allowed=True)
+    said = desk.run()
+    assert said.code == 0, said.words
+    assert (len(service.events()), set(desk.states().values())) == (9, {"delivered"})
+    assert desk.command("state", "verify").code == 0
+
+
 def test_refused_rows_whose_refusal_is_stored_go_out_under_the_next_key_after_a_retry(desk: Desk, service: Service) -> None:
     service.switch(max_title_chars=5)
     desk.source(lines(3))

@@ -1,0 +1,172 @@
+"""A service may store that it refused a key or its scope, and tell it again under the row's key when access is long back.
+
+A stored failure is another matter: the event may exist, and the key stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+from unit.connectors_api.wired import api_over, created, told
+from unit.state.world import World, answer, row
+from virtual_time import at_once
+
+from connectors.errors import KeyRefusedError, ScopeMissingError
+from mappings.delivery import Denial, Postponed, Superseded
+from mappings.errors import SyncError, TransientError
+from mappings.vocabulary import RowKey
+from pipelines.drain import Drain
+from state.decisions import LeftAlone, Retried
+from state.outbox import Settled
+from state.words import Decision, EntryState
+
+DENIALS = {"scope": (403, "insufficient_scope", ScopeMissingError), "key": (401, "invalid_api_key", KeyRefusedError)}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path / "state.db")
+    yield made
+    made.engine.dispose()
+
+
+@dataclass
+class Storing:
+    """A service that stores every answer under the idempotency key, those that deny access as well.
+
+    `tells_anew`: a stored answer comes with another request id each time.
+    """
+
+    status: int
+    code: str
+    tells_anew: bool = False
+    is_open: bool = False
+    stored: dict[str, httpx.Response] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        key = request.headers["idempotency-key"]
+        self.asked.append(key)
+        request_id = f"req-{len(self.asked) if self.tells_anew else len(self.stored)}"
+        if self.tells_anew and key in self.stored and self.stored[key].status_code != 201:
+            return told(self.status, self.code, request_id=request_id)
+        fresh = created(len(self.asked)) if self.is_open else told(self.status, self.code, request_id=request_id)
+        return self.stored.setdefault(key, fresh)
+
+
+def _drained(world: World, service: Storing) -> SyncError | None:
+    async def main() -> SyncError | None:
+        api, http = api_over(service)
+        async with http:
+            drain = Drain(world.outbox(), 2, 5.0, lambda _: None, api.deliver)
+            await drain.run()
+            return drain.cause or api.stopped or drain.breaker.cause_at_end()
+
+    return at_once(main)
+
+
+def _denied(world: World, denial: str, **service: bool) -> Storing:
+    status, code, error = DENIALS[denial]
+    made = Storing(status, code, **service)
+    world.stage([row(str(number)) for number in range(5)])
+    assert isinstance(_drained(world, made), error)
+    assert set(world.states().values()) == {"pending"}
+    return made
+
+
+@pytest.mark.parametrize("denial", DENIALS)
+def test_rows_whose_stored_denial_is_told_again_go_out_under_their_next_key_once_access_is_there(
+    world: World, denial: str
+) -> None:
+    service = _denied(world, denial)
+    denied = len(service.asked)
+    service.is_open = True
+    assert _drained(world, service) is None
+    assert set(world.states().values()) == {"delivered"}
+    assert [world.known(str(number)).revision for number in range(5)] == [int(number < denied) for number in range(5)]
+
+
+@pytest.mark.parametrize("denial", DENIALS)
+def test_as_long_as_access_is_missing_no_row_uses_up_more_than_one_key_in_a_run(world: World, denial: str) -> None:
+    service = _denied(world, denial)
+    for run in (1, 2):
+        assert isinstance(_drained(world, service), DENIALS[denial][2])
+        assert max(world.known(str(number)).revision for number in range(5)) <= run
+    service.is_open = True
+    assert _drained(world, service) is None
+
+
+@pytest.mark.parametrize("denial", DENIALS)
+def test_a_service_that_stores_no_denial_gets_the_very_same_requests_again(world: World, denial: str) -> None:
+    service = _denied(world, denial)
+    service.stored.clear()
+    service.is_open = True
+    assert _drained(world, service) is None
+    assert len(set(service.asked)) == 5
+
+
+@pytest.mark.parametrize("denial", DENIALS)
+def test_a_person_gets_rows_through_whose_stored_denial_is_told_under_other_request_ids(world: World, denial: str) -> None:
+    service = _denied(world, denial, tells_anew=True)
+    service.is_open = True
+    assert isinstance(_drained(world, service), DENIALS[denial][2])
+    decisions = world.ledger.open_decisions("ann@desk", world.lease.token)
+    retried = decisions.retry()
+    assert retried == Retried(0, 0, (), pending=retried.pending)
+    assert retried.pending
+    assert decisions.retry().pending == 0
+    assert _drained(world, service) is None
+    assert set(world.states().values()) == {"delivered"}
+    assert world.known("0").revision == 1
+    assert world.known("0").decision is Decision.RETRIED
+
+
+def test_only_pending_rows_that_were_denied_themselves_are_retried(world: World) -> None:
+    world.stage([row("asked"), row("behind"), row("waiting")])
+    outbox = world.outbox()
+    first, second = outbox.settle_and_claim([], 2)
+    barred = Postponed(answer(403, "req-1"), TransientError("the scope is missing"))
+    told_only = Postponed(barred.answer, barred.cause, attempts=0)
+    outbox.settle_and_claim([Settled(first, barred), Settled(second, told_only)], 0)
+    retried = world.ledger.open_decisions("ann@desk", world.lease.token).retry(
+        [EntryState.PENDING], [RowKey("asked"), RowKey("behind"), RowKey("waiting")]
+    )
+    because = "it is pending: the next run sends it"
+    assert retried == Retried(0, 0, (LeftAlone(RowKey("behind"), because), LeftAlone(RowKey("waiting"), because)), pending=1)
+    handed_out = {one.row_key: one.denial for one in world.outbox().settle_and_claim([], 3)}
+    assert handed_out == {"asked": Denial("req-1", is_retried=True), "behind": None, "waiting": None}
+
+
+def test_a_denied_row_that_was_cut_off_later_keeps_its_key(world: World) -> None:
+    world.stage([row("a")])
+    world.publish(Postponed(answer(403, "req-1"), TransientError("the scope is missing")))
+    world.outbox().settle_and_claim([], 1)
+    world.crash()
+    (again,) = world.outbox().settle_and_claim([], 1)
+    assert (again.denial, again.is_unanswered) == (None, True)
+
+
+def test_a_stored_failure_stays_uncertain_under_the_same_key_in_every_run_and_says_so(world: World) -> None:
+    service = Storing(500, "internal_error")
+    world.stage([row("a")])
+    for _ in range(2):
+        assert _drained(world, service) is None
+        entry = world.known("a")
+        assert (entry.state, entry.revision) == (EntryState.UNCERTAIN, 0)
+        assert entry.answer is not None
+        assert (
+            "stored this failure under the row's key and repeats it; the event may exist, so the key stays"
+            in entry.answer.message
+        )
+    assert len(set(service.asked)) == 1
+
+
+def test_a_conflict_after_a_denial_is_a_conflict_as_access_is_checked_before_the_key(world: World) -> None:
+    world.stage([row("a")])
+    world.publish(Postponed(answer(403, "req-1"), TransientError("the scope is missing")))
+    world.publish(Superseded(answer(409, "req-2")))
+    assert world.states() == {"a": "conflict"}

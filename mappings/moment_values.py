@@ -98,7 +98,7 @@ def _seen(found: Any, zone: ZoneInfo) -> datetime:
     try:
         return found.astimezone(zone)
     except OverflowError:
-        raise Refusal(ReasonCode.NOT_A_DATE, "a year between 1 and 9999 would be accepted", found=str(found)) from None
+        raise Refusal(ReasonCode.NOT_A_DATE, "a day up to 9999-12-31 would be accepted", found=str(found)) from None
 
 
 def _operand(compiler: Compiler, value: Any, spot: Spot, kinds: tuple[Kind, ...], hint: str) -> Compiled:

@@ -182,6 +182,8 @@ def _try_one(row: RowState, stage: Stage, item: Any, found: str, column: str) ->
 
 
 def _check_fit(step: Step, flow: Flow) -> None:
+    if why := step.misfit(flow.kind):
+        raise MisfitError(f'the step "{step.name}" cannot be used here: {why}')
     if Kind.ANY in (step.takes, flow.kind) or step.takes is Kind.LIST or step.takes is flow.kind:
         return
     raise MisfitError(f'the step "{step.name}" works on a {step.takes}, and would get a {flow.kind}')

@@ -18,6 +18,7 @@ Gap = Literal["reject", "later", "earlier"]
 Overlap = Literal["reject", "earlier", "later"]
 Localise = Callable[[datetime], datetime]
 
+_MINUTE = timedelta(minutes=1)
 _AROUND_NOON = tuple(timedelta(hours=hour) for hour in range(-15, 16))
 
 
@@ -31,9 +32,10 @@ def localiser(zone: ZoneInfo, gap: Gap = "reject", overlap: Overlap = "earlier")
     steady_offset = lru_cache(maxsize=4096)(partial(_steady_offset, zone))
 
     def localise(wall: datetime) -> datetime:
-        offset = steady_offset(wall.date())
+        day = wall.date()
+        offset = steady_offset(day)
         if offset is not None:
-            return wall.replace(tzinfo=offset)
+            return datetime.combine(day, wall.time(), offset)
         return _near_a_change(wall, zone, gap, overlap)
 
     return localise
@@ -47,7 +49,7 @@ def _steady_offset(zone: ZoneInfo, day: date) -> timezone | None:
     except OverflowError:
         return None
     offset = offsets.pop()
-    return timezone(offset) if offset is not None and not offsets else None
+    return timezone(offset) if offset is not None and not offsets and not offset % _MINUTE else None
 
 
 def _near_a_change(wall: datetime, zone: ZoneInfo, gap: Gap, overlap: Overlap) -> datetime:
@@ -76,7 +78,12 @@ def _in_a_gap(first: datetime, second: datetime, gap: Gap) -> datetime:
 
 
 def _fixed(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=timezone(moment.utcoffset() or timedelta()), fold=0)
+    offset = moment.utcoffset() or timedelta()
+    if offset % _MINUTE:
+        raise Refusal(
+            ReasonCode.NOT_A_DATE, f"the clocks of {moment.tzinfo} had no offset of whole minutes then: a later day is needed"
+        )
+    return moment.replace(tzinfo=timezone(offset), fold=0)
 
 
 def _clock(moment: datetime, *, offset: bool = True) -> str:

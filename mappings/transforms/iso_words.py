@@ -44,6 +44,20 @@ def iso_example(kind: IsoKind) -> str:
     return _EXAMPLES[kind]
 
 
+def plain_moment(text: str) -> datetime | None:
+    """Read `2026-07-01T18:00:00Z` or `2026-07-01T18:00:00+01:00` at once; any other spelling is for `read_iso`."""
+    is_plain = text[10:11] == "T" and (
+        text[19:22] <= "-15" and text[19] in "+-" if len(text) == len(_EXAMPLES["moment"]) else text[19:] == "Z"
+    )
+    if not is_plain or text[4] != "-" or text[7] != "-":
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.year >= EARLIEST_YEAR and moment.tzinfo is not None else None
+
+
 def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end: bool) -> date | time | datetime | None:
     """Return what the whole text writes, or None if it has another shape.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import ClassVar
 
 from pydantic import Field
@@ -13,6 +13,8 @@ from mappings.transforms.step import Kind, Run, Shown, Step
 from mappings.vocabulary import ReasonCode
 from mappings.zone_files import find_zone
 from mappings.zones import Gap, Overlap, localiser
+
+_DAYS = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.ANY)
 
 
 class WallTimeIn(Step):
@@ -76,19 +78,34 @@ class Plus(Step):
         """Return the step's function."""
         length = self.length
 
-        def plus(value: date | datetime) -> date | datetime:
-            if not isinstance(value, date):
-                raise Refusal(ReasonCode.NOT_A_DATE, "a date, or a date and time, is needed here")
+        def plus(value: object) -> date | datetime:
             try:
-                return value + length
+                return _dated(value) + length
             except OverflowError:
                 raise _out_of_range() from None
 
         return plus
 
+    def misfit(self, kind: Kind) -> str:
+        """Hours can be added to a date with its time only."""
+        if kind is Kind.DATE and self.length % timedelta(days=1):
+            return "a date has no hours to add to: give it a time with at, then add"
+        return _no_day(kind)
+
+
+def _dated(value: object) -> date:
+    """A value of a kind that the file could not tell is looked at."""
+    if isinstance(value, date):
+        return value
+    raise Refusal(ReasonCode.NOT_A_DATE, "a date, or a date and time, is needed here")
+
+
+def _no_day(kind: Kind) -> str:
+    return "" if kind in _DAYS else f"it works on dates, and would get a {kind}: read it with date, datetime or iso first"
+
 
 def _out_of_range() -> Refusal:
-    return Refusal(ReasonCode.NOT_A_DATE, "a year between 1 and 9999 would be accepted")
+    return Refusal(ReasonCode.NOT_A_DATE, "a day up to 9999-12-31 would be accepted")
 
 
 class DayOf(Step):
@@ -102,7 +119,11 @@ class DayOf(Step):
 
     def function(self) -> Run:
         """Return the step's function."""
-        return lambda value: value.date() if isinstance(value, datetime) else value
+        return lambda value: value.date() if isinstance(value, datetime) else _dated(value)
+
+    def misfit(self, kind: Kind) -> str:
+        """Only a date has a day."""
+        return _no_day(kind)
 
 
 class ClockOf(Step):
@@ -117,3 +138,7 @@ class ClockOf(Step):
     def function(self) -> Run:
         """Return the step's function."""
         return lambda value: value.time() if isinstance(value, datetime) else None
+
+    def misfit(self, kind: Kind) -> str:
+        """A day alone has no time of day."""
+        return "a day alone has no time of day" if kind is Kind.DATE else _no_day(kind)

@@ -20,8 +20,6 @@ _SECONDS = _MINUTES | {"S"}
 
 def quick_date(form: Format) -> Quick | None:
     """Return the quick reader of a format that writes a day in digits, or None."""
-    if form.spelling == "%Y-%m-%d":
-        return _iso_day
     return _digits_of_day(form) if form.parts == _DAY else None
 
 
@@ -45,8 +43,8 @@ def quick_datetime(form: Format) -> Quick | None:
     return read
 
 
-def _iso_day(text: str) -> date | None:
-    """ISO 8601's calendar day; its week dates are as long, and have their hyphens elsewhere."""
+def iso_day(text: str) -> date | None:
+    """Read ISO 8601's calendar day, quicker than a memory would find it; its week dates have their hyphens elsewhere."""
     if len(text) != 10 or text[4] != "-" or text[7] != "-":
         return None
     try:

@@ -14,7 +14,7 @@ from pydantic import Field
 from mappings.measures import OneOrMany
 from mappings.refusals import Refusal
 from mappings.transforms.formats import NotRealError
-from mappings.transforms.iso_words import Forms, IsoKind, iso_example, read_iso
+from mappings.transforms.iso_words import Forms, IsoKind, iso_example, plain_moment, read_iso
 from mappings.transforms.step import Kind, Run, Shown, Step
 from mappings.transforms.text import SPACES
 from mappings.transforms.times import MIDNIGHT, DayEnd
@@ -64,7 +64,8 @@ class Iso(Step):
         is_time = kind == "time"
         code = ReasonCode.NOT_A_TIME if is_time else ReasonCode.NOT_A_DATE
         hint: Callable[[str], str] = lambda text: no_time_hint(text, example) if is_time else no_date_hint(text, example, "en")  # noqa: E731 - the code decides
-        return _remembering(lambda text: read_iso(text, kind, forms, has_day_end=has_day_end), code, hint)
+        careful = _remembering(lambda text: read_iso(text, kind, forms, has_day_end=has_day_end), code, hint)
+        return _at_once(careful) if kind == "moment" else careful
 
 
 class Epoch(Step):
@@ -134,6 +135,16 @@ class Serial(Step):
                 return _remembering(_since_1904, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, ["44742.75"], "en"))
             case _:
                 assert_never(self.system)
+
+
+def _at_once(careful: Run) -> Run:
+    """Read the commonest spellings without looking them up."""
+
+    def read(text: str) -> Any:
+        moment = plain_moment(text)
+        return careful(text) if moment is None else moment
+
+    return read
 
 
 def _remembering(read: Callable[[str], Any], code: ReasonCode, hint: Callable[[str], str]) -> Run:

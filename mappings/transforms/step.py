@@ -93,6 +93,10 @@ class Step(Strict):
         """Whether it may give a list for one value."""
         return False
 
+    def misfit(self, kind: Kind) -> str:  # noqa: ARG002 - the steps that take anything, and can use only some of it, say so
+        """Say why this step can do nothing with that kind, where it takes anything; "" where it can."""
+        return ""
+
     @property
     def policy(self) -> Policy | None:
         """What the author chose for a value that this step refuses."""

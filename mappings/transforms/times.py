@@ -14,7 +14,7 @@ from mappings.day_end import DAY_END
 from mappings.measures import Text, Texts, mistake
 from mappings.refusals import Refusal
 from mappings.transforms.formats import Format, FormatError, NotRealError, compile_format, read_clock, read_date, read_datetime
-from mappings.transforms.plain_formats import Quick, quick_date, quick_datetime
+from mappings.transforms.plain_formats import Quick, iso_day, quick_date, quick_datetime
 from mappings.transforms.step import Kind, Run, Shown, Step
 from mappings.transforms.text import SPACES
 from mappings.transforms.unsaid import no_date_hint, no_time_hint
@@ -79,7 +79,8 @@ class Date(_Dated):
         choose_year = year_chooser(self.year)
         forms = compile_formats(self.formats, self.locale)
         read: Read = lambda form, text: read_date(form, text, choose_year)  # noqa: E731 - one line, where it is used
-        return _quickly(_Reading(forms, read, ReasonCode.NOT_A_DATE, self.locale), quick_date(forms[0]))
+        careful = _Reading(forms, read, ReasonCode.NOT_A_DATE, self.locale, quick_date(forms[0])).reader()
+        return _at_once(careful) if self.formats[0] == "%Y-%m-%d" else careful
 
     def _check(self, form: Format) -> None:
         self._check_day(form)
@@ -132,7 +133,7 @@ class Datetime(_Dated):
         choose_year = year_chooser(self.year)
         forms = compile_formats(self.formats, self.locale)
         read: Read = lambda form, text: read_datetime(form, text, choose_year)  # noqa: E731 - one line, where it is used
-        return _quickly(_Reading(forms, read, ReasonCode.NOT_A_DATE, self.locale), quick_datetime(forms[0]))
+        return _Reading(forms, read, ReasonCode.NOT_A_DATE, self.locale, quick_datetime(forms[0])).reader()
 
     @property
     def result(self) -> Kind:
@@ -177,6 +178,8 @@ class _Reading:
     read: Read
     code: ReasonCode
     language: str
+    quick: Quick | None = None
+    """A quicker way to read the first format."""
 
     def reader(self) -> Run:
         """Return the function of one text. Partners repeat their dates: the last few thousand are remembered."""
@@ -184,6 +187,9 @@ class _Reading:
         @lru_cache(maxsize=_MEMO)
         def parse(text: str) -> Any:
             text = text.strip(SPACES)
+            plain = None if self.quick is None else self.quick(text)
+            if plain is not None:
+                return plain
             for form in self.formats:
                 try:
                     value = self.read(form, text)
@@ -204,15 +210,12 @@ class _Reading:
         return no_date_hint(text, examples, self.language)
 
 
-def _quickly(reading: _Reading, quick: Quick | None) -> Run:
-    """Read plainly what is plainly written in the first format, and all else with care."""
-    careful = reading.reader()
-    if quick is None:
-        return careful
+def _at_once(careful: Run) -> Run:
+    """Read what is plainly an ISO day without looking it up."""
 
     def read(text: str) -> Any:
-        value = quick(text)
-        return careful(text) if value is None else value
+        day = iso_day(text)
+        return careful(text) if day is None else day
 
     return read
 

@@ -1,7 +1,7 @@
 """Draining a feed's outbox into the service: several requests in flight, answers settled in the groups they arrive in.
 
 A slot takes its next intent in the very transaction that makes its last answer durable. What an answer means is
-`connectors.event_api`'s, what it does to an entry is `state`'s; when to give up on the service as a whole is decided here.
+`connectors.event_api`'s, what it does to an entry is `state`'s; when to give up on the service as a whole is `breaker`'s.
 """
 
 from __future__ import annotations
@@ -13,24 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
-from connectors.errors import ScopeMissingError
-from connectors.event_api.complaints import in_short
-from mappings.delivery import Answer, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
-from mappings.errors import SyncError, TransientError
+from mappings.delivery import Answer, Intent, Postponed, Superseded, Verdict
+from mappings.errors import SyncError
+from pipelines.breaker import Breaker
 from pipelines.caution import Caution
 from pipelines.departures import Departures, Unwatched
-from pipelines.outcomes import BrakeError, InterruptedRunError
+from pipelines.outcomes import InterruptedRunError
 from state.outbox import Outbox, Settled
 from state.trouble import StateBusyError
 
-SAME_REFUSALS = 25
-"""So many first answers, all the same refusal (field and issue), say that the mapping is wrong and not the rows."""
-UNCERTAIN_IN_A_ROW = 20
-"""So many rows in a row without a usable answer, each after its own retries, say that the service is down."""
-ALL_UNCERTAIN = 3
-"""The same of a drain's only rows; fewer may be rows that the service cannot digest."""
-OUT_OF_SCOPE_IN_A_ROW = 1000
-"""So many rows in a row for whose channels the key lacks the scope say that it lacks it for all."""
 _LOOK_S = 0.25
 """How often a drain that is to stop looks for rows whose answer was not their last word: they wait to be sent again."""
 _TOLD_S = 1.3
@@ -52,71 +43,6 @@ async def _nowhere(intent: Intent) -> Verdict:
 
 def _as_much_as_allowed() -> int:
     return sys.maxsize
-
-
-@dataclass(slots=True)
-class Breaker:
-    """Notices that it is the service or the mapping that fails, and not a row."""
-
-    refusals: int = 0
-    uncertain: int = 0
-    issue: tuple[str, str, str] | None = None
-    is_telling: bool = True
-    is_answered: bool = False
-    last: Answer | None = None
-    out_of_scope: int = 0
-    scope_cause: SyncError | None = None
-
-    def cause(self, verdict: Verdict) -> SyncError | None:
-        """Take one more verdict into account; return why the run must stop, if it must."""
-        match verdict:
-            case Postponed(cause=ScopeMissingError() as cause):
-                self.out_of_scope, self.scope_cause = self.out_of_scope + 1, cause
-                return cause if self.out_of_scope >= OUT_OF_SCOPE_IN_A_ROW else None
-            case Postponed(cause=cause):
-                return cause
-            case Uncertain(answer):
-                self.uncertain, self.last = self.uncertain + 1, answer
-                return self._down() if self.uncertain >= UNCERTAIN_IN_A_ROW else None
-            case _:
-                self.uncertain, self.out_of_scope, self.is_answered = 0, 0, True
-                return self._after_answer(verdict)
-
-    def cause_at_end(self) -> SyncError | None:
-        """Return what a drain that went to its end has left for later, and why.
-
-        Rows of channels that are out of the key's scope; or all of its rows: the service is down, however few they were.
-        """
-        if self.scope_cause is not None:
-            return self.scope_cause
-        return None if self.is_answered or self.uncertain < ALL_UNCERTAIN else self._down()
-
-    def _down(self) -> SyncError:
-        last = in_short(self.last) if self.last else "none at all"
-        return TransientError(
-            f"{self.uncertain} rows in a row got no usable answer (the last one: {last})",
-            hint="the service seems to be down; run again later: nothing is lost, every row keeps its key",
-        )
-
-    def _after_answer(self, verdict: Verdict) -> SyncError | None:
-        if isinstance(verdict, Refusal):
-            # A refusal of our own (a broken image in many rows) was never sent: it says nothing about the mapping.
-            return self._after_refusal(verdict) if verdict.attempts else None
-        self.is_telling = self.is_telling and not isinstance(verdict, Receipt | Unconfirmed)
-        return None
-
-    def _after_refusal(self, verdict: Refusal) -> SyncError | None:
-        issue = (verdict.answer.code, verdict.answer.field, verdict.answer.issue)
-        self.is_telling = self.is_telling and self.issue in {None, issue}
-        self.issue, self.refusals = issue, self.refusals + 1
-        if not self.is_telling or self.refusals < SAME_REFUSALS:
-            return None
-        return BrakeError(
-            f"the first {self.refusals} rows were all refused for the same reason: {' '.join(filter(None, issue))}",
-            brakes=("same refusal",),
-            hint="mend the mapping, then run again: refused rows are sent anew when their payload changes; "
-            "if it was the service that was wrong, `eventsync retry FEED` lets them go out as they are",
-        )
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from connectors.event_api.client import EventApi
 from connectors.pacing import Pace
 from mappings.delivery import Intent, Verdict
 from mappings.errors import SyncError
+from pipelines.breaker import Breaker
 from pipelines.caution import Caution
 from pipelines.covers import CoverProblem, Covers, Dressed
 from pipelines.departures import Departures, Unwatched
@@ -42,6 +43,7 @@ class PublishJob:
     advance: Advance
     clock_s: Callable[[], float]
     preflight: Preflight | None = None
+    breaker: Breaker = field(default_factory=Breaker)
     departures: Departures = field(default_factory=Unwatched)
     on_loss: Callable[[TellLoss], None] = lambda _stop: None
     tell: Callable[[str], None] = lambda _sentence: None
@@ -52,7 +54,7 @@ class Sending:
 
     def __init__(self, job: PublishJob) -> None:
         self._job = job
-        self.drain = Drain(job.outbox, job.in_flight, GRACE_S, job.advance, departures=job.departures)
+        self.drain = Drain(job.outbox, job.in_flight, GRACE_S, job.advance, breaker=job.breaker, departures=job.departures)
         self.cover_problems: list[CoverProblem] = []
         self.outlook = CLEAR
         self.pace: Pace | None = None

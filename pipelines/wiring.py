@@ -23,6 +23,7 @@ from connectors.sources.contract import Source
 from mappings.engine import RowMapper, compile_feed
 from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey
+from pipelines.breaker import Breaker, patience_with
 from pipelines.clock import monotonic_s, now
 from pipelines.covers import Covers
 from pipelines.departures import Departures
@@ -113,6 +114,7 @@ class Workshop:
             advance=advance,
             clock_s=monotonic_s,
             preflight=Preflight(self.notes, mapping),
+            breaker=Breaker(patience_with(outbox.owed, mapping.publish.brakes.rejected)),
         )
 
     def api(self, mapping: FeedMapping, passage: Passage = nullcontext) -> AbstractAsyncContextManager[EventApi]:

@@ -17,7 +17,8 @@ from connectors.errors import ScopeMissingError
 from mappings.delivery import Intent, Postponed, Receipt, Verdict
 from mappings.errors import SyncError
 from mappings.vocabulary import MappedRow
-from pipelines.drain import OUT_OF_SCOPE_IN_A_ROW, Drain
+from pipelines.breaker import OUT_OF_SCOPE_IN_A_ROW
+from pipelines.drain import Drain
 
 BARRED, FREE = 8, 7
 

@@ -12,10 +12,9 @@ from sqlalchemy import func, select
 from unit.state.world import World, answer, receipt, row
 
 from connectors.errors import KeyRefusedError
-from mappings.delivery import Blocked, Conflict, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
-from mappings.errors import SyncError, TransientError
-from pipelines.drain import SAME_REFUSALS, UNCERTAIN_IN_A_ROW, Breaker, Drain
-from pipelines.outcomes import BrakeError, InterruptedRunError
+from mappings.delivery import Intent, Postponed, Refusal, Superseded, Verdict
+from pipelines.drain import Drain
+from pipelines.outcomes import InterruptedRunError
 from state.lease import LeaseLostError
 from state.outbox import Outbox, Settled
 from state.tables import ENTRY
@@ -260,62 +259,3 @@ def test_a_lost_lease_ends_the_drain_before_anything_more_is_sent(world: World) 
     with pytest.raises(LeaseLostError):
         _drain(outbox, deliver)
     assert len(sent.keys) <= 10 + 4
-
-
-def _causes(verdicts: Sequence[Verdict]) -> list[SyncError | None]:
-    breaker = Breaker()
-    return [breaker.cause(verdict) for verdict in verdicts]
-
-
-REFUSED = Refusal(answer(400))
-OTHERWISE = Refusal(answer(422))
-UNCERTAIN = Uncertain(answer(503))
-RECEIPT = Receipt(1, answer(201))
-
-
-def test_the_same_refusal_of_all_first_rows_is_the_mappings_fault() -> None:
-    causes = _causes([REFUSED] * SAME_REFUSALS)
-    assert causes[:-1] == [None] * (SAME_REFUSALS - 1)
-    assert isinstance(causes[-1], BrakeError)
-    assert causes[-1].brakes == ("same refusal",)
-    assert "too long" in str(causes[-1])
-
-
-@pytest.mark.parametrize(
-    "verdicts",
-    [
-        [RECEIPT, *[REFUSED] * 100],
-        [*[REFUSED] * (SAME_REFUSALS - 1), RECEIPT, *[REFUSED] * 100],
-        [Unconfirmed(answer(409)), *[REFUSED] * 100],
-        [Refusal(answer(400)), Refusal(answer(400)), *[Refusal(_other_issue)] * 100]
-        if (_other_issue := answer(400).__class__(400, "code", "message", "req", "startAt", "in the past"))
-        else [],
-        [*[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1), RECEIPT, *[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1)],
-        [*[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1), OTHERWISE, *[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1)],
-        [Blocked(answer(403)), Conflict(answer(409)), Superseded(answer(409))] * 50,
-    ],
-    ids=[
-        "one-went-well",
-        "one-went-well-late",
-        "one-is-confirmed",
-        "another-issue",
-        "an-answer",
-        "a-refusal",
-        "rows-of-their-own",
-    ],
-)
-def test_rows_that_fail_for_reasons_of_their_own_stop_nothing(verdicts: list[Verdict]) -> None:
-    assert set(_causes(verdicts)) == {None}
-
-
-def test_rows_without_any_usable_answer_in_a_row_are_the_services_fault() -> None:
-    causes = _causes([RECEIPT, *[UNCERTAIN] * UNCERTAIN_IN_A_ROW])
-    assert set(causes[:-1]) == {None}
-    assert isinstance(causes[-1], TransientError)
-    assert "503" in str(causes[-1])
-    assert "run again" in causes[-1].hint
-
-
-def test_a_postponed_row_brings_its_own_cause() -> None:
-    cause = KeyRefusedError("the key is revoked")
-    assert _causes([Postponed(answer(401), cause)]) == [cause]

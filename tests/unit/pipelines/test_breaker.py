@@ -1,0 +1,105 @@
+"""When a drain stops for what its verdicts say together: the mapping or the service is wrong, and not a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from unit.state.world import answer
+
+from connectors.errors import KeyRefusedError
+from mappings.delivery import Answer, Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
+from mappings.errors import SyncError, TransientError
+from pipelines.breaker import MOST_IN_A_ROW, SAME_REFUSALS, UNCERTAIN_IN_A_ROW, Breaker, patience_with
+from pipelines.outcomes import BrakeError
+
+
+def _causes(verdicts: Sequence[Verdict], patience: int = MOST_IN_A_ROW) -> list[SyncError | None]:
+    breaker = Breaker(patience)
+    return [breaker.cause(verdict) for verdict in verdicts]
+
+
+REFUSED = Refusal(answer(400))
+OTHERWISE = Refusal(answer(422))
+UNCERTAIN = Uncertain(answer(503))
+RECEIPT = Receipt(1, answer(201))
+
+
+def test_the_same_refusal_of_all_first_rows_is_the_mappings_fault() -> None:
+    causes = _causes([REFUSED] * SAME_REFUSALS)
+    assert causes[:-1] == [None] * (SAME_REFUSALS - 1)
+    assert isinstance(causes[-1], BrakeError)
+    assert causes[-1].brakes == ("same refusal",)
+    assert "too long" in str(causes[-1])
+
+
+@pytest.mark.parametrize(
+    "verdicts",
+    [
+        [RECEIPT, *[REFUSED] * 100],
+        [*[REFUSED] * (SAME_REFUSALS - 1), RECEIPT, *[REFUSED] * 100],
+        [Unconfirmed(answer(409)), *[REFUSED] * 100],
+        [Refusal(answer(400)), Refusal(answer(400)), *[Refusal(_other_issue)] * 100]
+        if (_other_issue := answer(400).__class__(400, "code", "message", "req", "startAt", "in the past"))
+        else [],
+        [*[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1), RECEIPT, *[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1)],
+        [*[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1), OTHERWISE, *[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1)],
+        [Blocked(answer(403)), Conflict(answer(409)), Superseded(answer(409))] * 50,
+    ],
+    ids=[
+        "one-went-well",
+        "one-went-well-late",
+        "one-is-confirmed",
+        "another-issue",
+        "an-answer",
+        "a-refusal",
+        "rows-of-their-own",
+    ],
+)
+def test_rows_that_fail_for_reasons_of_their_own_stop_nothing(verdicts: list[Verdict]) -> None:
+    assert set(_causes(verdicts)) == {None}
+
+
+IN_THE_PAST = Refusal(Answer(400, "code", "message", "req", "startAt", "in the past"))
+
+
+@pytest.mark.parametrize("before", [[RECEIPT] * 300, [IN_THE_PAST, *[REFUSED] * 5, RECEIPT]], ids=["all passed", "mixed"])
+def test_a_contract_that_changes_in_the_midst_of_a_run_stops_it_once_the_refusals_outgrow_what_may_be_bad(
+    before: list[Verdict],
+) -> None:
+    causes = _causes([*before, *[REFUSED] * 40], patience=40)
+    assert set(causes[:-1]) == {None}
+    assert isinstance(causes[-1], BrakeError)
+    assert str(causes[-1]).startswith("40 rows in a row were all refused for the same reason: code title too long")
+
+
+@pytest.mark.parametrize("between", [RECEIPT, IN_THE_PAST, Blocked(answer(403)), Conflict(answer(409)), Superseded(answer(409))])
+def test_bad_rows_with_any_other_answer_between_them_stop_nothing_however_many_they_are(between: Verdict) -> None:
+    assert set(_causes([RECEIPT, *[*[REFUSED] * 39, between] * 9], patience=40)) == {None}
+
+
+def test_a_failing_service_does_not_hide_that_the_same_refusal_comes_in_a_row() -> None:
+    assert isinstance(_causes([RECEIPT, *[REFUSED, UNCERTAIN] * 40], patience=40)[-2], BrakeError)
+
+
+@pytest.mark.parametrize(
+    ("owed", "bad_share", "patience"),
+    [(1, 0.05, 25), (500, 0.05, 25), (520, 0.05, 26), (6000, 0.05, 300), (6000, 0.01, 60), (10**6, 0.05, 1000), (50, None, 1000)],
+)
+def test_as_many_rows_may_be_refused_in_a_row_as_the_feed_lets_be_bad_within_bounds(
+    owed: int, bad_share: float | None, patience: int
+) -> None:
+    assert patience_with(owed, bad_share) == patience
+
+
+def test_rows_without_any_usable_answer_in_a_row_are_the_services_fault() -> None:
+    causes = _causes([RECEIPT, *[UNCERTAIN] * UNCERTAIN_IN_A_ROW])
+    assert set(causes[:-1]) == {None}
+    assert isinstance(causes[-1], TransientError)
+    assert "503" in str(causes[-1])
+    assert "run again" in causes[-1].hint
+
+
+def test_a_postponed_row_brings_its_own_cause() -> None:
+    cause = KeyRefusedError("the key is revoked")
+    assert _causes([Postponed(answer(401), cause)]) == [cause]

@@ -34,8 +34,9 @@ _PARTS: Mapping[str, type[Strict]] = {
 
 _FAMILY_HEADINGS = (
     "every kind",
-    "rows and columns",
+    "rows and columns: `csv`, `tsv`, `xlsx`",
     "delimited text: `csv`, `tsv`",
+    "records: `json`, `ndjson`, `xml`, `ics`",
 )
 
 _INSIDE: Mapping[type[Strict], str] = {Wall: "#### inside `at`", Instant: "#### inside `in_zone`"}

@@ -131,6 +131,64 @@ class WorkbookSource(GridSource):
     )
 
 
+class RecordSource(FileSource):
+    """What is said of a file of records."""
+
+    encoding: Annotated[tuple[Encoding, ...], OneOrMany()] = Field(
+        default=(), description="Encodings to try, in order, where the file itself does not say which it is in."
+    )
+    join_lists: Mapping[str, Text] = Field(
+        default_factory=dict, description='Columns whose lists of plain values become one text: `{tags: "; "}`.'
+    )
+
+
+class JsonSource(RecordSource):
+    """A JSON document; each record is an object of the array that `records` leads to.
+
+    Columns are paths: `venue.address.city`, `images[0].url`. A list is a cell of JSON text unless `join_lists` names it. A
+    number is the text that stands there, `null` an empty cell.
+    """
+
+    kind: Literal["json"] = Field(description="json: a JSON document.")
+    records: Text = Field(
+        default="", description="The way to the records: `data.events`, `days[*].events`; nothing: the document is the array."
+    )
+
+
+class NdjsonSource(RecordSource):
+    """A text file with a JSON object on each line; its columns are those of `json`."""
+
+    kind: Literal["ndjson"] = Field(description="ndjson: a JSON object on each line.")
+
+
+class XmlSource(RecordSource):
+    """An XML document; each record is an element.
+
+    Columns are paths: `venue.city`, an attribute is `@id` or `price.@currency`. An element that stands there several times
+    is a list (`image[1].@url`), a cell of JSON text unless `join_lists` names it. Entities are refused.
+    """
+
+    kind: Literal["xml"] = Field(description="xml: an XML document.")
+    records: Text = Field(
+        min_length=1,
+        description="The records' element: its name, `event`, or the way to it from the root, `agenda/events/event`.",
+    )
+    namespaces: Literal["keep", "drop"] = Field(
+        default="keep", description="Names with a prefix, such as `dc:date`: keep it as it stands in the file, or drop it."
+    )
+
+
+class IcsSource(RecordSource):
+    """An iCalendar file (RFC 5545); each record is a VEVENT and its properties are the columns: `UID`, `SUMMARY`, `DTSTART`.
+
+    Dates are ISO: `2026-05-03` (all day), `2026-05-03T19:30:00` (with its zone in `DTSTART.TZID`, or none),
+    `2026-05-03T17:30:00Z`. `DTEND` is exclusive, as it stands. `CATEGORIES`, `EXDATE` and `RDATE` are joined by `;`. What is
+    said of the calendar as a whole stands in each row: `X-WR-TIMEZONE`, `X-WR-CALNAME`.
+    """
+
+    kind: Literal["ics"] = Field(description="ics: an iCalendar file.")
+
+
 def _kind_of_source(value: object) -> str:
     if isinstance(value, FileSource):
         return f"kind:{value.kind}"
@@ -140,15 +198,21 @@ def _kind_of_source(value: object) -> str:
 
 
 SourceSpec = Annotated[
-    Annotated[CsvSource, Tag("kind:csv")] | Annotated[TsvSource, Tag("kind:tsv")] | Annotated[WorkbookSource, Tag("kind:xlsx")],
+    Annotated[CsvSource, Tag("kind:csv")]
+    | Annotated[TsvSource, Tag("kind:tsv")]
+    | Annotated[WorkbookSource, Tag("kind:xlsx")]
+    | Annotated[JsonSource, Tag("kind:json")]
+    | Annotated[NdjsonSource, Tag("kind:ndjson")]
+    | Annotated[XmlSource, Tag("kind:xml")]
+    | Annotated[IcsSource, Tag("kind:ics")],
     Discriminator(_kind_of_source),
 ]
 """The closed union of source kinds, discriminated by `kind`."""
 
-SOURCES: tuple[type[FileSource], ...] = (CsvSource, TsvSource, WorkbookSource)
+SOURCES: tuple[type[FileSource], ...] = (CsvSource, TsvSource, WorkbookSource, JsonSource, NdjsonSource, XmlSource, IcsSource)
 """Every kind, in the order of the reference."""
 
-SHARED: tuple[type[FileSource], ...] = (FileSource, GridSource, DelimitedSource)
+SHARED: tuple[type[FileSource], ...] = (FileSource, GridSource, DelimitedSource, RecordSource)
 """What the kinds share, the widest first."""
 
 for _model in (*SHARED, *SOURCES):

@@ -10,9 +10,23 @@ from typing import assert_never
 
 from connectors.sources.contract import Source
 from connectors.sources.csv_file import CsvFile
+from connectors.sources.ics_records import ALWAYS_THERE, IcsRecords
+from connectors.sources.json_records import JsonRecords
 from connectors.sources.names import Asked
+from connectors.sources.ndjson_records import NdjsonRecords
+from connectors.sources.record_file import RecordFile
 from connectors.sources.workbook import Workbook
-from mappings.source_specs import CsvSource, SourceSpec, TsvSource, WorkbookSource
+from connectors.sources.xml_records import XmlRecords
+from mappings.source_specs import (
+    CsvSource,
+    IcsSource,
+    JsonSource,
+    NdjsonSource,
+    SourceSpec,
+    TsvSource,
+    WorkbookSource,
+    XmlSource,
+)
 
 
 def open_source(spec: SourceSpec, base: Path, columns: frozenset[str]) -> Source:
@@ -31,5 +45,13 @@ def _file(spec: SourceSpec, path: str, base: Path, asked: Asked) -> Source:
             return CsvFile(spec, path, base, asked)
         case WorkbookSource():
             return Workbook(spec, path, base, asked)
+        case JsonSource():
+            return RecordFile(spec, path, base, asked, JsonRecords(spec))
+        case NdjsonSource():
+            return RecordFile(spec, path, base, asked, NdjsonRecords(spec))
+        case XmlSource():
+            return RecordFile(spec, path, base, asked, XmlRecords(spec))
+        case IcsSource():
+            return RecordFile(spec, path, base, asked.allowing(ALWAYS_THERE), IcsRecords(spec))
         case _:
             assert_never(spec)

@@ -35,6 +35,10 @@ class Asked:
         """Return the same without some columns, which come from elsewhere, and with others."""
         return Asked(self.columns.difference(columns).union(also), self.optional, self.aliases)
 
+    def allowing(self, columns: Iterable[str]) -> Asked:
+        """Return the same, with columns that may be absent besides those that the feed says so of."""
+        return Asked(self.columns, self.optional.union(columns), self.aliases)
+
 
 @dataclass(frozen=True, slots=True)
 class Matched:

@@ -24,8 +24,15 @@ _OTHER_KINDS = {
     "%PDF": "a PDF: ask for the table as CSV",
 }
 """What files that are no text begin with, and what to do about each."""
+_WEB_PAGES = ("<!doctype html", "<html")
 _CHUNK_BYTES = 1024 * 1024
-_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_BOMS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 
 
 def chosen_encoding(stream: BinaryIO, encodings: Sequence[str]) -> str:
@@ -35,7 +42,7 @@ def chosen_encoding(stream: BinaryIO, encodings: Sequence[str]) -> str:
     garbled text without a word. Otherwise the first of `encodings` that decodes the whole file, else the last one. A
     single encoding costs no extra pass.
     """
-    head = stream.read(3)
+    head = stream.read(4)
     stream.seek(0)
     for mark, encoding in _BOMS:
         if head.startswith(mark):
@@ -77,6 +84,20 @@ def has_undecodable(text: str) -> bool:
     return False
 
 
+def refuse_other_kinds(beginning: str, name: str) -> None:
+    """Refuse a file that begins like one of another kind.
+
+    Raises:
+        BadSourceError: it is a web page, an archive or the like.
+    """
+    kind = next((kind for magic, kind in _OTHER_KINDS.items() if beginning.startswith(magic)), None)
+    if kind is not None:
+        what, _, remedy = kind.partition(": ")
+        raise BadSourceError(f"{name}:1", f"this is {what}, not rows of text", hint=remedy)
+    if beginning[:200].lstrip().lower().startswith(_WEB_PAGES):
+        raise BadSourceError(f"{name}:1", "this is a web page, not rows", hint="the address may ask for a login")
+
+
 class Lines:
     """The lines of a text file, once, with their line ends as they stand: LF, CRLF and CR, mixed at will.
 
@@ -97,6 +118,10 @@ class Lines:
         """Forget the lines held so far."""
         self.held.clear()
         self.is_tainted = False
+
+    def release(self) -> None:
+        """Let go of the stream, so that it can be read again."""
+        self._text.detach()
 
     def __iter__(self) -> Iterator[str]:
         """Give each line.
@@ -123,20 +148,17 @@ class Lines:
                 raise self._no_text(line)
             if "\0" in line or (not line.isascii() and has_undecodable(line)):
                 self.is_tainted = True
-            hold(line)
-            yield line
+            # Files put one behind the other keep the mark of each.
+            text = line.lstrip("\ufeff") if line[0] == "\ufeff" and not self.held else line
+            hold(text)
+            yield text
             self._number += 1
         self.is_exhausted = True
 
     def _lines(self) -> Iterator[str]:
         read_line = partial(self._text.readline, LONGEST_LINE)
         first = read_line().lstrip("\ufeff")
-        kind = next((kind for magic, kind in _OTHER_KINDS.items() if first.startswith(magic)), None)
-        if kind is not None:
-            what, _, remedy = kind.partition(": ")
-            raise BadSourceError(f"{self._name}:1", f"this is {what}, not rows of text", hint=remedy)
-        if first.lstrip().lower().startswith(("<!doctype", "<html")):
-            raise BadSourceError(f"{self._name}:1", "this is a web page, not rows", hint="the address may ask for a login")
+        refuse_other_kinds(first, self._name)
         if first:
             yield first
         yield from iter(read_line, "")

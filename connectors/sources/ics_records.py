@@ -1,0 +1,190 @@
+"""An iCalendar file cut into its events: properties and their parameters as nested values, dates in ISO form.
+
+The format is RFC 5545; what becomes of a record is `record_file`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from connectors.sources.errors import BadSourceError, EmptySourceError
+from connectors.sources.nested import OWN_TEXT
+from connectors.sources.opened_file import OpenedFile
+from connectors.sources.record_file import Record
+from connectors.sources.text_file import Lines, chosen_encoding, has_undecodable
+from mappings.source_specs import IcsSource
+from mappings.vocabulary import Origin
+
+_DATES = ("DTSTART", "DTEND", "RECURRENCE-ID", "EXDATE", "RDATE", "CREATED", "LAST-MODIFIED", "DTSTAMP")
+_LISTS = frozenset({"CATEGORIES", "RESOURCES", "EXDATE", "RDATE"})
+_RAW = frozenset({"URL", "RRULE", "EXRULE", "ATTACH", "GEO", "ORGANIZER", "ATTENDEE", "DURATION", "SEQUENCE", "PRIORITY"})
+_OF_CALENDAR = frozenset({"X-WR-TIMEZONE", "X-WR-CALNAME", "METHOD"})
+_TEXTS = (
+    "UID",
+    "SUMMARY",
+    "DESCRIPTION",
+    "LOCATION",
+    "STATUS",
+    "CATEGORIES",
+    "COMMENT",
+    "CONTACT",
+    "CLASS",
+    "TRANSP",
+    "RESOURCES",
+)
+
+ALWAYS_THERE = frozenset({*_DATES, *(f"{name}.TZID" for name in _DATES), *_LISTS, *_RAW, *_OF_CALENDAR, *_TEXTS})
+"""Columns that a feed may use although no event of today's file has them: the RFC's properties, nearly all optional."""
+
+_DEEPEST = 50
+_MARK = re.compile(r'"[^"]*"|[;:]')
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_COMMA = re.compile(r"(?<!\\),")
+_MOMENT = re.compile(r"(\d{4})(\d{2})(\d{2})(?:T(\d{2})(\d{2})(\d{2})(Z?))?")
+
+
+@dataclass(frozen=True, slots=True)
+class IcsRecords:
+    """Cuts an iCalendar file into its VEVENTs."""
+
+    spec: IcsSource
+
+    def __call__(self, file: OpenedFile) -> Generator[Record]:
+        """Give the events, in their order, numbered by the line on which each begins.
+
+        Raises:
+            BadSourceError: this is no iCalendar file, or it ends within an event.
+        """
+        encoding = chosen_encoding(file.stream, self.spec.encoding or ("utf-8",))
+        lines = Lines(file.stream, encoding, file.name)
+        try:
+            yield from _events(_unfolded(lines, encoding), file.name)
+        finally:
+            lines.release()
+
+
+def _unfolded(lines: Lines, encoding: str) -> Iterator[tuple[int, str]]:
+    """Join folded lines (RFC 5545, section 3.1), also where the fold has cut a character in two."""
+    started, whole = 0, ""
+    for number, line in enumerate(lines, start=1):
+        lines.clear()
+        plain = line.rstrip("\r\n")
+        if plain[:1] in {" ", "\t"} and started:
+            whole += plain[1:]
+        else:
+            if whole:
+                yield started, _mended(whole, encoding)
+            started, whole = number, plain
+    if whole:
+        yield started, _mended(whole, encoding)
+
+
+def _mended(text: str, encoding: str) -> str:
+    return text.encode(encoding, "surrogateescape").decode(encoding, "surrogateescape") if has_undecodable(text) else text
+
+
+def _events(lines: Iterator[tuple[int, str]], name: str) -> Iterator[Record]:
+    calendar = _Calendar(name)
+    for number, line in lines:
+        if line.strip():
+            calendar.hear(number, line)
+            yield from calendar.ready
+            calendar.ready.clear()
+    calendar.check_end()
+
+
+class _Calendar:
+    """Hears a file's lines and makes records of its events; what stands inside an event's alarms is passed over."""
+
+    def __init__(self, name: str) -> None:
+        self.ready: list[Record] = []
+        self._name = name
+        self._open: list[tuple[str, int]] = []
+        self._is_begun = False
+        self._calendar: dict[str, Any] = {}
+        self._event: dict[str, Any] = {}
+
+    def hear(self, number: int, line: str) -> None:
+        word, parameters, text = _parted(line)
+        if word == "BEGIN":
+            self._begin(text.strip().upper(), number)
+        elif not self._open:
+            raise BadSourceError(f"{self._name}:{number}", "this is no iCalendar file: BEGIN:VCALENDAR should stand here")
+        elif word == "END":
+            self._end(text.strip().upper(), number)
+        elif self._open[-1][0] == "VEVENT":
+            _put(self._event, word, parameters, text)
+        elif len(self._open) == 1 and word in _OF_CALENDAR:
+            _put(self._calendar, word, parameters, text)
+
+    def check_end(self) -> None:
+        if not self._is_begun:
+            raise EmptySourceError(self._name, "the file is empty", hint="ask the partner for the whole file")
+        if self._open:
+            what, line = self._open[-1]
+            hint = "it was cut off: ask the partner for the whole file"
+            raise BadSourceError(f"{self._name}:{line}", f"the file ends within the {what} that begins here", hint=hint)
+
+    def _begin(self, what: str, number: int) -> None:
+        self._is_begun = True
+        self._open.append((what, number))
+        if len(self._open) > _DEEPEST:
+            raise BadSourceError(f"{self._name}:{number}", f"more than {_DEEPEST} components stand inside one another")
+        if what == "VEVENT":
+            self._event = {}
+
+    def _end(self, what: str, number: int) -> None:
+        begun, line = self._open.pop()
+        if what != begun:
+            raise BadSourceError(f"{self._name}:{number}", f"END:{what} stands where the {begun} of line {line} should end")
+        if what == "VEVENT":
+            self.ready.append(Record(Origin(f"{self._name}:{line}", line), {**self._calendar, **self._event}))
+
+
+def _parted(line: str) -> tuple[str, dict[str, str], str]:
+    """Return a line's name, its parameters and its value."""
+    marks = [0]
+    for match in _MARK.finditer(line):
+        if match[0] in ":;":
+            marks.append(match.start() + 1)
+            if match[0] == ":":
+                break
+    pieces = [line[start : end - 1] for start, end in pairwise(marks)]
+    if not pieces:
+        return line.upper(), {}, ""
+    named = (piece.partition("=") for piece in pieces[1:])
+    return pieces[0].upper(), {key.upper(): value.strip('"') for key, _, value in named}, line[marks[-1] :]
+
+
+def _put(record: dict[str, Any], word: str, parameters: dict[str, str], text: str) -> None:
+    parts = [_value(word, part) for part in (_COMMA.split(text) if word in _LISTS else [text])]
+    known = record.get(word)
+    if known is None:
+        record[word] = {OWN_TEXT: ";".join(parts), **parameters}
+    elif word in _LISTS:
+        known[OWN_TEXT] = ";".join((known[OWN_TEXT], *parts))
+    else:
+        texts = known[OWN_TEXT]
+        known[OWN_TEXT] = [*(texts if isinstance(texts, list) else [texts]), *parts]
+
+
+def _value(word: str, text: str) -> str:
+    if word in _DATES:
+        return _iso(text)
+    return text if word in _RAW else _ESCAPE.sub(_unescaped, text)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return "\n" if match[1] in "nN" else match[1]
+
+
+def _iso(text: str) -> str:
+    match = _MOMENT.fullmatch(text.strip())
+    if match is None:
+        return text
+    year, month, day, hour, minute, second, utc = match.groups()
+    return f"{year}-{month}-{day}" if hour is None else f"{year}-{month}-{day}T{hour}:{minute}:{second}{utc}"

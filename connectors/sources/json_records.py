@@ -1,0 +1,187 @@
+"""A JSON document cut into its records while it is read: never more of it in memory than one of them.
+
+What becomes of a record is `record_file`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from connectors.sources.cell_faults import short
+from connectors.sources.errors import BadSourceError
+from connectors.sources.nested import DECODER
+from connectors.sources.opened_file import OpenedFile
+from connectors.sources.record_file import Record
+from connectors.sources.text_pieces import PIECE, TextPieces
+from mappings.source_specs import JsonSource
+from mappings.vocabulary import Origin
+
+LARGEST_RECORD = 64 * 1024 * 1024
+"""Characters of one record, or of anything that stands beside the records."""
+
+NO_OBJECT = "a record is an object: names and values in braces"
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\*)\]")
+_EACH = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonRecords:
+    """Cuts a JSON document into the objects to which `records` leads."""
+
+    spec: JsonSource
+
+    def __call__(self, file: OpenedFile) -> Generator[Record]:
+        """Give the records, in their order, numbered from 1."""
+        pieces = TextPieces(file, self.spec.encoding or ("utf-8",))
+        try:
+            yield from self._records(_JsonText(pieces), file.name)
+        finally:
+            pieces.release()
+
+    def _records(self, text: _JsonText, name: str) -> Iterator[Record]:
+        steps = [_EACH if match[2] else match[1] for match in _STEP.finditer(self.spec.records)]
+        for number, (value, line) in enumerate(_walk(text, steps or [_EACH], is_certain=True), start=1):
+            origin = Origin(f"{name}:{line} (record {number})", number)
+            if isinstance(value, dict):
+                yield Record(origin, value)
+            else:
+                yield Record(origin, {}, NO_OBJECT, str(value))
+        if text.peek():
+            raise text.bad("something follows after the document's end")
+
+
+def _walk(text: _JsonText, steps: Sequence[str], *, is_certain: bool) -> Iterator[tuple[Any, int]]:
+    """Follow the steps and give each value that they lead to, with its line."""
+    if not steps:
+        if text.peek() == "[":
+            yield from _items(text, ())
+        else:
+            line = text.line
+            yield text.value(), line
+    elif steps[0] == _EACH:
+        yield from _items(text, steps[1:])
+    else:
+        yield from _member(text, steps[0], steps[1:], is_certain=is_certain)
+
+
+def _items(text: _JsonText, steps: Sequence[str]) -> Iterator[tuple[Any, int]]:
+    if text.peek() != "[":
+        raise text.bad(_no_list(text), hint=_HINT_RECORDS)
+    text.skip("[")
+    while text.peek() != "]":
+        line = text.line
+        if steps:
+            yield from _walk(text, steps, is_certain=False)
+        else:
+            yield text.value(), line
+        if text.peek() != "]":
+            text.skip(",")
+    text.skip("]")
+
+
+_HINT_RECORDS = "say in `source.records` the way to them, like `data.events`"
+
+
+def _no_list(text: _JsonText) -> str:
+    if text.peek() != "{":
+        return "a list of records should begin here"
+    lists = [key for key, value in text.value().items() if isinstance(value, list)]
+    return f"a list of records should begin here, and an object does; lists stand under {', '.join(lists) or 'none of its keys'}"
+
+
+def _member(text: _JsonText, name: str, steps: Sequence[str], *, is_certain: bool) -> Iterator[tuple[Any, int]]:
+    text.skip("{")
+    keys: list[str] = []
+    while text.peek() != "}":
+        keys.append(str(text.value()))
+        text.skip(":")
+        if keys[-1] == name:
+            yield from _walk(text, steps, is_certain=is_certain)
+        else:
+            text.value()
+        if text.peek() != "}":
+            text.skip(",")
+    text.skip("}")
+    if is_certain and name not in keys:
+        raise text.bad(f'there is no "{name}" here', hint=f"correct `source.records`; the keys here are {', '.join(keys[:40])}")
+
+
+class _JsonText:
+    """The text still to be read, as values and marks."""
+
+    def __init__(self, pieces: TextPieces) -> None:
+        self._pieces = pieces
+        self._buffer = ""
+        self._place = 0
+        self._is_all = False
+        self._counted, self._line = 0, 1
+
+    @property
+    def line(self) -> int:
+        """The line that is being read, from 1."""
+        self._line += self._buffer.count("\n", self._counted, self._place)
+        self._counted = self._place
+        return self._line
+
+    def peek(self) -> str:
+        """Return the next character that is no space, "" at the end."""
+        while True:
+            self._place = _SPACE.match(self._buffer, self._place).end()  # type: ignore[union-attr] # it matches anything
+            if self._place < len(self._buffer):
+                return self._buffer[self._place]
+            if not self._more():
+                return ""
+
+    def skip(self, mark: str) -> None:
+        """Pass over a mark that must stand here."""
+        if self.peek() != mark:
+            raise self.bad(self._ended(f'"{mark}" should stand here'))
+        self._place += 1
+
+    def value(self) -> Any:
+        """Read the value that stands here, whole."""
+        self.peek()
+        while True:
+            try:
+                value, end = DECODER.raw_decode(self._buffer, self._place)
+            except json.JSONDecodeError as error:
+                if not self._more():
+                    self._place = error.pos
+                    raise self.bad(self._ended(f"this is not JSON: {error.msg}")) from error
+            except RecursionError as error:
+                raise self.bad("the document nests too deeply") from error
+            else:
+                # A number at the end of what was read may go on.
+                if end < len(self._buffer) or not self._more():
+                    self._place = end
+                    return value
+
+    def bad(self, message: str, *, hint: str = "the file may be cut off, or not be JSON at all") -> BadSourceError:
+        """Return the error for the place reached."""
+        near = short(self._buffer[self._place : self._place + 40])
+        found = f' (found: "{near}")' if near else ""
+        return BadSourceError(f"{self._pieces.name}:{self.line}", f"{message}{found}", hint=hint)
+
+    def _ended(self, message: str) -> str:
+        is_end = self._is_all and self._place >= len(self._buffer)
+        return f"the document ends too early: {message}" if is_end else message
+
+    def _more(self) -> bool:
+        if self._is_all:
+            return False
+        rest = len(self._buffer) - self._place
+        if rest > LARGEST_RECORD:
+            message = f"a value is longer than {LARGEST_RECORD // 2**20} million characters"
+            raise self.bad(message, hint="correct `source.records`: it should lead to the single events")
+        self.line  # noqa: B018  # counts the lines that are dropped now
+        # Twice as much each time: a long record is not decoded over and over.
+        piece = self._pieces.read(max(PIECE, rest))
+        self._buffer, self._place, self._counted = self._buffer[self._place :] + piece, 0, 0
+        self._is_all = not piece
+        return bool(piece)

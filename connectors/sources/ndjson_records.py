@@ -1,0 +1,62 @@
+"""A text file with a JSON object on each line, cut into its records.
+
+What becomes of a record is `record_file`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+from connectors.sources.errors import BadSourceError, EmptySourceError
+from connectors.sources.json_records import NO_OBJECT
+from connectors.sources.nested import parse_json
+from connectors.sources.opened_file import OpenedFile
+from connectors.sources.record_file import Record
+from connectors.sources.text_file import Lines, chosen_encoding
+from mappings.source_specs import NdjsonSource
+from mappings.vocabulary import Origin
+
+
+@dataclass(frozen=True, slots=True)
+class NdjsonRecords:
+    """Cuts a file into the objects of its lines; a blank line is a blank record."""
+
+    spec: NdjsonSource
+
+    def __call__(self, file: OpenedFile) -> Generator[Record]:
+        """Give the records, in their order, numbered by their line.
+
+        Raises:
+            BadSourceError: not even the first line is JSON.
+        """
+        lines = Lines(file.stream, chosen_encoding(file.stream, self.spec.encoding or ("utf-8",)), file.name)
+        try:
+            yield from _records(lines, file.name)
+        finally:
+            lines.release()
+
+
+def _records(lines: Lines, name: str) -> Iterator[Record]:
+    number = 0
+    is_any = False
+    for number, line in enumerate(lines, start=1):
+        lines.clear()
+        record = _record(Origin(f"{name}:{number}", number), line)
+        if record.problem and not is_any:
+            hint = "is it one document over several lines? Then say `kind: json`"
+            raise BadSourceError(str(record.origin), f"the first line is no JSON object ({record.problem})", hint=hint)
+        is_any = is_any or bool(record.value)
+        yield record
+    if not number:
+        raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
+
+
+def _record(origin: Origin, line: str) -> Record:
+    if not line.strip():
+        return Record(origin, {})
+    try:
+        value = parse_json(line)
+    except ValueError as error:
+        return Record(origin, {}, f"this line is not JSON: {error}", line)
+    return Record(origin, value) if isinstance(value, dict) else Record(origin, {}, NO_OBJECT, line)

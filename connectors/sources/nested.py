@@ -1,0 +1,134 @@
+"""Nested values as cells: objects become columns named by their path, lists a text.
+
+Where the values come from (JSON, XML, a cell) is their reader's matter.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+_DEEPEST = 50
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,6})\]")
+
+OWN_TEXT = ""
+"""The key under which an object holds a text of its own, beside what stands inside it."""
+
+
+class Number(str):
+    """A number, as the text that stands in the file."""
+
+    __slots__ = ()
+
+
+class TooDeepError(ValueError):
+    """The value nests deeper than any list of events does."""
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text, its numbers as they stand there.
+
+    Raises:
+        ValueError: it is no JSON, or nests too deeply.
+    """
+    try:
+        return DECODER.decode(text)
+    except RecursionError as error:
+        raise TooDeepError("it nests too deeply") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error.msg}, at character {error.pos + 1}") from error
+
+
+DECODER = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=Number, strict=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Flattening:
+    """How one source's nested values become cells.
+
+    `picks` are the wanted columns that reach into lists (`images[0].url`), with their steps; `separators` say of lists of
+    plain values how they become one text.
+    """
+
+    picks: Mapping[str, tuple[str | int, ...]] = field(default_factory=dict)
+    separators: Mapping[str, str] = field(default_factory=dict)
+
+    def cells(self, value: Mapping[str, Any], path: str = "") -> dict[str, str]:
+        """Return the cells of an object whose own path is `path`.
+
+        Raises:
+            TooDeepError: it nests too deeply.
+        """
+        found: dict[str, str] = {}
+        self._put(found, path, value, 0)
+        for column, steps in self.picks.items():
+            picked = _picked(value, steps)
+            if picked is not None:
+                found[column] = picked if isinstance(picked, str) else _text(picked)
+        return found
+
+    def _put(self, found: dict[str, str], path: str, value: Any, depth: int) -> None:
+        if isinstance(value, dict):
+            if depth > _DEEPEST:
+                raise TooDeepError("it nests too deeply")
+            for key, inner in value.items():
+                self._put(found, (f"{path}.{key}" if path else key) if key else path or "#text", inner, depth + 1)
+        elif isinstance(value, list) and path in self.separators and all(map(_is_plain, value)):
+            found[path] = self.separators[path].join(filter(None, map(_text, value)))
+        else:
+            found[path] = value if type(value) is str else _text(value)
+
+
+def picks_among(columns: Sequence[str] | frozenset[str], prefix: str = "") -> dict[str, tuple[str | int, ...]]:
+    """Return the columns that reach into a list, with their steps below `prefix`."""
+    return {column: steps for column in sorted(columns) if "[" in column and (steps := _steps(column.removeprefix(prefix)))}
+
+
+def _steps(path: str) -> tuple[str | int, ...]:
+    steps = tuple(int(match[2]) if match[2] else match[1] for match in _STEP.finditer(path))
+    return steps if "".join(match[0] for match in _STEP.finditer(path)) == path else ()
+
+
+def _picked(value: Any, steps: Sequence[str | int]) -> Any:
+    for step in steps:
+        if isinstance(step, int):
+            # What stands there once is a list of one, as far as its author is concerned.
+            items = value if isinstance(value, list) else [value]
+            value = items[step] if step < len(items) else None
+        else:
+            value = value.get(step) if isinstance(value, dict) else None
+    return value.get(OWN_TEXT, value) if isinstance(value, dict) else value
+
+
+def _is_plain(value: Any) -> bool:
+    return not isinstance(value, dict | list)
+
+
+def _text(value: Any) -> str:
+    match value:
+        case str():
+            return str(value)
+        case None:
+            return ""
+        case _:
+            return _json(value, 0)
+
+
+def _json(value: Any, depth: int) -> str:
+    if depth > _DEEPEST:
+        raise TooDeepError("it nests too deeply")
+    match value:
+        case Number():
+            return str(value)
+        case dict():
+            named = (
+                f"{json.dumps(key or '#text', ensure_ascii=False)}: {_json(inner, depth + 1)}" for key, inner in value.items()
+            )
+            return "{" + ", ".join(named) + "}"
+        case list():
+            return "[" + ", ".join(_json(inner, depth + 1) for inner in value) + "]"
+        case _:
+            return json.dumps(value, ensure_ascii=False)

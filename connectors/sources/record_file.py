@@ -1,0 +1,110 @@
+"""A file of records as a source: its columns gathered from the records themselves, then a row for each.
+
+How a file is cut into records is the business of its kind (`json_records`, `xml_records`, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from connectors.sources.cell_faults import CellFaults, short
+from connectors.sources.contract import Reading
+from connectors.sources.header import wanted_columns
+from connectors.sources.names import Asked, Matched, matched
+from connectors.sources.nested import Flattening, TooDeepError, picks_among
+from connectors.sources.opened_file import OpenedFile, opened, told_of_change, whole
+from connectors.sources.text_file import has_undecodable
+from mappings.source_specs import RecordSource
+from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
+
+SAMPLE = 1000
+"""Records from which the columns are gathered; more are read only while a wanted column has not been met."""
+
+_MOST_COLUMNS = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as it stands in its file; `problem` is why it cannot be used, `found` what stands there then."""
+
+    origin: Origin
+    value: Mapping[str, Any]
+    problem: str = ""
+    found: str = ""
+
+
+Cut = Callable[[OpenedFile], Generator[Record]]
+"""Cuts an open file, from where it stands, into its records."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFile:
+    """A file of records at `path` (beside the folder `base`), as one feed reads it; `encodings` are those agreed."""
+
+    spec: RecordSource
+    path: str
+    base: Path
+    asked: Asked
+    cut: Cut
+    encodings: tuple[str, ...] = field(default=("utf-8",))
+
+    @property
+    def is_whole(self) -> bool:
+        """A file is always read from its first record to its last."""
+        return True
+
+    @contextmanager
+    def read(self) -> Iterator[Reading]:
+        """Keep the promises of `Source.read`. A column that no record has is missing, unless there are no records."""
+        with opened(self.path, self.base) as file:
+            flattening = Flattening(picks_among(self.asked.columns), self.spec.join_lists)
+            with told_of_change(file):
+                present = self._present(file, flattening)
+                columns = (
+                    wanted_columns(present, self.asked, file.name) if present else Matched((), (), tuple(self.asked.columns))
+                )
+            file.stream.seek(0)
+            pairs = tuple(zip(columns.names, present, strict=True))
+            rows = _Rows(flattening, pairs, CellFaults(self.asked.columns, self.encodings)).of(self.cut(file))
+            yield Reading(columns.names, whole(file, rows), file.stamp).with_empty(columns.absent)
+
+    def _present(self, file: OpenedFile, flattening: Flattening) -> Sequence[str]:
+        present: dict[str, None] = {}
+        with closing(self.cut(file)) as records:
+            while sample := list(islice(records, SAMPLE)):
+                for record in sample:
+                    present.update(dict.fromkeys(_flat(record, flattening)[0]))
+                if len(present) > _MOST_COLUMNS or not matched(tuple(present), self.asked).missing:
+                    break
+        return tuple(present)[:_MOST_COLUMNS]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    flattening: Flattening
+    pairs: tuple[tuple[str, str], ...]
+    faults: CellFaults
+
+    def of(self, records: Iterator[Record]) -> Iterator[SourceRow]:
+        for record in records:
+            flat, problem = _flat(record, self.flattening)
+            cells = {name: flat.get(key, "") for name, key in self.pairs}
+            text = "".join(cells.values())
+            if problem or "\0" in text or has_undecodable(text):
+                reason = Reason(ReasonCode.BAD_TEXT, "", "", short(record.found), problem)
+                yield self.faults.row(record.origin, cells, (reason,) if problem else ())
+            else:
+                yield SourceRow(record.origin, cells)
+
+
+def _flat(record: Record, flattening: Flattening) -> tuple[dict[str, str], str]:
+    """Return a record's cells, and why it cannot be used if it cannot."""
+    try:
+        return flattening.cells(record.value), record.problem
+    except TooDeepError as error:
+        return {}, f"the record cannot be read: {error}"

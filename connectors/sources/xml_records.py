@@ -1,0 +1,173 @@
+"""An XML document cut into its records: elements with all that stands inside them, as nested values.
+
+How XML is read safely is `safe_xml`'s, what becomes of a record `record_file`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from connectors.sources.errors import BadSourceError
+from connectors.sources.nested import OWN_TEXT
+from connectors.sources.opened_file import OpenedFile
+from connectors.sources.record_file import Record
+from connectors.sources.safe_xml import XmlPieces
+from connectors.sources.text_pieces import TextPieces
+from mappings.source_specs import XmlSource
+from mappings.vocabulary import Origin
+
+LARGEST_RECORD = 64 * 1024 * 1024
+"""Characters of one record."""
+
+_DECLARED = re.compile(rb"""^\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
+_SURROGATE = re.compile("[\udc80-\udcff]")
+_STAND_IN = re.compile("[\U0010fe80-\U0010feff]")
+_OFFSET = 0x10FE80 - 0xDC80
+_MOST_NAMES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class XmlRecords:
+    """Cuts an XML document into the elements that `records` names."""
+
+    spec: XmlSource
+
+    def __call__(self, file: OpenedFile) -> Generator[Record]:
+        """Give the records, in their order, numbered from 1.
+
+        Raises:
+            BadSourceError: this is no XML, or it has no such elements.
+        """
+        pieces = TextPieces(file, self.spec.encoding or (_declared(file),))
+        try:
+            yield from self._records(pieces, file.name)
+        finally:
+            pieces.release()
+
+    def _records(self, pieces: TextPieces, name: str) -> Iterator[Record]:
+        listener = _Elements(self.spec)
+        xml = XmlPieces(name, listener, "utf-8")
+        listener.line_of = lambda: xml.line
+        number = 0
+        for _ in xml.told(map(_encodable, iter(pieces.read, ""))):
+            for number, (line, value) in enumerate(listener.ready, start=number + 1):  # noqa: B020  # goes on counting
+                yield Record(Origin(f"{name}:{line} (record {number})", number), value)
+            listener.ready.clear()
+            if listener.held > LARGEST_RECORD:
+                message = f"a record is longer than {LARGEST_RECORD // 2**20} million characters"
+                raise BadSourceError(
+                    f"{name}:{xml.line}", message, hint="correct `source.records`: it should lead to the single events"
+                )
+        if not number and not listener.is_plausible:
+            hint = f"correct `source.records`; the elements there are {', '.join(listener.names)}"
+            raise BadSourceError(name, f"there is no element {self.spec.records}", hint=hint)
+
+
+def _declared(file: OpenedFile) -> str:
+    head = file.stream.read(300)
+    file.stream.seek(0)
+    found = _DECLARED.match(head)
+    name = found[1].decode("ascii") if found else "utf-8"
+    try:
+        "".encode(name)
+    except LookupError:
+        raise BadSourceError(
+            file.name, f'it says to be in "{name}", which is no known encoding', hint="set `source.encoding`"
+        ) from None
+    return name
+
+
+def _encodable(piece: str) -> str:
+    """Undecodable bytes pass the parser in the shape of characters that nobody uses."""
+    return piece if piece.isascii() else _SURROGATE.sub(lambda byte: chr(ord(byte[0]) + _OFFSET), piece)
+
+
+def _as_read(text: str) -> str:
+    return text if text.isascii() else _STAND_IN.sub(lambda char: chr(ord(char[0]) - _OFFSET), text)
+
+
+@dataclass(slots=True)
+class _Element:
+    """An element being read: `inside` its attributes and children, `parts` all text within it in its order."""
+
+    inside: dict[str, Any] = field(default_factory=dict)
+    parts: list[str] = field(default_factory=list)
+    has_children: bool = False
+    has_text: bool = False
+
+    def put(self, name: str, child: _Element) -> None:
+        value = child.value()
+        if name not in self.inside:
+            self.inside[name] = value
+        elif isinstance(self.inside[name], list):
+            self.inside[name].append(value)
+        else:
+            self.inside[name] = [self.inside[name], value]
+        self.parts.extend(child.parts)
+        self.has_children = True
+
+    def value(self, *, is_record: bool = False) -> Any:
+        text = _as_read("".join(self.parts))
+        if not self.inside:
+            return text
+        # Text between the children is layout, unless there is any: then the whole reads like a sentence with marks in it.
+        is_leaf = not self.has_children
+        return {OWN_TEXT: text, **self.inside} if self.has_text or (is_leaf and not is_record) else self.inside
+
+
+class _Elements:
+    """Hears a document and collects its records."""
+
+    def __init__(self, spec: XmlSource) -> None:
+        self._way = spec.records.strip("/").split("/")
+        self._drops = spec.namespaces == "drop"
+        self._open: list[str] = []
+        self._record: list[_Element] = []
+        self._line = 0
+        self.line_of: Callable[[], int] = int
+        self.ready: list[tuple[int, Any]] = []
+        self.names: dict[str, None] = {}
+        self.held = 0
+        self.is_plausible = False
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self._open.append(self._called(name))
+        if self._record or self._is_record():
+            if not self._record:
+                self._line, self.held = self.line_of(), 0
+            inside = {f"@{self._called(key)}": _as_read(value) for key, value in attributes.items()}
+            self._record.append(_Element(inside))
+        elif len(self.names) < _MOST_NAMES:
+            self.names.setdefault("/".join(self._open))
+        # A list with nothing in it is no mistake: the way leads to it, or there is nothing but the root.
+        if len(self._way) > 1:
+            self.is_plausible = self.is_plausible or self._open == self._way[:-1]
+        else:
+            self.is_plausible = len(self.names) <= 1
+
+    def end(self, name: str) -> None:  # noqa: ARG002  # the protocol's
+        called = self._open.pop()
+        if not self._record:
+            return
+        element = self._record.pop()
+        if self._record:
+            self._record[-1].put(called, element)
+        else:
+            value = element.value(is_record=True)
+            self.ready.append((self._line, value if isinstance(value, dict) else {OWN_TEXT: value} if value.strip() else {}))
+            self.held = 0
+
+    def text(self, text: str) -> None:
+        if self._record:
+            self.held += len(text)
+            self._record[-1].parts.append(text)
+            self._record[-1].has_text = self._record[-1].has_text or not text.isspace()
+
+    def _called(self, name: str) -> str:
+        return name.rpartition(":")[2] if self._drops else name
+
+    def _is_record(self) -> bool:
+        return self._open == self._way if len(self._way) > 1 else self._open[-1] == self._way[0]

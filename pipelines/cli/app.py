@@ -17,6 +17,7 @@ from pipelines.cli import (
     demo,
     diff,
     feeds,
+    init,
     preview,
     reconcile,
     resolve,
@@ -53,18 +54,22 @@ def _verb(function: Callable[P, int], group: typer.Typer = app) -> None:
 
     @functools.wraps(function)
     def told(*args: P.args, **kwargs: P.kwargs) -> None:
-        from mappings.errors import SyncError  # noqa: PLC0415  # keeps `--help` fast
-
-        try:
-            with window():
-                code = function(*args, **kwargs)
-        except SyncError as error:
-            code = _explain(error)
-        except KeyboardInterrupt:
-            code = _explain_interruption()
-        raise typer.Exit(code)
+        with deferred():
+            raise typer.Exit(_code_of(lambda: function(*args, **kwargs)))
 
     group.command(function.__name__)(told)
+
+
+def _code_of(work: Callable[[], int]) -> int:
+    from mappings.errors import SyncError  # noqa: PLC0415  # keeps `--help` fast
+
+    try:
+        with window():
+            return work()
+    except SyncError as error:
+        return _explain(error)
+    except KeyboardInterrupt:
+        return _explain_interruption()
 
 
 def _explain(error: Exception) -> int:
@@ -88,6 +93,7 @@ for verb in (
     demo.demo,
     sandbox.sandbox,
     ui.ui,
+    init.init,
     feeds.feeds,
     check.check,
     preview.preview,
@@ -108,12 +114,13 @@ _verb(state.verify, state_app)
 def main() -> None:
     """Run the command line and leave with the exit code that scripts rely on.
 
-    SIGINT, SIGTERM and SIGHUP interrupt in good order, also where a parent shell made us ignore them.
+    SIGINT, SIGTERM and SIGHUP interrupt a verb in good order, also where a parent shell made us ignore them; where a script
+    waits for a document, they are kept until there is a verb to write one.
     """
-    with deferred():
-        if "--json" in sys.argv:
+    if "--json" in sys.argv:
+        with deferred():
             sys.exit(_with_a_document())
-        app()
+    app()
 
 
 def _with_a_document() -> int:

@@ -1,0 +1,68 @@
+"""The door of `eventsync init`: a sample of rows becomes the text of a first mapping file, with how sure each guess is. Pure.
+
+How the sample is read, and how the text is checked and written, is the command's; examples are `infer_examples`'s.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mappings.infer_columns import see_columns
+from mappings.infer_file import FileDraft
+from mappings.infer_keys import guess_key
+from mappings.infer_moments import Guessed, Moments
+from mappings.infer_roles import guess_roles
+
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Rows of a source as they were read. `source` are the lines of the mapping's `source` block; `title` what people call it.
+
+    `columns` stand in the source's order; `guesses` are what was guessed in order to read it.
+    """
+
+    title: str
+    source: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: Sequence[Mapping[str, str]]
+    guesses: tuple[Guessed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the author has said: the feed's name; the IANA zone and the order of day and month ("" where they have not)."""
+
+    feed: str
+    zone: str = ""
+    order: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A mapping file's text, and every guess in it."""
+
+    text: str
+    guesses: tuple[Guessed, ...]
+
+
+def draft_feed(sample: Sample, wishes: Wishes) -> Draft:
+    """Write a first mapping for the sample, without examples."""
+    columns = see_columns(sample.columns, sample.rows)
+    roles = guess_roles(columns)
+    key = guess_key(columns, {role: guess.column for role, guess in roles.items()})
+    moments = Moments(roles, columns, wishes.order)
+    file = FileDraft(wishes.feed, sample.title, sample.source, key, roles, moments, wishes.zone)
+    text = file.text()
+    return Draft(text, (*sample.guesses, *file.guesses))
+
+
+def feed_name(title: str) -> str:
+    """Return a feed's name made of a file's: lower-case words joined by `-`, at most 40 characters."""
+    plain = unicodedata.normalize("NFKD", title.replace("ł", "l")).encode("ascii", "ignore").decode().casefold()
+    words = _NOT_IN_NAMES.sub("-", plain).strip("-")[:40].strip("-")
+    return words if words[:1].isalpha() else f"feed-{words}".strip("-")

@@ -1,0 +1,115 @@
+"""What the first bytes of a text file say about how to read it: encoding, delimiter, quote, and the header's row.
+
+Evidence only: what a feed does is said in its mapping file. Other kinds of files are not looked at here.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from charset_normalizer import from_bytes
+
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_LIKELY = ("windows-1252", "windows-1250", "shift_jis", "cp949", "gb18030", "big5", "windows-1251", "iso-8859-2", "koi8-r")
+_NAMES = {"cp1252": "windows-1252", "cp1250": "windows-1250", "cp1251": "windows-1251", "cp932": "shift_jis"}
+_MARKS = (",", ";", "\t", "|")
+_LOOKED_AT = 200
+_HINT_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a text file seems to be written. `why` tells the evidence by the source's key; `is_sure` is about the encoding."""
+
+    encoding: str
+    delimiter: str
+    quote: str
+    header_row: int
+    why: dict[str, str]
+    is_sure: bool
+
+
+def guess_encoding(head: bytes, *, is_whole: bool) -> tuple[str, str, bool]:
+    """Return an encoding, why, and whether that is proof: bytes that decode as UTF-8 are UTF-8, others are only likely."""
+    for mark, encoding in _BOMS:
+        if head.startswith(mark):
+            return encoding, "the file begins with a byte order mark", True
+    if not _breaks(head, "utf-8", is_whole=is_whole):
+        return "utf-8", "every byte decodes as UTF-8", True
+    best = from_bytes(head[:_HINT_BYTES]).best()
+    hinted = _NAMES.get(best.encoding, best.encoding.replace("_", "-")) if best is not None else "windows-1252"
+    fitting = [name for name in dict.fromkeys((hinted, *_LIKELY)) if not _breaks(head, name, is_whole=is_whole)]
+    chosen = fitting[0] if fitting else hinted
+    return chosen, f"the bytes are no UTF-8 and look like {chosen}: compare letters with accents", False
+
+
+def guess_dialect(head: bytes, *, is_whole: bool) -> Dialect:
+    """Return how a delimited text seems to be written; `is_whole`: these bytes are the whole file."""
+    encoding, why, is_sure = guess_encoding(head, is_whole=is_whole)
+    text = head.decode(encoding, "replace").lstrip("\ufeff")
+    counts = {mark: _widths(text, mark) for mark in _MARKS}
+    delimiter = max(_MARKS, key=lambda mark: _evenness(counts[mark]))
+    rows = _rows(text, delimiter)
+    row = _header_row(rows)
+    width = len(rows[row - 1]) if rows else 0
+    same = sum(count for size, count in Counter(counts[delimiter]).items() if size == width)
+    told = {
+        "encoding": why,
+        "delimiter": f"{same} of {len(counts[delimiter])} rows have {width} cells each",
+        "header": "" if row == 1 else f"row {row} is the first that is as wide as those below",
+    }
+    return Dialect(encoding, delimiter, _quote(text, delimiter), row, told, is_sure)
+
+
+def _breaks(head: bytes, encoding: str, *, is_whole: bool) -> bool:
+    try:
+        codecs.getincrementaldecoder(encoding)().decode(head, is_whole)
+    except (UnicodeDecodeError, LookupError):
+        return True
+    return False
+
+
+def _rows(text: str, mark: str) -> list[list[str]]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
+    rows: list[list[str]] = []
+    try:
+        for cells in reader:
+            rows.append(cells)
+            if len(rows) == _LOOKED_AT:
+                break
+    except csv.Error:
+        pass
+    return rows
+
+
+def _widths(text: str, mark: str) -> list[int]:
+    return [len(cells) for cells in _rows(text, mark) if any(cell.strip() for cell in cells)]
+
+
+def _evenness(widths: Sequence[int]) -> float:
+    """Rows that are equally wide, and wider than one cell, speak for a delimiter; a few cells more speak a little louder."""
+    if not widths:
+        return 0.0
+    width, count = Counter(widths).most_common(1)[0]
+    return count / len(widths) * (1 + min(width, 40) / 100) if width > 1 else 0.0
+
+
+def _header_row(rows: Sequence[Sequence[str]]) -> int:
+    """Return the first row that has as many filled cells as a header of this file needs."""
+    full = [sum(bool(cell.strip()) for cell in cells) for cells in rows]
+    usual = Counter(len(cells) for cells, filled in zip(rows, full, strict=True) if filled).most_common(1)
+    width = usual[0][0] if usual else 0
+    for position, (cells, filled) in enumerate(zip(rows, full, strict=True), start=1):
+        if len(cells) >= width > 1 and filled * 2 >= width:
+            return position
+    return 1
+
+
+def _quote(text: str, delimiter: str) -> str:
+    doubles, singles = (text.count(f"{delimiter}{quote}") + text.count(f"\n{quote}") for quote in ('"', "'"))
+    return "'" if singles > 3 and not doubles else '"'

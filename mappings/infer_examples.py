@@ -1,0 +1,93 @@
+"""Examples for a drafted mapping, taken from real rows and carried out by the mapping itself: one event and one rejection.
+
+The draft without them is `infer`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from mappings.engine import Directory, RowMapper, attempt
+from mappings.infer_yaml import block, comment, scalar
+from mappings.loader import parse_feed
+from mappings.lookup_files import LookupShelf
+from mappings.schema import FeedMapping
+from mappings.vocabulary import MappedRow, Origin, Rejection, RowOutcome, SourceRow
+
+_TOLD = ("title", "startAt", "endAt", "locationName")
+_LONGEST_CELL = 200
+_TRIED = 300
+
+
+def with_examples(text: str, path: Path, rows: Sequence[Mapping[str, str]]) -> str:
+    """Return the draft with an `examples` block; `path` is where the file will stand.
+
+    Raises:
+        MappingFileError: the draft is not a mapping that may run.
+    """
+    mapping = parse_feed(text, path, LookupShelf())
+    mapper, _ = attempt(mapping, Directory())
+    outcomes = [(row, mapper(_row(mapper, row))) for row in rows[:_TRIED]]
+    lines = [*_event(mapper, outcomes), *_rejections(mapping, mapper, outcomes)]
+    return "\n".join([text.rstrip("\n"), "", "examples:", *lines]) + "\n" if lines else text
+
+
+def _row(mapper: RowMapper, cells: Mapping[str, str]) -> SourceRow:
+    """A row as an example gives it: only the columns that the mapping reads."""
+    return SourceRow(Origin("sample"), {name: cells.get(name, "") for name in mapper.columns})
+
+
+def _event(mapper: RowMapper, outcomes: Iterable[tuple[Mapping[str, str], RowOutcome]]) -> Iterator[str]:
+    events = [(row, outcome) for row, outcome in outcomes if isinstance(outcome, MappedRow) and _is_handy(mapper, row)]
+    if not events:
+        return
+    row, outcome = max(events, key=lambda event: sum(bool(cell) for cell in event[0].values()))
+    payload: dict[str, Any] = orjson.loads(outcome.body)
+    yield from _shown(mapper, row)
+    yield f"    event: {block({name: str(payload[name]) for name in _TOLD if name in payload})}"
+
+
+def _rejections(
+    mapping: FeedMapping, mapper: RowMapper, outcomes: Sequence[tuple[Mapping[str, str], RowOutcome]]
+) -> Iterator[str]:
+    for row, outcome in outcomes:
+        if isinstance(outcome, Rejection) and _is_handy(mapper, row):
+            yield from _rejection(mapper, row, outcome)
+            return
+    for row, _ in outcomes[:1]:
+        spoilt = {**row, **dict.fromkeys((column.column for column in mapping.key_columns), "")}
+        rejected = mapper(_row(mapper, spoilt))
+        if isinstance(rejected, Rejection):
+            yield "  # no row of the sample is rejected: this one has lost its key"
+            yield from _rejection(mapper, spoilt, rejected)
+
+
+def _rejection(mapper: RowMapper, row: Mapping[str, str], outcome: Rejection) -> Iterator[str]:
+    yield from _shown(mapper, row)
+    yield f"    rejected: {block({reason.field: reason.code.value for reason in outcome.reasons})}"
+
+
+def _shown(mapper: RowMapper, row: Mapping[str, str]) -> Iterator[str]:
+    yield "  - row:"
+    used = [name for name in row if name in mapper.columns and row[name]]
+    yield from (f"      {scalar(name)}: {scalar(row[name])}" for name in used)
+    if not used:
+        yield f'      {scalar(next(iter(sorted(mapper.columns))))}: "" # {comment("a row without a single cell")}'
+
+
+def _is_handy(mapper: RowMapper, row: Mapping[str, str]) -> bool:
+    """Whether a row is fit to be shown: no page of text, nothing that is no text."""
+    cells = [row.get(name, "") for name in mapper.columns]
+    return all(len(cell) <= _LONGEST_CELL and cell.isascii() | _is_unicode(cell) for cell in cells)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

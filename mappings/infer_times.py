@@ -1,0 +1,147 @@
+"""Which formats the dates and times of a column are written in, by evidence: day-first and month-first are never guessed between.
+
+A format that fits is proof only where the other order does not fit as well. Which column means what is `infer_roles`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from mappings.infer_formats import Form, likely_forms, swapped
+
+_RANGE = re.compile(r"(\S.*?)\s*(?:[–—〜～~-]|\bto\b|\bbis\b)\s*(\S.*)")
+_ENOUGH = 0.6
+_LONGEST = 60
+_MOST_FORMATS = 5
+_DISTINCT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How dates or times are written: the formats that one step can try, the commonest first, and their language.
+
+    `kind`: `date`, `datetime`, `moment` (with an offset) or `time`.
+    """
+
+    kind: str
+    formats: tuple[str, ...]
+    locale: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TimesSeen:
+    """What a column's cells say about dates or times: `fitting` of its `filled` cells fit one of `ways`.
+
+    `order` is the order of day and month where it matters (`day` or `month`), `proving` how many cells prove it: none means
+    that the other order fits as well, and that `ways` is one of two. `odd` are the first cells that fit nothing.
+    """
+
+    ways: tuple[Written, ...]
+    fitting: int
+    filled: int
+    order: str = ""
+    proving: int = 0
+    odd: tuple[str, ...] = ()
+    is_range: bool = False
+
+    @property
+    def share(self) -> float:
+        """The part of the filled cells that fit, 0 to 1."""
+        return self.fitting / self.filled if self.filled else 0.0
+
+    @property
+    def is_time(self) -> bool:
+        """True for times of day without a date."""
+        return self.ways[0].kind == "time"
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """True where nothing says which of two numbers is the day."""
+        return bool(self.order) and not self.proving
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of what was found."""
+        return frozenset(way.kind for way in self.ways)
+
+    def in_other_order(self) -> TimesSeen:
+        """Return the same cells read the other way round."""
+        ways = tuple(replace(way, formats=tuple(map(swapped, way.formats))) for way in self.ways)
+        return replace(self, ways=ways, order="month" if self.order == "day" else "day")
+
+
+def see_times(cells: Sequence[str]) -> TimesSeen | None:
+    """Look at a column's filled cells; None where they are no dates or times."""
+    texts = [cell.strip() for cell in cells]
+    likely = [text for text in texts if len(text) <= _LONGEST and any(map(str.isdigit, text))]
+    if not likely or len(likely) < _ENOUGH * len(texts):
+        return None
+    seen = _see(texts)
+    if seen is not None and seen.share >= _ENOUGH:
+        return seen
+    begins = [_begin(text) for text in texts]
+    ranges = _see(begins) if begins != texts else None
+    if ranges is None or not ranges.is_time or ranges.share < _ENOUGH:
+        return None
+    return replace(ranges, is_range=True)
+
+
+def _see(texts: Sequence[str]) -> TimesSeen | None:
+    counts = Counter(text for text in texts if 0 < len(text) <= _LONGEST)
+    distinct = [text for text, _ in counts.most_common(_DISTINCT)]
+    forms = list(likely_forms(distinct))
+    order, proving = _order(forms, counts, distinct)
+    kept = [form for form in forms if form.order in ("", order)]
+    chosen = list(_chosen(kept, counts, distinct))
+    if not chosen:
+        return None
+    fits = {text: any(form.fits(text) for form in chosen) for text in counts}
+    odd = tuple(text for text in dict.fromkeys(texts) if text and not fits.get(text, False))[:5]
+    used = order if any(form.order for form in chosen) else ""
+    fitting = sum(count for text, count in counts.items() if fits[text])
+    return TimesSeen(tuple(_ways(chosen)), fitting, len(texts), used, proving if used else 0, odd)
+
+
+def _order(forms: Sequence[Form], counts: Counter[str], distinct: Sequence[str]) -> tuple[str, int]:
+    """Return the order of day and month, and how many cells prove it: a cell does that only one order can read.
+
+    Cells that prove both are no proof of either.
+    """
+    first = {order: [form for form in forms if form.order == order] for order in ("day", "month")}
+    proofs = {"day": 0, "month": 0}
+    for text in distinct:
+        reads = [order for order, ordered in first.items() if any(form.fits(text) for form in ordered)]
+        if len(reads) == 1:
+            proofs[reads[0]] += counts[text]
+    order = max(proofs, key=lambda one: proofs[one])
+    return order, 0 if all(proofs.values()) else proofs[order]
+
+
+def _chosen(forms: Sequence[Form], counts: Counter[str], distinct: Sequence[str]) -> Iterator[Form]:
+    """Yield formats until all cells fit or nothing more does, the one with the most cells first."""
+    fitting = {form: [text for text in distinct if form.fits(text)] for form in forms}
+    left = set(distinct)
+    for _ in range(_MOST_FORMATS):
+        gains = {form: sum(counts[text] for text in texts if text in left) for form, texts in fitting.items()}
+        best = max(gains, key=lambda form: gains[form], default=None)
+        if best is None or not gains[best]:
+            return
+        yield best
+        left.difference_update(fitting[best])
+
+
+def _ways(chosen: Iterable[Form]) -> Iterator[Written]:
+    """Put the formats that one step can try together, in the order in which they were found."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for form in chosen:
+        together.setdefault((form.kind, form.locale), []).append(form.spelling)
+    for (kind, locale), formats in together.items():
+        yield Written(kind, tuple(formats), locale)
+
+
+def _begin(text: str) -> str:
+    found = _RANGE.fullmatch(text)
+    return found[1] if found else text

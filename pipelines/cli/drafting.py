@@ -1,0 +1,163 @@
+"""The command `init` at work: a sample is read, a mapping drafted, checked, given examples and written; every guess is told.
+
+What is guessed from rows is `mappings.infer`'s, from bytes `source_guess`'s.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from connectors.sources.catalogue import open_source
+from connectors.sources.opened_file import opened
+from mappings.errors import ConfigError, MappingFileError
+from mappings.infer import Draft, Sample, Wishes, draft_feed, feed_name
+from mappings.infer_examples import with_examples
+from mappings.measures import parse_zone
+from mappings.source_specs import SourceSpec
+from pipelines.cli.feed_files import mapping_or_error, shown_path
+from pipelines.cli.findings import FeedFindings, find
+from pipelines.cli.output import Output
+from pipelines.cli.source_guess import HEAD_BYTES, Head, guess_source
+from pipelines.settings import Settings, current_settings
+
+SAMPLED = 2_000
+"""So many rows are read at most."""
+_COLUMNS = ("what", "column", "how sure", "why")
+_SPEC: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftWishes:
+    """What was said on the command line; "" and None where nothing was."""
+
+    feed: str = ""
+    out: Path | None = None
+    zone: str = ""
+    order: str = ""
+    is_forced: bool = False
+
+
+def draft_mapping(source: str, wishes: DraftWishes, *, as_json: bool) -> int:
+    """Draft a mapping for `source` and write it; return 0, or 2 where the draft does not pass `check`.
+
+    Raises:
+        ConfigError: a file is there already, or nothing here reads such a source.
+        SyncError: the source cannot be read.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    feed = wishes.feed or feed_name(_stem(source))
+    zone = _zone(wishes.zone)
+    out = wishes.out or settings.feeds / f"{feed}.yaml"
+    _refuse_to_overwrite(out, is_forced=wishes.is_forced)
+    with output.progress(f"reading a sample of {_stem(source)}"):
+        sample, is_whole = read_sample(source, out)
+    if not sample.rows:
+        raise ConfigError(f"{sample.title} has no rows to learn from", hint="ask the partner for a file with some events in it")
+    draft = draft_feed(sample, Wishes(feed, zone, wishes.order))
+    _write(out, _complete(draft, out, sample), is_forced=wishes.is_forced)
+    findings = _findings(settings, out)
+    output.document(_document(feed, out, sample, draft, findings) | {"is_whole": is_whole})
+    if not as_json:
+        _show(output, feed, out, draft, findings)
+    return 0 if findings is None or findings.is_sound else 2
+
+
+def read_sample(source: str, out: Path) -> tuple[Sample, bool]:
+    """Read the first rows of a source as a mapping file at `out` would; and whether these are all.
+
+    Raises:
+        SyncError: the source cannot be read.
+    """
+    with opened(source, Path.cwd()) as file:
+        content = file.stream.read(HEAD_BYTES + 1)
+    head = Head(file.name, content[:HEAD_BYTES], is_whole=len(content) <= HEAD_BYTES)
+    guess = guess_source(head)
+    spec = _SPEC.validate_python({**guess.settings, "path": source})
+    with open_source(spec, Path.cwd(), frozenset()).read() as reading:
+        read = list(islice(reading.rows, SAMPLED + 1))
+    rows: list[Mapping[str, str]] = [row.cells for row in read[:SAMPLED] if not row.problems]
+    columns = tuple(dict.fromkeys([*reading.columns, *(name for row in rows for name in row)]))
+    title = f"{file.name}: {len(rows):,} rows looked at{'' if len(read) <= SAMPLED else ', the first of more'}"
+    lines = guess.lines(_path_from(out, source))
+    return Sample(title, lines, columns, rows, guess.guesses()), len(read) <= SAMPLED
+
+
+def _complete(draft: Draft, out: Path, sample: Sample) -> str:
+    """Return the draft with its examples; without them where it needs a person before it runs."""
+    try:
+        return with_examples(draft.text, out.absolute(), sample.rows)
+    except MappingFileError:
+        return draft.text
+
+
+def _stem(source: str) -> str:
+    name = source.rstrip("/").rpartition("/")[2].partition("?")[0]
+    return name.partition(".")[0] or name
+
+
+def _zone(text: str) -> str:
+    try:
+        return str(parse_zone(text)) if text else ""
+    except ValueError as error:
+        raise ConfigError(f"--zone {text}: {error}", hint="write an IANA name, such as Europe/Lisbon") from error
+
+
+def _path_from(out: Path, source: str) -> str:
+    """Return the path as the mapping file writes it: from its own folder, if it is a file of this machine."""
+    local = Path(source).expanduser()
+    if not local.exists():
+        return source
+    near = os.path.relpath(local.absolute(), out.absolute().parent)
+    return near if near.count("../") < 4 else str(local.absolute())
+
+
+def _refuse_to_overwrite(out: Path, *, is_forced: bool) -> None:
+    if out.exists() and not is_forced:
+        raise ConfigError(
+            f"{shown_path(out)} is there already", hint="choose another --out or --feed, or overwrite it with --force"
+        )
+
+
+def _write(out: Path, text: str, *, is_forced: bool) -> None:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with out.open("w" if is_forced else "x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"{out} cannot be written: {error.strerror}", hint="choose another file with --out") from error
+
+
+def _findings(settings: Settings, out: Path) -> FeedFindings | None:
+    """Look through the file as `check` does; None where it was only to be looked at."""
+    return find(mapping_or_error(settings, str(out.absolute()))) if out.is_file() else None
+
+
+def _document(feed: str, out: Path, sample: Sample, draft: Draft, findings: FeedFindings | None) -> dict[str, Any]:
+    return {
+        "feed": feed,
+        "out": out,
+        "rows": len(sample.rows),
+        "columns": sample.columns,
+        "guesses": draft.guesses,
+        "problems": findings.problems if findings else (),
+        "warnings": findings.warnings if findings else (),
+    }
+
+
+def _show(output: Output, feed: str, out: Path, draft: Draft, findings: FeedFindings | None) -> None:
+    rows = [(guess.about, guess.column, guess.surety, guess.why) for guess in draft.guesses]
+    output.table(f"{feed}: what the sample says", _COLUMNS, rows)
+    shown = shown_path(out.absolute())
+    if findings is None:
+        return
+    for problem in findings.problems:
+        output.note(f"  error: {problem}")
+    output.note(f"{shown} is written, with {len(findings.warnings)} places to look at")
+    output.note(f"next: fill it in, then\n  eventsync check {shown}\n  eventsync preview {shown}")

@@ -1,0 +1,184 @@
+"""What kind of file a partner has sent, and how it is read, by its first bytes: the `source` block of a first mapping.
+
+Reading its rows is `connectors.sources`'; what the rows mean is `mappings.infer`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+import orjson
+
+from mappings.errors import ConfigError
+from mappings.infer_dialect import guess_dialect, guess_encoding
+from mappings.infer_moments import Guessed
+from mappings.infer_yaml import comment, scalar
+
+HEAD_BYTES = 8 * 1024 * 1024
+"""So much of a file is looked at."""
+_TAG = re.compile(r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<(/?)([A-Za-z_][\w:.-]*)[^<>]*?(/?)>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The first bytes of a file, and whether they are all of it."""
+
+    name: str
+    content: bytes
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SourceGuess:
+    """The settings of a `source` block beside its path, and why each was chosen."""
+
+    settings: Mapping[str, Any]
+    why: Mapping[str, str] = field(default_factory=dict)
+    is_sure: bool = True
+
+    def lines(self, path: str) -> tuple[str, ...]:
+        """Write the block's lines, the evidence behind each setting."""
+        return tuple(
+            self._line(key, value) for key, value in {"kind": self.settings["kind"], "path": path, **self.settings}.items()
+        )
+
+    def guesses(self) -> tuple[Guessed, ...]:
+        """Return what was guessed, for the report."""
+        return tuple(
+            Guessed(f"source.{key}", "", "likely" if key == "encoding" and not self.is_sure else "sure", why)
+            for key, why in self.why.items()
+            if why and key in self.settings
+        )
+
+    def _line(self, key: str, value: object) -> str:
+        told = f"{key}: {{row: {value['row']}}}" if isinstance(value, dict) else f"{key}: {_spelt(str(value))}"
+        why = self.why.get(key, "")
+        return f"{told} # {comment(why)}" if why else told
+
+
+def guess_source(head: Head) -> SourceGuess:
+    """Say how a file is read.
+
+    Raises:
+        ConfigError: it is of a kind that nothing here reads.
+    """
+    begin = head.content.lstrip(b"\xef\xbb\xbf \t\r\n")[:512]
+    suffix = PurePath(head.name.casefold()).suffix
+    for is_kind, guess in _KINDS:
+        if is_kind(begin, suffix):
+            return guess(head)
+    return _delimited(head)
+
+
+def _delimited(head: Head) -> SourceGuess:
+    dialect = guess_dialect(head.content, is_whole=head.is_whole)
+    settings: dict[str, Any] = {"kind": "tsv" if dialect.delimiter == "\t" else "csv"}
+    if dialect.encoding != "utf-8":
+        settings["encoding"] = dialect.encoding
+    if dialect.delimiter not in {",", "\t"}:
+        settings["delimiter"] = dialect.delimiter
+    if dialect.quote != '"':
+        settings["quote"] = dialect.quote
+    if dialect.header_row != 1:
+        settings["header"] = {"row": dialect.header_row}
+    why = {**dialect.why, "kind": dialect.why["delimiter"] if dialect.delimiter in {",", "\t"} else ""}
+    return SourceGuess(settings, why, is_sure=dialect.is_sure)
+
+
+def _workbook(_head: Head) -> SourceGuess:
+    return SourceGuess({"kind": "xlsx"}, {"kind": "the first sheet; name another with `sheet`"})
+
+
+def _calendar(_head: Head) -> SourceGuess:
+    return SourceGuess({"kind": "ics"}, {"kind": "it begins with BEGIN:VCALENDAR"})
+
+
+def _json(head: Head) -> SourceGuess:
+    text = head.content.decode("utf-8-sig", "replace")
+    lines = [line for line in text.splitlines() if line.strip()][:3]
+    if len(lines) > 1 and all(_is_object(line) for line in lines[: 2 if not head.is_whole else 3]):
+        return SourceGuess({"kind": "ndjson"}, {"kind": "an object stands on each line"})
+    way, count = _records(text)
+    if not way:
+        return SourceGuess({"kind": "json"}, {"kind": f"an array of {count:,} objects" if count else ""})
+    return SourceGuess({"kind": "json", "records": way}, {"records": f"the longest array of objects: {count:,}"})
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(orjson.loads(line), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _records(text: str) -> tuple[str, int]:
+    """Return the way to the longest array of objects, and its length; "" where the document is that array or is cut off."""
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return "", 0
+    arrays = dict(_arrays(document, ""))
+    way = max(arrays, key=lambda each: (arrays[each], -len(each)), default="")
+    return way, arrays.get(way, 0)
+
+
+def _arrays(node: object, way: str, depth: int = 0) -> Iterator[tuple[str, int]]:
+    if isinstance(node, list) and node and all(isinstance(item, dict) for item in node):
+        yield way, len(node)
+    if isinstance(node, dict) and depth < 6:
+        for name, inner in node.items():
+            yield from _arrays(inner, f"{way}.{name}" if way else name, depth + 1)
+
+
+def _xml(head: Head) -> SourceGuess:
+    encoding = guess_encoding(head.content, is_whole=head.is_whole)[0]
+    text = head.content.decode(encoding, "replace")
+    if re.match(r"\s*(?:<!doctype html|<html)", text, re.IGNORECASE):
+        raise ConfigError(
+            f"{head.name} is a web page, not rows", hint="the address may ask for a login, or lead to a page about the data"
+        )
+    element, count = _repeated(text)
+    if not element:
+        raise ConfigError(
+            f"no element stands several times in {head.name}", hint="which one is an event? Write the mapping by hand"
+        )
+    return SourceGuess({"kind": "xml", "records": element}, {"records": f"stands {count:,} times in what was looked at"})
+
+
+def _repeated(text: str) -> tuple[str, int]:
+    """Return the way to the element nearest the root that stands several times and has elements inside, and how often."""
+    counts: dict[tuple[str, ...], int] = {}
+    parents: set[tuple[str, ...]] = set()
+    way: list[str] = []
+    for tag in _TAG.finditer(text):
+        closing, name, alone = tag.groups()
+        if name is None:
+            continue
+        if closing:
+            if name in way:
+                del way[len(way) - 1 - way[::-1].index(name) :]
+            continue
+        parents.add(tuple(way))
+        counts[(*way, name)] = counts.get((*way, name), 0) + 1
+        if not alone and len(way) < 30:
+            way.append(name)
+    found = [(path, count) for path, count in counts.items() if count > 1 and path in parents]
+    path, count = min(found, key=lambda one: (len(one[0]), -one[1]), default=((), 0))
+    return "/".join(path[1:]) if len(path) > 1 else "/".join(path), count
+
+
+def _spelt(text: str) -> str:
+    return '"\\t"' if text == "\t" else scalar(text)
+
+
+_KINDS: tuple[tuple[Callable[[bytes, str], bool], Callable[[Head], SourceGuess]], ...] = (
+    (lambda begin, suffix: begin.startswith(b"PK\x03\x04") and suffix in {".xlsx", ".xlsm", ""}, _workbook),
+    (lambda begin, _suffix: begin.startswith(b"BEGIN:VCALENDAR"), _calendar),
+    (lambda begin, suffix: begin[:1] in {b"{", b"["} and suffix not in {".csv", ".tsv"}, _json),
+    (lambda begin, suffix: begin[:1] == b"<" and suffix not in {".csv", ".tsv"}, _xml),
+)
+"""What tells the kinds apart, tried in order; everything else is delimited text."""

@@ -12,7 +12,7 @@ from mappings.evaluation import Getter, RowState, is_empty, mending
 from mappings.moment_values import compile_instant, compile_moment
 from mappings.refusals import Refusal, did_you_mean
 from mappings.stepping import Flow
-from mappings.transforms.lookups import split_columns, table_finder
+from mappings.transforms.finding import split_columns, table_finder
 from mappings.transforms.step import Kind
 from mappings.values import At, ChannelValue, Choose, Fields, FirstOf, From, Image, Items, Joined, Seen, TableValue, Value
 from mappings.vocabulary import ReasonCode
@@ -110,7 +110,7 @@ def _table_value(compiler: Compiler, value: TableValue, spot: Spot) -> Compiled:
     ends = compiler.ends(value, spot, column)
     on_miss = mending(value.on_miss if value.on_miss is not None else value.on_error, spot.path)
     table = compiler.tables[value.lookup]
-    find = table_finder(table, len(parts), value.take, value.ignore, many=value.many)
+    find = table_finder(table, value.search)
     getters = tuple(part.get for part in parts)
 
     def looked_up(row: RowState) -> Any:

@@ -13,7 +13,8 @@ from typing import Literal, TypeVar
 from mappings.event import REQUIRED_FIELDS
 from mappings.policies import Policy, Use
 from mappings.schema import FeedMapping
-from mappings.transforms.lookups import LastIn, Lookup, Map, split_columns
+from mappings.transforms.finding import split_columns
+from mappings.transforms.lookups import LastIn, Lookup, Map
 from mappings.transforms.step import Kind, Step
 from mappings.transforms.text import Truncate
 from mappings.values import At, ChannelValue, Choose, Fields, FirstOf, From, Image, Items, Joined, Seen, TableValue, Value
@@ -144,6 +145,8 @@ class _Reading:
     def _made(self, before: Outgoing, step: Step) -> Outgoing:
         always = before.is_always
         match step:
+            case Map() | Lookup() if step.keeps:
+                return Outgoing(None if isinstance(step, Lookup) and step.many else "string", always)
             case Map():
                 return replace(_one_of(step.table.values()), is_always=always)
             case Lookup() | LastIn():

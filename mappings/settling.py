@@ -207,7 +207,8 @@ def _settle_text(value: Any) -> Any:
 
 def _settle_record(value: Any) -> Any:
     """A lookup's own texts are trimmed, in NFC and never empty."""
-    return (value or None) if type(value) is dict else settle(value)
+    is_settled = type(value) is dict and all(type(part) is str for part in value.values())
+    return (value or None) if is_settled else settle(value)
 
 
 _QUICK = {Kind.MOMENT: _settle_moment, Kind.TEXT: _settle_text, Kind.OBJECT: _settle_record}

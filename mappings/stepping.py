@@ -102,8 +102,10 @@ def stepped(read: Getter, stages: tuple[Stage, ...], ends: Ends) -> Getter:
 
     def value(row: RowState) -> Any:
         found = current = read(row)
-        if is_empty(found) and not has_default:
-            return ends.on_empty(row, required(ends.column))
+        if is_empty(found):
+            if not has_default:
+                return ends.on_empty(row, required(ends.column))
+            found = current = ""
         try:
             for run in runs:
                 current = run(current)

@@ -17,7 +17,7 @@ from mappings.refusals import Refusal
 from mappings.strict import Strict
 from mappings.tables import Ignorable
 from mappings.transforms.catalogue import AnyStep
-from mappings.transforms.lookups import check_columns
+from mappings.transforms.finding import Search, check_columns
 from mappings.transforms.urls import clean_url
 from mappings.zones import Gap, Overlap
 
@@ -113,8 +113,13 @@ class TableValue(_Valued):
 
     @model_validator(mode="after")
     def _check_columns(self, info: ValidationInfo) -> Self:
-        check_columns(table_of(self.lookup, info), len(self.by), self.take, self.ignore, many=self.many)
+        check_columns(table_of(self.lookup, info), self.search)
         return self
+
+    @property
+    def search(self) -> Search:
+        """How the file is searched."""
+        return Search(len(self.by), self.take, self.ignore, many=self.many)
 
 
 class Joined(_Valued):

@@ -11,6 +11,7 @@ from mappings.transforms import (
     cases,
     characters,
     clocks,
+    countries,
     kinds,
     lists,
     lookups,
@@ -19,12 +20,14 @@ from mappings.transforms import (
     moments,
     numbers,
     patterns,
+    prices,
     ranges,
     shaping,
     stamps,
     text,
     times,
     urls,
+    yes_no,
     zone_names,
 )
 from mappings.transforms.step import Step
@@ -81,9 +84,9 @@ FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
         ranges.Dates,
     ),
     "Moments": (moments.WallTimeIn, moments.InZone, moments.Plus, moments.DayOf, moments.ClockOf, zone_names.Zone),
-    "Lookups": (lookups.Map, lookups.Lookup, lookups.LastIn),
+    "Lookups": (lookups.Map, lookups.Lookup, lookups.LastIn, countries.Country),
     "Web addresses": (urls.EncodeSpaces, urls.Url),
-    "Numbers": (numbers.Number,),
+    "Numbers": (numbers.Number, numbers.Round, prices.Price, yes_no.YesNo),
     "Kinds": (kinds.ToText, kinds.Part),
 }
 """The steps by family, in the order of the reference page."""

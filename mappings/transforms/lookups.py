@@ -1,23 +1,26 @@
-"""Steps that look one value up, in a list written inline or in a CSV file. Lookups by several values are `values`'s."""
+"""Steps that look one value up, in a list written inline or in a CSV file. How a list is searched is `finding`'s.
+
+Lookups by several values are `values`'s.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import ClassVar, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
 from mappings.file_context import TableFile, table_of
-from mappings.measures import Text, Texts, mistake
-from mappings.policies import Policy
-from mappings.refusals import Refusal, nearest
-from mappings.tables import Ignorable, Result, Table, TableError, index, normaliser
+from mappings.measures import Text, Texts
+from mappings.policies import MissPolicy, Policy
+from mappings.refusals import Refusal
+from mappings.tables import Ignorable, Table
+from mappings.transforms.finding import Found, Search, check_columns, find_in, table_finder
+from mappings.transforms.matching import MATCH, Match, check_match
 from mappings.transforms.step import Kind, Run, Shown, Step
 from mappings.vocabulary import ReasonCode
 
-_MEMO = 4096
-Found = Result | list[Result]
+_MISS = "What to do with a value that is not in the list (default: reject); keep: it stays as it is."
 
 
 class _Lookup(Step):
@@ -26,12 +29,17 @@ class _Lookup(Step):
     ignore: tuple[Ignorable, ...] = Field(
         default=(), description="Differences that do not count: case, accents, spaces, punctuation."
     )
-    on_miss: Policy | None = Field(default=None, description="What to do with a value that is not in the list (default: reject).")
+    on_miss: MissPolicy | None = Field(default=None, description=_MISS)
 
     @property
     def policy(self) -> Policy | None:
         """A miss is the one refusal of a lookup; `on_error` means the same."""
-        return self.on_miss if self.on_miss is not None else self.on_error
+        return self.on_error if self.on_miss is None or self.on_miss == "keep" else self.on_miss
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a value that is not in the list stays as it is."""
+        return self.on_miss == "keep"
 
 
 class Map(_Lookup):
@@ -43,13 +51,21 @@ class Map(_Lookup):
         Shown("{map: {Concertos: music}, ignore: [case]}", "CONCERTOS", "music"),
         Shown("{map: {SEG: MO}}", "XYZ", ReasonCode.NOT_IN_LOOKUP),
         Shown("{map: {A: music}, on_miss: {use: culture}}", "B", "culture"),
+        Shown("{map: {Lisbon: Lisboa}, on_miss: keep}", "Porto", "Porto"),
+        Shown("{map: {jazz: music, expo: art}, match: keyword, ignore: [case]}", "Late Jazz night", "music"),
     )
     table: dict[str, Text] = Field(alias="map", min_length=1, description="The known values, and what each becomes.")
+    match: Match = Field(default="whole", description=MATCH)
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        check_match(self.match, tuple(self.table), self.ignore)
+        return self
 
     def function(self) -> Run:
         """Return the step's function."""
-        normalise = normaliser(self.ignore)
-        return finder({normalise(key): value for key, value in self.table.items()}, normalise, self.table)
+        search = Search(ignore=self.ignore, match=self.match, keeps=self.keeps)
+        return find_in([(key, [value]) for key, value in self.table.items()], search, tuple(self.table))
 
 
 class _TableLookup(_Lookup):
@@ -67,7 +83,12 @@ class _TableLookup(_Lookup):
 
     def compile(self, tables: Mapping[str, Table]) -> Run:
         """Return the function of one value; the file is among `tables`."""
-        return self._over(table_finder(tables[self.file], 1, self.take, self.ignore, many=self.many))
+        return self._over(table_finder(tables[self.file], self.search))
+
+    @property
+    def search(self) -> Search:
+        """How the file is searched."""
+        return Search(take=self.take, ignore=self.ignore, many=self.many, keeps=self.keeps)
 
     @property
     def result(self) -> Kind:
@@ -84,7 +105,7 @@ class _TableLookup(_Lookup):
 
     @model_validator(mode="after")
     def _check_columns(self, info: ValidationInfo) -> Self:
-        check_columns(table_of(self.file, info), 1, self.take, self.ignore, many=self.many)
+        check_columns(table_of(self.file, info), self.search)
         return self
 
 
@@ -96,8 +117,16 @@ class Lookup(_TableLookup):
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{lookup: categories.csv}", "categories/music/jazz", "music"),
         Shown("{lookup: categories.csv}", "categories/music/jaz", ReasonCode.NOT_IN_LOOKUP),
+        Shown("{lookup: categories.csv, match: prefix}", "music/fado", "music"),
+        Shown("{lookup: categories.csv, match: keyword}", "live music, food", "music"),
     )
     source: TableFile = Field(alias="lookup", description="The lookup file, a CSV with a header.")
+    match: Match = Field(default="whole", description=MATCH)
+
+    @property
+    def search(self) -> Search:
+        """How the file is searched."""
+        return Search(take=self.take, ignore=self.ignore, many=self.many, match=self.match, keeps=self.keeps)
 
     @property
     def file(self) -> str:
@@ -116,6 +145,7 @@ class LastIn(_TableLookup):
         Shown("{last_in: categories.csv}", ("categories", "fado-vadio"), ReasonCode.NOT_IN_LOOKUP),
     )
     source: TableFile = Field(alias="last_in", description="The lookup file, a CSV with a header.")
+    on_miss: Policy | None = Field(default=None, description=_MISS.partition(";")[0] + ".")
 
     @property
     def file(self) -> str:
@@ -140,67 +170,3 @@ def _first_of_path(find: Run, segments: list[str]) -> Found:
         return find(segments[0])  # type: ignore[no-any-return] # as above
     except Refusal:
         return find(segments[-1])  # type: ignore[no-any-return] # as above
-
-
-def finder(table: Mapping[str, Found], normalise: Callable[[str], str], known: Iterable[str]) -> Callable[[str], Found]:
-    """Return the lookup of one key; a miss raises Refusal with the nearest of the `known` spellings."""
-    spellings = tuple(known)
-
-    @lru_cache(maxsize=_MEMO)
-    def find(key: str) -> Found:
-        found = table.get(normalise(key))
-        if found is None:
-            raise missed(key, spellings)
-        return found
-
-    return find
-
-
-def missed(key: str, known: tuple[str, ...]) -> Refusal:
-    """Return the refusal of a key that is not in a list: it names the nearest, or some of what is."""
-    near = nearest(key, known)
-    if near:
-        return Refusal(ReasonCode.NOT_IN_LOOKUP, f'is "{near}" meant? Otherwise add "{key}" to the list', found=key)
-    some = ", ".join(f'"{word}"' for word in known[:5])
-    return Refusal(ReasonCode.NOT_IN_LOOKUP, f"the list has {some}{', ...' if len(known) > 5 else ''}", found=key)
-
-
-def split_columns(table: Table, keys: int, take: tuple[str, ...] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the key columns (the first `keys` of the table) and the result columns."""
-    return table.columns[:keys], take or table.columns[keys:]
-
-
-def table_finder(
-    table: Table, keys: int, take: tuple[str, ...] | None, ignore: tuple[Ignorable, ...], *, many: bool
-) -> Callable[[str], Found]:
-    """Return the lookup of a key (of several, with a unit separator between the parts) in a table."""
-    key_columns, results = split_columns(table, keys, take)
-    indexed = index(table, key_columns, results, ignore)
-    found: Mapping[str, Found] = dict(indexed) if many else {key: rows[0] for key, rows in indexed.items()}
-    known = (", ".join(cells[:keys]) for cells in table.rows)
-    one = normaliser(ignore)
-    normalise = one if keys == 1 else lambda key: "\x1f".join(map(one, key.split("\x1f")))
-    return finder(found, normalise, dict.fromkeys(known))
-
-
-def check_columns(
-    table: Table | None, keys: int, take: tuple[str, ...] | None, ignore: tuple[Ignorable, ...], *, many: bool
-) -> None:
-    """Check that a table has the columns a lookup needs, and one row a key unless `many` are meant.
-
-    Raises:
-        PydanticCustomError: what is wrong, for the author of the feed.
-    """
-    if table is None:
-        return
-    key_columns, results = split_columns(table, keys, take)
-    if len(key_columns) < keys or not results:
-        raise mistake(f"{table.name} has {len(table.columns)} columns: {keys} for the key leave none for the result")
-    try:
-        indexed = index(table, key_columns, results, ignore)
-    except TableError as error:
-        raise mistake(str(error)) from error
-    twice = [key for key, rows in indexed.items() if len(rows) > 1]
-    if twice and not many:
-        shown = twice[0].replace("\x1f", ", ")
-        raise mistake(f'{table.name} says different things of "{shown}"', "say many: true if several results are meant")

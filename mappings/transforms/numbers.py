@@ -1,9 +1,9 @@
-"""Steps that read numbers as one language writes them. Prices stay text: the service has no field for them."""
+"""Steps that read numbers as one language writes them, and round them. Prices are `prices`', yes and no `kinds`'."""
 
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -46,3 +46,25 @@ class Number(Step):
             )
 
         return number
+
+
+class Round(Step):
+    """Round a number to so many decimals; halves go away from zero, as in commerce."""
+
+    name: ClassVar[str] = "round"
+    takes: ClassVar[Kind] = Kind.NUMBER
+    gives: ClassVar[Kind] = Kind.NUMBER
+    shown: ClassVar[tuple[Shown, ...]] = (Shown("{round: 0}", "12.50", "13"), Shown("{round: 2}", "12.344", "12.34"))
+    decimals: int = Field(alias="round", ge=0, le=12, description="How many decimals stay.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        unit = Decimal(1).scaleb(-self.decimals)
+
+        def rounded(number: Decimal | int) -> Decimal:
+            try:
+                return Decimal(number).quantize(unit, rounding=ROUND_HALF_UP)
+            except InvalidOperation:
+                raise Refusal(ReasonCode.NOT_A_NUMBER, "a number of at most 15 digits would be accepted") from None
+
+        return rounded

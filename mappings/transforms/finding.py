@@ -1,0 +1,128 @@
+"""Lists searched: a value's key found in a table or an inline list, and a miss told with the nearest known key.
+
+How a mapping file asks for it is `lookups`'s and `values`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mappings.measures import mistake
+from mappings.refusals import Refusal, nearest
+from mappings.tables import Ignorable, Result, Table, TableError, index, normaliser
+from mappings.transforms.matching import Match, check_match, meeting
+from mappings.vocabulary import ReasonCode
+
+_MEMO = 4096
+Found = Result | list[Result]
+Find = Callable[[str], Found]
+"""Returns what a list says of a key, or raises Refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How a list is searched: the first `keys` columns are the key, `take` (or all others) the result.
+
+    `many`: a key may have several results, and all are wanted. `keeps`: a value that is not in the list stays as it is.
+    """
+
+    keys: int = 1
+    take: tuple[str, ...] | None = None
+    ignore: tuple[Ignorable, ...] = ()
+    many: bool = False
+    match: Match = "whole"
+    keeps: bool = False
+
+
+def split_columns(table: Table, keys: int, take: tuple[str, ...] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the key columns (the first `keys` of the table) and the result columns."""
+    return table.columns[:keys], take or table.columns[keys:]
+
+
+def check_columns(table: Table | None, search: Search) -> None:
+    """Check that a table has the columns a lookup needs, and one row a key unless `many` are meant.
+
+    Raises:
+        PydanticCustomError: what is wrong, for the author of the feed.
+    """
+    if table is None:
+        return
+    key_columns, results = split_columns(table, search.keys, search.take)
+    if len(key_columns) < search.keys or not results:
+        raise mistake(f"{table.name} has {len(table.columns)} columns: {search.keys} for the key leave none for the result")
+    if search.keeps and len(results) > 1:
+        raise mistake("a value that is kept is one text, and the lookup gives an object", "take one column")
+    try:
+        indexed = _indexed(table, search)
+    except TableError as error:
+        raise mistake(str(error)) from error
+    check_match(search.match, tuple(indexed), search.ignore)
+    twice = [key for key, rows in indexed.items() if len(rows) > 1]
+    if twice and not search.many:
+        shown = twice[0].replace("\x1f", ", ")
+        raise mistake(f'{table.name} says different things of "{shown}"', "say many: true if several results are meant")
+
+
+def table_finder(table: Table, search: Search) -> Find:
+    """Return the lookup of a key (of several, with a unit separator between the parts) in a table."""
+    known = tuple(dict.fromkeys(", ".join(cells[: search.keys]) for cells in table.rows))
+    return find_in(list(_indexed(table, search).items()), search, known)
+
+
+def find_in(listed: Sequence[tuple[str, list[Result]]], search: Search, known: Iterable[str]) -> Find:
+    """Return the lookup of a key in a list of keys and their results; `known` are the spellings that a miss may name."""
+    seek = _whole(listed, search) if search.match == "whole" else _met(listed, search)
+    spellings = tuple(known)
+
+    @lru_cache(maxsize=_MEMO)
+    def answer(key: str) -> Found | Refusal:
+        found = seek(key)
+        if found:
+            return found if search.many else found[0]
+        return key if search.keeps else missed(key, spellings, search.match)
+
+    def find(key: str) -> Found:
+        found = answer(key)
+        if type(found) is Refusal:
+            raise found.with_traceback(None)
+        return found  # type: ignore[return-value] # a Refusal has no subclass here
+
+    return find
+
+
+def missed(key: str, known: tuple[str, ...], match: Match = "whole") -> Refusal:
+    """Return the refusal of a key that is not in a list: it names the nearest, or some of what is."""
+    near = nearest(key, known) if match == "whole" else ""
+    if near:
+        return Refusal(ReasonCode.NOT_IN_LOOKUP, f'is "{near}" meant? Otherwise add "{key}" to the list', found=key)
+    some = ", ".join(f'"{word}"' for word in known[:5])
+    return Refusal(ReasonCode.NOT_IN_LOOKUP, f"the list has {some}{', ...' if len(known) > 5 else ''}", found=key)
+
+
+def _indexed(table: Table, search: Search) -> dict[str, list[Result]]:
+    key_columns, results = split_columns(table, search.keys, search.take)
+    return index(table, key_columns, results, () if search.match == "regex" else search.ignore)
+
+
+def _whole(listed: Sequence[tuple[str, list[Result]]], search: Search) -> Callable[[str], list[Result]]:
+    one = normaliser(search.ignore)
+    normalise = one if search.keys == 1 else lambda key: "\x1f".join(map(one, key.split("\x1f")))
+    results = {normalise(key): found for key, found in listed}
+    return lambda key: results.get(normalise(key), [])
+
+
+def _met(listed: Sequence[tuple[str, list[Result]]], search: Search) -> Callable[[str], list[Result]]:
+    results = dict(listed)
+    meet = meeting(search.match, tuple(results), search.ignore)
+
+    def met(text: str) -> list[Result]:
+        found: list[Result] = []
+        for key in meet(text):
+            found.extend(result for result in results[key] if result not in found)
+            if not search.many:
+                break
+        return found
+
+    return met

@@ -31,6 +31,9 @@ class _DayEnd(time):
     def __eq__(self, other: object) -> bool:
         return other is self
 
+    def __ne__(self, other: object) -> bool:
+        return other is not self
+
     def __hash__(self) -> int:
         return hash("24:00")
 

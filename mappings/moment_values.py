@@ -3,57 +3,105 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime, time
+from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from mappings.compiling import Compiled, Compiler, Spot, lenient, refused_empty
-from mappings.evaluation import Getter, RowState, required
+from mappings.evaluation import Getter, RowState, mending
+from mappings.policies import Use
 from mappings.refusals import Refusal
 from mappings.stepping import Flow
 from mappings.transforms.step import Kind
-from mappings.values import At, Seen, Wall
+from mappings.values import At, Choose, FirstOf, From, Seen, Value, Wall
 from mappings.vocabulary import ReasonCode
+from mappings.wall_reading import OnTheWall, clock_from_text, day_from_text, shifted, wall_reader
 from mappings.zone_files import find_zone
-from mappings.zones import Localise, localiser
+from mappings.zones import Gap, Localise, localiser
 
 _DAYS = (Kind.DATE, Kind.WALL, Kind.ANY)
 _MOMENTS = (Kind.MOMENT, Kind.ANY)
 _CLOCKS = (Kind.CLOCK, Kind.ANY)
+Place = Callable[[RowState, OnTheWall], Any]
+"""Returns the moment at which a row's clocks show that."""
 
 
 def compile_moment(compiler: Compiler, value: At, spot: Spot) -> Compiled:
     """Compile a wall time in a zone."""
     wall = value.at
-    day = _operand(
-        compiler, wall.day, spot.inner("at", "day", may_be_empty=True), _DAYS, 'a date is needed: do: [{date: "%Y-%m-%d"}]'
-    )
-    clock = None
-    if wall.clock is not None:
-        clock_spot = spot.inner("at", "clock", may_be_empty=True)
-        clock = _operand(compiler, wall.clock, clock_spot, _CLOCKS, 'a time is needed: do: [{time: "%H:%M"}]')
-    elif wall.all_day is None and day.flow.kind is Kind.DATE:
+    day = _day(compiler, wall, spot)
+    clock = None if wall.clock is None else _clock(compiler, wall.clock, spot)
+    if clock is None and wall.all_day is None and day.flow.kind is Kind.DATE:
         hint = 'add clock: {from: COLUMN, do: [{time: "%H:%M"}]}, or all_day: "00:00"'
         return compiler.misfit(spot.inner("at"), "a day alone is no moment: it has no time of day", hint)
     ends = compiler.ends(value, spot, day.column)
     clock_column = "" if clock is None else clock.column
-    read = _wall_reader(lenient(day.get), None if clock is None else lenient(clock.get), wall, clock_column)
-    place = _placer(compiler, wall, spot.inner("at", "zone"))
+    read = wall_reader(lenient(day.get), None if clock is None else lenient(clock.get), wall, clock_column)
+    place = _ending(compiler, wall, spot, _placer(compiler, wall, spot.inner("at", "zone")))
 
     def moment(row: RowState) -> Any:
-        local: datetime | None = None
+        shown: OnTheWall | None = None
         try:
-            local = read(row)
-            return refused_empty(ends, row) if local is None else place(row, local)
+            shown = read(row)
+            return refused_empty(ends, row) if shown is None else place(row, shown)
         except Refusal as refusal:
-            found = "" if local is None else local.isoformat(" ", "minutes")
+            found = "" if shown is None else shown.local.isoformat(" ", "minutes")
             told = refusal.about(clock_column or day.column, found, "at")
             return (ends.on_empty if refusal.is_empty else ends.on_error)(row, told)
 
     if clock is None or spot.loc != ("event", spot.path):  # inside another value, that value's own policy may yet save the row
         return Compiled(moment, Flow(Kind.MOMENT), day.column)
     return Compiled(_with_both_told(moment, clock.get, spot.path), Flow(Kind.MOMENT), day.column)
+
+
+def _day(compiler: Compiler, wall: Wall, spot: Spot) -> Compiled:
+    hint = 'a date is needed: do: [{date: "%Y-%m-%d"}]'
+    return _operand(compiler, wall.day, spot.inner("at", "day", may_be_empty=True), _Wanted(_DAYS, hint, day_from_text))
+
+
+def _clock(compiler: Compiler, clock: Value, spot: Spot) -> Compiled:
+    hint = 'a time is needed: do: [{time: "%H:%M"}]'
+    return _operand(compiler, clock, spot.inner("at", "clock", may_be_empty=True), _Wanted(_CLOCKS, hint, clock_from_text))
+
+
+def _ending(compiler: Compiler, wall: Wall, spot: Spot, place: Place) -> Place:
+    """Hold an end against its start, where the mapping says when the event starts."""
+    if wall.start is None:
+        return place
+    hint = "the start is a moment, as `at` gives it: name it under let, and write start: $starts"
+    starts = _operand(compiler, wall.start, spot.inner("at", "start", may_be_empty=True), _Wanted(_MOMENTS, hint))
+    start = _or_nothing(starts.get)
+    mend = mending(None if wall.before_start == "next_day" else wall.before_start, spot.path)
+
+    def placed(row: RowState, shown: OnTheWall) -> Any:
+        end, begins = place(row, shown), start(row)
+        if not _is_before(end, begins):
+            return end
+        if wall.before_start == "next_day" and not shown.is_all_day and shown.local.date() == begins.date():
+            return place(row, OnTheWall(shifted(shown.local, 1)))
+        hint = f"it starts {begins.isoformat()}: an end after that would be accepted"
+        found = shown.local.isoformat(" ", "minutes")
+        return mend(row, Refusal(ReasonCode.END_BEFORE_START, hint, found=found, step="at"))
+
+    return placed
+
+
+def _or_nothing(get: Getter) -> Getter:
+    """A start that cannot be read is told where it stands; the end is then held against nothing."""
+
+    def found(row: RowState) -> Any:
+        try:
+            return get(row)
+        except Refusal:
+            return None
+
+    return found
+
+
+def _is_before(end: datetime, start: Any) -> bool:
+    return isinstance(start, datetime) and start.tzinfo is not None and end < start
 
 
 def _with_both_told(moment: Getter, clock: Getter, path: str) -> Getter:
@@ -76,7 +124,7 @@ def _with_both_told(moment: Getter, clock: Getter, path: str) -> Getter:
 def compile_instant(compiler: Compiler, value: Seen, spot: Spot) -> Compiled:
     """Compile a moment shown in a zone."""
     asked, hint = value.in_zone, 'a moment is needed: do: [{datetime: "%Y-%m-%dT%H:%M:%S%z"}]'
-    moment = _operand(compiler, asked.moment, spot.inner("in_zone", "moment", may_be_empty=True), _MOMENTS, hint)
+    moment = _operand(compiler, asked.moment, spot.inner("in_zone", "moment", may_be_empty=True), _Wanted(_MOMENTS, hint))
     zone = _zone_finder(compiler, compiler.value(asked.zone, spot.inner("in_zone", "zone")), spot.inner("in_zone", "zone"))
     ends = compiler.ends(value, spot, moment.column)
     read = lenient(moment.get)
@@ -101,48 +149,60 @@ def _seen(found: Any, zone: ZoneInfo) -> datetime:
         raise Refusal(ReasonCode.NOT_A_DATE, "a day up to 9999-12-31 would be accepted", found=str(found)) from None
 
 
-def _operand(compiler: Compiler, value: Any, spot: Spot, kinds: tuple[Kind, ...], hint: str) -> Compiled:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a part of a moment must be, how that is said to the author, and how the file itself may write it."""
+
+    kinds: tuple[Kind, ...]
+    hint: str
+    read: Callable[[str], Any] | None = None
+
+
+def _operand(compiler: Compiler, value: Value, spot: Spot, wanted: _Wanted) -> Compiled:
     compiled = compiler.value(value, spot)
-    if compiled.flow.is_list or compiled.flow.kind not in kinds:
-        return compiler.misfit(spot, f"a {compiled.flow.kind} does not fit here", hint)
+    written = compiled.constant
+    if written is not None and wanted.read is not None and not _is_readable(written, wanted):
+        return compiler.misfit(spot, f'"{written}" does not fit here', wanted.hint)
+    if written is not None and wanted.read is not None:
+        constant = wanted.read(written)
+        return Compiled(lambda _row: constant, Flow(wanted.kinds[0]), compiled.column)
+    if compiled.flow.is_list or compiled.flow.kind not in wanted.kinds:
+        return compiler.misfit(spot, f"a {compiled.flow.kind} does not fit here", wanted.hint)
+    _check_stand_ins(compiler, value, spot, wanted)
     return compiled
 
 
-def _wall_reader(day: Getter, clock: Getter | None, wall: Wall, clock_column: str) -> Callable[[RowState], datetime | None]:
-    all_day = None if wall.all_day is None else time.fromisoformat(wall.all_day)
-
-    def read(row: RowState) -> datetime | None:
-        on = day(row)
-        if on is None:
-            return None
-        shown = None if clock is None else clock(row)
-        if isinstance(on, datetime) and clock is None:
-            return on
-        shown = all_day if shown is None else shown
-        if shown is None:
-            raise required(clock_column, "a time of day is needed, or all_day in the mapping")
-        return _combined(on, shown)
-
-    return read
+def _check_stand_ins(compiler: Compiler, value: Value, spot: Spot, wanted: _Wanted) -> None:
+    """What stands in by `{use: X}` is the file's own text, and must be readable as well."""
+    if wanted.read is None or not isinstance(value, From | FirstOf | Choose):
+        return
+    for key, policy in (("on_empty", value.on_empty), ("on_error", value.on_error)):
+        if isinstance(policy, Use) and not (isinstance(policy.use, str) and _is_readable(policy.use, wanted)):
+            compiler.misfit(spot.inner(key), f'"{policy.use}" cannot stand in here', "write it like 19:00 or 2026-07-01")
 
 
-def _combined(day: Any, clock: Any) -> datetime:
-    if isinstance(day, datetime):
-        day = day.date()
-    if isinstance(day, date) and isinstance(clock, time):
-        return datetime.combine(day, clock)
-    raise Refusal(ReasonCode.NOT_A_DATE, "a date and a time of day are needed here", found=str(day))
+def _is_readable(text: str, wanted: _Wanted) -> bool:
+    try:
+        return wanted.read is not None and wanted.read(text) is not None
+    except Refusal:
+        return False
 
 
-def _placer(compiler: Compiler, wall: Wall, spot: Spot) -> Callable[[RowState, datetime], datetime]:
+def _placer(compiler: Compiler, wall: Wall, spot: Spot) -> Place:
     compiled = compiler.value(wall.zone, spot)
     find = _zone_finder(compiler, compiled, spot)
     localise: Callable[[ZoneInfo], Localise] = lru_cache(maxsize=64)(lambda zone: localiser(zone, wall.gap, wall.overlap))
+    begin: Callable[[ZoneInfo], Localise] = lru_cache(maxsize=64)(lambda zone: localiser(zone, _of_a_day(wall.gap), wall.overlap))
     constant = None if compiled.constant is None else find_zone(compiled.constant)
     if constant is not None:
-        fixed = localise(constant)
-        return lambda _row, local: fixed(_naive(local))
-    return lambda row, local: localise(find(row))(_naive(local))
+        fixed, whole = localise(constant), begin(constant)
+        return lambda _row, shown: (whole if shown.is_all_day else fixed)(_naive(shown.local))
+    return lambda row, shown: (begin if shown.is_all_day else localise)(find(row))(_naive(shown.local))
+
+
+def _of_a_day(gap: Gap) -> Gap:
+    """A day whose midnight the clocks jump over begins when they show a time again: nobody has written that midnight."""
+    return "later" if gap == "reject" else gap
 
 
 def _zone_finder(compiler: Compiler, compiled: Compiled, spot: Spot) -> Callable[[RowState], ZoneInfo]:

@@ -65,6 +65,9 @@ def _check_zone(value: Value) -> Value:
     return parse_zone(value) if isinstance(value, str) and not value.startswith("$") else value
 
 
+BeforeStart = Literal["reject", "omit", "warn", "draft", "next_day"]
+
+
 class Wall(Strict):
     """A wall time: what the clocks of a zone show. Without a clock it is an all-day event, if `all_day` says when it begins."""
 
@@ -72,8 +75,30 @@ class Wall(Strict):
     clock: Value | None = Field(default=None, description="A time of day.")
     zone: Annotated[Value, AfterValidator(_check_zone)] = Field(description="The IANA zone whose clocks are meant.")
     all_day: Clock | None = Field(default=None, description="The time to use without a clock: 00:00.")
+    sentinels: Annotated[tuple[Clock, ...], OneOrMany()] = Field(
+        default=(), description="Times that only stand for the whole day, such as 00:01 and 23:59: as if there were no clock."
+    )
+    exclusive: bool = Field(
+        default=False, description="Without a clock, the day is the first one after the event: the day before it is meant."
+    )
+    start: Value | None = Field(default=None, description="Of an end: the moment at which the event starts.")
+    before_start: BeforeStart = Field(
+        default="reject",
+        description="An end before `start`: reject, omit, warn (left out, counted and shown), draft (so, and the event is sent"
+        " as a draft), or next_day, where it is a clock of the starting day that went past midnight (else: reject).",
+    )
     gap: Gap = Field(default="reject", description="A time that the clocks jump over: reject, later or earlier.")
     overlap: Overlap = Field(default="earlier", description="A time that happens twice: earlier, later or reject.")
+
+    @model_validator(mode="after")
+    def _check_companions(self) -> Self:
+        if self.all_day is None and (self.sentinels or self.exclusive):
+            raise mistake("sentinels and exclusive speak of whole days", 'say at what time those stand, with all_day: "00:00"')
+        if self.before_start != "reject" and self.start is None:
+            raise mistake("before_start needs to know when the event starts", "add start: $starts, a moment named under let")
+        if self.before_start == "next_day" and self.clock is None:
+            raise mistake("before_start: next_day is for ends that have a clock", "choose reject, omit, warn or draft")
+        return self
 
 
 class At(_Valued):

@@ -159,14 +159,15 @@ class Dates(_Days):
             texts = [part for part in (part.strip(SPACES) for part in cut.split(text)) if part]
             if len(texts) > _MOST:
                 raise Refusal(ReasonCode.NOT_A_DATE, f"at most {_MOST} days in one cell would be accepted")
+            tried: list[list[Any]] = []
             for form in forms:
                 try:
-                    days = read_listed(form, texts, choose_year)
+                    tried.append(read_listed(form, texts, choose_year))
                 except NotRealError as error:
                     raise Refusal(ReasonCode.NOT_A_DATE, str(error)) from error
-                if None not in days:
-                    return days
-            raise self._item_refusal(texts, read_listed(forms[0], texts, choose_year))
+                if None not in tried[-1]:
+                    return tried[-1]
+            raise self._item_refusal(texts, min(tried, key=lambda days: days.count(None)))
 
         return dates
 

@@ -10,8 +10,10 @@ from typing import assert_never
 
 from connectors.sources.contract import Source
 from connectors.sources.csv_file import CsvFile
+from connectors.sources.feed_source import FeedSource
 from connectors.sources.ics_records import ALWAYS_THERE, IcsRecords
 from connectors.sources.json_records import JsonRecords
+from connectors.sources.many_files import ManyFiles, files_of, is_pattern
 from connectors.sources.names import Asked
 from connectors.sources.ndjson_records import NdjsonRecords
 from connectors.sources.record_file import RecordFile
@@ -20,6 +22,7 @@ from connectors.sources.xml_records import XmlRecords
 from mappings.source_specs import (
     CsvSource,
     IcsSource,
+    Join,
     JsonSource,
     NdjsonSource,
     SourceSpec,
@@ -36,7 +39,18 @@ def open_source(spec: SourceSpec, base: Path, columns: frozenset[str]) -> Source
     reads: they are matched with the source's own, and all must be there.
     """
     asked = Asked.of(spec, columns)
-    return _file(spec, spec.path, base, asked)
+
+    def open_file(asked: Asked) -> Source:
+        if is_pattern(spec.path):
+            return ManyFiles(lambda: files_of(spec, base), lambda path: _file(spec, path, base, asked))
+        return _file(spec, spec.path, base, asked)
+
+    def open_table(join: Join, columns: frozenset[str]) -> Source:
+        return open_source(join.source, base, columns)
+
+    if spec.join or spec.null or spec.null_in or spec.json_columns:
+        return FeedSource(spec, asked, open_file, open_table)
+    return open_file(asked)
 
 
 def _file(spec: SourceSpec, path: str, base: Path, asked: Asked) -> Source:

@@ -6,6 +6,7 @@ Nothing here knows what the file holds; files of this machine never come here.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +19,7 @@ import fsspec
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from mappings.errors import PermanentError, TransientError
 
+_CHUNK_BYTES = 1024 * 1024
 _HTTP_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
 _WORTH_ANOTHER_TRY = frozenset({408, 425, 429})
 _EVIDENCE = ("ETag", "etag", "Last-Modified", "LastModified", "last_modified", "mtime")
@@ -25,7 +27,9 @@ _EVIDENCE = ("ETag", "etag", "Last-Modified", "LastModified", "last_modified", "
 
 @contextlib.contextmanager
 def fetched(address: str) -> Iterator[tuple[BinaryIO, str]]:
-    """Copy the file at `address` to a nameless temporary file; give it, open, and the stamp (ETag, Last-Modified or "").
+    """Copy the file at `address` to a nameless temporary file; give it, open, and the stamp.
+
+    The stamp is what the other side says of the version (ETag, Last-Modified), else a digest of the bytes.
 
     The stamp is asked for before the bytes: if the file changes in between, the next run reads it once too often,
     never once too seldom.
@@ -40,7 +44,15 @@ def fetched(address: str) -> Iterator[tuple[BinaryIO, str]]:
             copy = Path(folder, "source")
             stamp = _fetch(address, copy)
             stream = open_things.enter_context(copy.open("rb"))
-        yield stream, stamp
+        yield stream, stamp or _digest(stream)
+
+
+def _digest(stream: BinaryIO) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for chunk in iter(lambda: stream.read(_CHUNK_BYTES), b""):
+        digest.update(chunk)
+    stream.seek(0)
+    return f"blake2b={digest.hexdigest()}"
 
 
 def without_secrets(address: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,9 +82,12 @@ class Flattening:
             found[path] = value if type(value) is str else _text(value)
 
 
-def picks_among(columns: Sequence[str] | frozenset[str], prefix: str = "") -> dict[str, tuple[str | int, ...]]:
-    """Return the columns that reach into a list, with their steps below `prefix`."""
-    return {column: steps for column in sorted(columns) if "[" in column and (steps := _steps(column.removeprefix(prefix)))}
+def picks_among(columns: Iterable[str], holder: str = "") -> dict[str, tuple[str | int, ...]]:
+    """Return the columns that reach into a list, each with its steps; `holder` is the first step of all of them."""
+    first = (holder,) if holder else ()
+    return {
+        column: (*first, *steps) for column in sorted(columns) if "[" in column and (steps := _steps(column.removeprefix(holder)))
+    }
 
 
 def _steps(path: str) -> tuple[str | int, ...]:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.far_file import fetched
+from connectors.sources.unpacking import unpacked
 
 T = TypeVar("T")
 
@@ -30,16 +31,24 @@ class OpenedFile:
     stream: BinaryIO
     name: str
     stamp: str
+    _stored: BinaryIO
     _before: tuple[int, int]
 
     def has_changed(self) -> bool:
         """Whether somebody wrote into it since it was opened. A file put in its place as a whole does not count."""
-        return _version(self.stream) != self._before
+        return _version(self._stored) != self._before
+
+
+def is_address(path: str) -> bool:
+    """Whether a path is an address that fsspec opens, and no file of this machine."""
+    return _ADDRESS.match(path) is not None
 
 
 @contextmanager
-def opened(path: str, base: Path) -> Iterator[OpenedFile]:
+def opened(path: str, base: Path, *, unpacks: bool = True) -> Iterator[OpenedFile]:
     """Open `path` (relative to the folder `base`, absolute, or any address that fsspec knows); close it at the end.
+
+    A file packed with gzip, bzip2 or xz, or alone in a zip archive, is read unpacked, unless `unpacks` says otherwise.
 
     A far file is copied to a nameless temporary file first: so a connection that breaks yields no rows at all, the
     file can be read twice, and it cannot change meanwhile.
@@ -47,14 +56,26 @@ def opened(path: str, base: Path) -> Iterator[OpenedFile]:
     Raises:
         SourceRefusedError: it is not there, is no file, or may not be read.
         SourceUnavailableError: the other side or the disk did not answer.
+        BadSourceError: it is an archive of several files, or damaged.
     """
-    if _ADDRESS.match(path):
+    with _stored(path, base) as (stored, name, stamp):
+        if not unpacks:
+            yield OpenedFile(stored, name, stamp, stored, _version(stored))
+            return
+        with unpacked(stored, name) as (stream, inner):
+            yield OpenedFile(stream, inner, stamp, stored, _version(stored))
+
+
+@contextmanager
+def _stored(path: str, base: Path) -> Iterator[tuple[BinaryIO, str, str]]:
+    if is_address(path):
         with fetched(path) as (stream, stamp):
-            yield OpenedFile(stream, _address_name(path), stamp, _version(stream))
+            yield stream, _address_name(path), stamp
         return
     with _local(base / path) as stream:
-        size, mtime_ns = _version(stream)
-        yield OpenedFile(stream, Path(path).name, f"size={size} mtime_ns={mtime_ns}", (size, mtime_ns))
+        status = os.fstat(stream.fileno())
+        # The time of the last change of any kind: a copy that keeps its age, put in the file's place, has another one.
+        yield stream, Path(path).name, f"size={status.st_size} mtime_ns={status.st_mtime_ns} ctime_ns={status.st_ctime_ns}"
 
 
 def _local(path: Path) -> BinaryIO:

@@ -1,14 +1,25 @@
-"""Packed bytes on their way out, watched: a small file that unpacks without end is refused while it is read.
+"""Packed files on their way out, watched: a small one that unpacks without end is refused while it is read.
 
-Which files are packed, and how, is `opened_file`'s and `xlsx_package`'s.
+What the unpacked bytes mean is their reader's matter; a workbook is a package of its own kind (`xlsx_package`).
 """
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
-from typing import IO
+import lzma
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import BinaryIO, Protocol
 
 from connectors.sources.errors import BadSourceError
+
+_BUFFER_BYTES = 256 * 1024
+_MOST_SHOWN = 20
 
 HARMLESS_BYTES = 256 * 1024 * 1024
 """So much may come out of any file, however small it is packed."""
@@ -17,10 +28,72 @@ MOST_RATIO = 250
 """Beyond that, so many bytes may come out of each packed one: tables of text reach 10 to 100."""
 
 
+class _Packed(Protocol):
+    """What unpackers have in common."""
+
+    def read(self, size: int = -1, /) -> bytes: ...
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+    def seekable(self) -> bool: ...
+    def tell(self) -> int: ...
+    def close(self) -> None: ...
+
+
+@contextmanager
+def unpacked(stored: BinaryIO, name: str) -> Iterator[tuple[BinaryIO, str]]:
+    """Give the stream to read a stored file by, and what people call it: itself, unless it is packed.
+
+    Raises:
+        BadSourceError: it is an archive of several files, or damaged.
+    """
+    head = stored.read(6)
+    stored.seek(0)
+    size = os.fstat(stored.fileno()).st_size
+    with ExitStack() as open_things:
+        if head.startswith(b"PK\x03\x04"):
+            archive = open_things.enter_context(_archive(stored, name))
+            stream, name, size = _only_member(archive, stored, name)
+        else:
+            stream = _stream(head, stored)
+        if stream is stored:
+            yield stored, name
+        else:
+            watched = io.BufferedReader(Unpacking(stream, size, name), _BUFFER_BYTES)
+            yield open_things.enter_context(watched), name
+
+
+def _stream(head: bytes, stored: BinaryIO) -> _Packed:
+    if head.startswith(b"\x1f\x8b"):
+        return gzip.GzipFile(fileobj=stored)
+    if head.startswith(b"BZh"):
+        return bz2.BZ2File(stored)
+    return lzma.LZMAFile(stored) if head.startswith(b"\xfd7zXZ\x00") else stored
+
+
+def _archive(stored: BinaryIO, name: str) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(stored)
+    except (zipfile.BadZipFile, ValueError) as error:
+        message = "the zip archive is damaged or cut off"
+        raise BadSourceError(name, message, hint="ask the partner for the whole file") from error
+
+
+def _only_member(archive: zipfile.ZipFile, stored: BinaryIO, name: str) -> tuple[_Packed, str, int]:
+    members = [member for member in archive.infolist() if not member.is_dir() and not member.filename.startswith("__MACOSX/")]
+    if "[Content_Types].xml" in archive.NameToInfo:
+        stored.seek(0)
+        return stored, name, 0
+    if len(members) != 1:
+        shown = ", ".join(member.filename for member in members[:_MOST_SHOWN])
+        raise BadSourceError(name, f"the archive holds {len(members)} files: {shown}", hint="an archive may hold one file only")
+    if members[0].flag_bits & 1:
+        raise BadSourceError(name, "the archive is locked with a password", hint="ask for it without one")
+    return archive.open(members[0]), f"{name}/{members[0].filename}", members[0].compress_size
+
+
 class Unpacking(io.RawIOBase):
     """A stream of unpacked bytes that stops a bomb. `packed_bytes` is the size of what it is unpacked from."""
 
-    def __init__(self, stream: IO[bytes], packed_bytes: int, name: str) -> None:
+    def __init__(self, stream: _Packed, packed_bytes: int, name: str) -> None:
         super().__init__()
         self._stream = stream
         self._most = max(HARMLESS_BYTES, packed_bytes * MOST_RATIO)
@@ -48,15 +121,26 @@ class Unpacking(io.RawIOBase):
         """Fill the buffer.
 
         Raises:
-            BadSourceError: far more has come out than went in.
+            BadSourceError: far more has come out than went in, or the file is damaged.
         """
-        chunk = self._stream.read(len(buffer))
+        try:
+            chunk = self._stream.read(len(buffer))
+        except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError) as error:
+            raise self._damaged() from error
+        except OSError as error:
+            # The disk's own errors have a number, the unpacker's have none.
+            if error.errno is not None:
+                raise
+            raise self._damaged() from error
         self._given += len(chunk)
         if self._given > self._most:
             message = f"unpacks to more than {self._most // 2**20} million bytes, {MOST_RATIO} times its size"
             raise BadSourceError(self._name, message, hint="no table of text does: is this the right file?")
         buffer[: len(chunk)] = chunk
         return len(chunk)
+
+    def _damaged(self) -> BadSourceError:
+        return BadSourceError(self._name, "the packed file is damaged or cut off", hint="ask the partner for the whole file")
 
     def close(self) -> None:
         """Close both."""

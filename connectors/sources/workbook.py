@@ -41,7 +41,7 @@ class Workbook:
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A row's number is the sheet's own; its place is `Programme!A17`."""
-        with opened(self.path, self.base) as file:
+        with opened(self.path, self.base, unpacks=False) as file:
             with told_of_change(file):
                 reading = self._opened(file)
             yield Reading(reading.columns, whole(file, reading.rows), file.stamp)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import traceback
 from collections.abc import Iterator
@@ -81,7 +82,8 @@ def read(address: str, **spec: object) -> tuple[list[dict[str, str]], str, list[
 
 def test_a_file_is_fetched_and_its_rows_named_after_it(partner: Partner) -> None:
     cells, stamp, places = read(partner.address("/export/agenda.csv?token=hush"))
-    assert (cells, stamp, places) == ([{"id": "1", "text": "x"}], "", ["agenda.csv:2"])
+    assert (cells, places) == ([{"id": "1", "text": "x"}], ["agenda.csv:2"])
+    assert stamp == f"blake2b={hashlib.blake2b(partner.body, digest_size=16).hexdigest()}"
 
 
 def test_rows_of_an_address_without_a_file_name_are_named_after_the_host(partner: Partner) -> None:

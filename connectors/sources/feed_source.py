@@ -1,0 +1,61 @@
+"""A source as its feed wants it: the file's rows with its nulls emptied, its JSON opened and its second tables joined.
+
+How the file itself is read is its kind's matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from connectors.sources.cell_rules import JsonCells, without_nulls
+from connectors.sources.contract import Reading, Source
+from connectors.sources.names import Asked
+from connectors.sources.second_table import SecondTable, read_table
+from mappings.source_specs import FileSource, Join
+
+OpenFile = Callable[[Asked], Source]
+OpenTable = Callable[[Join, frozenset[str]], Source]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSource:
+    """The source of one feed: `open_file` gives its file for the columns asked of it, `open_table` that of a join."""
+
+    spec: FileSource
+    asked: Asked
+    open_file: OpenFile
+    open_table: OpenTable
+
+    @property
+    def is_whole(self) -> bool:
+        """As the file is."""
+        return self.open_file(self.asked).is_whole
+
+    @contextmanager
+    def read(self) -> Iterator[Reading]:
+        """Keep the promises of `Source.read`; second tables are read whole before the first row."""
+        tables = [self._table(join) for join in self.spec.join]
+        json_cells = JsonCells.of(self.spec, self.asked.columns)
+        elsewhere = {*json_cells.wanted, *(name for name in self.asked.columns if _is_of(name, self.spec.join))}
+        here = [column for join in self.spec.join for column in join.on]
+        with self.open_file(self.asked.without(elsewhere, also=[*here, *json_cells.holders])).read() as reading:
+            rows = json_cells.opened(without_nulls(reading.rows, self.spec, reading.columns))
+            for table in tables:
+                rows = table.joined(rows)
+            beside = (column for table in tables for column in table.columns)
+            columns = tuple(dict.fromkeys((*reading.columns, *json_cells.wanted, *beside)))
+            yield Reading(columns, rows, _stamp([reading.stamp, *(table.stamp for table in tables)]))
+
+    def _table(self, join: Join) -> SecondTable:
+        wanted = {name.removeprefix(join.prefix) for name in self.asked.columns if name.startswith(join.prefix)}
+        return read_table(join, self.open_table(join, frozenset(wanted.union(join.on.values()))))
+
+
+def _is_of(name: str, joins: Sequence[Join]) -> bool:
+    return any(name.startswith(join.prefix) for join in joins)
+
+
+def _stamp(stamps: Sequence[str]) -> str:
+    return " ".join(stamps) if all(stamps) else ""

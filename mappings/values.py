@@ -13,12 +13,11 @@ from mappings.conditions import Condition
 from mappings.file_context import Referring, TableFile, table_of
 from mappings.measures import Clock, OneOrMany, Text, Texts, mistake, parse_zone
 from mappings.policies import Policy
-from mappings.refusals import Refusal
 from mappings.strict import Strict
 from mappings.tables import Ignorable
+from mappings.transforms.addresses import check_address
 from mappings.transforms.catalogue import AnyStep
 from mappings.transforms.finding import Search, check_columns
-from mappings.transforms.urls import clean_url
 from mappings.zones import Gap, Overlap
 
 _EMPTY = "What to do when there is nothing to use (default: reject)."
@@ -161,13 +160,6 @@ class ChannelValue(_Valued):
     channel: Value = Field(description="The slug, or the value that gives it.")
 
 
-def _check_address(text: str) -> None:
-    try:
-        clean_url(text)
-    except Refusal as refusal:
-        raise mistake(f'"{text}" is not a web address', refusal.hint or "write it like https://example.org/a.jpg") from None
-
-
 class Image(Strict):
     """The cover image: its address; the picture is fetched, checked and uploaded when the event is sent."""
 
@@ -184,7 +176,7 @@ class Image(Strict):
         if (self.on_error == "default") is (self.default is None):
             raise mistake("`default` and `on_error: default` belong together", "write both, or neither")
         if self.default is not None:
-            _check_address(self.default)
+            check_address(self.default)
         return self
 
 

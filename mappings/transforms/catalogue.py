@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 from pydantic import Discriminator, Tag
 
 from mappings.transforms import (
+    addresses,
     cases,
     characters,
     clocks,
@@ -85,7 +86,16 @@ FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
     ),
     "Moments": (moments.WallTimeIn, moments.InZone, moments.Plus, moments.DayOf, moments.ClockOf, zone_names.Zone),
     "Lookups": (lookups.Map, lookups.Lookup, lookups.LastIn, countries.Country),
-    "Web addresses": (urls.EncodeSpaces, urls.Url),
+    "Web addresses": (
+        urls.EncodeSpaces,
+        urls.Url,
+        addresses.Resolve,
+        addresses.UrlTemplate,
+        addresses.SetQuery,
+        addresses.DropQuery,
+        addresses.OnlyHosts,
+        addresses.Email,
+    ),
     "Numbers": (numbers.Number, numbers.Round, prices.Price, yes_no.YesNo),
     "Kinds": (kinds.ToText, kinds.Part),
 }

@@ -54,9 +54,10 @@ class FileProblem:
 
 
 class MappingFileError(ConfigError):
-    """One mapping file with all of its problems, in the order of the file."""
+    """One mapping file with all of its problems, in the order of the file; `warnings` are what is merely unwise in it."""
 
-    def __init__(self, path: Path, problems: tuple[FileProblem, ...]) -> None:
+    def __init__(self, path: Path, problems: tuple[FileProblem, ...], warnings: tuple[FileProblem, ...] = ()) -> None:
         super().__init__("\n".join(map(str, problems)), hint=f"mend {path.name}, then run `eventsync check`")
         self.path = path
         self.problems = problems
+        self.warnings = warnings

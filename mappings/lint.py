@@ -1,18 +1,26 @@
 """What a mapping file may do and had better not: keys that partners edit, and examples that prove nothing.
 
-What may not be is `soundness`'s.
+What shows in the file's plain text is `lint_rules`' and `lint_values`'; what may not be is `soundness`'s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from mappings.compiling import Problem
 from mappings.engine import RowMapper
+from mappings.lint_rules import find_unreachable
+from mappings.lint_values import find_weak_values
 from mappings.refusals import did_you_mean
 from mappings.schema import FeedMapping
 
 _EDITED = ("title", "startAt", "endAt", "locationName")
+
+
+def find_unwise(document: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """Return what is unwise in a file, well-formed or not: rules, values and names that do not do what they seem to."""
+    return (*find_unreachable(document), *find_weak_values(document))
 
 
 def find_warnings(mapping: FeedMapping, mapper: RowMapper) -> tuple[Problem, ...]:

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 from pydantic import ValidationError
@@ -18,7 +19,8 @@ from mappings.engine import Directory, attempt
 from mappings.errors import FileProblem, MappingFileError
 from mappings.file_context import FileContext
 from mappings.file_problems import Told, told_by
-from mappings.lint import find_warnings
+from mappings.lint import find_unwise, find_warnings
+from mappings.lint_values import without_secrets
 from mappings.lookup_files import LookupShelf
 from mappings.marks import Block, Slip, locate, place_after, read_blocks
 from mappings.schema import FeedMapping
@@ -95,20 +97,35 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
     told = [_told_slip(slip) for slip in slips]
     if not isinstance(document, Block):
         raise _error(path, text, told or [Told((1, 1), "a mapping file is a block of keys: feed, source, key, event")])
-    context = FileContext(_let_names(document), shelf.opener(path.parent))
+    unwise = _placed(document, find_unwise(document))
+    context = FileContext(_let_names(document) | _given_names(document), shelf.opener(path.parent))
     try:
         mapping = FeedMapping.model_validate(document, context=context)
     except ValidationError as error:
         problems = (*find_problems(document, context.tables), *find_circles(document.get("let")))
-        raise _error(path, text, [*told, *told_by(error, document), *_placed(document, problems)]) from None
+        raise _error(path, text, [*told, *told_by(error, document), *_placed(document, problems)], unwise) from None
     mapping = mapping.loaded(path, _digest(document, context.tables), context.tables)
     mapper, misfits = attempt(mapping, Directory())
     told.extend(_placed(document, misfits or find_circles(document.get("let"))))
     told.extend(_placed(document, find_problems(document, context.tables)))
     if told:
-        raise _error(path, text, told)
-    warnings = _file_problems(path, text, _placed(document, find_warnings(mapping, mapper)))
+        raise _error(path, text, told, unwise)
+    warnings = _file_problems(path, text, [*unwise, *_placed(document, find_warnings(mapping, mapper))])
     return mapping.loaded(path, mapping.digest, context.tables, warnings)
+
+
+def document_of(path: Path) -> Mapping[str, Any]:
+    """Return a loaded mapping file's plain document: keys and texts as they stand there."""
+    document = read_blocks(path.read_bytes().decode("utf-8-sig"))[0]
+    return document if isinstance(document, Block) else {}
+
+
+def at_places(path: Path, problems: Iterable[Problem]) -> tuple[FileProblem, ...]:
+    """Tell what was found out about a loaded mapping file elsewhere, at its lines and columns."""
+    found = tuple(problems)
+    text = path.read_bytes().decode("utf-8-sig") if found else ""
+    document = read_blocks(text)[0]
+    return _file_problems(path, text, _placed(document, found)) if isinstance(document, Block) else ()
 
 
 def _not_utf8(path: Path, error: UnicodeDecodeError) -> FileProblem:
@@ -133,6 +150,13 @@ def _let_names(document: Block) -> frozenset[str]:
     return frozenset(names) if isinstance(names, Block) else frozenset()
 
 
+def _given_names(document: Block) -> frozenset[str]:
+    """Return what the rules about rows make known to each event."""
+    rules = document.get("rows")
+    kinds = {key for rule in rules if isinstance(rule, Block) for key in rule} if isinstance(rules, list) else set()
+    return frozenset(name for name, kind in (("item", "explode"), ("day", "recur")) if kind in kinds)
+
+
 def _digest(document: Block, tables: Mapping[str, Table]) -> bytes:
     """Digest what decides over rows: comments, layout, owner, schedule, publishing and examples do not."""
     content = {key: document[key] for key in _ABOUT_ROWS if key in document}
@@ -151,12 +175,12 @@ def _told_slip(slip: Slip) -> Told:
     return Told(slip.place, slip.message, slip.hint)
 
 
-def _error(path: Path, text: str, told: Iterable[Told]) -> MappingFileError:
-    return MappingFileError(path, _file_problems(path, text, told))
+def _error(path: Path, text: str, told: Iterable[Told], unwise: Iterable[Told] = ()) -> MappingFileError:
+    return MappingFileError(path, _file_problems(path, text, told), _file_problems(path, text, unwise))
 
 
 def _file_problems(path: Path, text: str, told: Iterable[Told]) -> tuple[FileProblem, ...]:
-    lines = text.splitlines()
+    lines = without_secrets(text).splitlines()
     found = dict.fromkeys(sorted(told, key=lambda one: one.place))
     return tuple(
         FileProblem(path, *one.place, one.message, one.hint, lines[one.place[0] - 1] if one.place[0] <= len(lines) else "")

@@ -52,7 +52,7 @@ def draft_mapping(source: str, wishes: DraftWishes, *, as_json: bool) -> int:
         SyncError: the source cannot be read.
     """
     settings, output = current_settings(), Output(json=as_json)
-    feed = wishes.feed or feed_name(_stem(source))
+    feed = _feed(wishes.feed) or feed_name(_stem(source))
     zone = _zone(wishes.zone)
     out = wishes.out or settings.feeds / f"{feed}.yaml"
     _refuse_to_overwrite(out, is_forced=wishes.is_forced)
@@ -100,6 +100,12 @@ def _complete(draft: Draft, out: Path, sample: Sample) -> str:
 def _stem(source: str) -> str:
     name = source.rstrip("/").rpartition("/")[2].partition("?")[0]
     return name.partition(".")[0] or name
+
+
+def _feed(name: str) -> str:
+    if name and feed_name(name) != name:
+        raise ConfigError(f"--feed {name}: a feed's name is lower-case words joined by -", hint=f"write {feed_name(name)}")
+    return name
 
 
 def _zone(text: str) -> str:

@@ -14,6 +14,7 @@ from mappings.errors import FileProblem, MappingFileError
 from mappings.examples import ExampleFailure, run_examples
 from mappings.schema import FeedMapping
 from pipelines.cli.feed_files import shown_path
+from pipelines.cli.source_lint import look_at_source
 
 Severity = Literal["ok", "warning", "error"]
 
@@ -77,9 +78,17 @@ def find(loaded: FeedMapping | MappingFileError) -> FeedFindings:
     """Look through one file, offline; paths are told from the working folder."""
     path = shown_path(loaded.path)
     if isinstance(loaded, MappingFileError):
-        return FeedFindings(loaded.path.stem, path, problems=_placed(path, loaded.problems))
-    examples = ExampleFindings(len(loaded.examples), run_examples(loaded))
-    return FeedFindings(loaded.feed, path, warnings=_placed(path, loaded.warnings), examples=examples)
+        return FeedFindings(
+            loaded.path.stem, path, problems=_placed(path, loaded.problems), warnings=_placed(path, loaded.warnings)
+        )
+    source = look_at_source(loaded)
+    return FeedFindings(
+        loaded.feed,
+        path,
+        problems=_placed(path, source.problems),
+        warnings=_placed(path, (*loaded.warnings, *source.warnings)),
+        examples=ExampleFindings(len(loaded.examples), run_examples(loaded)),
+    )
 
 
 def _placed(path: Path, problems: tuple[FileProblem, ...]) -> tuple[FileProblem, ...]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,7 +70,8 @@ class ManyFiles:
                 parts.append(_Part(source, path, _folder(path, paths), reading.columns, reading.stamp))
         columns = tuple(dict.fromkeys(column for part in parts for column in part.columns))
         stamps = [f"{Path(path).name} {part.stamp}" for path, part in zip(paths, parts, strict=True) if part.stamp]
-        yield Reading(columns, _rows(parts, columns), "; ".join(stamps) if len(stamps) == len(parts) else "")
+        with closing(_rows(parts, columns)) as rows:
+            yield Reading(columns, rows, "; ".join(stamps) if len(stamps) == len(parts) else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def _folder(path: str, paths: Sequence[str]) -> str:
     return f"{Path(path).parent.name}/" if sum(Path(other).name == name for other in paths) > 1 else ""
 
 
-def _rows(parts: Sequence[_Part], columns: tuple[str, ...]) -> Iterator[SourceRow]:
+def _rows(parts: Sequence[_Part], columns: tuple[str, ...]) -> Generator[SourceRow]:
     blank = dict.fromkeys(columns, "")
     for part in parts:
         with part.source.read() as reading:

@@ -20,7 +20,7 @@ from mappings.vocabulary import Origin
 
 @dataclass(frozen=True, slots=True)
 class NdjsonRecords:
-    """Cuts a file into the objects of its lines; a blank line is a blank record."""
+    """Cuts a file into the objects of its lines; blank lines hold none."""
 
     spec: NdjsonSource
 
@@ -42,6 +42,8 @@ def _records(lines: Lines, name: str) -> Iterator[Record]:
     is_any = False
     for number, line in enumerate(lines, start=1):
         lines.clear()
+        if not line.strip():
+            continue
         record = _record(Origin(f"{name}:{number}", number), line)
         if record.problem and not is_any:
             hint = "is it one document over several lines? Then say `kind: json`"
@@ -53,8 +55,6 @@ def _records(lines: Lines, name: str) -> Iterator[Record]:
 
 
 def _record(origin: Origin, line: str) -> Record:
-    if not line.strip():
-        return Record(origin, {})
     try:
         value = parse_json(line)
     except ValueError as error:

@@ -70,8 +70,9 @@ class RecordFile:
                 )
             file.stream.seek(0)
             pairs = tuple(zip(columns.names, present, strict=True))
-            rows = _Rows(flattening, pairs, CellFaults(self.asked.columns, self.encodings)).of(self.cut(file))
-            yield Reading(columns.names, whole(file, rows), file.stamp).with_empty(columns.absent)
+            with closing(self.cut(file)) as records:
+                rows = _Rows(flattening, pairs, CellFaults(self.asked.columns, self.encodings)).of(records)
+                yield Reading(columns.names, whole(file, rows), file.stamp).with_empty(columns.absent)
 
     def _present(self, file: OpenedFile, flattening: Flattening) -> Sequence[str]:
         present: dict[str, None] = {}

@@ -20,7 +20,7 @@ from connectors.sources.names import folded
 from connectors.sources.safe_xml import XmlPieces
 from connectors.sources.unpacking import Unpacking
 
-_CHUNK_BYTES = 256 * 1024
+_CHUNK_BYTES = 64 * 1024
 _KINDS = {
     b"\xd0\xcf\x11\xe0": ("an old .xls workbook, or one with a password", "save it as .xlsx, without a password"),
     b"<": ("a web page or XML", "the address may ask for a login"),

@@ -27,6 +27,7 @@ _SURROGATE = re.compile("[\udc80-\udcff]")
 _STAND_IN = re.compile("[\U0010fe80-\U0010feff]")
 _OFFSET = 0x10FE80 - 0xDC80
 _MOST_NAMES = 40
+_PIECE = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class XmlRecords:
         xml = XmlPieces(name, listener, "utf-8")
         listener.line_of = lambda: xml.line
         number = 0
-        for _ in xml.told(map(_encodable, iter(pieces.read, ""))):
+        for _ in xml.told(map(_encodable, iter(lambda: pieces.read(_PIECE), ""))):
             for number, (line, value) in enumerate(listener.ready, start=number + 1):  # noqa: B020  # goes on counting
                 yield Record(Origin(f"{name}:{line} (record {number})", number), value)
             listener.ready.clear()

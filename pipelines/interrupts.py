@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, TypeVar
 
+from pipelines.threshold import INTERRUPTED
+from pipelines.threshold import leave as leave_unheard
+
 T = TypeVar("T")
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-EXIT_CODE = 130
 _SAME_PRESS_S = 0.1
 """Signals so close together are one wish: a terminal's Ctrl-C may come from the terminal and from a parent as well."""
 _LAST_S = 0.7
@@ -96,7 +98,7 @@ def deferred_to_the_end(last_words: Callable[[], None]) -> Iterator[None]:
             sys.stdout.flush()
         else:
             last_words()
-        os._exit(EXIT_CODE)
+        os._exit(INTERRUPTED)
 
     threading.Thread(target=leave, name="eventsync-leaving", daemon=True).start()
     try:
@@ -118,7 +120,8 @@ def _hearing() -> Iterator[list[Handler]]:
     _EARS.is_open = False
     if not is_ours:
         handler = former[signal.SIGINT]
-        _EARS.interrupt = handler if callable(handler) else signal.default_int_handler
+        is_usable = callable(handler) and handler != leave_unheard
+        _EARS.interrupt = handler if is_usable and callable(handler) else signal.default_int_handler
     try:
         for number in STOPPING:
             signal.signal(number, _EARS.hear)

@@ -1,0 +1,18 @@
+"""The first moment of the command `eventsync`: Ctrl-C is answered from here on, while the command itself is still imported.
+
+Imports next to nothing, so that the moment is early; what the command does is `app`'s.
+"""
+
+from __future__ import annotations
+
+import signal
+
+from pipelines.threshold import leave
+
+
+def main() -> None:
+    """Run the command line, and leave with the exit code that scripts rely on."""
+    signal.signal(signal.SIGINT, leave)
+    from pipelines.cli.app import main as run  # noqa: PLC0415  # what takes its time, only once Ctrl-C is answered
+
+    run()

@@ -29,6 +29,7 @@ _OPENING = re.compile(r"(?:from|between|von|vom|de|das|da|dalle|du|desde|van|od|
 _LAST_HOUR = 23
 _NOON_HOUR = 12
 
+BETWEEN_CLOCKS = "to, till, until, bis, a, à, às, as, au, al, alle, até, do, tot, til"
 CLOCKS_SHOWN = ("19:30", "19.30", "7.30pm", "7 p.m.", "14h30", "18h", "19 Uhr", "19.30 Uhr", "kl. 19", "19時30分", "noon")
 
 

@@ -287,8 +287,7 @@ def test_after_one_of_several_feeds_the_next_is_not_begun(desk: Desk, service: S
     assert [one["feed"] for one in said.document["runs"]] == [FEED]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-@pytest.mark.parametrize("phase", ["staging", "publishing"])
+@pytest.mark.parametrize(("number", "phase"), [(signal.SIGHUP, "staging"), (signal.SIGTERM, "publishing")])
 def test_through_dagster_in_this_process(desk: Desk, service: Service, number: int, phase: str) -> None:
     desk.source(lines(200))
     service.switch(latency_ms=100)

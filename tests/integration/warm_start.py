@@ -17,6 +17,8 @@ from typing import Any
 import pipelines.cli
 from pipelines.cli.app import main
 
+_WITH_DAGSTER = ("pipelines.definitions", "pipelines.in_process")
+
 
 def serve() -> None:
     """Announces itself with a line on stdout, then forks until stdin ends."""
@@ -28,8 +30,12 @@ def serve() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:
+        order = json.loads(line)
+        if order["words"][0] == "run" and "--no-dagster" not in order["words"]:
+            for module in _WITH_DAGSTER:  # seconds, of which only the first such command has to wait
+                import_module(module)
         if os.fork() == 0:
-            _shepherd(json.loads(line))
+            _shepherd(order)
 
 
 def _shepherd(order: dict[str, Any]) -> None:
@@ -46,6 +52,7 @@ def _shepherd(order: dict[str, Any]) -> None:
 
 def _become_the_command(order: dict[str, Any]) -> None:
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a terminal's commands hear it; a background job was born without
     for number, name, how in ((0, os.devnull, os.O_RDONLY), (1, order["out"], os.O_WRONLY), (2, order["err"], os.O_WRONLY)):
         os.dup2(os.open(name, how | os.O_CREAT, 0o600), number)
     os.chdir(order["cwd"])

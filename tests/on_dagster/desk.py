@@ -148,12 +148,16 @@ class Desk:
         return start(words, self.environ, self.folder)
 
 
+def shell_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a command started in a shell would hear; nothing of this process's settings."""
+    return {**{name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}, **environ}
+
+
 def start(words: Iterable[str], environ: Mapping[str, str], cwd: Path) -> subprocess.Popen[str]:
     """Start `eventsync` as a shell would; nothing of this process's settings is heard."""
     script = Path(sys.executable).with_name("eventsync")
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     pipe = subprocess.PIPE
-    return subprocess.Popen([script, *words], cwd=cwd, env={**kept, **environ}, stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen([script, *words], cwd=cwd, env=shell_environ(environ), stdout=pipe, stderr=pipe, text=True)
 
 
 def ended(process: subprocess.Popen[str], within_s: float = 90.0) -> tuple[int, str, str]:

@@ -1,4 +1,6 @@
-"""`eventsync ui`: the webserver, the daemon and the demo as processes; a run submitted to them; their end."""
+"""`eventsync ui`: the webserver, the daemon and the demo as processes; a run submitted to them; their end by Ctrl-C, whenever a
+block of `ui` is left.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ class Ui:
 
 @contextmanager
 def ui(words: tuple[str, ...], home: Path, environ: Mapping[str, str], cwd: Path) -> Iterator[Ui]:
-    """`eventsync ui` until it answers; stopped, with all of its children, when the block ends."""
+    """`eventsync ui` until it answers. When the block ends, Ctrl-C must stop every process that it started."""
     port = free_port()
     process = start(("ui", "--port", str(port), *words), environ, cwd)
     running = Ui(process, home, f"http://127.0.0.1:{port}")
@@ -64,15 +66,24 @@ def ui(words: tuple[str, ...], home: Path, environ: Mapping[str, str], cwd: Path
     try:
         until(lambda: note.exists() or process.poll() is not None, within_s=READY_S, what="the Dagster UI")
         assert process.poll() is None, ended(process)
+        until(lambda: len(running.children()) >= 4, what="webserver, daemon and the code server of each")
         yield running
-        family = running.children() if process.poll() is None else []
+        family = running.children()
+        _assert_ctrl_c_stops_them_all(running, family)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+            process.communicate(timeout=60)
         for left in family:
             if left.is_running():
                 left.kill()
+
+
+def _assert_ctrl_c_stops_them_all(running: Ui, family: list[psutil.Process]) -> None:
+    assert running.interrupt() == 0
+    psutil.wait_procs(family, timeout=20)
+    assert not [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    assert not (running.home / "eventsync-ui.json").exists()
 
 
 @pytest.fixture(scope="module")
@@ -142,16 +153,6 @@ def test_the_secret_of_the_demos_key_is_not_in_dagsters_home(demo: Ui) -> None:
     files = [path for path in demo.home.rglob("*") if path.is_file()]
     assert len(secret) > 12
     assert not [path for path in files if secret.encode() in path.read_bytes()]
-
-
-def test_ctrl_c_stops_every_process_that_the_ui_started(desk: Desk) -> None:
-    with ui((), desk.folder / "dagster", desk.environ, desk.folder) as running:
-        until(lambda: len(running.children()) >= 4, what="webserver, daemon and the code server of each")
-        family = running.children()
-        assert running.interrupt() == 0
-        psutil.wait_procs(family, timeout=20)
-        assert not [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
-        assert not (running.home / "eventsync-ui.json").exists()
 
 
 def test_the_feed_goes_on_after_a_killed_run_worker_and_without_anybody_following(desk: Desk) -> None:

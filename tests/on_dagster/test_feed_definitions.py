@@ -47,6 +47,12 @@ def test_its_assets_stand_in_a_group_of_its_name_with_their_owner_and_kinds(desk
     }
 
 
+def test_the_kind_of_what_is_staged_is_that_of_the_state_db(desk: Desk) -> None:
+    settings = desk.settings.model_copy(update={"state_url": "postgresql+psycopg://worker@db.example.org/eventsync"})
+    definitions = build_definitions(settings, lambda: open_workshop(settings))
+    assert spec_of(definitions, STAGED).kinds == {"python", "postgres"}
+
+
 def test_an_edited_mapping_file_is_another_code_version(desk: Desk) -> None:
     (feed,) = load_folder(desk.folder / "feeds").feeds
     before = spec_of(desk.definitions(), STAGED).code_version

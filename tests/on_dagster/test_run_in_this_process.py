@@ -1,4 +1,6 @@
-"""`eventsync run` where no webserver is: the job in this very process, on the instance of the UI."""
+"""`eventsync run` where no webserver is: the job in this very process, on the instance of the UI. But for one, the commands
+are forked from a process that has imported Dagster already.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,13 @@ import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from subprocess import Popen
 
 import dagster as dg
 import pytest
-from on_dagster.desk import FEED, HEADER, SECRET, Desk, documents, ended, line, until
+from integration.desk import Command, Said, WarmStart
+from on_dagster.desk import FEED, HEADER, SECRET, Desk, ended, line, shell_environ, until
 
 from pipelines.dagster_home import DAGSTER_YAML
 
@@ -42,12 +45,45 @@ def row_states(desk: Desk) -> dict[str, int]:
         return dict(database.execute("SELECT state, count(*) FROM ledger_entry GROUP BY state").fetchall())
 
 
-def begin_long_run(desk: Desk) -> Popen[str]:
-    desk.switch(latency_ms=SLOW_MS)
-    desk.source(line(number) for number in range(ROWS))
-    running = desk.start("run", FEED)
-    until(lambda: desk.posts() > 8, what="the first requests")
-    return running
+@dataclass
+class Shell:
+    """Starts commands at a desk. What they print lies there too."""
+
+    desk: Desk
+    warm: WarmStart
+    started: list[Command] = field(default_factory=list)
+
+    def start(self, *words: str) -> Command:
+        base = self.desk.folder / "said" / f"{len(self.started)}.command"
+        base.parent.mkdir(exist_ok=True)
+        self.started.append(self.warm.start(words, shell_environ(self.desk.environ), self.desk.folder, base))
+        return self.started[-1]
+
+    def run(self, *words: str) -> Said:
+        return self.start("run", *words).ended()
+
+    def begin_long_run(self) -> Command:
+        """A run that has sent some of its rows and is at it."""
+        self.desk.switch(latency_ms=SLOW_MS)
+        self.desk.source(line(number) for number in range(ROWS))
+        running = self.start("run", FEED)
+        until(lambda: self.desk.posts() > 8, what="the first requests")
+        return running
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[WarmStart]:
+    with closing(WarmStart()) as started:
+        yield started
+
+
+@pytest.fixture
+def shell(desk: Desk, warm: WarmStart) -> Iterator[Shell]:
+    made = Shell(desk, warm)
+    yield made
+    for command in made.started:
+        if not command.has_ended:
+            command.kill()
 
 
 def test_a_run_is_in_the_uis_list_and_leaves_nothing_beside_its_home(desk: Desk) -> None:
@@ -66,98 +102,96 @@ def test_a_run_is_in_the_uis_list_and_leaves_nothing_beside_its_home(desk: Desk)
         assert not instance.telemetry_enabled
 
 
-def test_a_braked_run_says_so_in_our_words_and_keeps_dagsters_for_the_ui(desk: Desk) -> None:
+def test_a_braked_run_says_so_in_our_words_and_keeps_dagsters_for_the_ui(desk: Desk, shell: Shell) -> None:
     desk.source([*(line(number) for number in range(6)), *(line(number, day="soon") for number in range(6, 10))])
-    code, out, err = ended(desk.start("run", FEED))
-    assert code == 5
-    assert is_quiet(err)
-    assert "4 of 10 rows rejected" in out
-    assert "what would help: mend the source or the mapping and run again; or send the good rows in spite of that:" in out
-    assert f"eventsync run {FEED} --accept rejected" in " ".join(out.split())
+    said = shell.run(FEED)
+    assert said.code == 5
+    assert is_quiet(said.err)
+    assert "4 of 10 rows rejected" in said.out
+    assert "what would help: mend the source or the mapping and run again; or send the good rows in spite of that:" in said.out
+    assert f"eventsync run {FEED} --accept rejected" in " ".join(said.out.split())
     with instance_of(desk) as instance:
         (run,) = instance.get_runs()
         failed = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
         assert "rejected" in str(failed[0].get_dagster_event().step_failure_data.error)
 
 
-def test_a_refused_key_says_so_once_and_what_would_help(desk: Desk) -> None:
+def test_a_refused_key_says_so_once_and_what_would_help(desk: Desk, shell: Shell) -> None:
     desk.api_key = "sk-revoked-9999"
-    code, out, err = ended(desk.start("run", FEED, "--json"))
-    (run,) = documents(out)["runs"]
-    assert (code, run["exit_code"], run["outcome"]) == (3, 3, "refused by the service")
+    said = shell.run(FEED, "--json")
+    (run,) = said.document["runs"]
+    assert (said.code, run["exit_code"], run["outcome"]) == (3, 3, "refused by the service")
     assert "EVENT_API_KEY" in run["hint"]
-    assert is_quiet(err)
+    assert is_quiet(said.err)
 
 
-def test_a_lost_column_ends_as_a_brake_without_dagster_too(desk: Desk) -> None:
+def test_a_lost_column_ends_as_a_brake_without_dagster_too(desk: Desk, shell: Shell) -> None:
     desk.source(["1,Evening,2031-05-01,19:30,concert"], header=HEADER.replace("TITLE", "TITEL"))
-    code, out, _ = ended(desk.start("run", FEED, "--no-dagster", "--json"))
-    (run,) = documents(out)["runs"]
-    assert (code, run["outcome"]) == (5, "stopped by a brake")
+    said = shell.run(FEED, "--no-dagster", "--json")
+    (run,) = said.document["runs"]
+    assert (said.code, run["outcome"]) == (5, "stopped by a brake")
     assert '"TITLE" (closest: "TITEL")' in run["message"]
     assert '"GENRE"' in run["hint"]
 
 
-def test_ctrl_c_settles_what_is_in_flight_and_the_next_run_sends_the_rest_once(desk: Desk) -> None:
-    running = begin_long_run(desk)
-    running.send_signal(signal.SIGINT)
-    code, out, err = ended(running)
-    assert code == 130
-    assert is_quiet(err)
-    assert "interrupted while publishing" in out
+def test_ctrl_c_settles_what_is_in_flight_and_the_next_run_sends_the_rest_once(desk: Desk, shell: Shell) -> None:
+    running = shell.begin_long_run()
+    running.signal(signal.SIGINT)
+    said = running.ended()
+    assert said.code == 130
+    assert is_quiet(said.err)
+    assert "interrupted while publishing" in said.out
     delivered = row_states(desk)["delivered"]
-    assert f"delivered {delivered} + still pending {ROWS - delivered}" in out
+    assert f"delivered {delivered} + still pending {ROWS - delivered}" in said.out
     assert delivered == len(desk.events())
     assert statuses(desk) == ["FAILURE"]
     desk.switch(latency_ms=0)
-    code, out, _ = ended(desk.start("run", FEED))
-    assert (code, len(desk.events()), desk.posts()) == (0, ROWS, ROWS)
+    said = shell.run(FEED)
+    assert (said.code, len(desk.events()), desk.posts()) == (0, ROWS, ROWS)
     assert statuses(desk) == ["SUCCESS", "FAILURE"]
 
 
-def test_ctrl_c_before_anything_is_begun_leaves_no_run_that_seems_to_go_on(desk: Desk) -> None:
-    running = desk.start("run", FEED)
+def test_ctrl_c_before_anything_is_begun_leaves_no_run_that_seems_to_go_on(desk: Desk, shell: Shell) -> None:
+    running = shell.start("run", FEED)
     until((desk.folder / "dagster" / "history" / "runs.db").exists, what="Dagster's books")
-    running.send_signal(signal.SIGINT)
-    code, _, err = ended(running)
-    assert code in {0, 130}
-    assert is_quiet(err)
+    running.signal(signal.SIGINT)
+    said = running.ended()
+    assert said.code in {0, 130}
+    assert is_quiet(said.err)
     assert set(statuses(desk)) <= {"SUCCESS", "FAILURE", "CANCELED"}
 
 
-def test_after_one_feed_is_interrupted_the_next_is_not_begun(desk: Desk) -> None:
+def test_after_one_feed_is_interrupted_the_next_is_not_begun(desk: Desk, shell: Shell) -> None:
     desk.mapping("zoo-nights")
     desk.switch(latency_ms=SLOW_MS)
     desk.source(line(number) for number in range(ROWS))
-    running = desk.start("run", "--all", "--json")
+    running = shell.start("run", "--all", "--json")
     until(lambda: desk.posts() > 8, what="the first requests")
-    running.send_signal(signal.SIGINT)
-    code, out, _ = ended(running)
-    assert code == 130
-    assert [run["feed"] for run in documents(out)["runs"]] == [FEED]
+    running.signal(signal.SIGINT)
+    said = running.ended()
+    assert said.code == 130
+    assert [run["feed"] for run in said.document["runs"]] == [FEED]
 
 
-def test_a_killed_run_holds_nothing_up_and_nothing_is_sent_twice(desk: Desk) -> None:
+def test_a_killed_run_holds_nothing_up_and_nothing_is_sent_twice(desk: Desk, shell: Shell) -> None:
     home = desk.folder / "dagster"
     home.mkdir()
     (home / "dagster.yaml").write_text(DAGSTER_YAML.replace("default_limit: 4", "default_limit: 1"), "utf-8")
-    running = begin_long_run(desk)
-    running.kill()
-    ended(running)
+    shell.begin_long_run().kill()
     assert statuses(desk) == ["STARTED"]
     desk.switch(latency_ms=0)
-    code, out, _ = ended(desk.start("run", FEED), within_s=60)
-    assert code == 0, out
+    said = shell.run(FEED)
+    assert said.code == 0, said.out
     assert sorted(desk.titles()) == sorted(f"Evening {number}" for number in range(ROWS))
     assert statuses(desk) == ["SUCCESS", "FAILURE"]
 
 
-def test_the_key_is_nowhere_in_what_dagster_keeps(desk: Desk) -> None:
-    assert ended(desk.start("run", FEED))[0] == 0
+def test_the_key_is_nowhere_in_what_dagster_keeps(desk: Desk, shell: Shell) -> None:
+    assert shell.run(FEED).code == 0
     desk.source([line(number, day="soon") for number in range(10)])
-    assert ended(desk.start("run", FEED))[0] == 5
+    assert shell.run(FEED).code == 5
     desk.api_key = "sk-mistyped-5Hq2Lw8Zr-0043"
-    assert ended(desk.start("run", FEED))[0] == 3
+    assert shell.run(FEED).code == 3
     for secret in (SECRET, desk.api_key):
         assert not [path for path in files_of(desk.folder) if secret.encode() in path.read_bytes()]
 

@@ -14,6 +14,13 @@ from mappings.values import COMPANIONS, MARKERS
 Schema = dict[str, Any]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_USE = {
+    "type": "object",
+    "description": "The steps of this name, defined under `steps`.",
+    "properties": {"use": {"type": "string", "description": "The name under `steps`."}},
+    "required": ["use"],
+    "additionalProperties": False,
+}
 _STEP_REF = {"$ref": "#/$defs/Step"}
 
 
@@ -27,6 +34,7 @@ def feed_json_schema() -> Schema:
     definitions["Fields"]["propertyNames"] = {"not": {"enum": [*MARKERS, *COMPANIONS]}}
     for name in ("From", "FirstOf", "Joined"):
         definitions[name]["properties"]["do"]["anyOf"] = [_STEP_REF, {"type": "array", "items": _STEP_REF}]
+    schema["properties"]["steps"]["additionalProperties"] = {"anyOf": [_STEP_REF, {"type": "array", "items": _STEP_REF}]}
     definitions["Step"] = _any_step()
     return {"$schema": _DIALECT, **schema, "title": "eventsync feed"}
 
@@ -38,7 +46,7 @@ def _any_step() -> Schema:
         if not any(parameter.is_required() for parameter in step.model_fields.values())
     ]
     blocks = [{"$ref": f"#/$defs/{step.__name__}"} for step in STEPS.values()]
-    return {"description": "One step of a value's way.", "oneOf": [*bare, *blocks]}
+    return {"description": "One step of a value's way.", "oneOf": [*bare, *blocks, _USE]}
 
 
 def _promise(docstring: str | None) -> str:

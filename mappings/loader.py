@@ -19,10 +19,12 @@ from mappings.engine import Directory, attempt
 from mappings.errors import FileProblem, MappingFileError
 from mappings.file_context import FileContext
 from mappings.file_problems import Told, told_by
+from mappings.includes import FRAGMENT_MARK, PlaceElsewhere, include_files
 from mappings.lint import find_unwise, find_warnings
 from mappings.lint_values import without_secrets
 from mappings.lookup_files import LookupShelf
-from mappings.marks import Block, Slip, locate, place_after, read_blocks
+from mappings.marks import Block, Place, Slip, locate, place_after, read_blocks
+from mappings.named_steps import open_named_steps
 from mappings.schema import FeedMapping
 from mappings.soundness import find_circles, find_problems
 from mappings.tables import Table
@@ -53,7 +55,7 @@ class FeedFolder:
 
 
 def load_folder(folder: Path) -> FeedFolder:
-    """Load every mapping file of a folder, in the order of their names.
+    """Load every mapping file of a folder, in the order of their names; one whose name begins with _ is only included.
 
     A broken file harms no other. Two files with one feed name (or two that differ in `-` and `_` only): the later is broken.
     """
@@ -61,7 +63,9 @@ def load_folder(folder: Path) -> FeedFolder:
     broken: list[MappingFileError] = []
     shelf = LookupShelf()
     taken: dict[str, Path] = {}
-    for path in sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES and path.is_file()):
+    for path in sorted(
+        path for path in folder.glob("*") if path.suffix in SUFFIXES and path.name[0] != FRAGMENT_MARK and path.is_file()
+    ):
         try:
             mapping = load_feed(path, shelf)
             _claim_name(mapping.feed, path, taken)
@@ -93,11 +97,11 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
     Raises:
         MappingFileError: with every problem, in the order of the lines.
     """
-    document, slips = read_blocks(text)
+    document, slips = _assembled(text, path)
     told = [_told_slip(slip) for slip in slips]
     if not isinstance(document, Block):
         raise _error(path, text, told or [Told((1, 1), "a mapping file is a block of keys: feed, source, key, event")])
-    unwise = _placed(document, find_unwise(document))
+    unwise = [one for one in _placed(document, find_unwise(document)) if not isinstance(one.place, PlaceElsewhere)]
     context = FileContext(_let_names(document) | _given_names(document), shelf.opener(path.parent))
     try:
         mapping = FeedMapping.model_validate(document, context=context)
@@ -116,7 +120,7 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
 
 def document_of(path: Path) -> Mapping[str, Any]:
     """Return a loaded mapping file's plain document: keys and texts as they stand there."""
-    document = read_blocks(path.read_bytes().decode("utf-8-sig"))[0]
+    document = _assembled(path.read_bytes().decode("utf-8-sig"), path)[0]
     return document if isinstance(document, Block) else {}
 
 
@@ -126,6 +130,14 @@ def at_places(path: Path, problems: Iterable[Problem]) -> tuple[FileProblem, ...
     text = path.read_bytes().decode("utf-8-sig") if found else ""
     document = read_blocks(text)[0]
     return _file_problems(path, text, _placed(document, found)) if isinstance(document, Block) else ()
+
+
+def _assembled(text: str, path: Path) -> tuple[object, tuple[Slip, ...]]:
+    """Return the document with what it includes, and with its named steps in their places, and every slip on the way."""
+    document, slips = read_blocks(text)
+    if not isinstance(document, Block):
+        return document, slips
+    return document, (*slips, *include_files(document, path.parent), *open_named_steps(document))
 
 
 def _not_utf8(path: Path, error: UnicodeDecodeError) -> FileProblem:
@@ -180,9 +192,23 @@ def _error(path: Path, text: str, told: Iterable[Told], unwise: Iterable[Told] =
 
 
 def _file_problems(path: Path, text: str, told: Iterable[Told]) -> tuple[FileProblem, ...]:
+    found = dict.fromkeys(sorted(told, key=lambda one: (_file_of(one.place), one.place)))
     lines = without_secrets(text).splitlines()
     found = dict.fromkeys(sorted(told, key=lambda one: one.place))
     return tuple(
-        FileProblem(path, *one.place, one.message, one.hint, lines[one.place[0] - 1] if one.place[0] <= len(lines) else "")
-        for one in found
+        _elsewhere(one, one.place) if isinstance(one.place, PlaceElsewhere) else _problem(one, path, lines) for one in found
     )
+
+
+def _file_of(place: Place) -> str:
+    """Return what sorts the problems of the feed's own file before those of the files that it includes."""
+    return str(place.path) if isinstance(place, PlaceElsewhere) else ""
+
+
+def _elsewhere(told: Told, place: PlaceElsewhere) -> FileProblem:
+    return _problem(told, place.path, without_secrets(place.text).splitlines())
+
+
+def _problem(told: Told, path: Path, lines: list[str]) -> FileProblem:
+    snippet = lines[told.place[0] - 1] if told.place[0] <= len(lines) else ""
+    return FileProblem(path, *told.place, told.message, told.hint, snippet)

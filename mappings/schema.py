@@ -11,11 +11,12 @@ from pydantic import AfterValidator, AwareDatetime, Discriminator, Field, Privat
 
 from mappings.conditions import Condition
 from mappings.errors import FileProblem
-from mappings.measures import Duration, OneOrMany, Text, mistake
+from mappings.measures import Duration, OneOrMany, Text, Texts, mistake
 from mappings.publishing import PublishPolicy, Schedule
 from mappings.source_specs import SourceSpec
 from mappings.strict import Strict
 from mappings.tables import Table
+from mappings.transforms.catalogue import AnyStep
 from mappings.values import Fields, Value
 from mappings.vocabulary import FeedName, ReasonCode
 
@@ -68,6 +69,7 @@ Rule = Annotated[
     Annotated[Skip, Tag("rule:skip")] | Annotated[Keep, Tag("rule:keep")] | Annotated[Window, Tag("rule:window")],
     Discriminator(_kind_of_rule),
 ]
+WayName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 KeyName = Annotated[Text, Field(min_length=1)]
 KeyPart = Annotated[Annotated[KeyName, Tag("key:text")] | Annotated[KeyColumn, Tag("key:column")], Discriminator(_kind_of_key)]
 
@@ -113,6 +115,14 @@ class FeedMapping(Strict):
     )
     let: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], Value] = Field(
         default_factory=dict, description="Named values, used elsewhere as $name."
+    )
+    steps: dict[WayName, Annotated[tuple[AnyStep, ...], OneOrMany()]] = Field(
+        default_factory=dict, description="Named ways of steps, used in any `do` as {use: NAME}."
+    )
+    include: Texts = Field(
+        default=(),
+        description="Files whose `let` and `steps` are used as if they stood here, by their paths from this file; one whose name"
+        " begins with _ may stand among the feeds.",
     )
     rows: tuple[Rule, ...] = Field(default=(), description="Which rows are wanted: rules, tried in order.")
     classifications_version: ListVersion | None = Field(

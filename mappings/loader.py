@@ -194,7 +194,6 @@ def _error(path: Path, text: str, told: Iterable[Told], unwise: Iterable[Told] =
 def _file_problems(path: Path, text: str, told: Iterable[Told]) -> tuple[FileProblem, ...]:
     found = dict.fromkeys(sorted(told, key=lambda one: (_file_of(one.place), one.place)))
     lines = without_secrets(text).splitlines()
-    found = dict.fromkeys(sorted(told, key=lambda one: one.place))
     return tuple(
         _elsewhere(one, one.place) if isinstance(one.place, PlaceElsewhere) else _problem(one, path, lines) for one in found
     )

@@ -6,7 +6,7 @@ How each kind of value is compiled is `compiled_values`'s; the payload they fill
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mappings.conditions import All, Condition, Not, Test
@@ -15,11 +15,11 @@ from mappings.deciding import Holds, compile_condition, parse_time
 from mappings.evaluation import UNSET, Getter, RowState, column_reader, is_empty, mending, nfc, required
 from mappings.policies import Policy
 from mappings.refusals import Refusal
-from mappings.stepping import Ends, Flow, MisfitError, Stage, Watch, compile_step, stepped, stepped_cell, watched
+from mappings.stepping import Ends, Flow, MisfitError, Stage, Watch, compile_step, stepped, stepped_cell, told_value, watched
 from mappings.tables import Table
 from mappings.transforms.catalogue import AnyStep
 from mappings.transforms.step import Kind
-from mappings.values import Value
+from mappings.values import At, ChannelValue, Choose, FirstOf, Joined, Seen, TableValue, Value
 
 Loc = tuple[int | str, ...]
 """A place in the mapping file, as keys and positions."""
@@ -65,6 +65,17 @@ class Problem:
     hint: str = ""
 
 
+_TOLD: Mapping[type[object], str] = {
+    FirstOf: "first_of",
+    Choose: "choose",
+    At: "at",
+    Seen: "in_zone",
+    TableValue: "lookup",
+    Joined: "join",
+    ChannelValue: "channel",
+}
+"""The kinds of values of which `explain` tells, beside their steps, what they gave."""
+
 CompileValue = Callable[["Compiler", Value, Spot], Compiled]
 
 
@@ -77,6 +88,8 @@ class Compiler:
     channels: Mapping[str, int] | None
     compile_value: CompileValue
     watch: Watch | None = None
+    given: Mapping[str, Compiled] = field(default_factory=dict)
+    """What each event of a row knows besides: $item and $day."""
     problems: list[Problem] = field(default_factory=list)
     columns: set[str] = field(default_factory=set)
     _named: dict[str, Compiled] = field(default_factory=dict)
@@ -89,7 +102,11 @@ class Compiler:
 
     def value(self, value: Value, spot: Spot) -> Compiled:
         """Compile one value."""
-        return self.compile_value(self, value, spot)
+        compiled = self.compile_value(self, value, spot)
+        name = _TOLD.get(type(value), "")
+        if self.watch is None or not name:
+            return compiled
+        return replace(compiled, get=told_value(compiled.get, name, spot.path, self.watch))
 
     def misfit(self, spot: Spot, message: str, hint: str = "") -> Compiled:
         """Note a problem; what is returned is never used."""
@@ -106,6 +123,8 @@ class Compiler:
         if name in self._under_way:
             circle = [*self._under_way[self._under_way.index(name) :], name]
             return self.misfit(spot, f"the named values go in a circle: {' -> '.join('$' + each for each in circle)}")
+        if name in self.given:
+            return self.given[name]
         if name not in self.let:
             return self.misfit(spot, f'unknown name "${name}"', "define it under let")
         if name not in self._named:
@@ -143,6 +162,9 @@ class Compiler:
                 self.problems.append(Problem((*spot.loc, "do", position), str(error)))
                 return Compiled(nothing, Flow(Kind.ANY))
             stages.append(stage if self.watch is None else watched(stage, spot.path, self.watch))
+        if source.is_cell and self.watch is not None:
+            read = told_value(source.get, f"from {source.column}", spot.path, self.watch)
+            return Compiled(stepped(read, tuple(stages), ends), flow, source.column)
         get = stepped_cell(source.column, tuple(stages), ends) if source.is_cell else stepped(source.get, tuple(stages), ends)
         return Compiled(get, flow, source.column)
 

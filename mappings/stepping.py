@@ -61,16 +61,35 @@ Watch = Callable[[str, str, Any, Any], None]
 def watched(stage: Stage, path: str, watch: Watch) -> Stage:
     """Return the same stage, which tells of each use."""
 
-    def run(value: Any) -> Any:
-        try:
-            result = stage.run(value)
-        except Refusal as refusal:
-            watch(path, stage.name, value, refusal.value if isinstance(refusal, Repaired) else refusal)
-            raise
-        watch(path, stage.name, value, result)
-        return result
+    def told(run: Run) -> Run:
+        def tell(value: Any) -> Any:
+            try:
+                result = run(value)
+            except Refusal as refusal:
+                watch(path, stage.name, value, refusal.value if isinstance(refusal, Repaired) else refusal)
+                raise
+            watch(path, stage.name, value, result)
+            return result
 
-    return replace(stage, run=run)
+        return tell
+
+    return replace(stage, run=told(stage.run), one=told(stage.one))
+
+
+def told_value(get: Getter, name: str, path: str, watch: Watch) -> Getter:
+    """Return the same value, which tells of each use what it gave."""
+
+    def value(row: RowState) -> Any:
+        try:
+            found = get(row)
+        except Refusal as refusal:
+            if not refusal.column:  # what has a column was told where it was refused
+                watch(path, name, None, refusal)
+            raise
+        watch(path, name, None, found)
+        return found
+
+    return value
 
 
 class MisfitError(ValueError):

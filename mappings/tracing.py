@@ -28,25 +28,42 @@ class TracedStep:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What became of a row, and every step on the way, in the order in which they were taken."""
+    """What became of a row, and every step on the way, in the order in which they were taken.
+
+    A row that stands for several events has several outcomes, and the steps of each.
+    """
 
     steps: tuple[TracedStep, ...]
-    outcome: RowOutcome
+    outcomes: tuple[RowOutcome, ...]
+
+    @property
+    def outcome(self) -> RowOutcome:
+        """What became of the row; the first of its outcomes, where there are several."""
+        return self.outcomes[0]
 
 
 def explain_row(mapping: FeedMapping, directory: Directory, row: SourceRow, as_of: datetime | None = None) -> Explanation:
     """Map one row and keep what every step did."""
     steps: list[TracedStep] = []
+    refused: set[str] = set()
 
     def watch(field: str, step: str, goes_in: Any, comes_out: Any) -> None:
-        if isinstance(comes_out, Refusal):
-            why = f"{REASON_TEXTS[comes_out.code]} {comes_out.hint}".strip()
-            steps.append(TracedStep(field, step, _shown(goes_in), "", why))
-        else:
-            steps.append(TracedStep(field, step, _shown(goes_in), _shown(comes_out)))
+        told = _traced(field, step, goes_in, comes_out)
+        # After a refusal the steps of a field are gone through once more, with its policies heard.
+        if field not in refused or told not in steps:
+            steps.append(told)
+        if told.refused:
+            refused.add(field)
 
     mapper, _ = attempt(mapping, directory, as_of, watch)
-    return Explanation(outcome=mapper(row), steps=tuple(steps))
+    return Explanation(outcomes=mapper.outcomes(row), steps=tuple(steps))
+
+
+def _traced(field: str, step: str, goes_in: Any, comes_out: Any) -> TracedStep:
+    if isinstance(comes_out, Refusal):
+        why = f"{REASON_TEXTS[comes_out.code]} {comes_out.hint}".strip()
+        return TracedStep(field, step, _shown(goes_in), "", why)
+    return TracedStep(field, step, _shown(goes_in), _shown(comes_out))
 
 
 def _shown(value: Any) -> str:

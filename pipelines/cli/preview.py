@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,7 +13,10 @@ FeedOrFile = Annotated[str, typer.Argument(metavar="FEED", help="A feed, or the 
 
 def preview(
     feed: FeedOrFile,
-    rows: Annotated[int, typer.Option("--rows", min=0, help="Show the first N rows of the source.")] = 10,
+    rows: Annotated[int, typer.Option("--rows", min=0, help="Show the first N rows, or the first N of those asked for.")] = 10,
+    only: Annotated[
+        Literal["events", "rejected", "skipped"] | None, typer.Option("--only", help="Show only rows that become this.")
+    ] = None,
     read_all: Annotated[bool, typer.Option("--all", help="Read the source to its end for the account.")] = False,
     as_json: AsJson = False,
 ) -> int:
@@ -23,6 +26,8 @@ def preview(
 
         # The first ten rows
         eventsync preview lisbon-agenda
+        # The first five rows that are rejected, and why
+        eventsync preview lisbon-agenda --rows 5 --only rejected
         # Only the account of the whole source
         eventsync preview lisbon-agenda --rows 0 --all
         # A file that you are writing
@@ -32,6 +37,6 @@ def preview(
     it answers; without it any slug is accepted and channel ids are stand-ins, which is said. What a run would send,
     compared with what was sent before, tells `eventsync run FEED --dry-run`. Exit code 0, also with rejected rows.
     """
-    from pipelines.cli.previewing import preview_feed  # noqa: PLC0415  # keeps `--help` fast
+    from pipelines.cli.previewing import Wanted, preview_feed  # noqa: PLC0415  # keeps `--help` fast
 
-    return preview_feed(feed, shown=rows, is_whole=read_all, as_json=as_json)
+    return preview_feed(feed, Wanted(rows, only, is_whole=read_all), as_json=as_json)

@@ -1,70 +1,70 @@
 """The command `preview` at work: rows are read and mapped, shown and counted; nothing is written anywhere.
 
-How rows are counted is `preview_account`'s.
+How rows are counted is `preview_account`'s, how one is told `outcome_words`'.
 """
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, assert_never
+from typing import Any
 
 from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.engine import RowMapper, compile_feed
 from mappings.schema import FeedMapping
-from mappings.vocabulary import REASON_TEXTS, Absorbed, MappedRow, Reason, Rejection, RowOutcome, Skipped
-from pipelines.cli.asking import ask_lists
+from mappings.vocabulary import RowOutcome
 from pipelines.cli.feed_files import named_mapping
+from pipelines.cli.known_lists import Known, known_lists
+from pipelines.cli.outcome_words import OutcomeKind, kind_of, outcome_document, outcome_told
 from pipelines.cli.output import Output, Progress
 from pipelines.cli.preview_account import PreviewAccount
 from pipelines.clock import now
-from pipelines.settings import Settings, current_settings
+from pipelines.settings import current_settings
 
 _UNMAPPED_COLUMNS = ("column", "value", "rows", "hint")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What mappings are resolved against, and why that is not what the service says, if it is not."""
+class Wanted:
+    """What somebody wants to see: the first `count` rows, all or `only` those of a kind; `is_whole`: count all there are."""
 
-    directory: Directory
-    why_offline: str = ""
+    count: int
+    only: OutcomeKind | None = None
+    is_whole: bool = False
+
+    @property
+    def most_read(self) -> int | None:
+        """So many rows need be read; None: as many as it takes."""
+        return None if self.is_whole or self.only else self.count
 
 
-def preview_feed(word: str, *, shown: int, is_whole: bool, as_json: bool) -> int:
-    """Show the first `shown` rows of a feed's source and what becomes of them; with `is_whole` count all of them.
+def preview_feed(word: str, wanted: Wanted, *, as_json: bool) -> int:
+    """Show the rows wanted and what becomes of them.
 
     Raises:
         SyncError: the mapping is broken, names a channel that the key does not have, or the source cannot be read.
     """
     settings, output = current_settings(), Output(json=as_json)
     mapping = named_mapping(settings, word)
-    known = _known(settings)
+    known = known_lists(settings)
     mapper = compile_feed(mapping, known.directory, now())
     account = PreviewAccount()
     with (
         output.progress(f"reading {mapping.feed}") as bar,
-        closing(_read(mapping, mapper, account, bar, None if is_whole else shown)) as outcomes,
+        closing(_read(mapping, mapper, account, bar, wanted.most_read)) as outcomes,
     ):
-        first = list(islice(outcomes, shown))
-        deque(outcomes if is_whole else (), maxlen=0)
-    account.is_whole = is_whole or account.read < shown
+        first = list(_shown(outcomes, wanted))
+        # Whether the source ends here is known only by asking for one row more.
+        is_at_end = next(outcomes, None) is None if wanted.only and not wanted.is_whole else account.read < wanted.count
+        deque(outcomes if wanted.is_whole else (), maxlen=0)
+    account.is_whole = wanted.is_whole or is_at_end
     output.document(_document(mapping, known, first, account))
     if not as_json:
         _show(output, mapping, known, first, account)
     return 0
-
-
-def _known(settings: Settings) -> Known:
-    if not settings.base_url or not settings.api_key.get_secret_value():
-        return Known(Directory(), "no service is configured")
-    lists = ask_lists(settings)
-    refusal = lists.refusal
-    return Known(lists.directory, " ".join(str(refusal).split()) if refusal else "")
 
 
 def _read(
@@ -72,44 +72,45 @@ def _read(
 ) -> Generator[RowOutcome, None, None]:
     """Yield what becomes of each row, counted, up to `most` of them."""
     with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
-        for row in islice(reading.rows, most):
-            outcome = mapper(row)
+        for outcome in mapper.over(islice(reading.rows, most)):
             account.take(outcome)
-            bar.advance()
+            bar.advance(not outcome.part.is_further)
             yield outcome
+
+
+def _shown(outcomes: Iterable[RowOutcome], wanted: Wanted) -> Iterable[RowOutcome]:
+    """Yield all that becomes of the first rows wanted; nothing is read beyond them."""
+    if not wanted.count:
+        return
+    rows = 0
+    for outcome in outcomes:
+        if wanted.only is None:
+            rows += not outcome.part.is_further
+            if rows > wanted.count:
+                return
+            yield outcome
+        elif kind_of(outcome) == wanted.only:
+            rows += 1
+            yield outcome
+            if rows == wanted.count:
+                return
 
 
 def _document(mapping: FeedMapping, known: Known, first: Iterable[RowOutcome], account: PreviewAccount) -> dict[str, Any]:
     return {
         "feed": mapping.feed,
-        "lists": "offline" if known.why_offline else "live",
+        "lists": known.lists,
         "why_offline": known.why_offline,
-        "rows": [_row(outcome) for outcome in first],
+        "rows": [outcome_document(outcome) for outcome in first],
         "account": account.document(),
     }
 
 
-def _row(outcome: RowOutcome) -> dict[str, Any]:
-    row: dict[str, Any] = {"place": outcome.origin.place, "row_key": outcome.row_key}
-    match outcome:
-        case MappedRow():
-            cover = {"cover": outcome.cover} if outcome.cover else {}
-            return {**row, "event": json.loads(outcome.body), **cover, "warnings": outcome.warnings}
-        case Rejection():
-            return {**row, "rejected": outcome.reasons, "warnings": ()}
-        case Skipped():
-            return {**row, "skipped": outcome.because, "warnings": ()}
-        case Absorbed():
-            return {**row, "absorbed": outcome.into, "warnings": ()}
-        case _:
-            assert_never(outcome)
-
-
 def _show(output: Output, mapping: FeedMapping, known: Known, first: Iterable[RowOutcome], account: PreviewAccount) -> None:
-    if known.why_offline:
-        output.note(f"offline ({known.why_offline}): channel ids are stand-ins, classifications are not looked up\n")
+    if known.sentence:
+        output.note(f"{known.sentence}\n")
     for outcome in first:
-        output.note(_told(outcome))
+        output.note(outcome_told(outcome))
     output.note(_account_line(account))
     for name, counts in (("left out", account.skipped), ("problems", account.codes)):
         if counts:
@@ -118,34 +119,6 @@ def _show(output: Output, mapping: FeedMapping, known: Known, first: Iterable[Ro
         rows = [(one.column, one.found, one.count, one.hint) for one in account.unmapped]
         output.table("values that no lookup knows", _UNMAPPED_COLUMNS, rows)
     output.note(f"nothing was written or sent; `eventsync run {mapping.feed} --dry-run` compares with what was sent before")
-
-
-def _told(outcome: RowOutcome) -> str:
-    match outcome:
-        case MappedRow():
-            payload = json.dumps(json.loads(outcome.body), indent=2, ensure_ascii=False)
-            cover = [f"cover image: {outcome.cover.url}"] if outcome.cover else []
-            extra = [*cover, *(f"warning: {_reason(reason)}" for reason in outcome.warnings)]
-            return _block(f"{outcome.origin}  event {outcome.row_key}", [*payload.splitlines(), *extra])
-        case Rejection():
-            head = f"{outcome.origin}  REJECTED {outcome.row_key}".rstrip()
-            return _block(head, [_reason(reason) for reason in outcome.reasons])
-        case Skipped():
-            return f"{outcome.origin}  left out: {outcome.because}\n"
-        case Absorbed():
-            return f"{outcome.origin}  {outcome.into}: another row of the key {outcome.row_key} speaks for it\n"
-        case _:
-            assert_never(outcome)
-
-
-def _block(head: str, lines: Iterable[str]) -> str:
-    return "\n".join([head, *(f"  {line}" for line in lines)]) + "\n"
-
-
-def _reason(reason: Reason) -> str:
-    where = reason.field or "the row"
-    cell = f" (column {reason.column}, found {reason.found!r})" if reason.column else ""
-    return f"{where}{cell}: {REASON_TEXTS[reason.code]} {reason.hint}".rstrip()
 
 
 def _account_line(account: PreviewAccount) -> str:

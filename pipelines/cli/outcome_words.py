@@ -1,0 +1,71 @@
+"""What became of a row, told: as a block of lines for people, as a document for scripts. Counting is `preview_account`'s."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Literal, assert_never
+
+from mappings.vocabulary import REASON_TEXTS, Absorbed, MappedRow, Reason, Rejection, RowOutcome, Skipped
+
+OutcomeKind = Literal["events", "rejected", "skipped"]
+
+
+def kind_of(outcome: RowOutcome) -> OutcomeKind:
+    """Return the word by which people ask for outcomes like this one; a row that another speaks for is no event."""
+    match outcome:
+        case MappedRow():
+            return "events"
+        case Rejection():
+            return "rejected"
+        case Skipped() | Absorbed():
+            return "skipped"
+        case _:
+            assert_never(outcome)
+
+
+def outcome_document(outcome: RowOutcome) -> dict[str, Any]:
+    """Tell scripts: `event`, `rejected`, `skipped` or `absorbed`, with the row's place and key."""
+    row: dict[str, Any] = {"place": outcome.origin.place, "row_key": outcome.row_key}
+    match outcome:
+        case MappedRow():
+            cover = {"cover": outcome.cover} if outcome.cover else {}
+            return {**row, "event": json.loads(outcome.body), **cover, "warnings": outcome.warnings}
+        case Rejection():
+            return {**row, "rejected": outcome.reasons, "warnings": ()}
+        case Skipped():
+            return {**row, "skipped": outcome.because, "warnings": ()}
+        case Absorbed():
+            return {**row, "absorbed": outcome.into, "warnings": ()}
+        case _:
+            assert_never(outcome)
+
+
+def outcome_told(outcome: RowOutcome) -> str:
+    """Tell people: the payload with its warnings, each reason with what would be accepted, or the rule's label."""
+    match outcome:
+        case MappedRow():
+            payload = json.dumps(json.loads(outcome.body), indent=2, ensure_ascii=False)
+            cover = [f"cover image: {outcome.cover.url}"] if outcome.cover else []
+            extra = [*cover, *(f"warning: {reason_told(reason)}" for reason in outcome.warnings)]
+            return _block(f"{outcome.origin}  event {outcome.row_key}", [*payload.splitlines(), *extra])
+        case Rejection():
+            head = f"{outcome.origin}  REJECTED {outcome.row_key}".rstrip()
+            return _block(head, [reason_told(reason) for reason in outcome.reasons])
+        case Skipped():
+            return f"{outcome.origin}  left out: {outcome.because}\n"
+        case Absorbed():
+            return f"{outcome.origin}  {outcome.into}: another row of the key {outcome.row_key} speaks for it\n"
+        case _:
+            assert_never(outcome)
+
+
+def reason_told(reason: Reason) -> str:
+    """Tell one problem: where, what was found, what is wrong with it, what would be accepted."""
+    where = reason.field or "the row"
+    cell = f" (column {reason.column}, found {reason.found!r})" if reason.column else ""
+    return f"{where}{cell}: {REASON_TEXTS[reason.code]} {reason.hint}".rstrip()
+
+
+def _block(head: str, lines: Iterable[str]) -> str:
+    return "\n".join([head, *(f"  {line}" for line in lines)]) + "\n"

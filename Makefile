@@ -34,7 +34,7 @@ test: $(VENV)/.installed-test ## format, lint, types, import contracts, mapping 
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/eventsync check
-	$(BIN)/pytest --numprocesses auto --dist loadfile
+	$(BIN)/pytest --numprocesses auto --dist worksteal
 
 bench: $(VENV)/.installed-test ## the benchmarks, with a table at the end
 	$(BIN)/python benchmarks/run.py

@@ -16,6 +16,12 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many workers again as cores: many tests wait for a service's pause, a process's start or the disk."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + cores // 2
+
+
 @pytest.fixture(autouse=True)
 def _nobodys_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take out settings of ours and of terminals: a worker of a parallel run has a width, a terminal of 80 columns has not."""

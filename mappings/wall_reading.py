@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from mappings.day_end import DAY_END
 from mappings.evaluation import Getter, RowState, required
@@ -23,8 +22,7 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _A_DAY = timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True)
-class OnTheWall:
+class OnTheWall(NamedTuple):
     """What the clocks show, in no zone yet. `is_all_day`: the time is the feed's own, not the partner's."""
 
     local: datetime
@@ -45,7 +43,7 @@ def wall_reader(day: Getter, clock: Getter | None, wall: Wall, clock_column: str
         if on is None:
             return None
         shown = _own_clock(on) if clock is None else _shown(clock(row))
-        if shown is not None and _minute(shown) not in sentinels:
+        if shown is not None and not (sentinels and _minute(shown) in sentinels):
             return OnTheWall(on if clock is None else together(on, shown))
         if all_day is None:
             raise required(clock_column, "a time of day is needed, or all_day in the mapping")

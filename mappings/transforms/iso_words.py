@@ -49,7 +49,7 @@ def plain_moment(text: str) -> datetime | None:
     is_plain = text[10:11] == "T" and (
         text[19:22] <= "-15" and text[19] in "+-" if len(text) == len(_EXAMPLES["moment"]) else text[19:] == "Z"
     )
-    if not is_plain or text[4] != "-" or text[7] != "-":
+    if not is_plain or text[4] != "-" or text[7] != "-" or text[11:13] == "24":
         return None
     try:
         moment = datetime.fromisoformat(text)

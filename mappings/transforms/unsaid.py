@@ -15,12 +15,17 @@ _OPEN_WORDS = (
     "ongoing", "on going", "permanent", "always", "all year", "year round", "daily", "weekly", "various", "varies", "soon",
     "a definir", "a confirmar", "por confirmar", "por determinar", "permanente", "diario", "todo el año", "todo o ano",
     "à confirmer", "à définir", "en cours", "offen", "laufend", "ganzjährig", "dauerausstellung", "wird noch bekannt gegeben",
-    "da definire", "da confermare", "permanentny", "stała", "w trakcie", "未定", "常設", "通年", "상설", "미정", "待定",
+    "da definire", "da confermare", "w trakcie", "未定", "常設", "通年", "상설", "미정", "待定",
 )  # fmt: skip
 """How people write that there is no date, or no end of it."""
+_LASTING = frozenset(
+    ("tba", "tbc", "tbd", "ongoing", "permanent", "permanente", "permanentny", "stałe", "stały", "stała", "laufend", "dauernd")
+)
+"""Words that say so wherever they stand in a text without digits: permanent exhibition, wydarzenie stałe."""
 _POLICY = "or let the feed say what becomes of such rows, with on_error or a skip rule"
 _YEAR = re.compile(r"(?:(?:19|20)[0-9]{2})")
 _SHOWN = 3
+_LONGEST = 80
 
 
 def written_like(examples: Iterable[str]) -> str:
@@ -46,12 +51,15 @@ def no_time_hint(text: str, examples: Iterable[str]) -> str:
 
 def _is_open(text: str) -> bool:
     folded = text.casefold().strip(" .!?()")
-    return any(folded == word or folded.startswith(word + " ") for word in _OPEN_WORDS)
+    if any(folded == word or folded.startswith(word + " ") for word in _OPEN_WORDS):
+        return True
+    words = re.findall(r"\w+", folded[:_LONGEST])
+    return not _LASTING.isdisjoint(words) and not any(word.isdigit() for word in words)
 
 
 def _is_month(text: str, language: str) -> bool:
     """True for `May`, `maio de 2026`, `2026`: with nothing that could be a day."""
-    words = re.findall(r"[^\W\d_]+|[0-9]+", text.casefold())
+    words = re.findall(r"[^\W\d_]+|[0-9]+", text.casefold()[:_LONGEST])
     if not words or len(words) > 3:
         return False
     numbers = [word for word in words if word.isdigit()]

@@ -18,9 +18,13 @@ UNSET: Any = object()
 
 
 class RowState:
-    """A row being mapped. `named` holds the values of `let` as they are first needed."""
+    """A row being mapped, or one of the events that it stands for. `named` holds the values of `let` as they are first needed.
 
-    __slots__ = ("cells", "is_draft", "named", "reasons", "warnings")
+    `item` and `day` are what tells the event apart, None where nothing does. `cancelled`: the label under which the event
+    is called off.
+    """
+
+    __slots__ = ("cancelled", "cells", "day", "is_draft", "item", "named", "reasons", "warnings")
 
     def __init__(self, cells: Mapping[str, str], named: int) -> None:
         self.cells = cells
@@ -28,6 +32,17 @@ class RowState:
         self.reasons: list[Reason] = []
         self.warnings: list[Reason] = []
         self.is_draft = False
+        self.cancelled = ""
+        self.item: Any = None
+        self.day: Any = None
+
+    def branch(self, cells: Mapping[str, str]) -> RowState:
+        """Return the state of one of the row's events: what is known of the row so far holds for it, too."""
+        event = RowState(cells, len(self.named))
+        event.reasons, event.warnings = self.reasons.copy(), self.warnings.copy()
+        event.is_draft, event.cancelled = self.is_draft, self.cancelled
+        event.item, event.day = self.item, self.day
+        return event
 
 
 Getter = Callable[[RowState], Any]

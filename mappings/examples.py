@@ -5,7 +5,7 @@ How an example is spelt is `schema`'s.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -13,7 +13,8 @@ import orjson
 
 from mappings.engine import Directory, compile_feed
 from mappings.errors import ConfigError
-from mappings.schema import Example, FeedMapping, Window
+from mappings.rules import Recur, Rule, Window
+from mappings.schema import Example, FeedMapping
 from mappings.vocabulary import Absorbed, MappedRow, Origin, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow
 
 
@@ -42,19 +43,43 @@ def _run(mapping: FeedMapping, example: Example, number: int) -> Iterator[Exampl
     except ConfigError as error:
         yield ExampleFailure(number, "", "a mapping that compiles", str(error))
         return
-    cells = dict.fromkeys(sorted(mapper.columns), "") | example.row
-    yield from _compare(example, mapper(SourceRow(Origin(f"example {number}"), cells)), number)
+    blank = dict.fromkeys(sorted(mapper.columns), "")
+    rows = [SourceRow(Origin(f"example {number}"), blank | row) for row in example.rows or (example.row,)]
+    outcomes = [outcome for outcome in mapper.over(rows) if not isinstance(outcome, Absorbed)]
+    yield from _compare(example, outcomes, number)
 
 
 def _without_window(mapping: FeedMapping, example: Example) -> FeedMapping:
     """An example that names no moment is not about the window."""
     if example.as_of is not None:
         return mapping
-    rules = tuple(rule for rule in mapping.rows if not isinstance(rule, Window))
+    rules = tuple(_boundless(rule) for rule in mapping.rows if not isinstance(rule, Window))
     return mapping.model_copy(update={"rows": rules})
 
 
-def _compare(example: Example, outcome: RowOutcome, number: int) -> Iterator[ExampleFailure]:
+def _boundless(rule: Rule) -> Rule:
+    if isinstance(rule, Recur) and rule.recur.until is not None:
+        return rule.model_copy(update={"recur": rule.recur.model_copy(update={"horizon": None})})
+    return rule
+
+
+def _compare(example: Example, outcomes: Sequence[RowOutcome], number: int) -> Iterator[ExampleFailure]:
+    if example.events is None and len(outcomes) == 1:
+        yield from _compare_one(example, outcomes[0], number)
+        return
+    wanted = example.events or ()
+    if len(wanted) != len(outcomes):
+        expected = "one outcome" if example.events is None else f"{len(wanted)} events"
+        yield ExampleFailure(number, "", expected, f"{len(outcomes)}: {'; '.join(map(_tell, outcomes))}")
+        return
+    for place, (event, outcome) in enumerate(zip(wanted, outcomes, strict=True)):
+        if isinstance(outcome, MappedRow):
+            yield from _compare_parts(event, orjson.loads(outcome.body), f"events[{place}]", number)
+        else:
+            yield ExampleFailure(number, f"events[{place}]", "an event", _tell(outcome))
+
+
+def _compare_one(example: Example, outcome: RowOutcome, number: int) -> Iterator[ExampleFailure]:
     if example.skipped is not None:
         if not isinstance(outcome, Skipped) or outcome.because != example.skipped:
             yield ExampleFailure(number, "", f'skipped as "{example.skipped}"', _tell(outcome))

@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from mappings.marks import Block, Place, locate
 from mappings.refusals import did_you_mean
+from mappings.rules import RULES
 from mappings.source_specs import SOURCES, kind_word
 from mappings.transforms.catalogue import STEPS
 from mappings.values import MARKERS
@@ -27,10 +28,9 @@ class Told:
     hint: str = ""
 
 
-_RULES = ("skip", "keep", "window")
 _CHOICES = {
     "step": tuple(STEPS),
-    "rule": _RULES,
+    "rule": RULES,
     "kind": tuple(map(kind_word, SOURCES)),
     "value": MARKERS,
     "policy": ("reject", "omit", "warn", "draft"),

@@ -25,6 +25,11 @@ def row_key(parts: Sequence[str]) -> RowKey:
     return RowKey(_SEPARATOR.join(unicodedata.normalize("NFC", part).strip().translate(_ESCAPES) for part in parts))
 
 
+def event_key(stem: RowKey, part: str) -> RowKey:
+    """Return the key of one event of a row that stands for several: the row's key, and what tells the event apart."""
+    return RowKey(f"{stem}{_SEPARATOR}{row_key((part,))}")
+
+
 def idempotency_key(namespace: str, feed: FeedName, key: RowKey, *, action: str = "create", revision: int = 0) -> IdempotencyKey:
     """Return the header value for one intent: `es1-` and 32 hexadecimal digits (128 bits of BLAKE2b).
 

@@ -31,7 +31,7 @@ def compile_key(columns: tuple[KeyColumn, ...]) -> ReadKey:
         for column in columns:
             part = read_cell(cells, column.column)
             parts.append(part)
-            refusal = _refusal(part.strip(), column)
+            refusal = key_refusal(part.strip(), column)
             if refusal is not None:
                 reasons.append(refusal.reason(""))
         return tuple(reasons) or row_key(parts)
@@ -42,13 +42,14 @@ def compile_key(columns: tuple[KeyColumn, ...]) -> ReadKey:
 def _one_column(column: KeyColumn) -> ReadKey:
     def read(cells: Mapping[str, str]) -> RowKey | tuple[Reason, ...]:
         part = read_cell(cells, column.column)
-        refusal = _refusal(part.strip(), column)
+        refusal = key_refusal(part.strip(), column)
         return row_key((part,)) if refusal is None else (refusal.reason(""),)
 
     return read
 
 
-def _refusal(part: str, column: KeyColumn) -> Refusal | None:
+def key_refusal(part: str, column: KeyColumn) -> Refusal | None:
+    """Return why a trimmed text cannot be a part of a key, None if it can."""
     if not part:
         hint = f'every row needs its identifier in "{column.column}"'
         return None if column.optional else required(column.column, hint)

@@ -12,7 +12,23 @@ from mappings.conditions import All, Not, Test
 from mappings.conditions import Any as AnyOf
 from mappings.event import REQUIRED_FIELDS, Event
 from mappings.publishing import Brakes, PublishPolicy, Schedule
-from mappings.schema import Example, FeedMapping, Keep, KeyColumn, Skip, Window, WindowSpan
+from mappings.rules import (
+    Assert,
+    Cancelled,
+    Choosing,
+    Duplicates,
+    Explode,
+    Explosion,
+    Group,
+    Grouping,
+    Keep,
+    Recur,
+    Recurrence,
+    Skip,
+    Window,
+    WindowSpan,
+)
+from mappings.schema import Example, FeedMapping, KeyColumn
 from mappings.source_parts import Header
 from mappings.source_specs import SHARED, SOURCES, Join, kind_word
 from mappings.strict import Strict
@@ -39,6 +55,14 @@ _FAMILY_HEADINGS = (
     "records: `json`, `ndjson`, `xml`, `ics`",
 )
 
+_WITH_BLOCK = (Explode, Explosion, Recur, Recurrence, Group, Grouping, Duplicates, Choosing)
+_RULE_BLOCKS: Mapping[type[Strict], str] = {
+    Explosion: "#### inside `explode`",
+    Recurrence: "#### inside `recur`",
+    Grouping: "#### inside `group`",
+    Choosing: "#### inside `duplicates`",
+    WindowSpan: "#### inside `window`",
+}
 _INSIDE: Mapping[type[Strict], str] = {Wall: "#### inside `at`", Instant: "#### inside `in_zone`"}
 _SHARED = frozenset({"on_error", "on_miss", "on_empty", "ignore"})
 
@@ -94,8 +118,12 @@ def _values() -> Iterator[str]:
 
 def _rules() -> Iterator[str]:
     yield "## Rows"
-    for model in (Skip, Keep, Window, WindowSpan):
-        yield f"### `{_first_key(model)}`" if model is not WindowSpan else "#### inside `window`"
+    yield (
+        "Rules are applied in their order: those before `explode` and `recur` to the row, those after them to each of its events."
+        " `group` and `duplicates` look at all rows that are wanted; `window` looks last, at the event's times."
+    )
+    for model in (Skip, Keep, Cancelled, Assert, *_WITH_BLOCK, Window, WindowSpan):
+        yield _RULE_BLOCKS.get(model, f"### `{_first_key(model)}`")
         yield _words(model.__doc__)
         yield _table(model, frozenset())
     yield "## Conditions"

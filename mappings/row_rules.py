@@ -1,18 +1,21 @@
 """The rules about which rows are wanted, compiled: each says the label under which a row is left out, or nothing.
 
-How rules are spelt is `schema`'s.
+How rules are spelt is `rules`'s; what one row stands for is `unfolding`'s, which rows belong together `gathering`'s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from typing import Any, assert_never
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 
-from mappings.compiling import Compiler
+from mappings.compiling import Compiler, Loc
+from mappings.conditions import All, Condition, Not, Test
 from mappings.deciding import Holds
-from mappings.evaluation import RowState
-from mappings.schema import Keep, Rule, Skip, Window, WindowSpan
+from mappings.evaluation import RowState, read_cell
+from mappings.refusals import Refusal
+from mappings.rules import Assert, Cancelled, Keep, Rule, Skip, Window, WindowSpan
+from mappings.vocabulary import Reason, ReasonCode
 
 LeaveOut = Callable[[RowState], str]
 """Returns the label under which the row is left out, "" if it is wanted; raises Refusal."""
@@ -21,31 +24,39 @@ OutsideWindow = Callable[[Mapping[str, Any]], str]
 
 OVER = "already over"
 TOO_FAR = "beyond the horizon"
+TOO_LONG = "longer than wanted"
+
+AnyRule = TypeVar("AnyRule", bound=Rule)
 
 
-def compile_rules(compiler: Compiler, rules: tuple[Rule, ...]) -> tuple[LeaveOut, ...]:
-    """Compile the rules that look at a row's cells and values."""
-    compiled: list[LeaveOut] = []
-    for position, rule in enumerate(rules):
-        match rule:
-            case Skip():
-                compiled.append(_leave_out(compiler.condition(rule.skip, ("rows", position, "skip")), rule.because, when=True))
-            case Keep():
-                compiled.append(_leave_out(compiler.condition(rule.keep, ("rows", position, "keep")), rule.because, when=False))
-            case Window():
-                continue
-            case _:
-                assert_never(rule)
-    return tuple(compiled)
+def compile_rule(compiler: Compiler, rule: Rule, loc: Loc) -> LeaveOut | None:
+    """Compile a rule that looks at the cells and values of a row or of one of its events; None for any other kind."""
+    match rule:
+        case Skip():
+            return _leave_out(compiler.condition(rule.skip, (*loc, "skip")), rule.because, when=True)
+        case Keep():
+            return _leave_out(compiler.condition(rule.keep, (*loc, "keep")), rule.because, when=False)
+        case Cancelled():
+            return _cancel(compiler.condition(rule.cancelled, (*loc, "cancelled")), rule.because)
+        case Assert():
+            return _demand(compiler.condition(rule.asserted, (*loc, "assert")), rule)
+        case _:
+            return None
+
+
+def only(rules: tuple[Rule, ...], kind: type[AnyRule]) -> AnyRule | None:
+    """Return the rule of a kind of which a file has one at most."""
+    return next((rule for rule in rules if isinstance(rule, kind)), None)
 
 
 def window_of(rules: tuple[Rule, ...]) -> WindowSpan | None:
     """Return the window among the rules, if there is one."""
-    return next((rule.window for rule in rules if isinstance(rule, Window)), None)
+    rule = only(rules, Window)
+    return None if rule is None else rule.window
 
 
 def compile_window(span: WindowSpan, as_of: datetime) -> OutsideWindow:
-    """Compile the window as seen from the aware moment `as_of`."""
+    """Compile the window as seen from the aware moment `as_of`. What it returns raises Refusal for an event that is too long."""
     skips_past = span.past == "skip"
     latest = None if span.horizon is None else as_of + span.horizon
 
@@ -53,15 +64,70 @@ def compile_window(span: WindowSpan, as_of: datetime) -> OutsideWindow:
         start = _moment(payload.get("startAt"))
         if start is None:
             return ""
-        if skips_past and (_moment(payload.get("endAt")) or start) < as_of:
+        end = _moment(payload.get("endAt")) or start
+        if skips_past and end < as_of:
             return OVER
-        return TOO_FAR if latest is not None and start > latest else ""
+        if latest is not None and start > latest:
+            return TOO_FAR
+        return "" if span.longest is None else _too_long(span, end - start, span.longest)
 
     return outside
 
 
+def _too_long(span: WindowSpan, length: timedelta, longest: timedelta) -> str:
+    if length <= longest:
+        return ""
+    if span.on_longer == "skip":
+        return TOO_LONG
+    found = f"{length.days} days" if length.days else f"{length.total_seconds() / 3600:.1f} hours"
+    raise Refusal(ReasonCode.ASSERTION, f"at most {_days(longest)} from start to end would be accepted", found=found)
+
+
+def _days(length: timedelta) -> str:
+    return f"{length.days} days" if not length.seconds else f"{length.total_seconds() / 3600:.1f} hours"
+
+
 def _leave_out(holds: Holds, because: str, *, when: bool) -> LeaveOut:
     return lambda row: because if holds(row) is when else ""
+
+
+def _cancel(holds: Holds, because: str) -> LeaveOut:
+    """A cancelled row goes on: only its window and its events' keys can tell what there is to call off."""
+
+    def cancel(row: RowState) -> str:
+        if not row.cancelled and holds(row):
+            row.cancelled = because
+        return ""
+
+    return cancel
+
+
+def _demand(holds: Holds, rule: Assert) -> LeaveOut:
+    column = _column_of(rule.asserted)
+
+    def demand(row: RowState) -> str:
+        if not holds(row):
+            found = read_cell(row.cells, column) if column else ""
+            reason = Reason(ReasonCode.ASSERTION, "", column, found, rule.message, "assert")
+            (row.reasons if rule.severity == "reject" else row.warnings).append(reason)
+            row.is_draft = row.is_draft or rule.severity == "draft"
+        return ""
+
+    return demand
+
+
+def _column_of(condition: Condition) -> str:
+    """Return the first column that a condition looks at, "" if it looks at values only."""
+    match condition:
+        case Test():
+            return condition.column or ""
+        case Not():
+            return _column_of(condition.negated)
+        case All():
+            parts = condition.all
+        case _:
+            parts = condition.any
+    return next((column for column in map(_column_of, parts) if column), "")
 
 
 def _moment(text: Any) -> datetime | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, AwareDatetime, Discriminator, Field, PrivateAttr, Tag, WithJsonSchema, model_validator
 
-from mappings.conditions import Condition
 from mappings.errors import FileProblem
-from mappings.measures import Duration, OneOrMany, Text, Texts, mistake
+from mappings.measures import OneOrMany, Text, Texts, mistake
 from mappings.publishing import PublishPolicy, Schedule
+from mappings.rules import Rule
 from mappings.source_specs import SourceSpec
 from mappings.strict import Strict
 from mappings.tables import Table
@@ -28,47 +28,10 @@ class KeyColumn(Strict):
     optional: bool = Field(default=False, description="An empty cell is a part of the key like any other.")
 
 
-class Skip(Strict):
-    """Leave out the rows for which the condition holds."""
-
-    skip: Condition
-    because: Text = Field(min_length=1, description="The label under which these rows are counted.")
-
-
-class Keep(Strict):
-    """Leave out the rows for which the condition does not hold."""
-
-    keep: Condition
-    because: Text = Field(min_length=1, description="The label under which the other rows are counted.")
-
-
-class WindowSpan(Strict):
-    """The span of time whose events are wanted, seen from the start of the run."""
-
-    past: Literal["skip", "keep"] = Field(default="skip", description="Events that are over: skip (the default) or keep.")
-    horizon: Duration | None = Field(default=None, description="Events that start later than this from now are left out.")
-
-
-class Window(Strict):
-    """Leave out events that are over or too far ahead."""
-
-    window: WindowSpan
-
-
-def _kind_of_rule(value: object) -> str:
-    if isinstance(value, dict):
-        return "rule:" + next((key for key in ("skip", "keep", "window") if key in value), next(iter(value), ""))
-    return "rule:" + type(value).__name__.lower()
-
-
 def _kind_of_key(value: object) -> str:
     return "key:column" if isinstance(value, dict | KeyColumn) else "key:text"
 
 
-Rule = Annotated[
-    Annotated[Skip, Tag("rule:skip")] | Annotated[Keep, Tag("rule:keep")] | Annotated[Window, Tag("rule:window")],
-    Discriminator(_kind_of_rule),
-]
 WayName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 KeyName = Annotated[Text, Field(min_length=1)]
 KeyPart = Annotated[Annotated[KeyName, Tag("key:text")] | Annotated[KeyColumn, Tag("key:column")], Discriminator(_kind_of_key)]
@@ -84,10 +47,16 @@ ListVersion = Annotated[str, AfterValidator(_list_version), WithJsonSchema({"typ
 
 
 class Example(Strict):
-    """A row and what must become of it: an event (the fields named must be so), a rejection, or a labelled skip."""
+    """A row and what must become of it: an event or several (the fields named must be so), a rejection, or a labelled skip."""
 
-    row: dict[str, Text] = Field(description="The cells of the row; columns not named are empty.")
+    row: dict[str, Text] = Field(default_factory=dict, description="The cells of the row; columns not named are empty.")
+    rows: tuple[dict[str, Text], ...] = Field(
+        default=(), description="In place of `row` several rows, where the feed puts rows of one key together."
+    )
     event: dict[str, object] | None = Field(default=None, description="Fields of the payload and what they must be.")
+    events: tuple[dict[str, object], ...] | None = Field(
+        default=None, description="The same for each event of a row that stands for several: all of them, in their order."
+    )
     rejected: dict[str, ReasonCode] | None = Field(
         default=None, description='The rejected fields and their codes; "" is the row itself.'
     )
@@ -96,8 +65,10 @@ class Example(Strict):
 
     @model_validator(mode="after")
     def _check_outcome(self) -> Self:
-        if sum(outcome is not None for outcome in (self.event, self.rejected, self.skipped)) != 1:
-            raise mistake("an example has one outcome", "write one of event, rejected, skipped")
+        if len({"row", "rows"} & self.model_fields_set) != 1:
+            raise mistake("an example has a row, or several", "write one of row, rows")
+        if sum(outcome is not None for outcome in (self.event, self.events, self.rejected, self.skipped)) != 1:
+            raise mistake("an example has one outcome", "write one of event, events, rejected, skipped")
         return self
 
 
@@ -124,7 +95,9 @@ class FeedMapping(Strict):
         description="Files whose `let` and `steps` are used as if they stood here, by their paths from this file; one whose name"
         " begins with _ may stand among the feeds.",
     )
-    rows: tuple[Rule, ...] = Field(default=(), description="Which rows are wanted: rules, tried in order.")
+    rows: tuple[Rule, ...] = Field(
+        default=(), description="Which rows are wanted, and what they stand for: rules, applied in their order."
+    )
     classifications_version: ListVersion | None = Field(
         default=None,
         description="The version of the service's classifications that the mapping was written for; `check --live` tells what"

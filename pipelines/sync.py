@@ -103,9 +103,9 @@ def stage(job: StageJob) -> Staged:
         with window():
             reading = stack.enter_context(job.source.read())
         staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=reading.stamp, terms=_terms(job))
-        for chunk in interruptible(batched(_chosen(map(job.mapper, reading.rows), job.options.keys), CHUNK_ROWS)):
+        for chunk in interruptible(batched(_chosen(job.mapper.over(reading.rows), job.options.keys), CHUNK_ROWS)):
             staging.write(chunk)
-            job.advance(len(chunk))
+            job.advance(sum(not outcome.part.is_further for outcome in chunk))
             if missing:
                 missing.difference_update(outcome.row_key for outcome in chunk)
     report = staging.close(brake)
@@ -120,6 +120,7 @@ def _terms(job: StageJob) -> Terms:
         on_vanish=policy.on_vanish,
         drafts_only=options.status == "draft",
         accepted=options.accept,
+        days=job.mapper.days,
     )
 
 

@@ -23,8 +23,10 @@ def test_a_rehearsal_before_the_first_run_makes_no_state_db_and_tells_what_would
     assert (said.code, told["outcome"], told["would_send"]) == (0, "rehearsed", 3)
     assert told["read"] == {
         "read": 6,
+        "expanded": 0,
         "filtered": 1,
         "duplicate": 0,
+        "grouped": 0,
         "rejected": 2,
         "held": 0,
         "unchanged": 0,

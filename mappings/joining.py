@@ -1,0 +1,193 @@
+"""What becomes of rows with one key: chosen among, or made one event, whose lists are gathered from all of them.
+
+How such rows are found is `gathering`'s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Protocol
+
+from mappings.compiling import Compiler, Loc, Problem, Spot
+from mappings.evaluation import Getter, RowState
+from mappings.gathering import Lot, lots
+from mappings.refusals import Refusal
+from mappings.rules import Choosing, Grouping
+from mappings.settling import compile_payload
+from mappings.strands import Strand
+from mappings.transforms.step import Kind
+from mappings.values import Fields
+from mappings.vocabulary import Absorbed, Absorption, MappedRow, Reason, RowKey, RowOutcome, Skipped, SourceRow
+
+_RANKED = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.NUMBER, Kind.ANY)
+
+
+class OneByOne(Protocol):
+    """A mapper of rows that know nothing of each other."""
+
+    def opened(self, row: SourceRow) -> Strand | Skipped:
+        """Return what a row is before it is mapped, or why it is left out."""
+        ...
+
+    def outcomes(self, row: SourceRow, joined: Joined | None = None) -> tuple[RowOutcome, ...]:
+        """Return what becomes of a row, together with the parts of others that joined it."""
+        ...
+
+    def digest(self, row: SourceRow) -> bytes:
+        """Digest the cells of a row that the mapping uses."""
+        ...
+
+
+Join = Callable[[OneByOne, Iterable[SourceRow]], Iterator[RowOutcome]]
+"""Maps the rows of a source, those of one key together."""
+
+
+@dataclass(slots=True)
+class Joined:
+    """What later rows add to the event of the first one: lists by field, and whatever was wrong with them."""
+
+    fields: tuple[str, ...]
+    digests: list[bytes] = field(default_factory=list)
+    lists: dict[str, list[Any]] = field(default_factory=dict)
+    reasons: list[Reason] = field(default_factory=list)
+    warnings: list[Reason] = field(default_factory=list)
+    is_draft: bool = False
+
+    def add(self, state: RowState, payload: dict[str, Any], digest: bytes, place: str) -> None:
+        """Take what one more row says."""
+        for name in self.fields:
+            self.lists.setdefault(name, []).extend(_listed(payload.get(name)))
+        self.reasons.extend(_told_at(reason, place) for reason in state.reasons)
+        self.warnings.extend(_told_at(reason, place) for reason in state.warnings)
+        self.is_draft = self.is_draft or state.is_draft
+        self.digests.append(digest)
+
+    def into(self, state: RowState, payload: dict[str, Any]) -> None:
+        """Put it all into the event of the first row."""
+        for name in self.fields:
+            found = [*_listed(payload.get(name)), *self.lists.get(name, ())]
+            if found:
+                payload[name] = [one for place, one in enumerate(found) if one not in found[:place]]
+        state.reasons.extend(self.reasons)
+        state.warnings.extend(self.warnings)
+        state.is_draft = state.is_draft or self.is_draft
+
+    def digest(self, first: bytes) -> bytes:
+        """Digest all rows of the event."""
+        return hashlib.blake2b(b"".join((first, *self.digests)), digest_size=16).digest() if self.digests else first
+
+    def signed(self, outcome: RowOutcome) -> RowOutcome:
+        """Return the outcome of the first row as that of all."""
+        return replace(outcome, row_digest=self.digest(outcome.row_digest)) if isinstance(outcome, MappedRow) else outcome
+
+
+def compile_grouping(compiler: Compiler, asked: Grouping, event: Fields, loc: Loc) -> Join:
+    """Compile the rule that makes one event of all rows with one key."""
+    unknown = [name for name in asked.collect if name not in event.root]
+    if unknown:
+        hint = f"the fields of the event are {', '.join(event.root)}"
+        compiler.problems.append(Problem((*loc, "group", "collect"), f'the event has no field "{unknown[0]}"', hint))
+    collected = Fields.model_construct({name: event.root[name] for name in asked.collect if name in event.root})
+    build = compile_payload(compiler, collected).build
+
+    def group(mapper: OneByOne, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
+        for lot in lots(rows, lambda row: _key_of(mapper, row), is_sorted=asked.is_sorted):
+            yield from _grouped(mapper, lot, Joined(asked.collect), build)
+
+    return group
+
+
+def compile_choice(compiler: Compiler, asked: Choosing, loc: Loc) -> Join:
+    """Compile the rule that chooses among rows with one key."""
+    if asked.keep == "first":
+        return _first_of_each
+    rank = None if asked.by is None else _rank(compiler, asked.by, Spot((*loc, "duplicates", "by")))
+
+    def choose(mapper: OneByOne, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
+        for lot in lots(rows, lambda row: _key_of(mapper, row), is_sorted=asked.is_sorted):
+            best = lot.rows[-1:] if rank is None else _newest(mapper, lot.rows, rank)
+            for row in lot.rows:
+                if lot.key is None or any(row is one for one in best):
+                    yield from mapper.outcomes(row)
+                else:
+                    yield Absorbed(row.origin, lot.key, Absorption.DUPLICATE)
+
+    return choose
+
+
+def _first_of_each(mapper: OneByOne, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
+    """Nothing needs to wait: only the keys are remembered."""
+    seen: set[RowKey] = set()
+    for row in rows:
+        key = _key_of(mapper, row)
+        if key is not None and key in seen:
+            yield Absorbed(row.origin, key, Absorption.DUPLICATE)
+            continue
+        if key is not None:
+            seen.add(key)
+        yield from mapper.outcomes(row)
+
+
+def _key_of(mapper: OneByOne, row: SourceRow) -> RowKey | None:
+    """Return the key under which other rows may join this one; a row without one, or left out, stands alone."""
+    opened = mapper.opened(row)
+    return None if isinstance(opened, Skipped) or row.problems or not opened.key else opened.key
+
+
+def _grouped(mapper: OneByOne, lot: Lot, joined: Joined, build: Getter) -> Iterator[RowOutcome]:
+    """Yield one event for a lot; rows that are called off join it no more, unless all of them are."""
+    first, others = lot.rows[0], lot.rows[1:]
+    if others and lot.key is not None:
+        opened = [(row, strand) for row, strand in ((row, mapper.opened(row)) for row in lot.rows) if isinstance(strand, Strand)]
+        (first, _), *wanted = [pair for pair in opened if not pair[1].state.cancelled] or opened
+        others = tuple(row for row in lot.rows if row is not first)
+        for row, strand in wanted:
+            joined.add(strand.state, build(strand.state) or {}, mapper.digest(row), row.origin.place)
+    yield from mapper.outcomes(first, joined)
+    yield from (Absorbed(row.origin, lot.key or RowKey(""), Absorption.GROUPED) for row in others)
+
+
+def _rank(compiler: Compiler, by: Any, spot: Spot) -> Getter:
+    compiled = compiler.value(by, spot)
+    if compiled.constant is not None or compiled.flow.is_list or compiled.flow.kind not in _RANKED:
+        hint = 'name the column, and read it: {from: UPDATED, do: [{datetime: "%Y-%m-%d %H:%M"}]}'
+        return compiler.misfit(spot, "a date, a moment or a number is needed, to tell which row is newest", hint).get
+    return compiled.get
+
+
+def _newest(mapper: OneByOne, rows: Sequence[SourceRow], rank: Getter) -> Sequence[SourceRow]:
+    """Return the newest row, or all of them where that cannot be told: rows that differ then stand against each other."""
+    ranked = [(row, _ranked(mapper, row, rank)) for row in rows]
+    if any(found is None for _, found in ranked):
+        return rows
+    try:
+        newest = max(found for _, found in ranked)
+    except TypeError:
+        return rows
+    return [row for row, found in ranked if found == newest]
+
+
+def _ranked(mapper: OneByOne, row: SourceRow, rank: Getter) -> Any:
+    opened = mapper.opened(row)
+    if isinstance(opened, Skipped):
+        return None
+    try:
+        found = rank(opened.state)
+    except Refusal:
+        return None
+    return found if isinstance(found, date | datetime | time | Decimal | int | float) else None
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _told_at(reason: Reason, place: str) -> Reason:
+    hint = f"{reason.hint} (the row at {place})" if reason.hint else f"the row at {place}"
+    return Reason(reason.code, reason.field, reason.column, reason.found, hint, reason.step)

@@ -1,0 +1,130 @@
+"""A built payload on its way out of the mapper: held against what the service accepts, then an event or a rejection.
+
+How it is built is `settling`'s; which rows come here is `engine`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from mappings.evaluation import RowState
+from mappings.event import NO_TEXT, dump, judge
+from mappings.identity import fingerprint, row_digest, twin_digest
+from mappings.refusals import nearest
+from mappings.settling import Payload
+from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey, SourceRow
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What every payload of a feed is held against: the service's rules, and the classifications that it knows, if asked.
+
+    `used`: the columns that the mapping reads; `mapping`: the mapping's own digest.
+    """
+
+    payload: Payload
+    slugs: frozenset[str] | None
+    used: tuple[str, ...]
+    mapping: bytes
+
+    def settled(self, row: SourceRow, key: RowKey, state: RowState, payload: dict[str, Any]) -> MappedRow | Rejection:
+        """Return the event of a row, or its rejection with all reasons."""
+        cover = self.payload.cover(state)
+        if state.is_draft:
+            payload["status"] = "draft"
+        self._check(state, payload)
+        body = b"" if state.reasons or row.problems else _dumped(state, payload)
+        if not body:
+            return Rejection(row.origin, key, once(row.problems + tuple(state.reasons)), row.cells)
+        city = payload["approxLocation"]["city"]["placeId"]
+        place = f"{city} {payload.get('locationName', '')}"
+        return MappedRow(
+            origin=row.origin,
+            row_key=key,
+            body=body,
+            fingerprint=fingerprint(body, "" if cover is None else cover.url),
+            row_digest=self.digest(state.cells),
+            twin_digest=twin_digest(payload["channelId"], payload["title"], payload["startAt"], place),
+            channel_id=payload["channelId"],
+            cells=row.cells,
+            cover=cover,
+            warnings=row.warnings + tuple(state.warnings),
+        )
+
+    def digest(self, cells: Mapping[str, str]) -> bytes:
+        """Digest the cells that the mapping uses, and the mapping."""
+        return row_digest(self.mapping, [cells.get(column, "") for column in self.used])
+
+    def _check(self, state: RowState, payload: dict[str, Any]) -> None:
+        """Hold the payload against what the service accepts; a field that has a reason already gets no second one."""
+        told = {reason.field for reason in state.reasons}
+        for path, refusal in judge(payload):
+            if not any(_is_about(path, field) for field in told):
+                state.reasons.append(refusal.about(self._column_of(path), "", "").reason(path))
+        if "endAt" in payload and not told & {"startAt", "endAt"}:
+            self._check_order(state, payload)
+        if self.slugs is not None and isinstance(payload.get("classifications"), list):
+            self._check_slugs(state, payload["classifications"], self.slugs)
+
+    def _check_order(self, state: RowState, payload: dict[str, Any]) -> None:
+        try:
+            is_backwards = datetime.fromisoformat(payload["endAt"]) < datetime.fromisoformat(payload["startAt"])
+        except (KeyError, TypeError, ValueError):
+            return
+        if is_backwards:
+            hint = f"it starts {payload['startAt']}: an end after that would be accepted"
+            column = self._column_of("endAt")
+            state.reasons.append(Reason(ReasonCode.END_BEFORE_START, "endAt", column, str(payload["endAt"]), hint))
+
+    def _check_slugs(self, state: RowState, found: list[Any], slugs: frozenset[str]) -> None:
+        for slug in found:
+            if slug not in slugs:
+                near = nearest(str(slug), sorted(slugs))
+                hint = f'is "{near}" meant?' if near else f"the service knows {', '.join(sorted(slugs)[:8])}, ..."
+                column = self._column_of("classifications")
+                state.reasons.append(Reason(ReasonCode.NOT_ACCEPTED, "classifications", column, str(slug), hint))
+
+    def _column_of(self, path: str) -> str:
+        columns = self.payload.columns
+        return columns.get(path) or next((columns[known] for known in columns if columns[known] and _is_about(path, known)), "")
+
+
+def once(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
+    """Tell each problem of a cell once, however many fields it spoils."""
+    kept: dict[tuple[object, ...], Reason] = {}
+    for reason in reasons:
+        key = (
+            (reason.code, reason.column, reason.found, reason.step)
+            if reason.column
+            else (reason.code, reason.field, reason.found)
+        )
+        kept.setdefault(key, reason)
+    return tuple(kept.values())
+
+
+def _dumped(state: RowState, payload: dict[str, Any]) -> bytes:
+    """Return the body, or b"" with the reasons noted where a text is no Unicode text."""
+    try:
+        return dump(payload)
+    except orjson.JSONEncodeError:
+        fields = [name for name, value in payload.items() if not _is_sendable(value)]
+        state.reasons.extend(Reason(ReasonCode.BAD_TEXT, name, "", "", NO_TEXT) for name in fields or [""])
+        return b""
+
+
+def _is_sendable(value: Any) -> bool:
+    try:
+        dump({"value": value})
+    except orjson.JSONEncodeError:
+        return False
+    return True
+
+
+def _is_about(path: str, field: str) -> bool:
+    """True if one is the other, or stands inside it."""
+    return path == field or path.startswith((f"{field}.", f"{field}[")) or field.startswith((f"{path}.", f"{path}["))

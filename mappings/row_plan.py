@@ -1,0 +1,128 @@
+"""A feed's rules about rows, put together in their order: what is asked of a row, what it stands for, what then is asked.
+
+What each rule does is `row_rules`'s, `exploding`'s, `recurring`'s and `joining`'s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, tzinfo
+
+from mappings.compiling import Compiler, Problem
+from mappings.exploding import compile_explosion
+from mappings.joining import Join, compile_choice, compile_grouping
+from mappings.recurrence import Reach
+from mappings.recurring import LONG_OVER, Days, compile_recurrence
+from mappings.row_rules import LeaveOut, OutsideWindow, compile_rule, compile_window, only, window_of
+from mappings.rules import Duplicates, Explode, Group, Recur, Rule, Window
+from mappings.schema import FeedMapping
+from mappings.strands import Unfold
+from mappings.zone_files import find_zone
+
+_ONCE = (Explode, Recur, Group, Duplicates, Window)
+
+
+@dataclass(slots=True)
+class Way:
+    """A rule that makes several events of one, and the rules that are asked of each of them."""
+
+    unfold: Unfold
+    rules: list[LeaveOut]
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """The compiled rules of a feed. `rules` are asked of a row before the first of the `ways`; `outside` of a payload.
+
+    `days`: what a run looks at, where events recur.
+    """
+
+    rules: tuple[LeaveOut, ...]
+    ways: tuple[Way, ...]
+    outside: OutsideWindow | None
+    join: Join | None
+    days: Days | None
+
+
+def compile_plan(compiler: Compiler, mapping: FeedMapping, as_of: datetime | None) -> RowPlan:
+    """Compile the rules of a feed for a run that starts at the aware moment `as_of`."""
+    compiler.problems.extend(_misplaced(mapping))
+    span, days = window_of(mapping.rows), _days(mapping, as_of)
+    before: list[LeaveOut] = []
+    ways: list[Way] = []
+    for position, rule in enumerate(mapping.rows):
+        loc = ("rows", position)
+        if isinstance(rule, Explode):
+            ways.append(Way(compile_explosion(compiler, rule.explode), []))
+        elif isinstance(rule, Recur):
+            ways.append(Way(compile_recurrence(compiler, rule.recur, loc, days), []))
+        elif (leave_out := compile_rule(compiler, rule, loc)) is not None:
+            (ways[-1].rules if ways else before).append(leave_out)
+    return RowPlan(
+        rules=tuple(before),
+        ways=tuple(ways),
+        outside=None if span is None or as_of is None else compile_window(span, as_of),
+        join=_join(compiler, mapping),
+        days=days if only(mapping.rows, Recur) else None,
+    )
+
+
+def needs_the_moment(rules: tuple[Rule, ...]) -> bool:
+    """Whether a feed cannot be compiled for a run without the moment at which the run starts."""
+    recur = only(rules, Recur)
+    return window_of(rules) is not None or (recur is not None and recur.recur.horizon is not None)
+
+
+def _join(compiler: Compiler, mapping: FeedMapping) -> Join | None:
+    for position, rule in enumerate(mapping.rows):
+        match rule:
+            case Group():
+                return compile_grouping(compiler, rule.group, mapping.event, ("rows", position))
+            case Duplicates():
+                return compile_choice(compiler, rule.duplicates, ("rows", position))
+            case _:
+                continue
+    return None
+
+
+def _days(mapping: FeedMapping, as_of: datetime | None) -> Days:
+    """Return the days that a run looks at: those long over are left to the window, if that leaves out what is over."""
+    recur, span = only(mapping.rows, Recur), window_of(mapping.rows)
+    if recur is None or as_of is None:
+        return Days(None, Reach())
+    zone = _zone(mapping)
+    horizon = recur.recur.horizon
+    is_past_skipped = span is not None and span.past == "skip"
+    first = (as_of - LONG_OVER).astimezone(zone).date() if is_past_skipped else date.min
+    last = date.max if horizon is None else (as_of + horizon).astimezone(zone).date()
+    return Days(as_of.astimezone(zone).date(), Reach(first, last))
+
+
+def _zone(mapping: FeedMapping) -> tzinfo:
+    """Return the zone in which the feed's days begin, as far as the file names one for all of its events."""
+    named = mapping.event.root.get("timezone")
+    return (find_zone(named) if isinstance(named, str) else None) or UTC
+
+
+def _misplaced(mapping: FeedMapping) -> Iterator[Problem]:
+    """Yield the rules that do not go together."""
+    kinds = [type(rule) for rule in mapping.rows]
+    for kind in (kind for kind, count in Counter(kinds).items() if count > 1 and kind in _ONCE):
+        last = len(kinds) - 1 - kinds[::-1].index(kind)
+        yield Problem(("rows", last), f'the rule "{kind.__name__.lower()}" stands twice', "one of them is enough")
+    if Group in kinds and Duplicates in kinds:
+        hint = "rows with one key are made one event, or one of them is chosen"
+        yield Problem(("rows", kinds.index(Duplicates)), "group and duplicates do not go together", hint)
+    if Explode in kinds and Recur in kinds[: kinds.index(Explode)]:
+        yield Problem(("rows", kinds.index(Explode)), "explode comes before recur", "each item may have days of its own")
+    for name in (name for name in _given(mapping) if name in mapping.let):
+        yield Problem(("let", name), f'"${name}" is what each event of a row is told apart by', "call this value otherwise")
+
+
+def _given(mapping: FeedMapping) -> Iterator[str]:
+    if only(mapping.rows, Explode):
+        yield "item"
+    if only(mapping.rows, Recur):
+        yield "day"

@@ -38,9 +38,9 @@ SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=Backoff.
 """A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
 
 
-def feed_assets(feed: LoadedFeed, open_workshop: OpenWorkshop) -> tuple[AssetSpec | AssetsDefinition, ...]:
-    """Return the three assets of one feed, in a group of its name."""
-    return _source(feed), _staged(feed.mapping, open_workshop), _published(feed.mapping, open_workshop)
+def feed_assets(feed: LoadedFeed, open_workshop: OpenWorkshop, state_kind: str) -> tuple[AssetSpec | AssetsDefinition, ...]:
+    """Return the three assets of one feed, in a group of its name; `state_kind` is the database that rows are staged in."""
+    return _source(feed), _staged(feed.mapping, open_workshop, state_kind), _published(feed.mapping, open_workshop)
 
 
 def _source(feed: LoadedFeed) -> AssetSpec:
@@ -55,7 +55,7 @@ def _source(feed: LoadedFeed) -> AssetSpec:
     )
 
 
-def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefinition:
+def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop, state_kind: str) -> AssetsDefinition:
     key = AssetKey(names.staged_path(mapping.feed))
 
     @asset(
@@ -63,7 +63,7 @@ def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefiniti
         deps=[AssetKey(names.source_path(mapping.feed))],
         group_name=names.group_of(mapping.feed),
         owners=[mapping.owner] if mapping.owner else [],
-        kinds={"python", "sqlite"},
+        kinds={"python", state_kind},
         code_version=mapping.digest.hex()[:12],
         check_specs=brake_specs(key),
         retry_policy=SOURCE_RETRIES,

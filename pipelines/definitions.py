@@ -41,13 +41,13 @@ def build_definitions(settings: Settings, open_a_workshop: OpenWorkshop, *, is_s
     folder = load_folder(settings.feeds)
     if is_strict and folder.broken:
         raise folder.broken[0]
-    parts = [_feed_definitions(feed, open_a_workshop) for feed in folder.feeds]
+    parts = [_feed_definitions(feed, open_a_workshop, settings.state_kind) for feed in folder.feeds]
     broken = Definitions(assets=[_broken_feed(error) for error in folder.broken])
     shared = Definitions(executor=in_process_executor, resources={"options": LaunchOptions.configure_at_launch()})
     return Definitions.merge(*parts, broken, shared)
 
 
-def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenWorkshop) -> Definitions:
+def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenWorkshop, state_kind: str) -> Definitions:
     mapping = feed.mapping
     job = define_asset_job(
         names.job_of(mapping.feed),
@@ -56,7 +56,7 @@ def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenWorkshop) -> Defini
         description=f"Stage and publish {mapping.feed}.",
     )
     schedules = [feed_schedule(mapping, mapping.schedule)] if mapping.schedule else []
-    return Definitions(assets=feed_assets(feed, open_a_workshop), jobs=[job], schedules=schedules)
+    return Definitions(assets=feed_assets(feed, open_a_workshop, state_kind), jobs=[job], schedules=schedules)
 
 
 def _broken_feed(error: MappingFileError) -> AssetSpec:

@@ -78,11 +78,9 @@ def _name_and_code(error: SyncError) -> tuple[str, ExitCode]:  # noqa: PLR0911  
             return "interrupted", ExitCode.INTERRUPTED
         case KeyRefusedError() | ScopeMissingError():
             return "refused by the service", ExitCode.REFUSED
-        case ConfigError():
-            return "configuration", ExitCode.CONFIG
         case TransientError():
             return "paused", ExitCode.LATER
-        case PermanentError():
+        case ConfigError() | PermanentError():
             return "cannot go on", ExitCode.CONFIG
         case _:
             return "failed", ExitCode.ATTENTION

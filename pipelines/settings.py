@@ -48,6 +48,11 @@ class Settings(BaseModel):
         return self.base_url.rstrip("/").removesuffix(_API_PREFIX).rstrip("/")
 
     @property
+    def state_kind(self) -> str:
+        """The kind of database that the ledger is in, as Dagster names it."""
+        return "postgres" if self.state_url.startswith("postgres") else "sqlite"
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """All that must not be seen: the key of the service, the password of the state DB."""
         password = _password_of(self.state_url)

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from mappings.errors import SyncError
 from mappings.vocabulary import Reason, ReasonCode, RowKey
 
+READS_THAT_TELL = 60
+"""So many of the latest whole reads tell a feed's habits: two months of a feed that is read once a day."""
+
 
 class ImbalanceError(SyncError):
     """Rows went missing between two steps, or were counted twice: the numbers cannot be trusted."""

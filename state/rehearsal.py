@@ -14,16 +14,17 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Select, Table, insert, select
 
 from mappings.vocabulary import FeedName
+from state.accounts import READS_THAT_TELL
 from state.database import open_database, reading, writing
-from state.tables import EARLIER, ENTRY, RELEASE, SCOPE
+from state.tables import EARLIER, ENTRY, RELEASE, RUN, SCOPE
 
 _PAGE = 1_000
 
 
 @contextmanager
 def rehearsal_copy(engine: Engine | None, destination: str, feed: FeedName) -> Iterator[Engine]:
-    """Lend a state DB that holds one feed's gate, entries and decisions as they are at this moment, and nothing of what
-    runs left.
+    """Lend a state DB that holds one feed's gate, entries and decisions as they are at this moment, and of what runs left
+    only the pages of the latest whole reads, by which a brake knows the feed's habits.
 
     It is a SQLite file in a folder for this user alone, gone when the block ends. `engine` is only read; None stands
     for a state DB that does not exist. The lease is not copied: a rehearsal disturbs no run, and no run the rehearsal.
@@ -47,6 +48,8 @@ def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> Non
             _copy_rows(source, target, ENTRY, select(ENTRY).where(of_feed).order_by(ENTRY.c.id))
             _copy_rows(source, target, EARLIER, select(EARLIER).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).where(of_feed))
             _copy_rows(source, target, RELEASE, select(RELEASE).where(RELEASE.c.scope_id == scope["id"]))
+            reads = select(RUN).where(RUN.c.scope_id == scope["id"], RUN.c.is_whole, RUN.c.stage_report.is_not(None))
+            _copy_rows(source, target, RUN, reads.order_by(RUN.c.started_at.desc()).limit(READS_THAT_TELL))
 
 
 def _copy_rows(source: Connection, target: Connection, table: Table, rows: Select[Any]) -> None:

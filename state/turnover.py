@@ -9,12 +9,9 @@ import json
 
 from sqlalchemy import Connection, select
 
-from state.accounts import StageReport
+from state.accounts import READS_THAT_TELL, StageReport
 from state.tables import RUN
 from state.turn import Turn
-
-_LOOKED_AT = 60
-"""So many of the latest whole reads are looked at: two months of a feed that is read once a day."""
 
 
 def count_replacements(connection: Connection, turn: Turn, report: StageReport) -> int:
@@ -30,7 +27,7 @@ def count_replacements(connection: Connection, turn: Turn, report: StageReport) 
         .where(RUN.c.scope_id == turn.scope_id, RUN.c.id != turn.run_id, RUN.c.is_whole, RUN.c.brakes == "[]")
         .where(RUN.c.stage_report.is_not(None))
         .order_by(RUN.c.started_at.desc())
-        .limit(_LOOKED_AT)
+        .limit(READS_THAT_TELL)
     )
     return sum(_is_like(stored, new, report.vanished) for stored in connection.execute(latest).scalars())
 

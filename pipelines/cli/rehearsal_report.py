@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mappings.vocabulary import IdempotencyKey, RowKey
@@ -12,6 +12,7 @@ from pipelines.cli.tables import BRAKE_COLUMNS, REJECTION_COLUMNS, brake_rows, r
 from pipelines.outcomes import Outcome
 from pipelines.sync import Staged
 from state.accounts import StageReport
+from state.standing import NOTHING, Standing
 
 SHOWN = 10
 """So many of the rows to be sent are shown, and so many rejected ones."""
@@ -29,14 +30,26 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True)
+class Owed:
+    """What the run would have to send: `count` rows in all, `first` the first of them; `standing` waits for a decision."""
+
+    count: int
+    first: tuple[Sending, ...]
+    standing: Standing = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What a run of one feed would do. `would_send` counts all rows that it would send, `first` are the first of them."""
+    """What a run of one feed would do. `owed` is None where it would not come to sending.
+
+    `waiting` counts what would wait for a person afterwards, by the word that `rows --state` takes.
+    """
 
     feed: str
     outcome: Outcome
     staged: Staged | None = None
-    would_send: int = 0
-    first: tuple[Sending, ...] = ()
+    owed: Owed | None = None
+    waiting: Mapping[str, int] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """Return it as scripts read it."""
@@ -47,8 +60,9 @@ class Rehearsal:
             "message": self.outcome.message,
             "hint": self.outcome.hint,
             **(_stage_document(self.staged) if self.staged else {"read": None}),
-            "would_send": self.would_send,
-            "first": self.first,
+            "would_send": self.owed.count if self.owed else 0,
+            "first": self.owed.first if self.owed else (),
+            "waiting": self.waiting,
         }
 
 
@@ -80,11 +94,18 @@ def _show(output: Output, rehearsal: Rehearsal) -> None:
         output.note(f"  {line}")
     if rehearsal.staged:
         _show_stage(output, rehearsal.feed, rehearsal.staged)
-    if not outcome.exit_code:
-        output.note(f"{rehearsal.feed}: a run would send {_rows(rehearsal.would_send)}")
-    if rehearsal.first:
-        title = f"{rehearsal.feed}: the first {len(rehearsal.first)} of {_rows(rehearsal.would_send)} that a run would send"
-        output.table(title, _SENDING_COLUMNS, map(_sending_row, rehearsal.first))
+    if rehearsal.waiting:
+        told = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in rehearsal.waiting.items())
+        output.note(f"{rehearsal.feed}: would wait for a person: {told}")
+    if rehearsal.owed:
+        _show_owed(output, rehearsal.feed, rehearsal.owed)
+
+
+def _show_owed(output: Output, feed: str, owed: Owed) -> None:
+    output.note(f"{feed}: a run would send {_rows(owed.count)}")
+    if owed.first:
+        title = f"{feed}: the first {len(owed.first)} of {_rows(owed.count)} that a run would send"
+        output.table(title, _SENDING_COLUMNS, map(_sending_row, owed.first))
 
 
 def _show_stage(output: Output, feed: str, staged: Staged) -> None:

@@ -6,13 +6,14 @@ The copy is `state.rehearsal`'s; stage, brakes and gate are those of a real run.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from mappings.delivery import Intent
 from mappings.errors import SyncError
 from mappings.schema import FeedMapping
 from pipelines.cli.output import Output, Progress
-from pipelines.cli.rehearsal_report import SHOWN, Rehearsal, Sending, show_rehearsals
+from pipelines.cli.rehearsal_report import SHOWN, Owed, Rehearsal, Sending, show_rehearsals
 from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
 from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
@@ -21,7 +22,10 @@ from pipelines.interrupts import is_stop_asked
 from pipelines.options import RunOptions
 from pipelines.outcomes import BrakeError, ExitCode, InterruptedRunError, Outcome, outcome_of
 from pipelines.settings import Settings
+from pipelines.sync import Published
+from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import Workshop
+from state.accounts import PublishAccount
 from state.books import Books
 from state.outbox import Outbox
 from state.presence import existing_database
@@ -80,20 +84,27 @@ def _on_copy(run: FeedAtWork) -> Rehearsal:
         pass_the_gate(run.workshop.ledger(run.mapping), run.mapping, run.options, _LAUNCHED_BY)
     except BrakeError as closed:
         return Rehearsal(feed, outcome_of(closed), staged)
-    count, first = _owed(run)
-    return Rehearsal(feed, rehearsed, staged, count, first)
+    owed = _owed(run)
+    told = outcome_of_publish(Published(PublishAccount(), None, 0.0, standing=owed.standing), run.mapping)
+    outcome = replace(told, name=rehearsed.name) if told.exit_code is ExitCode.DONE else told
+    return Rehearsal(feed, outcome, staged, owed, _waiting(run))
 
 
-def _owed(run: FeedAtWork) -> tuple[int, tuple[Sending, ...]]:
-    """Return how many rows the run would send, and the first of them in the order of sending."""
+def _waiting(run: FeedAtWork) -> Mapping[str, int]:
+    """Count what would wait for a person after the run, before any answer of the service."""
+    (status,) = Books(run.workshop.engine).status(destination=run.workshop.settings.destination, feed=run.mapping.feed)
+    return status.waiting
+
+
+def _owed(run: FeedAtWork) -> Owed:
+    """Return how many rows the run would send, the first of them in the order of sending, and what nobody has decided on."""
     with run.workshop.lease(run.mapping, _LAUNCHED_BY, is_patient=False) as lease:
         outbox = run.workshop.publish_job(run.mapping, run.ticket.run_id, lease, run.options, run.watcher.settled).outbox
         owed = outbox.owed
         intents = outbox.settle_and_claim((), SHOWN)
         first = tuple(_sending(run, intent) for intent in intents)
-        if run.options.keys:
-            return len(intents) + _rest(outbox), first
-    return min(owed, run.options.limit or owed), first
+        count = len(intents) + _rest(outbox) if run.options.keys else min(owed, run.options.limit or owed)
+        return Owed(count, first, outbox.standing())
 
 
 def _rest(outbox: Outbox) -> int:

@@ -96,6 +96,7 @@ def test_a_programme_that_is_new_every_week_is_let_out_by_itself_once_a_person_h
         assert stopped_by(desk.run()) == ["new"]
         assert desk.run("--accept", "new").code == 0
     desk.source(renamed(range(24), "3", title="Week 3"))
+    assert desk.run("--dry-run").code == 0
     assert (desk.run().code, len(service.events())) == (0, 96)
     desk.source(renamed(range(80), "4", title="Week 4"))
     assert stopped_by(desk.run()) == ["new"]

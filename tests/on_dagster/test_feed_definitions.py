@@ -12,6 +12,7 @@ from mappings.loader import load_folder
 from pipelines.definitions import build_definitions
 from pipelines.options import BRAKE_TEXTS
 from pipelines.settings import read_settings
+from pipelines.wiring import open_workshop
 
 REPOSITORY = Path(__file__).parents[2]
 SOURCE, STAGED, PUBLISHED = (dg.AssetKey([FEED, name]) for name in ("source", "staged", "published"))

@@ -233,6 +233,20 @@ def test_refused_rows_are_sent_again_by_the_next_run_once_somebody_says_so(decid
     assert sorted(event["title"] for event in decider.events()) == ["Hamlet", "Jazz", "Othello"]
 
 
+def test_a_rehearsal_tells_what_would_wait_for_a_person_and_ends_as_a_run_would(decider: Decider) -> None:
+    decider.switch(idempotency="refuse")
+    decider.publish()
+    decider.forget()
+    decider.publish()
+    decider.desk.source(("1,Jazz,2030-05-01,20:00,,play", *GOOD[1:]))
+    said = decider.desk.run("run", "town-hall", "--dry-run", "--json")
+    (told,) = said.document["rehearsals"]
+    assert (said.code, told["outcome"], told["waiting"]) == (1, "needs attention", {"conflict": 3, "drift": 1})
+    assert "would wait for a person: conflict 3, drift 1" in decider.desk.run("run", "town-hall", "--dry-run").out
+    ran = decider.publish().document["runs"][0]
+    assert (told["message"], told["hint"]) == (ran["message"], ran["hint"])
+
+
 def test_only_rows_that_were_turned_away_are_retried(decider: Decider) -> None:
     decider.switch(max_title_chars=5)
     decider.publish()

@@ -45,31 +45,41 @@ event:
 """
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (ConfigError("x"), 2),
-        (MappingFileError(Path("feed.yaml"), ()), 2),
-        (BaseUrlError("x"), 2),
-        (KeyFormatError("x"), 2),
-        (NotTheServiceError("x"), 2),
-        (RedirectRefusedError("x"), 2),
-        (SourceRefusedError("x"), 2),
-        (MissingColumnsError("events.csv", ["GENRE"], ["GENRES"]), 5),
-        (KeyRefusedError("x"), 3),
-        (ScopeMissingError("x"), 3),
-        (HeldByAnotherError(holder="run 1", since=NOW, host="here", pid=1), 4),
-        (BrakeError("x", brakes=("rejected",)), 5),
-        (PausedError("x", resume_at=NOW), 6),
-        (ServiceUnavailableError("x"), 6),
-        (SourceUnavailableError("x"), 6),
-        (LeaseLostError("x"), 4),
-        (InterruptedRunError("x"), 130),
-        (ImbalanceError("x"), 1),
-        (SyncError("x"), 1),
-    ],
-    ids=lambda error: type(error).__name__ if isinstance(error, SyncError) else "",
-)
+ERRORS: list[tuple[SyncError, int]] = [
+    (ConfigError("x"), 2),
+    (MappingFileError(Path("feed.yaml"), ()), 2),
+    (BaseUrlError("x"), 2),
+    (KeyFormatError("x"), 2),
+    (NotTheServiceError("x"), 2),
+    (RedirectRefusedError("x"), 2),
+    (SourceRefusedError("x"), 2),
+    (MissingColumnsError("events.csv", ["GENRE"], ["GENRES"]), 5),
+    (KeyRefusedError("x"), 3),
+    (ScopeMissingError("x"), 3),
+    (HeldByAnotherError(holder="run 1", since=NOW, host="here", pid=1), 4),
+    (BrakeError("x", brakes=("rejected",)), 5),
+    (PausedError("x", resume_at=NOW), 6),
+    (ServiceUnavailableError("x"), 6),
+    (SourceUnavailableError("x"), 6),
+    (LeaseLostError("x"), 4),
+    (InterruptedRunError("x"), 130),
+    (ImbalanceError("x"), 1),
+    (SyncError("x"), 1),
+]
+
+
+def _name_of(error: object) -> str:
+    return type(error).__name__ if isinstance(error, SyncError) else ""
+
+
+@pytest.mark.parametrize(("error", "code"), ERRORS, ids=_name_of)
+def test_the_readme_names_every_outcome_beside_its_exit_code(error: SyncError, code: int) -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
+    (line,) = (line for line in readme.splitlines() if line.startswith(f"| {code} | `"))
+    assert f"`{outcome_of(error).name}`" in line
+
+
+@pytest.mark.parametrize(("error", "code"), ERRORS, ids=_name_of)
 def test_every_error_has_its_exit_code(error: SyncError, code: int) -> None:
     outcome = outcome_of(error)
     assert outcome.exit_code == code

@@ -31,6 +31,7 @@ from pipelines.cli import (
     state,
     status,
     ui,
+    vocabulary,
 )
 from pipelines.interrupts import deferred, window
 
@@ -108,6 +109,7 @@ for verb in (
     reconcile.reconcile,
     diff.diff,
     schema.schema,
+    vocabulary.vocabulary,
 ):
     _verb(verb)
 _verb(state.verify, state_app)

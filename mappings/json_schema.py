@@ -32,9 +32,10 @@ def feed_json_schema() -> Schema:
         definition = definitions[step.__name__]
         definition["required"] = sorted({step.name, *definition.get("required", ())})
     definitions["Fields"]["propertyNames"] = {"not": {"enum": [*MARKERS, *COMPANIONS]}}
-    for name in ("From", "FirstOf", "Joined"):
+    for name in ("From", "FirstOf", "Joined", "Meta"):
         definitions[name]["properties"]["do"]["anyOf"] = [_STEP_REF, {"type": "array", "items": _STEP_REF}]
     schema["properties"]["steps"]["additionalProperties"] = {"anyOf": [_STEP_REF, {"type": "array", "items": _STEP_REF}]}
+    schema["properties"]["let"]["additionalProperties"] = False
     definitions["Step"] = _any_step()
     return {"$schema": _DIALECT, **schema, "title": "eventsync feed"}
 

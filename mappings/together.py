@@ -38,8 +38,12 @@ def as_one_row(
         return (replace(outcomes[0], row_key=stem, part=silent),)
     kept = [pair for pair in zip(outcomes, strands, strict=True) if not _is_of_the_past(*pair, days)]
     return tuple(
-        replace(outcome, part=Part(len(kept), place > 0, strand.silence)) for place, (outcome, strand) in enumerate(kept)
+        replace(outcome, part=Part(len(kept), place > 0, _silence(strand))) for place, (outcome, strand) in enumerate(kept)
     )
+
+
+def _silence(strand: Strand) -> Silence | None:
+    return Silence(strand.key) if strand.is_refused and strand.key else strand.silence
 
 
 def _unmuted(rejection: Rejection, strand: Strand) -> Iterator[Reason]:

@@ -151,8 +151,9 @@ class _JsonText:
             try:
                 value, end = DECODER.raw_decode(self._buffer, self._place)
             except json.JSONDecodeError as error:
+                reached = error.pos - self._place
                 if not self._more():
-                    self._place = error.pos
+                    self._place += reached
                     raise self.bad(self._ended(f"this is not JSON: {error.msg}")) from error
             except RecursionError as error:
                 raise self.bad("the document nests too deeply") from error

@@ -14,6 +14,7 @@ from typing import Any
 
 from connectors.sources.cell_faults import CellFaults, short
 from connectors.sources.contract import Reading
+from connectors.sources.errors import BadSourceError
 from connectors.sources.header import wanted_columns
 from connectors.sources.names import Asked, Matched, matched
 from connectors.sources.nested import Flattening, TooDeepError, picks_among
@@ -80,9 +81,12 @@ class RecordFile:
             while sample := list(islice(records, SAMPLE)):
                 for record in sample:
                     present.update(dict.fromkeys(_flat(record, flattening)[0]))
-                if len(present) > _MOST_COLUMNS or not matched(tuple(present), self.asked).missing:
+                if len(present) > _MOST_COLUMNS:
+                    message = f"the records have more than {_MOST_COLUMNS} different names; so many columns are never meant"
+                    raise BadSourceError(file.name, message, hint="correct `source.records`: it should lead to the single events")
+                if not matched(tuple(present), self.asked).missing:
                     break
-        return tuple(present)[:_MOST_COLUMNS]
+        return tuple(present)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from connectors.sources.errors import BadSourceError
 _BUFFER_BYTES = 256 * 1024
 _MOST_SHOWN = 20
 
-HARMLESS_BYTES = 256 * 1024 * 1024
+HARMLESS_BYTES = 32 * 1024 * 1024
 """So much may come out of any file, however small it is packed."""
 
 MOST_RATIO = 250

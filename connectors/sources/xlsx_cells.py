@@ -81,7 +81,8 @@ class CellTexts:
             return Fault("", _UNCALCULATED) if is_formula and kind == "n" else ""
         match kind:
             case "s":
-                return self.strings[int(raw)] if raw.isdecimal() and int(raw) < len(self.strings) else Fault(raw, "damaged")
+                place = _number(raw)
+                return self.strings[place] if place < len(self.strings) else Fault("", "the workbook is damaged: save it anew")
             case "n":
                 known = self.formats[style] if style < len(self.formats) else NumberFormat()
                 return plain_number(raw) if known.is_plain else self._formatted(raw, known)
@@ -171,7 +172,7 @@ def _formats(package: XlsxPackage, part: str) -> list[NumberFormat]:
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdecimal() else 0
+    return int(text) if text and len(text) < 10 and text.isascii() and text.isdecimal() else 0
 
 
 def _strings(package: XlsxPackage, part: str) -> list[str]:

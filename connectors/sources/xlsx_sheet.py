@@ -6,6 +6,7 @@ What a cell says is `xlsx_cells`'s; which column it belongs to `workbook`'s.
 from __future__ import annotations
 
 import re
+from array import array
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from connectors.sources.xlsx_package import XlsxPackage
 
 _CORNER = re.compile(r"([A-Z]*)([0-9]*)")
 _LAST_COLUMN, _LAST_ROW = 16_384, 1_048_576
+_LARGEST_MERGED = 100_000
+"""Cells; what is merged over more is decoration, or an attempt to exhaust us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,11 @@ class Area:
     right: int = _LAST_COLUMN
     bottom: int = _LAST_ROW
 
+    @property
+    def size(self) -> int:
+        """How many cells it has."""
+        return (self.right - self.left + 1) * (self.bottom - self.top + 1)
+
     @classmethod
     def of(cls, text: str) -> Area:
         """Read `B3:H200`, `A:F`, `A5` (from there on); "" is the whole sheet."""
@@ -54,13 +62,14 @@ def sheet_rows(package: XlsxPackage, part: str, texts: CellTexts, area: Area, *,
     rows = _with_gaps(_stored(package, part, texts, area), area.top)
     if spreads:
         rows = _spread(rows, _merged(package, part), area)
-    blank: list[SheetRow] = []
+    # Numbers only: a sheet may have a million blank rows before its last one.
+    blank = array("L")
     for row in rows:
         if not any(row.cells) and not row.faults:
-            blank.append(row)
+            blank.append(row.number)
             continue
-        yield from blank
-        blank.clear()
+        yield from (SheetRow(number, []) for number in blank)
+        del blank[:]
         yield row
 
 
@@ -91,7 +100,8 @@ def _merged(package: XlsxPackage, part: str) -> list[Area]:
 def _spread(rows: Iterator[SheetRow], merged: list[Area], area: Area) -> Iterator[SheetRow]:
     by_top: defaultdict[int, list[Area]] = defaultdict(list)
     for one in merged:
-        by_top[one.top].append(one)
+        if one.size <= _LARGEST_MERGED:
+            by_top[one.top].append(one)
     active: list[tuple[Area, str]] = []
     for row in rows:
         active = [(one, value) for one, value in active if one.bottom >= row.number]
@@ -110,6 +120,10 @@ def _cell(row: SheetRow, place: int) -> str:
 def _corner(text: str) -> tuple[int, int]:
     match = _CORNER.fullmatch(text)
     return (column_number(match[1]), int(match[2] or 0)) if match else (0, 0)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 8
 
 
 class _Rows:
@@ -138,7 +152,7 @@ class _Rows:
                 self._is_reading = True
             case "row":
                 number = attributes.get("r", "")
-                self._row = SheetRow(int(number) if number.isdecimal() else self._row.number + 1, [])
+                self._row = SheetRow(int(number) if _is_number(number) else self._row.number + 1, [])
                 self._column = 0
             case _:
                 pass
@@ -168,7 +182,7 @@ class _Rows:
         self._column = self._columns[place] or self._column + 1
         self._kind = attributes.get("t", "n")
         style = attributes.get("s", "0")
-        self._style = int(style) if style.isdecimal() else 0
+        self._style = int(style) if _is_number(style) else 0
         self._parts = []
         self._is_formula = False
 

@@ -1,0 +1,219 @@
+"""Files that are broken, of another kind, or made to exhaust whoever reads them: a clear error, soon, in little memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tracemalloc
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.connectors_sources.reading import count_rows, read, rows_of
+from workbooks import write_xlsx
+
+from connectors.sources.errors import BadSourceError, EmptySourceError, SourceRefusedError
+from mappings.vocabulary import ReasonCode
+
+MEGABYTE = 2**20
+RECORDS: dict[str, dict[str, Any]] = {"json": {}, "ndjson": {}, "xml": {"records": "event"}, "ics": {}}
+KINDS: dict[str, dict[str, Any]] = {"csv": {}, "tsv": {}, "xlsx": {}, **RECORDS}
+
+
+@contextmanager
+def at_most(size: int) -> Iterator[None]:
+    """So much memory, in bytes, is what reading may take."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < size
+    finally:
+        tracemalloc.stop()
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return archive.getvalue()
+
+
+def workbook(tmp_path: Path, sheet: Callable[[bytes], bytes]) -> bytes:
+    """Return a workbook whose sheet's XML was tampered with."""
+    write_xlsx(tmp_path / "plain.xlsx", [["id", "text"], ["1", "x"]])
+    with zipfile.ZipFile(tmp_path / "plain.xlsx") as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    return zipped({**members, "xl/worksheets/sheet1.xml": sheet(members["xl/worksheets/sheet1.xml"])})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_of_no_bytes_is_empty_and_no_list_without_rows(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(EmptySourceError, match="empty"):
+        read(tmp_path, b"", kind=kind, **KINDS[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_login_page_is_called_a_web_page(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(BadSourceError, match="web page"):
+        read(tmp_path, "<!DOCTYPE html><html><body>Please log in", kind=kind, **KINDS[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_is_no_file(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "events").mkdir()
+    with pytest.raises(SourceRefusedError, match="folder"):
+        rows_of(tmp_path, kind=kind, path="events", **KINDS[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_binary_is_refused(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(BadSourceError):
+        read(tmp_path, bytes(range(256)) * 50, "id", kind=kind, **KINDS[kind])
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+@pytest.mark.parametrize("size", [1, 30, 60])
+def test_a_file_that_was_cut_off_never_ends_quietly(tmp_path: Path, kind: str, size: int) -> None:
+    whole = {
+        "json": '[{"id": "1", "text": "some words"},\n {"id": "2", "text": "some words"}]',
+        "ndjson": '{"id": "1", "text": "some words"}\n{"id": "2", "text": "some words"}',
+        "xml": "<agenda><event><id>1</id><text>words</text></event><event><id>2</id></event></agenda>",
+        "ics": "BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\nSUMMARY:some words\nEND:VEVENT\nEND:VCALENDAR\n",
+    }[kind]
+    assert read(tmp_path, whole, kind=kind, **RECORDS[kind])
+    try:
+        rows = read(tmp_path, whole[:size], kind=kind, **RECORDS[kind])
+    except BadSourceError:
+        return
+    assert any(row.problems for row in rows)
+
+
+def test_a_nul_byte_costs_its_row_only(tmp_path: Path) -> None:
+    before, bad, unmapped, after = read(tmp_path, "id,text,note\n1,x,y\n2,x\0,y\n3,x,\0\n4,x,y\n", "id", "text")
+    assert [(problem.code, problem.column, problem.found) for problem in bad.problems] == [
+        (ReasonCode.BAD_TEXT, "text", "x\\x00")
+    ]
+    assert (bad.origin.number, bad.cells["text"]) == (3, "x\ufffd")
+    assert (before.problems, unmapped.problems, after.problems) == ((), (), ())
+    assert [warning.column for warning in unmapped.warnings] == ["note"]
+
+
+def test_the_line_on_which_a_quote_opens_is_named(tmp_path: Path) -> None:
+    content = 'id,text\n1,x\n2,"never closed\n' + "3,x\n" * 1000
+    with pytest.raises(BadSourceError, match=r"events\.file:3: the quote that opens the cell in column 2 is never closed"):
+        read(tmp_path, content)
+
+
+@pytest.mark.parametrize("count", [16_385, 1_000_000])
+def test_a_million_columns_are_never_meant(tmp_path: Path, count: int) -> None:
+    with pytest.raises(BadSourceError, match=f"{count} columns"):
+        read(tmp_path, ",".join(["x"] * count))
+    (row,) = read(tmp_path, "id\n1" + ",x" * count)
+    assert [problem.code for problem in row.problems] == [ReasonCode.RAGGED]
+
+
+def test_a_million_names_in_records_are_never_meant(tmp_path: Path) -> None:
+    record = ",".join(f'"n{number}": 1' for number in range(20_000))
+    with pytest.raises(BadSourceError, match="different names"):
+        read(tmp_path, f"[{{{record}}}]", kind="json")
+
+
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, lambda content: zipped({"events.csv": content})], ids=["gzip", "zip"]
+)  # fmt: skip
+def test_a_file_that_unpacks_without_end_is_stopped(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    packed = pack(b"id\n" + (b"x" * MEGABYTE + b"\n") * 40)
+    assert len(packed) < 2 * MEGABYTE
+    with at_most(30 * MEGABYTE), pytest.raises(BadSourceError, match=r"unpacks to more than \d+ million bytes"):
+        count_rows(tmp_path, packed, kind="csv")
+
+
+def test_a_workbook_that_unpacks_without_end_is_stopped(tmp_path: Path) -> None:
+    bomb = workbook(tmp_path, lambda xml: xml.replace(b"</sheetData>", b" " * (40 * MEGABYTE) + b"</sheetData>"))
+    said = r"sheet1.xml\): unpacks to more than \d+ million bytes"
+    with at_most(10 * MEGABYTE), pytest.raises(BadSourceError, match=said):
+        count_rows(tmp_path, bomb, kind="xlsx")
+
+
+def test_a_single_cell_at_the_far_end_of_a_sheet_costs_no_memory(tmp_path: Path) -> None:
+    far = b'<row r="50000"><c r="XFD50000" t="inlineStr"><is><t>far</t></is></c></row></sheetData>'
+    content = workbook(tmp_path, lambda xml: xml.replace(b"</sheetData>", far))
+    with at_most(10 * MEGABYTE):
+        assert count_rows(tmp_path, content, kind="xlsx") == 49_999
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        b'<row r="99999999999999999999"><c r="A99999999999999999999"><v>1</v></c></row>',
+        b'<row r="x"><c r="?!"><v>1</v></c></row>',
+        b'<row r="3"><c r="A3" t="s"><v>' + b"9" * 5000 + b"</v></c></row>",
+        b'<row r="3"><c r="A3" s="99"><v>1e999</v></c></row>',
+        b'<row r="3"><c r="ZZZZ3"><v>1</v></c></row>',
+        b'<row r="3"><c r="A3" t="unheard-of"><v>1</v></c></row>',
+        b'</sheetData><mergeCells><mergeCell ref="A1:XFD1048576"/></mergeCells><sheetData>',
+    ],
+)
+def test_nonsense_in_a_sheet_is_a_row_or_a_problem_and_never_a_crash(tmp_path: Path, row: bytes) -> None:
+    content = workbook(tmp_path, lambda xml: xml.replace(b"</sheetData>", row + b"</sheetData>"))
+    assert count_rows(tmp_path, content, kind="xlsx", merged="spread") <= 2
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('<!DOCTYPE a [<!ENTITY b "b"><!ENTITY c "&b;&b;">]><a><event>&c;</event></a>', 'entity of its own, "b"'),
+        ('<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a><event>&x;</event></a>', "entity of its own"),
+        ('<!DOCTYPE a SYSTEM "http://127.0.0.1:9/x.dtd"><a><event>&x;</event></a>', "entity of its own"),
+        ("<a><event>&nbsp;</event></a>", "undefined entity"),
+        ("<a>" * 100_000, "more than 200 elements"),
+        ("<a><event>", "this is not XML here"),
+        ("<a><event></a></event>", "mismatched tag"),
+        ("plain text", "this is not XML here"),
+        ('<?xml version="1.0" encoding="klingon"?><a/>', "klingon"),
+        ("<a><happening/></a>", "there is no element event"),
+    ],
+)  # fmt: skip
+def test_xml_that_cannot_be_trusted_is_refused(tmp_path: Path, content: str, said: str) -> None:
+    with pytest.raises(BadSourceError, match=said):
+        read(tmp_path, content, kind="xml", records="event")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[" * 100_000, "nests too deeply"),
+        ('[{"a": ' + "[" * 100_000, "nests too deeply"),
+        ('[{"a": 1}, {"a": nope}]', r":1: this is not JSON: Expecting value"),
+        ('[{"a": 1}\n {"a": 2}]', r':2: "," should stand here'),
+        ('[{"a": 1}] more', "something follows"),
+        ('{"events": [{"a": 1}], "venues": []}', "lists stand under events, venues"),
+        ('"text"', "list of records should begin here"),
+        ('[{"a": "' + "x" * (70 * MEGABYTE), "longer than 64 million"),
+    ],
+    ids=range(8),
+)  # fmt: skip
+def test_json_that_cannot_be_read_is_refused_and_its_place_told(tmp_path: Path, content: str, said: str) -> None:
+    with pytest.raises(BadSourceError, match=said):
+        read(tmp_path, content, kind="json")
+
+
+def test_a_record_that_nests_too_deeply_costs_itself_only(tmp_path: Path) -> None:
+    deep = "[" * 100 + "]" * 100
+    first, bad, last = read(tmp_path, f'[{{"a": 1}}, {{"a": {deep}}}, {{"a": 3}}]', "a", kind="json")
+    assert "too deeply" in bad.problems[0].hint
+    assert (first.problems, last.problems, last.cells["a"]) == ((), (), "3")
+
+
+def test_an_archive_of_several_files_names_them(tmp_path: Path) -> None:
+    with pytest.raises(BadSourceError, match=r"holds 2 files: a\.csv, b\.csv"):
+        read(tmp_path, zipped({"a.csv": b"id\n", "b.csv": b"id\n"}))
+
+
+def test_a_packed_file_that_was_cut_off_is_damaged(tmp_path: Path) -> None:
+    with pytest.raises(BadSourceError, match="damaged or cut off"):
+        read(tmp_path, gzip.compress(b"id\n" + b"1\n" * 100)[:-9])

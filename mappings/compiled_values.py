@@ -11,14 +11,30 @@ from mappings.deciding import Holds
 from mappings.evaluation import Getter, RowState, is_empty, mending
 from mappings.moment_values import compile_instant, compile_moment
 from mappings.refusals import Refusal, did_you_mean
+from mappings.row_facts import compile_fact
 from mappings.stepping import Flow
 from mappings.transforms.finding import split_columns, table_finder
 from mappings.transforms.step import Kind
-from mappings.values import At, ChannelValue, Choose, Fields, FirstOf, From, Image, Items, Joined, Seen, TableValue, Value
+from mappings.values import (
+    At,
+    ChannelValue,
+    Choose,
+    Fields,
+    FirstOf,
+    ForEach,
+    From,
+    Image,
+    Items,
+    Joined,
+    Meta,
+    Seen,
+    TableValue,
+    Value,
+)
 from mappings.vocabulary import ReasonCode
 
 
-def compile_value(compiler: Compiler, value: Value, spot: Spot) -> Compiled:  # noqa: C901, PLR0911 - one arm per kind of value
+def compile_value(compiler: Compiler, value: Value, spot: Spot) -> Compiled:  # noqa: C901, PLR0911, PLR0912 - one arm per kind of value
     """Compile a value that gives one thing: objects and images have their place in the payload only."""
     match value:
         case str():
@@ -41,6 +57,12 @@ def compile_value(compiler: Compiler, value: Value, spot: Spot) -> Compiled:  # 
             return _channel(compiler, value, spot)
         case Items():
             return _items(compiler, value, spot)
+        case Meta():
+            return compile_fact(compiler, value, spot)
+        case ForEach():
+            return compiler.misfit(
+                spot, "one value is needed here", "for_each gives a list, and has its place in the payload only"
+            )
         case Fields() | Image():
             return compiler.misfit(spot, "one value is needed here", "an object or an image has its place in the payload only")
         case _:

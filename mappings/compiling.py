@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from mappings.conditions import All, Condition, Not, Test
@@ -90,15 +91,20 @@ class Compiler:
     watch: Watch | None = None
     given: Mapping[str, Compiled] = field(default_factory=dict)
     """What each event of a row knows besides: $item and $day."""
+    as_of: datetime | None = None
+    loops: dict[str, Compiled] = field(default_factory=dict)
+    """The items of the lists that are being gone through where a value is compiled, by their names."""
+    asks_the_day: bool = False
     problems: list[Problem] = field(default_factory=list)
     columns: set[str] = field(default_factory=set)
     _named: dict[str, Compiled] = field(default_factory=dict)
+    _items: int = 0
     _under_way: list[str] = field(default_factory=list)
 
     @property
     def named_count(self) -> int:
         """How many named values a row keeps."""
-        return len(self.let)
+        return len(self.let) + self._items
 
     def value(self, value: Value, spot: Spot) -> Compiled:
         """Compile one value."""
@@ -120,6 +126,8 @@ class Compiler:
 
     def reference(self, name: str, spot: Spot) -> Compiled:
         """Return a named value, worked out once a row; the first who needs it compiles it."""
+        if name in self.loops:
+            return self.loops[name]
         if name in self._under_way:
             circle = [*self._under_way[self._under_way.index(name) :], name]
             return self.misfit(spot, f"the named values go in a circle: {' -> '.join('$' + each for each in circle)}")
@@ -129,10 +137,18 @@ class Compiler:
             return self.misfit(spot, f'unknown name "${name}"', "define it under let")
         if name not in self._named:
             self._under_way.append(name)
+            outer, self.loops = self.loops, {}
             compiled = self.value(self.let[name], Spot(("let", name), f"${name}"))
+            self.loops = outer
             self._under_way.pop()
             self._named[name] = Compiled(_remembered(len(self._named), compiled.get), compiled.flow, compiled.column)
         return self._named[name]
+
+    def item(self, flow: Flow, column: str) -> tuple[int, Compiled]:
+        """Make room for one item at a time of a list: its place among the named values of a row, and its value."""
+        place = self.named_count
+        self._items += 1
+        return place, Compiled(lambda row: row.named[place], flow, column)
 
     def source(self, text: str, spot: Spot) -> Compiled:
         """Return what `from` names: a column, or a named value."""

@@ -58,6 +58,8 @@ class RowMapper:
     _payload: Payload
     _judge: Judge
     _named: int
+    asks_the_day: bool = False
+    """Whether a value is the day of the run."""
 
     def over(self, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
         """Yield what becomes of all rows of a source: every row is in exactly one outcome, or gives several.
@@ -97,6 +99,7 @@ class RowMapper:
         if not (isinstance(found, str) and found.strip("|")) and not row.problems and _is_blank(row.cells):
             return Skipped(row.origin, BLANK)
         state = RowState(row.cells, self._named)
+        state.origin = row.origin
         key = found if isinstance(found, str) else RowKey("")
         label = _left_out(self._plan.rules, state)
         if label and not row.problems:
@@ -166,8 +169,9 @@ def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | N
         raise ConfigError(
             f"{mapping.path.name}: {told}", hint="mend the mapping, or the key's access, then run `eventsync check --live`"
         )
-    if as_of is None and needs_the_moment(mapping.rows):
-        raise ConfigError(f"{mapping.path.name} has a window, and the moment of the run was not said", hint="hand in as_of")
+    if as_of is None and (needs_the_moment(mapping.rows) or mapper.asks_the_day):
+        told = f"{mapping.path.name} has a window or asks for the day of the run, and the moment of the run was not said"
+        raise ConfigError(told, hint="hand in as_of")
     return mapper
 
 
@@ -180,7 +184,7 @@ def attempt(
     """
     explode, recur = only(mapping.rows, Explode), only(mapping.rows, Recur)
     given = given_values(None if explode is None else explode.explode.columns[0], recurs=recur is not None)
-    compiler = Compiler(mapping.let, mapping.tables, directory.channels, compile_value, watch, given)
+    compiler = Compiler(mapping.let, mapping.tables, directory.channels, compile_value, watch, given, as_of)
     plan = compile_plan(compiler, mapping, as_of)
     payload = compile_payload(compiler, mapping.event)
     columns = compiler.columns | {column.column for column in mapping.key_columns}
@@ -191,6 +195,7 @@ def attempt(
         _payload=payload,
         _judge=Judge(payload, directory.classifications, tuple(sorted(columns)), mapping.digest),
         _named=compiler.named_count,
+        asks_the_day=compiler.asks_the_day,
     )
     return mapper, tuple(compiler.problems)
 

@@ -11,10 +11,11 @@ from typing import Any, assert_never
 
 from mappings.policies import Policy, Use
 from mappings.refusals import Refusal
-from mappings.vocabulary import Reason, ReasonCode
+from mappings.vocabulary import Origin, Reason, ReasonCode
 
 UNSET: Any = object()
 """Not worked out yet."""
+NOWHERE = Origin("")
 
 
 class RowState:
@@ -24,7 +25,7 @@ class RowState:
     is called off.
     """
 
-    __slots__ = ("cancelled", "cells", "day", "is_draft", "item", "named", "reasons", "warnings")
+    __slots__ = ("cancelled", "cells", "day", "is_draft", "item", "named", "origin", "reasons", "warnings")
 
     def __init__(self, cells: Mapping[str, str], named: int) -> None:
         self.cells = cells
@@ -33,6 +34,7 @@ class RowState:
         self.warnings: list[Reason] = []
         self.is_draft = False
         self.cancelled = ""
+        self.origin = NOWHERE
         self.item: Any = None
         self.day: Any = None
 
@@ -41,6 +43,7 @@ class RowState:
         event = RowState(cells, len(self.named))
         event.reasons, event.warnings = self.reasons.copy(), self.warnings.copy()
         event.is_draft, event.cancelled = self.is_draft, self.cancelled
+        event.origin = self.origin
         event.item, event.day = self.item, self.day
         return event
 

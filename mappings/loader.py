@@ -26,7 +26,7 @@ from mappings.lookup_files import LookupShelf
 from mappings.marks import Block, Place, Slip, locate, place_after, read_blocks
 from mappings.named_steps import open_named_steps
 from mappings.schema import FeedMapping
-from mappings.soundness import find_circles, find_problems
+from mappings.soundness import find_circles, find_problems, item_names
 from mappings.tables import Table
 from mappings.vocabulary import FeedName
 
@@ -102,7 +102,7 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
     if not isinstance(document, Block):
         raise _error(path, text, told or [Told((1, 1), "a mapping file is a block of keys: feed, source, key, event")])
     unwise = [one for one in _placed(document, find_unwise(document)) if not isinstance(one.place, PlaceElsewhere)]
-    context = FileContext(_let_names(document) | _given_names(document), shelf.opener(path.parent))
+    context = FileContext(_let_names(document) | _given_names(document) | item_names(document), shelf.opener(path.parent))
     try:
         mapping = FeedMapping.model_validate(document, context=context)
     except ValidationError as error:

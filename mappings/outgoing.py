@@ -17,10 +17,25 @@ from mappings.transforms.finding import split_columns
 from mappings.transforms.lookups import LastIn, Lookup, Map
 from mappings.transforms.step import Kind, Step
 from mappings.transforms.text import Truncate
-from mappings.values import At, ChannelValue, Choose, Fields, FirstOf, From, Image, Items, Joined, Seen, TableValue, Value
+from mappings.values import (
+    At,
+    ChannelValue,
+    Choose,
+    Fields,
+    FirstOf,
+    ForEach,
+    From,
+    Image,
+    Items,
+    Joined,
+    Meta,
+    Seen,
+    TableValue,
+    Value,
+)
 
 T = TypeVar("T")
-JsonKind = Literal["integer", "number", "string", "array", "object"]
+JsonKind = Literal["integer", "number", "string", "boolean", "array", "object"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +103,7 @@ class _Reading:
         found = replace(found, is_always=found.is_always or path in _NEEDED)
         return _with_promise(found, _KNOWN[path]) if path in _KNOWN else found
 
-    def value(self, value: Value, path: str) -> Outgoing:  # noqa: C901  # one arm per kind of value
+    def value(self, value: Value, path: str) -> Outgoing:  # noqa: C901, PLR0912  # one arm per kind of value
         match value:
             case str():
                 return self._text(value, path)
@@ -109,6 +124,10 @@ class _Reading:
                 found = replace(found, is_always=found.is_always and value.otherwise is not None)
             case TableValue():
                 found = _after((value.on_miss,), self._table(value.lookup, len(value.by), value.take, is_many=value.many))
+            case ForEach():
+                return _after((value.on_empty, value.on_error), self._for_each(value, path))
+            case Meta():
+                found = self._steps(Outgoing("number" if value.meta == "row" else "string"), value.do)
             case ChannelValue():
                 found = Outgoing("integer")
             case At() | Seen():
@@ -128,6 +147,10 @@ class _Reading:
     def _items(self, value: Items, path: str) -> Outgoing:
         parts = [self.field(part, f"{path}[]") if isinstance(part, str) else self._item(part, path) for part in value.root]
         return Outgoing("array", any(part.is_always for part in parts), item=replace(_either(parts), is_always=True))
+
+    def _for_each(self, value: ForEach, path: str) -> Outgoing:
+        item = self._item(value.give, path) if isinstance(value.give, Fields) else self.field(value.give, f"{path}[]")
+        return Outgoing("array", item=replace(item, is_always=True))
 
     def _item(self, part: Value, path: str) -> Outgoing:
         return self.object(part.root, f"{path}[]") if isinstance(part, Fields) else self.value(part, f"{path}[]")
@@ -154,7 +177,7 @@ class _Reading:
             case Truncate():
                 return Outgoing("string", always, longest=step.length)
             case _:
-                return Outgoing(_KINDS.get(step.gives), always, sample=before.sample if step.gives is step.takes else "")
+                return Outgoing(_KINDS.get(step.result), always, sample=before.sample if step.gives is step.takes else "")
 
     def _table(self, file: str, keys: int, take: tuple[str, ...] | None, *, is_many: bool) -> Outgoing:
         table = self._mapping.tables[file]
@@ -172,6 +195,7 @@ _KINDS: Mapping[Kind, JsonKind] = {
     Kind.WALL: "string",
     Kind.MOMENT: "string",
     Kind.NUMBER: "number",
+    Kind.BOOLEAN: "boolean",
     Kind.LIST: "array",
 }
 

@@ -34,7 +34,7 @@ from mappings.source_specs import SHARED, SOURCES, Join, kind_word
 from mappings.strict import Strict
 from mappings.transforms.catalogue import FAMILIES
 from mappings.transforms.step import Shown, Step
-from mappings.values import At, ChannelValue, Choose, FirstOf, From, Image, Instant, Joined, Seen, TableValue, Wall
+from mappings.values import At, ChannelValue, Choose, FirstOf, ForEach, From, Image, Instant, Joined, Meta, Seen, TableValue, Wall
 from mappings.vocabulary import REASON_TEXTS, ReasonCode
 
 _PARTS: Mapping[str, type[Strict]] = {
@@ -110,7 +110,7 @@ def _sources() -> Iterator[str]:
 
 def _values() -> Iterator[str]:
     yield "## Values"
-    for model in (From, FirstOf, Choose, At, Wall, Seen, Instant, TableValue, Joined, ChannelValue, Image):
+    for model in (From, FirstOf, Choose, At, Wall, Seen, Instant, TableValue, Joined, ChannelValue, Image, ForEach, Meta):
         yield _INSIDE.get(model, f"### `{_first_key(model)}`")
         yield _words(model.__doc__)
         yield _table(model, frozenset({"on_empty", "on_error"} if model is not Image else ()))

@@ -13,11 +13,13 @@ from typing import Any
 
 from mappings.compiling import Compiled, Compiler, Loc, Problem, Spot, nothing
 from mappings.evaluation import Getter, RowState, is_empty, nfc
+from mappings.loops import compile_loop
+from mappings.pictures import first_usable
 from mappings.refusals import Refusal
 from mappings.stepping import Flow
 from mappings.transforms.step import Kind
 from mappings.transforms.urls import clean_url
-from mappings.values import Fields, Image, Items, Value
+from mappings.values import Fields, ForEach, Image, Items, Value
 from mappings.vocabulary import Cover
 
 Settle = Callable[[Any], Any]
@@ -119,6 +121,10 @@ class _Field:
 def _field(compiler: Compiler, payload: Payload, value: Value, spot: Spot) -> _Field:
     if isinstance(value, Image):
         return _Field(_image(compiler, payload, value, spot), _as_it_is)
+    if isinstance(value, ForEach):
+        loop = compile_loop(compiler, value, spot, lambda give, there: _item(compiler, payload, give, there))
+        payload.columns[spot.path] = loop.column
+        return _Field(loop.get, _as_it_is)
     if isinstance(value, Items) and any(isinstance(item, Fields) for item in value.root):
         return _Field(_list_of_objects(compiler, payload, value, spot), _as_it_is)
     compiled = compiler.value(value, spot)
@@ -130,15 +136,10 @@ def _field(compiler: Compiler, payload: Payload, value: Value, spot: Spot) -> _F
 
 
 def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: Spot) -> Getter:
-    getters: list[Getter] = []
-    for position, item in enumerate(value.root):
-        loc, path = (*spot.loc, position), f"{spot.path}[{position}]"
-        if isinstance(item, Fields):
-            getters.append(_object(compiler, payload, _branch(compiler, item, loc), path))
-        else:
-            field_of_list = _field(compiler, payload, item, Spot(loc, path))
-            getters.append(_guarded(field_of_list, path))
-    items = tuple(getters)
+    items = tuple(
+        _item(compiler, payload, item, Spot((*spot.loc, position), f"{spot.path}[{position}]"))
+        for position, item in enumerate(value.root)
+    )
 
     def build(row: RowState) -> Any:
         return [built for built in [get(row) for get in items] if built is not None] or None
@@ -146,10 +147,19 @@ def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: S
     return build
 
 
+def _item(compiler: Compiler, payload: Payload, item: Value, spot: Spot) -> Getter:
+    """Compile one entry of a list in the payload."""
+    if isinstance(item, Fields):
+        return _object(compiler, payload, _branch(compiler, item, spot.loc), spot.path)
+    return _guarded(_field(compiler, payload, item, spot), spot.path)
+
+
 def _image(compiler: Compiler, payload: Payload, value: Image, spot: Spot) -> Getter:
     if spot.path != "coverImage":
         return compiler.misfit(spot, "an image has its place in coverImage only").get
-    inner = compiler.value(value.image, spot.inner("image", may_be_empty=True))
+    several = value.image.root if isinstance(value.image, Items) else (value.image,)
+    parts = [compiler.value(one, spot.inner("image", may_be_empty=True)) for one in several]
+    inner = parts[0] if len(parts) == 1 and not parts[0].flow.is_list else first_usable(parts)
     payload.cover = _cover(inner, value.on_error, "" if value.default is None else clean_url(value.default))
     return nothing
 

@@ -40,6 +40,16 @@ def find_circles(let: object) -> Iterator[Problem]:
             yield Problem(("let", name), f"the named values go in a circle: {shown}")
 
 
+def item_names(node: object) -> frozenset[str]:
+    """Return what the items of all lists are called that a document goes through with `for_each`."""
+    if not isinstance(node, dict):
+        return frozenset().union(*map(item_names, node)) if isinstance(node, list) else frozenset()
+    called = node.get("as") if "for_each" in node else None
+    names = [called] if isinstance(called, str) else called if isinstance(called, list) else []
+    inside = frozenset().union(*map(item_names, node.values()))
+    return inside | {name for name in names if isinstance(name, str)}
+
+
 def _missing(event: Mapping[str, Any], tables: Mapping[str, Table]) -> Iterator[Problem]:
     for path in REQUIRED_FIELDS:
         if not any(_gives(name, value, path, tables) for name, value in event.items()):

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Discriminator, Field, RootModel, Tag, Valid
 
 from mappings.conditions import Condition
 from mappings.file_context import Referring, TableFile, table_of
-from mappings.measures import Clock, OneOrMany, Text, Texts, mistake, parse_zone
+from mappings.measures import Clock, OneOrMany, Text, Texts, Zone, mistake, parse_zone
 from mappings.policies import Policy
 from mappings.strict import Strict
 from mappings.tables import Ignorable
@@ -23,6 +23,9 @@ from mappings.zones import Gap, Overlap
 _EMPTY = "What to do when there is nothing to use (default: reject)."
 _ERROR = "What to do when a step refuses the value (default: reject)."
 _DO = "The steps that the value passes through, in order."
+
+
+ItemName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 
 
 class _Valued(Strict):
@@ -163,7 +166,7 @@ class ChannelValue(_Valued):
 class Image(Strict):
     """The cover image: its address; the picture is fetched, checked and uploaded when the event is sent."""
 
-    image: Value = Field(description="The value that gives the picture's address.")
+    image: Value = Field(description="The value that gives the picture's address; of several, the first usable one counts.")
     on_error: Literal["omit", "default", "draft", "reject"] = Field(
         default="omit",
         description="When the picture cannot be used: send without it, send the `default` one in its place, send a draft"
@@ -180,6 +183,48 @@ class Image(Strict):
         return self
 
 
+class ForEach(_Valued):
+    """A list in the payload: one thing for each item of a list, or of several lists side by side. Empty things are left out."""
+
+    for_each: Value = Field(
+        description="The list. Where `as` has several names: as many lists, whose first items belong together, and so on;"
+        " they are as long as each other (keep empty parts with {split: X, keep_empty: true})."
+    )
+    names: Annotated[tuple[ItemName, ...], OneOrMany()] = Field(
+        alias="as", min_length=1, description="What the item is called in `give`: item for $item."
+    )
+    give: Value = Field(description="What is made of each item.")
+
+    @model_validator(mode="after")
+    def _check_lists(self) -> Self:
+        if len(set(self.names)) < len(self.names):
+            raise mistake("one name stands twice under `as`")
+        if len(self.names) > 1 and (not isinstance(self.for_each, Items) or len(self.for_each.root) != len(self.names)):
+            raise mistake(
+                f"`as` has {len(self.names)} names, and `for_each` not as many lists", "write for_each: [A, B], as: [a, b]"
+            )
+        return self
+
+
+class Meta(_Valued):
+    """What is known of a row beside its cells: where it stands, and the day on which the run started.
+
+    A value that changes with every run or every move of a row makes the event look changed as soon as a cell of it changes.
+    """
+
+    meta: Literal["row", "file", "tab", "run_date"] = Field(
+        description="row: its number in the source; file: its file; tab: its sheet; run_date: the day of the run's start."
+    )
+    zone: Zone | None = Field(default=None, description="The zone whose calendar says the day of the run (with run_date).")
+    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=_DO)
+
+    @model_validator(mode="after")
+    def _check_companions(self) -> Self:
+        if (self.meta == "run_date") is (self.zone is None):
+            raise mistake("a day belongs to a zone", "write both, {meta: run_date, zone: Europe/Lisbon}; the others have no zone")
+        return self
+
+
 class Items(RootModel[tuple["Value", ...]]):
     """A list of values; empty ones are left out."""
 
@@ -192,9 +237,9 @@ class Fields(RootModel[dict[str, "Value"]]):
     model_config = {"frozen": True}
 
 
-MARKERS = ("from", "first_of", "choose", "at", "in_zone", "lookup", "join", "channel", "image")
+MARKERS = ("from", "first_of", "choose", "at", "in_zone", "lookup", "join", "channel", "image", "for_each", "meta")
 """The keys that say what kind of value a block is."""
-COMPANIONS = ("do", "on_empty", "on_error", "on_miss", "by", "take", "otherwise", "ignore", "many", "default")
+COMPANIONS = ("do", "on_empty", "on_error", "on_miss", "by", "take", "otherwise", "ignore", "many", "default", "as", "give")
 """Keys that stand beside a marker, and never in an object of the payload."""
 
 
@@ -223,10 +268,28 @@ Value = Annotated[
     | Annotated[TableValue, Tag("value:lookup")]
     | Annotated[Joined, Tag("value:join")]
     | Annotated[ChannelValue, Tag("value:channel")]
-    | Annotated[Image, Tag("value:image")],
+    | Annotated[Image, Tag("value:image")]
+    | Annotated[ForEach, Tag("value:for_each")]
+    | Annotated[Meta, Tag("value:meta")],
     Discriminator(_kind_of_value),
 ]
 """A constant text, `$name`, a list, an object, or a block that says where the value comes from."""
 
-for _model in (FirstOf, Choice, Choose, Wall, At, Instant, Seen, TableValue, Joined, ChannelValue, Image, Items, Fields):
+for _model in (
+    FirstOf,
+    Choice,
+    Choose,
+    Wall,
+    At,
+    Instant,
+    Seen,
+    TableValue,
+    Joined,
+    ChannelValue,
+    Image,
+    ForEach,
+    Meta,
+    Items,
+    Fields,
+):
     _model.model_rebuild(_types_namespace={"Value": Value, **vars()})

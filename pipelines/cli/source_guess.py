@@ -168,7 +168,7 @@ def _repeated(text: str) -> tuple[str, int]:
             way.append(name)
     found = [(path, count) for path, count in counts.items() if count > 1 and path in parents]
     path, count = min(found, key=lambda one: (len(one[0]), -one[1]), default=((), 0))
-    return "/".join(path[1:]) if len(path) > 1 else "/".join(path), count
+    return "/".join(path), count
 
 
 def _spelt(text: str) -> str:

@@ -1,0 +1,182 @@
+"""`eventsync init`: a first mapping from a partner's file, which passes `check` and says how sure it is of what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from unit.cli.conftest import Desk
+
+REAL = Path(__file__).parents[2] / "feeds" / "data"
+AGENDA = "REF;NOME;INICIO;HORAS;LOCAL;CIDADE;CATEGORIA;LINK;ESTADO"
+ROWS = (
+    "LX-1;Fado à noite;13/05/2030;21h30;Casa do Fado;Lisboa;Música;https://example.org/1;",
+    "LX-2;Feira;02/06/2030;;Praça;Lisboa;Feiras;https://example.org/2;cancelado",
+    "LX-3;Hamlet;04/06/2030;20h;Teatro do Rio;Porto;Teatro;https://example.org/3;",
+)
+
+
+def drafted(desk: Desk, source: str, *words: str) -> tuple[Any, dict[str, Any]]:
+    """Draft a feed called `drafted`; return the mapping as YAML reads it, and the command's document."""
+    said = desk.run("init", source, "--feed", "drafted", "--json", *words)
+    assert said.code == 0, said.err
+    return yaml.safe_load((desk.folder / "feeds" / "drafted.yaml").read_text("utf-8")), said.document
+
+
+def agenda(desk: Desk, *rows: str, header: str = AGENDA, encoding: str = "windows-1252") -> str:
+    (desk.folder / "agenda.csv").write_bytes("\r\n".join([header, *(rows or ROWS), ""]).encode(encoding))
+    return "agenda.csv"
+
+
+def test_a_portuguese_agenda_is_read_and_mapped_by_its_own_words(desk: Desk) -> None:
+    feed, said = drafted(desk, agenda(desk), "--zone", "Europe/Lisbon")
+    assert feed["source"] == {
+        "kind": "csv",
+        "path": "../agenda.csv",
+        "encoding": "windows-1252",
+        "delimiter": ";",
+        "required": ["REF", "NOME", "INICIO"],
+    }
+    assert feed["key"] == ["REF"]
+    assert feed["let"]["starts"] == {"from": "INICIO", "do": [{"date": "%d/%m/%Y"}]}
+    assert feed["let"]["clock"] == {"from": "HORAS", "do": [{"time": ["%Hh%M", "%Hh"]}], "on_empty": "omit"}
+    assert feed["event"]["title"]["from"] == "NOME"
+    assert feed["event"]["locationName"]["from"] == "LOCAL"
+    assert feed["event"]["approxLocation.city"]["placeId"]["from"] == "CIDADE"
+    assert feed["event"]["classifications"]["from"] == "CATEGORIA"
+    assert feed["event"]["offers"][0]["url"]["from"] == "LINK"
+    assert feed["rows"][0]["skip"]["in"] == ["cancelado"]
+    assert (feed["event"]["status"], feed["event"]["timezone"]) == ("draft", "Europe/Lisbon")
+    evidence = {guess["about"]: (guess["surety"], guess["why"]) for guess in said["guesses"]}
+    assert evidence["key"] == ("sure", 'all 3 values of "REF" are there and different')
+
+
+def test_the_file_passes_check_with_an_event_and_a_rejection_and_is_previewed(desk: Desk) -> None:
+    feed, _ = drafted(desk, agenda(desk), "--zone", "Europe/Lisbon")
+    assert [sorted(example.keys() - {"row"}) for example in feed["examples"]] == [["event"], ["rejected"]]
+    checked = desk.run("check", "drafted", "--json")
+    assert checked.code == 0
+    told = [warning["message"] for warning in checked.document["feeds"][0]["warnings"]]
+    assert told
+    assert all("to be filled in" in message for message in told)
+    account = desk.run("preview", "drafted", "--json").document["account"]
+    assert (account["events"], account["skipped"], account["rejected"]) == (2, {"cancelled": 1}, 0)
+
+
+def test_the_evidence_stands_beside_each_guess(desk: Desk) -> None:
+    drafted(desk, agenda(desk))
+    text = (desk.folder / "feeds" / "drafted.yaml").read_text("utf-8")
+    assert '# sure: "INICIO" is called so; 3 of 3 filled cells fit %d/%m/%Y; 1 prove day-first' in text
+    assert "# unsure: no column names a time zone" in text
+
+
+def test_day_and_month_are_not_guessed_where_nothing_proves_them(desk: Desk) -> None:
+    source = agenda(desk, "1,Jazz,03/04/2030", "2,Fado,05/06/2030", header="id,title,date")
+    feed, said = drafted(desk, source)
+    text = (desk.folder / "feeds" / "drafted.yaml").read_text("utf-8")
+    assert '# starts: {from: date, do: [{date: "%d/%m/%Y"}]}' in text
+    assert '# starts: {from: date, do: [{date: "%m/%d/%Y"}]}' in text
+    assert [guess["surety"] for guess in said["guesses"] if guess["about"] == "startAt"] == ["unsure"]
+    assert [sorted(example.keys() - {"row"}) for example in feed["examples"]] == [["rejected"]]
+    checked = desk.run("check", "drafted", "--json")
+    assert checked.code == 0
+    assert any("none of the first 2 rows becomes an event" in one["message"] for one in checked.document["feeds"][0]["warnings"])
+
+
+@pytest.mark.parametrize(("dates", "starts"), [("day-first", "2030-04-03"), ("month-first", "2030-03-04")])
+def test_the_author_may_say_what_nothing_proves(desk: Desk, dates: str, starts: str) -> None:
+    source = agenda(desk, "1,Jazz,03/04/2030", "2,Fado,05/06/2030", header="id,title,date")
+    feed, _ = drafted(desk, source, "--dates", dates, "--zone", "Europe/Lisbon")
+    assert feed["examples"][0]["event"]["startAt"].startswith(starts)
+
+
+def test_another_column_may_prove_the_order(desk: Desk) -> None:
+    source = agenda(desk, "1,Jazz,03/04/2030,05/04/2030", "2,Fado,05/06/2030,25/06/2030", header="id,title,start,end")
+    feed, said = drafted(desk, source)
+    assert feed["let"]["starts"]["do"] == [{"date": "%d/%m/%Y"}]
+    (why,) = (guess["why"] for guess in said["guesses"] if guess["about"] == "startAt")
+    assert '"end" proves that this file is day-first' in why
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "key"),
+    [
+        ("row,id,title,date", ["1,B7,Jazz,2030-01-01", "2,B9,Jazz,2030-01-01", "3,C1,Jazz,2030-01-01"], ["id"]),
+        ("title,date,url", ["Jazz,2030-01-01,https://e.org/1", "Jazz,2030-01-01,https://e.org/2"], ["url"]),
+        ("title,date,hall", ["Jazz,2030-01-01,A", "Jazz,2030-01-02,A", "Fado,2030-01-02,A"], ["title", "date"]),
+        ("id,title,date", ["A1,Jazz,2030-01-01", "A1,Jazz,2030-01-02", "A2,Fado,2030-01-02"], ["id", "date"]),
+    ],
+)
+def test_a_key_is_an_identifier_before_a_page_before_words(desk: Desk, header: str, rows: list[str], key: list[str]) -> None:
+    assert drafted(desk, agenda(desk, *rows, header=header))[0]["key"] == key
+
+
+def test_a_file_that_is_there_is_overwritten_only_by_force(desk: Desk) -> None:
+    drafted(desk, agenda(desk))
+    said = desk.run("init", "agenda.csv", "--feed", "drafted")
+    assert said.code == 2
+    assert "is there already" in said.err
+    assert "--force" in said.err
+    assert desk.run("init", "agenda.csv", "--feed", "drafted", "--force").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("init", "no-such.csv"), "no-such.csv"),
+        (("init", "agenda.csv", "--feed", "My Feed"), "write my-feed"),
+        (("init", "agenda.csv", "--zone", "Lisbon"), "Europe/Lisbon"),
+        (("init", "empty.csv"), "has no rows"),
+        (("init", "page.html"), "is a web page"),
+    ],
+)
+def test_what_cannot_be_drafted_says_why(desk: Desk, words: tuple[str, ...], told: str) -> None:
+    agenda(desk)
+    (desk.folder / "empty.csv").write_text("id,title\n", "utf-8")
+    (desk.folder / "page.html").write_text("<!doctype html><html><body>login</body></html>", "utf-8")
+    said = desk.run(*words)
+    assert said.code == 2
+    assert told in said.err
+
+
+EVENTS = [
+    {"id": "a", "name": "Jazz", "startDate": "2030-05-01T19:30:00+02:00", "venue": {"city": "Berlin"}},
+    {"id": "b", "name": "Fado", "startDate": "2030-05-02T20:00:00+02:00", "venue": {"city": "Bonn"}},
+]
+
+
+def test_json_xml_and_calendars_are_drafted_too(desk: Desk) -> None:
+    (desk.folder / "events.json").write_text(json.dumps({"data": {"events": EVENTS}}), "utf-8")
+    feed, _ = drafted(desk, "events.json", "--zone", "Europe/Berlin")
+    assert (feed["source"]["kind"], feed["source"]["records"]) == ("json", "data.events")
+    assert feed["examples"][0]["event"]["startAt"] == "2030-05-01T19:30:00+02:00"
+    assert feed["event"]["approxLocation.city"]["name"]["from"] == "venue.city"
+    (desk.folder / "events.ndjson").write_text("\n".join(map(json.dumps, EVENTS)), "utf-8")
+    assert drafted(desk, "events.ndjson", "--force")[0]["source"]["kind"] == "ndjson"
+    items = "".join(f"<event><id>{one['id']}</id><title>{one['name']}</title><date>2030-05-01</date></event>" for one in EVENTS)
+    (desk.folder / "events.xml").write_text(f"<feed><events>{items}</events></feed>", "utf-8")
+    feed, _ = drafted(desk, "events.xml", "--force")
+    assert (feed["source"]["kind"], feed["key"], feed["event"]["title"]["from"]) == ("xml", ["id"], "title")
+    assert feed["source"]["records"] == "feed/events/event"
+
+
+FOUND = {
+    "acmw-events": ("Creative Coding with Girl Scouts of Orange County", "Start", 6),
+    "de-ticketmaster": ("event_name", "event_date", 100),
+    "pl-krakow": ("tytul", "data_rozpoczecia", None),
+}
+"""What a person sees in each file: the column of the title, that of the day, and how many rows could be events."""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_each_real_feed_gives_a_file_that_passes_check_and_finds_title_and_day(desk: Desk, name: str) -> None:
+    feed, said = drafted(desk, str(REAL / f"{name}.csv"))
+    title, day, events = FOUND[name]
+    assert said["problems"] == []
+    assert feed["event"]["title"]["from"] == title
+    assert feed["let"]["starts"]["from"] == day
+    account = desk.run("preview", "drafted", "--rows", "0", "--all", "--json").document["account"]
+    assert account["events"] == events or (events is None and account["events"] > 0)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Protocol
 
+from empty_books import folder_in_memory, lay_out
 from sqlalchemy import Engine, text
 
 from state.database import open_database
 from state.tables import METADATA
-
-IN_MEMORY = Path("/dev/shm")  # a killed process is tested here, not a power cut: the disk need not be waited for
 
 
 class StateDb(Protocol):
@@ -25,21 +22,18 @@ class StateDb(Protocol):
 
 
 class OneFile:
-    """A SQLite file in memory, replaced by an empty one: making its tables takes longer than a run."""
+    """A SQLite file in memory, replaced by an empty one."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None)
-        self._new = Path(self._folder.name) / "new.db"
-        open_database(f"sqlite:///{self._new}").dispose()
-        self._place = Path(self._folder.name) / "state.db"
-        shutil.copy(self._new, self._place)
+        self._folder = folder_in_memory()
+        self._place = lay_out(Path(self._folder.name) / "state.db")
         self.engine = open_database(f"sqlite:///{self._place}")
 
     def empty(self) -> None:
         self.engine.dispose()
-        for path in Path(self._folder.name).glob("state.db*"):
+        for path in Path(self._folder.name).iterdir():
             path.unlink()
-        shutil.copy(self._new, self._place)
+        lay_out(self._place)
 
 
 class OneServer:

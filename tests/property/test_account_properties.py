@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import pytest
+from empty_books import folder_in_memory, lay_out
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejection, row, skipped
@@ -23,7 +23,6 @@ from state.gate import GateClosedError
 from state.outbox import Outbox, Settled
 from state.terms import Terms
 
-IN_MEMORY = Path("/dev/shm")  # the disk need not be waited for: nobody pulls the plug here
 KEYS = st.sampled_from("abcde")
 ROWS = st.builds(
     lambda key, title, twin, status: row(key, title, twin=twin or key, status=status),
@@ -148,8 +147,8 @@ def _opened(world: World, step: Publish) -> Outbox | None:
 @given(st.lists(READS | PUBLISHES, min_size=2, max_size=10))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_both_accounts_of_every_run_balance_whatever_came_before(steps: list[Read | Publish]) -> None:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as folder:
-        world = World(f"sqlite:///{Path(folder) / 'state.db'}")
+    with folder_in_memory() as folder:
+        world = World(lay_out(Path(folder) / "state.db"))
         created = Created()
         try:
             for step in steps:

@@ -28,7 +28,7 @@ from state.deciding import Choice, Resend, SetAside, TakeBack, TakeEvent
 from state.views import RowRecord
 from state.words import EntryState
 
-EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "40"))
 IDS = ("a", "b", "c", "d")
 KEYS = st.sampled_from(IDS)
 TITLES = st.sampled_from(["one", "two", "bad one"])

@@ -6,10 +6,11 @@ of an event after a day.
 
 from __future__ import annotations
 
-import tempfile
+import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from empty_books import folder_in_memory, lay_out
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -18,12 +19,13 @@ from unit.state.world import World, answer, rejection, row, skipped
 
 from mappings.delivery import Blocked, Conflict, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
-from mappings.vocabulary import Cover, MappedRow, RowOutcome
+from mappings.vocabulary import Cover, MappedRow, RowKey, RowOutcome
 from state.gate import GateClosedError
 from state.outbox import Outbox, Settled
 from state.stage import Stage
 from state.tables import ENTRY
 
+EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "40"))
 KEYS = st.sampled_from("abc")
 TITLES = st.sampled_from(["one", "two"])
 COVERS = st.sampled_from([None, None, None, Cover("https://img.example/a.jpg", "omit")])
@@ -35,7 +37,6 @@ SELDOM = st.sampled_from([False, False, False, True])
 WORDS = st.sampled_from(["create", "create", "lose", "refuse", "block", "postpone", "pace", "conflict"])
 WITHOUT_A_TRACE = {"block", "postpone", "conflict"}
 KEY_MEMORY = timedelta(hours=24)
-IN_MEMORY = Path("/dev/shm")  # a killed process is tested here, not a power cut: the disk need not be waited for
 PAUSED = TransientError("come back later")
 
 
@@ -44,8 +45,10 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.folder = tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None)
+        self.folder = folder_in_memory()
         self.world = self.a_world()
+        turn = self.world.ledger._turn("", 0)
+        self.row_of_key = {turn.key(RowKey(key), revision): key for key in "abc" for revision in range(40)}
         self.bodies: dict[str, bytes] = {}
         self.free_keys: set[str] = set()
         self.counted: set[str] = set()
@@ -60,7 +63,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def a_world(self) -> World:
         """An empty state DB; on a server another test makes it there."""
-        return World(Path(self.folder.name) / "state.db")
+        return World(lay_out(Path(self.folder.name) / "state.db"))
 
     def teardown(self) -> None:
         if hasattr(self, "world"):
@@ -240,8 +243,7 @@ class LedgerMachine(RuleBasedStateMachine):
             rows = connection.execute(select(ENTRY.c.row_key, ENTRY.c.idempotency_key, ENTRY.c.state)).all()
         assert len({found.row_key for found in rows}) == len(rows)
         assert len({found.idempotency_key for found in rows}) == len(rows)
-        keys = {self.world.ledger._turn("", 0).key(key, revision): key for key in "abc" for revision in range(40)}
-        events = [keys[key] for key in self.events]
+        events = [self.row_of_key[key] for key in self.events]
         assert len(set(events)) == len(events), "one row became two events"
 
     @invariant()
@@ -252,7 +254,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 LedgerMachine.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=EXAMPLES,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

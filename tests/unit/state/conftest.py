@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from empty_books import lay_out
 from postgres import Postgres
 from sqlalchemy import text
 from unit.state.world import World
@@ -29,7 +30,7 @@ def emptied_url(postgres: Postgres) -> str:
 def state_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A state DB with nothing in it."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'state.db'}"
+        return f"sqlite:///{lay_out(tmp_path / 'state.db')}"
     url: str = request.getfixturevalue("emptied_url")
     engine = open_database(url)
     with writing(engine) as connection:

@@ -56,6 +56,7 @@ def test_a_day_takes_from_its_neighbour_what_it_leaves_out(formats: str, locale:
         ("%d %B %Y", "Ongoing", "says that there is no date yet"),
         ("%d %B %Y", "Permanent", "with on_error or a skip rule"),
         ("%d %B %Y", "Wydarzenie stałe", "says that there is no date yet"),
+        ("%d%m%Y", "11-12052026", "it can be read as more than one range"),
         ("%d %B %Y", "2026", "the day of the month is missing"),
         ("%d %B %Y", "3 May - 5 May", "write it like"),
         ("%d %B %Y", "31-32 May 2026", "write it like"),

@@ -26,7 +26,8 @@ class ReadAccount:
 
     `new` counts every row that this run staged to be sent: rows never seen before, and known ones whose changed payload
     is due (never sent so far, refused as it was, or drafted again). `drifted` counts every row that differs from what was
-    delivered, also where the feed asks to hear no more of it (`on_change: ignore`).
+    delivered, also where the feed asks to hear no more of it (`on_change: ignore`); a difference that a person has set aside is
+    `unchanged`.
     """
 
     read: int = 0

@@ -134,7 +134,7 @@ class Comparison:
                     self.batch.refresh(entry_id, row)
             case Drifted(is_recorded):
                 self.progress.seen.hear(entry_id)
-                self.progress.tally.drifted += 1
+                self.progress.tally.differ(is_settled=is_recorded and known.is_set_aside)
                 if is_recorded:
                     return
                 if on_change == "ignore":

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, and_, bindparam, case, select, update
 
 from mappings.vocabulary import MappedRow, Origin, RowKey
 from state.bulk import EntryTuple, bound_time, insert_entries, new_entry
+from state.claims import IS_SET_ASIDE
 from state.drafts import revision_of, status_of
 from state.earlier import put_back, retire
 from state.plan import Known
@@ -36,6 +37,7 @@ _FIND = select(
     ENTRY.c.revision,
     ENTRY.c.refused_request_id,
     ENTRY.c.drift_kind,
+    IS_SET_ASIDE,
 ).where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key.in_(bindparam("row_keys", expanding=True)))
 
 _FIND_TWINS = select(ENTRY.c.twin_digest, ENTRY.c.row_key).where(

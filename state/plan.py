@@ -55,6 +55,7 @@ class Known(NamedTuple):
     revision: int
     refused_request_id: str
     drift_kind: str | None = DriftKind.EDITED.value
+    is_set_aside: bool = False
 
     @property
     def said(self) -> str:

@@ -62,6 +62,11 @@ class Tally:
         if len(self._rejections) < _EXAMPLES:
             self._rejections.append(RejectedRow(rejection.origin.place, rejection.row_key, rejection.reasons))
 
+    def differ(self, *, is_settled: bool) -> None:
+        """Count a row that differs from what was delivered; as unchanged once a person has settled that very difference."""
+        self.drifted += not is_settled
+        self.unchanged += is_settled
+
     def hold(self, row: MappedRow, twin_key: RowKey) -> None:
         """Count a row that looks like a copy of a known entry."""
         self.held += 1

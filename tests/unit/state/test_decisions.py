@@ -275,11 +275,12 @@ def test_a_refused_row_set_aside_is_a_new_matter_once_it_is_corrected(world: Wor
 
 def test_drift_handled_by_hand_is_set_aside_until_the_source_changes_again(world: World) -> None:
     ended(world, Receipt(7, answer(201)))
-    world.stage([row("a", "edited")])
+    assert world.stage([row("a", "edited")]).account.drifted == 1
     resolved(world, "a", SetAside())
-    world.stage([row("a", "edited")])
+    account = world.stage([row("a", "edited")]).account
+    assert (account.unchanged, account.drifted) == (1, 0)
     assert Books(world.engine).rows(BOOK, RowFilter(is_drifted=True, is_waiting=True)) == ()
-    world.stage([row("a", "edited again")])
+    assert world.stage([row("a", "edited again")]).account.drifted == 1
     assert len(Books(world.engine).rows(BOOK, RowFilter(is_drifted=True, is_waiting=True))) == 1
 
 

@@ -46,7 +46,7 @@ def _without_footer(rows: Iterator[SourceRow], length: int) -> Iterator[SourceRo
     for row in rows:
         held.append(row)
         filled += not _is_blank(row)
-        while filled > length:
+        while filled > length or (filled == length and _is_blank(held[0])):
             first = held.popleft()
             filled -= not _is_blank(first)
             yield first

@@ -1,0 +1,219 @@
+"""JSON, NDJSON, XML and iCalendar files as partners write them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from unit.connectors_sources.reading import column, read
+
+from connectors.sources.errors import BadSourceError, MissingColumnsError
+from mappings.vocabulary import ReasonCode
+
+
+def test_numbers_are_the_text_that_stands_there(tmp_path: Path) -> None:
+    (row,) = read(
+        tmp_path, '[{"a": 12.50, "b": 1e5, "c": 918000000000000123456, "d": true, "e": null, "f": "02134"}]', kind="json"
+    )
+    assert dict(row.cells) == {"a": "12.50", "b": "1e5", "c": "918000000000000123456", "d": "true", "e": "", "f": "02134"}
+
+
+def test_nested_values_are_columns_named_by_their_path(tmp_path: Path) -> None:
+    content = '{"data": {"page": 1, "events": [{"v": {"a": {"city": "Łódź"}}, "images": [{"url": "x"}, {"url": "y"}]}]}}'
+    (row,) = read(
+        tmp_path,
+        content,
+        "v.a.city",
+        "images[1].url",
+        "images[5].url",
+        kind="json",
+        records="data.events",
+        optional="images[5].url",
+    )
+    assert dict(row.cells) == {
+        "v.a.city": "Łódź",
+        "images": '[{"url": "x"}, {"url": "y"}]',
+        "images[1].url": "y",
+        "images[5].url": "",
+    }
+
+
+def test_records_stand_in_lists_of_lists_too(tmp_path: Path) -> None:
+    content = '[{"day": 1, "events": [{"id": 1}, {"id": 2}]}, {"day": 2}, {"events": [{"id": 3}]}]'
+    rows = read(tmp_path, content, "id", kind="json", records="[*].events")
+    assert [(row.cells["id"], row.origin.number) for row in rows] == [("1", 1), ("2", 2), ("3", 3)]
+
+
+def test_a_wrong_way_to_the_records_is_told_with_the_keys_that_are_there(tmp_path: Path) -> None:
+    with pytest.raises(BadSourceError, match='no "items"') as caught:
+        read(tmp_path, '{"meta": 1, "events": []}', kind="json", records="items")
+    assert "meta, events" in caught.value.hint
+
+
+def test_lists_of_plain_values_are_joined_where_the_mapping_says_so(tmp_path: Path) -> None:
+    rows = read(tmp_path, '[{"t": ["a", "b"]}, {"t": "c"}, {"t": []}]', kind="json", join_lists={"t": "; "})
+    assert column(rows, "t") == ["a; b", "c", ""]
+    assert column(read(tmp_path, '[{"t": ["a", 1.50]}]', kind="json"), "t") == ['["a", 1.50]']
+
+
+def test_a_column_may_turn_up_late_and_one_that_never_does_is_missing(tmp_path: Path) -> None:
+    content = "\n".join(['{"id": 1}'] * 3000 + ['{"id": 2, "end": "x"}'])
+    assert column(read(tmp_path, content, "end", kind="ndjson"), "end")[-1] == "x"
+    with pytest.raises(MissingColumnsError, match='"start"'):
+        read(tmp_path, content, "start", kind="ndjson")
+
+
+def test_a_list_without_records_lacks_no_columns(tmp_path: Path) -> None:
+    assert read(tmp_path, '{"events": []}', "id", kind="json", records="events") == []
+    assert read(tmp_path, "<agenda><events/></agenda>", "id", kind="xml", records="agenda/events/event") == []
+
+
+@given(st.lists(st.fixed_dictionaries({"id": st.text(max_size=20)}), min_size=1, max_size=5), st.integers(1, 3000))
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_record_may_stand_across_the_end_of_a_piece(tmp_path: Path, records: list[dict[str, str]], pad: int) -> None:
+    long = [{"id": "x" * (255 * 1024 + pad)}, *records]
+    assert column(read(tmp_path, json.dumps(long), "id", kind="json"), "id") == [record["id"] for record in long]
+
+
+def test_a_line_that_is_no_json_is_a_problem_of_its_own(tmp_path: Path) -> None:
+    first, bad, scalar = read(tmp_path, '{"a": 1}\n\n{"a": \n7\n', "a", kind="ndjson")
+    assert [(row.origin.number, [problem.code for problem in row.problems]) for row in (first, bad, scalar)] == [
+        (1, []),
+        (3, [ReasonCode.BAD_TEXT]),
+        (4, [ReasonCode.BAD_TEXT]),
+    ]
+    with pytest.raises(BadSourceError, match="first line is no JSON object"):
+        read(tmp_path, '[\n{"a": 1}\n]', kind="ndjson")
+
+
+AGENDA = """<?xml version="1.0" encoding="iso-8859-1"?>
+<agenda xmlns:dc="urn:x">
+  <event id="7">
+    <title>Käse &amp; Brot</title><price currency="EUR">12.50</price>
+    <tag>a</tag><tag>b</tag><dc:date>2026-05-03</dc:date>
+    <text>Come <b>now</b>!</text><html><![CDATA[<i>x</i>]]></html>
+    <venue><city>Bonn</city></venue>
+  </event>
+  <event id="8"><title>Late</title><tag>c</tag></event>
+</agenda>"""
+
+
+def test_elements_attributes_and_what_stands_inside_them_are_columns(tmp_path: Path) -> None:
+    first, second = read(tmp_path, AGENDA.encode("iso-8859-1"), "@id", "tag[1]", kind="xml", records="event")
+    assert dict(first.cells) == {
+        "@id": "7",
+        "title": "Käse & Brot",
+        "price": "12.50",
+        "price.@currency": "EUR",
+        "tag": '["a", "b"]',
+        "dc:date": "2026-05-03",
+        "text": "Come now!",
+        "text.b": "now",
+        "html": "<i>x</i>",
+        "venue.city": "Bonn",
+        "tag[1]": "b",
+    }
+    assert (second.cells["title"], second.cells["price"], second.cells["tag"]) == ("Late", "", "c")
+    assert str(second.origin) == "events.file:9 (record 2)"
+
+
+def test_prefixes_can_be_dropped_and_repeated_elements_joined(tmp_path: Path) -> None:
+    spec = {"kind": "xml", "records": "agenda/event", "namespaces": "drop", "join_lists": {"tag": ", "}}
+    rows = read(tmp_path, AGENDA.encode("iso-8859-1"), "date", **spec)
+    assert column(rows, "tag") == ["a, b", "c"]
+    assert column(rows, "date") == ["2026-05-03", ""]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "shift_jis"])
+def test_xml_says_itself_which_encoding_it_is_in(tmp_path: Path, encoding: str) -> None:
+    content = f'<?xml version="1.0" encoding="{encoding.removesuffix("-sig")}"?><a><event><t>花火</t></event></a>'
+    assert column(read(tmp_path, content.encode(encoding), kind="xml", records="event"), "t") == ["花火"]
+
+
+CALENDAR = """BEGIN:VCALENDAR
+X-WR-TIMEZONE:Europe/Berlin
+BEGIN:VTIMEZONE
+TZID:Europe/Berlin
+BEGIN:STANDARD
+DTSTART:19701025T030000
+END:STANDARD
+END:VTIMEZONE
+BEGIN:VEVENT
+UID:1@example.org
+SUMMARY;LANGUAGE=de:Jazz\\, Blues\\nund m
+ ehr
+DTSTART;TZID="Europe/Berlin":20260503T193000
+DTEND:20260503T200000Z
+RRULE:FREQ=WEEKLY;COUNT=3
+EXDATE:20260510T193000,20260517T193000
+EXDATE:20260524T193000
+CATEGORIES:Music,Arts\\, Crafts
+URL:https://example.org/a?b=c\\d
+BEGIN:VALARM
+SUMMARY:not this
+END:VALARM
+END:VEVENT
+BEGIN:VEVENT
+UID:2@example.org
+DTSTART;VALUE=DATE:20260601
+DTEND;VALUE=DATE:20260603
+RECURRENCE-ID:20260601
+STATUS:CANCELLED
+END:VEVENT
+END:VCALENDAR
+"""
+
+
+def test_events_of_a_calendar_have_their_properties_as_columns(tmp_path: Path) -> None:
+    first, second = read(tmp_path, CALENDAR.replace("\n", "\r\n"), "UID", "SUMMARY", "LOCATION", "DTSTART.TZID", kind="ics")
+    assert {name: cell for name, cell in first.cells.items() if cell} == {
+        "X-WR-TIMEZONE": "Europe/Berlin",
+        "UID": "1@example.org",
+        "SUMMARY": "Jazz, Blues\nund mehr",
+        "SUMMARY.LANGUAGE": "de",
+        "DTSTART": "2026-05-03T19:30:00",
+        "DTSTART.TZID": "Europe/Berlin",
+        "DTEND": "2026-05-03T20:00:00Z",
+        "RRULE": "FREQ=WEEKLY;COUNT=3",
+        "EXDATE": "2026-05-10T19:30:00;2026-05-17T19:30:00;2026-05-24T19:30:00",
+        "CATEGORIES": "Music;Arts, Crafts",
+        "URL": "https://example.org/a?b=c\\d",
+    }
+    assert (second.cells["DTSTART"], second.cells["DTEND"], second.cells["RECURRENCE-ID"], second.cells["STATUS"]) == (
+        "2026-06-01",
+        "2026-06-03",
+        "2026-06-01",
+        "CANCELLED",
+    )
+    assert (str(second.origin), second.cells["LOCATION"]) == ("events.file:24", "")
+
+
+def test_a_character_cut_in_two_by_a_fold_is_whole_again(tmp_path: Path) -> None:
+    content = CALENDAR.encode().replace(b"SUMMARY;LANGUAGE=de:Jazz", b"SUMMARY:Caf\xc3\n \xa9")
+    assert read(tmp_path, content, kind="ics")[0].cells["SUMMARY"].startswith("Café")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("hello", "no iCalendar file"),
+        ("BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\n", r":2: the file ends within the VEVENT"),
+        ("BEGIN:VCALENDAR\nBEGIN:VEVENT\nEND:VCALENDAR\n", r":3: END:VCALENDAR stands where the VEVENT of line 2 should end"),
+        ("BEGIN:X\n" * 100, "stand inside one another"),
+    ],
+)
+def test_a_calendar_that_is_none_is_refused(tmp_path: Path, content: str, said: str) -> None:
+    with pytest.raises(BadSourceError, match=said):
+        read(tmp_path, content, kind="ics")
+
+
+@pytest.mark.parametrize("kind", ["json", "ndjson", "xml"])
+def test_undecodable_bytes_are_a_problem_in_a_mapped_column_and_a_warning_elsewhere(tmp_path: Path, kind: str) -> None:
+    content = b"<a><event><t>\xe9</t><u>\xe9</u></event></a>" if kind == "xml" else b'{"t": "\xe9", "u": "\xe9"}'
+    spec = {"records": "event"} if kind == "xml" else {}
+    (row,) = read(tmp_path, b"[%s]" % content if kind == "json" else content, "t", kind=kind, **spec)
+    assert [(problem.code, problem.column, problem.found) for problem in row.problems] == [(ReasonCode.UNDECODABLE, "t", "\\xe9")]
+    assert [warning.column for warning in row.warnings] == ["u"]

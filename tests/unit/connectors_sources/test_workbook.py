@@ -1,0 +1,193 @@
+"""Sheets of Excel workbooks: what stands in a cell, as a person sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xlsxwriter
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.connectors_sources.reading import cells, column, rows_of
+from workbooks import write_xlsx
+
+from connectors.sources.errors import BadSourceError
+from connectors.sources.xlsx_cells import CellTexts, Fault, NumberFormat, number_format, plain_number
+from mappings.vocabulary import ReasonCode, SourceRow
+
+
+def sheet(folder: Path, fill: Callable[[Any, Any], None], *wanted: str, is_1904: bool = False, **spec: Any) -> list[SourceRow]:
+    """Write a workbook (`fill` is given it and its page) and read it."""
+    with xlsxwriter.Workbook(folder / "a.xlsx", {"date_1904": is_1904}) as workbook:
+        fill(workbook, workbook.add_worksheet("Programme"))
+    return rows_of(folder, *wanted, **{"kind": "xlsx", "path": "a.xlsx", **spec})
+
+
+@pytest.mark.parametrize("is_1904", [False, True])
+@pytest.mark.parametrize(
+    ("value", "shown", "text"),
+    [
+        ("02134", None, "02134"),
+        ("1e5", None, "1e5"),
+        (5, None, "5"),
+        (5.0, None, "5"),
+        (12.5, None, "12.5"),
+        (-0.25, None, "-0.25"),
+        (0.1 + 0.2, None, "0.3"),
+        (1 / 3, None, "0.333333333333333"),
+        (918000000000001, None, "918000000000001"),
+        (2134, "00000", "02134"),
+        (0.05, "0%", "0.05"),
+        (12.5, '#,##0.00 "days"', "12.5"),
+        (True, None, "TRUE"),
+        (False, None, "FALSE"),
+        (date(2026, 5, 3), "dd/mm/yyyy", "2026-05-03"),
+        (date(2026, 5, 3), "mmm yy", "2026-05-03"),
+        (date(2026, 5, 3), "[$-816]d. mmmm yyyy;@", "2026-05-03"),
+        (time(19, 30), "hh:mm", "19:30"),
+        (time(19, 30, 15), "h:mm:ss AM/PM", "19:30:15"),
+        (time(0, 0), "hh:mm", "00:00"),
+        (datetime(2026, 5, 3, 19, 30), "yyyy-mm-dd hh:mm", "2026-05-03T19:30:00"),  # noqa: DTZ001  # sheets know no zones
+        (datetime(2026, 5, 3, 0, 0), "m/d/yy h:mm", "2026-05-03T00:00:00"),  # noqa: DTZ001  # as above
+        (datetime(2026, 5, 3, 19, 30), "dd/mm/yyyy", "2026-05-03"),  # noqa: DTZ001  # as above
+        (1.5, "[h]:mm", "36:00"),
+    ],
+)  # fmt: skip
+def test_a_cell_is_the_text_that_a_person_sees(tmp_path: Path, value: Any, shown: str | None, text: str, is_1904: bool) -> None:
+    def fill(workbook: Any, page: Any) -> None:
+        page.write_string(0, 0, "value")
+        form = workbook.add_format({"num_format": shown}) if shown else None
+        if isinstance(value, date | time):
+            page.write_datetime(1, 0, value, form)
+        elif isinstance(value, str):
+            page.write_string(1, 0, value)
+        else:
+            page.write(1, 0, value, form)
+
+    (row,) = sheet(tmp_path, fill, "value", is_1904=is_1904)
+    assert (row.cells["value"], row.problems) == (text, ())
+
+
+@pytest.mark.parametrize(
+    ("write", "found", "hint"),
+    [
+        (lambda page: page.write_formula(1, 0, "=1/0", None, "#DIV/0!"), "#DIV/0!", "mend the formula"),
+        (lambda page: page.write_formula(1, 0, "=NOPE!A1", None, "#REF!"), "#REF!", "mend the formula"),
+        (lambda page: page.write_formula(1, 0, "=A9", None, ""), "", "never calculated"),
+        (lambda page: page.write_number(1, 0, 918000000000000123), "918000000000000000", "15 digits"),
+    ],
+)
+def test_a_value_that_cannot_be_trusted_rejects_its_row_where_the_column_is_used(
+    tmp_path: Path, write: Callable[[Any], Any], found: str, hint: str
+) -> None:
+    def fill(_: Any, page: Any) -> None:
+        page.write_row(0, 0, ["id", "text"])
+        page.write_string(1, 1, "x")
+        write(page)
+
+    (row,) = sheet(tmp_path, fill, "id", "text")
+    (problem,) = row.problems
+    assert (problem.code, problem.column, problem.found) == (ReasonCode.BAD_TEXT, "id", found)
+    assert hint in problem.hint
+    (unused,) = sheet(tmp_path, fill, "text")
+    assert unused.problems == ()
+
+
+def test_rows_keep_the_numbers_that_the_sheet_shows(tmp_path: Path) -> None:
+    def fill(_: Any, page: Any) -> None:
+        page.write_row(2, 0, ["id", "text"])
+        page.write_row(3, 0, ["1", "x"])
+        page.write_row(6, 0, ["2", "y"])
+        page.set_row(6, None, None, {"hidden": True})
+
+    rows = sheet(tmp_path, fill, header={"row": 3})
+    assert [(str(row.origin), row.cells["id"]) for row in rows] == [
+        ("Programme!A4", "1"),
+        ("Programme!A5", ""),
+        ("Programme!A6", ""),
+        ("Programme!A7", "2"),
+    ]
+
+
+def test_a_range_is_a_table_of_its_own(tmp_path: Path) -> None:
+    write_xlsx(
+        tmp_path / "a.xlsx", [["title of all"], ["", "id", "text", "note"], ["", "1", "x", "n"], ["", "2", "y"], ["", "3", "z"]]
+    )
+    rows = rows_of(tmp_path, "id", kind="xlsx", path="a.xlsx", range="B2:C4")
+    assert cells(rows) == [["1", "x"], ["2", "y"]]
+    assert str(rows[0].origin) == "Programme!B3"
+
+
+def test_merged_cells_hold_their_value_in_the_first_or_in_each(tmp_path: Path) -> None:
+    def fill(_: Any, page: Any) -> None:
+        page.write_row(0, 0, ["day", "text", "hall"])
+        page.merge_range(1, 0, 3, 0, "Monday")
+        page.write_column(1, 1, ["x", "y", "z"])
+        page.merge_range(2, 1, 2, 2, "everywhere")
+
+    assert column(sheet(tmp_path, fill), "day") == ["Monday", "", ""]
+    spread = sheet(tmp_path, fill, merged="spread")
+    assert cells(spread) == [["Monday", "x", ""], ["Monday", "everywhere", "everywhere"], ["Monday", "z", ""]]
+
+
+def test_a_sheet_is_found_by_name_or_position_and_a_wrong_one_told(tmp_path: Path) -> None:
+    with xlsxwriter.Workbook(tmp_path / "a.xlsx") as workbook:
+        for name in ("Programme", "Venues"):
+            workbook.add_worksheet(name).write_column(0, 0, ["id", name])
+    assert [
+        column(rows_of(tmp_path, kind="xlsx", path="a.xlsx", sheet=sheet), "id") for sheet in ("Venues", " venues", "#2", "#1")
+    ] == [["Venues"], ["Venues"], ["Venues"], ["Programme"]]
+    with pytest.raises(BadSourceError, match='no sheet "Venue"') as caught:
+        rows_of(tmp_path, kind="xlsx", path="a.xlsx", sheet="Venue")
+    assert '"Programme", "Venues"' in caught.value.hint
+    assert 'is "Venues" meant' in caught.value.hint
+
+
+def test_notes_beside_the_table_reject_their_row_unless_the_mapping_says_cut(tmp_path: Path) -> None:
+    write_xlsx(tmp_path / "a.xlsx", [["id"], ["1", "", "a note"]])
+    (row,) = rows_of(tmp_path, kind="xlsx", path="a.xlsx")
+    assert "long_rows: cut" in row.problems[0].hint
+    (cut,) = rows_of(tmp_path, kind="xlsx", path="a.xlsx", long_rows="cut")
+    assert cut.problems == ()
+
+
+def test_an_old_workbook_and_an_archive_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "a.xlsx").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
+    with pytest.raises(BadSourceError, match=r"an old \.xls workbook, or one with a password"):
+        rows_of(tmp_path, kind="xlsx", path="a.xlsx")
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("General", NumberFormat()),
+        ("0.00E+00", NumberFormat()),
+        ('0.0 "days"', NumberFormat()),
+        ("[Red]0.00", NumberFormat()),
+        ("yyyy-mm-dd", NumberFormat(has_date=True)),
+        ("mm/yyyy", NumberFormat(has_date=True)),
+        ("mm:ss", NumberFormat(has_time=True)),
+        ("d.m. h:mm", NumberFormat(has_date=True, has_time=True)),
+        ("[mm]:ss", NumberFormat(has_time=True, is_elapsed=True)),
+        ("000", NumberFormat(digits=3)),
+    ],
+)
+def test_a_format_says_what_its_number_is(code: str, expected: NumberFormat) -> None:
+    assert number_format(code) == expected
+
+
+def test_the_day_that_only_spreadsheets_know_is_no_date() -> None:
+    texts = CellTexts((), (number_format("yyyy-mm-dd"),), is_1904=False)
+    assert [texts.text("n", 0, raw) for raw in ("59", "61")] == ["1900-02-28", "1900-03-01"]
+    assert all(isinstance(texts.text("n", 0, raw), Fault) for raw in ("60", "-1", "9999999"))
+
+
+@given(st.floats(-1e300, 1e300) | st.integers(-(10**30), 10**30))
+def test_a_number_is_never_written_with_an_exponent(number: float) -> None:
+    shown = plain_number(repr(number))
+    text = shown.found if isinstance(shown, Fault) else shown
+    assert "e" not in text.lower()
+    assert float(text) == pytest.approx(float(number), rel=1e-14)

@@ -86,13 +86,14 @@ class Command:
         return self.base.with_suffix(".code").exists()
 
     def signal(self, number: int) -> None:
+        """Send it a signal; one that ends by itself in this very moment is left alone."""
         if not self.has_ended:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> Said:
         """`kill -9`, then see what is left."""
-        with suppress(ProcessLookupError):  # it may end by itself in this very moment
-            self.signal(signal.SIGKILL)
+        self.signal(signal.SIGKILL)
         return self.ended()
 
     def ended(self, within_s: float = 90.0) -> Said:

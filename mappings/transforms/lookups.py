@@ -6,12 +6,12 @@ Lookups by several values are `values`'s.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
 from mappings.file_context import TableFile, table_of
-from mappings.measures import Text, Texts
+from mappings.measures import OneOrMany, Text, Texts
 from mappings.policies import MissPolicy, Policy
 from mappings.refusals import Refusal
 from mappings.tables import Ignorable, Table
@@ -26,7 +26,7 @@ _MISS = "What to do with a value that is not in the list (default: reject); keep
 class _Lookup(Step):
     """What all lookups share: how keys are compared, and what becomes of a miss."""
 
-    ignore: tuple[Ignorable, ...] = Field(
+    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(
         default=(), description="Differences that do not count: case, accents, spaces, punctuation."
     )
     on_miss: MissPolicy | None = Field(default=None, description=_MISS)

@@ -56,7 +56,7 @@ class Price(Step):
     @classmethod
     def _check_currency(cls, code: str | None) -> str | None:
         if code is not None and code not in CURRENCY_CODES:
-            hint = did_you_mean(code.upper(), CURRENCY_CODES) or "write it like EUR"
+            hint = did_you_mean(code.upper(), sorted(CURRENCY_CODES)) or "write it like EUR"
             raise mistake(f'"{code}" is not the ISO code of a currency', hint)
         return code
 

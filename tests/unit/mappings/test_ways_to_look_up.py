@@ -1,0 +1,141 @@
+"""Lists searched by beginnings, words and patterns; values that stay; countries; yes and no; damaged texts that are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from mappings.errors import MappingFileError
+from mappings.schema import FeedMapping
+from mappings.transforms.countries import country_codes
+from mappings.transforms.country_names import ALPHA_3
+from mappings.vocabulary import MappedRow, ReasonCode, Rejection, RowOutcome, SourceRow
+
+Build = Callable[..., FeedMapping]
+Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]
+Row = Callable[..., SourceRow]
+WORDS = "word,slug\njazz,music\nacid jazz,club\nexpo,art\n"
+
+
+def field_of(outcome: RowOutcome, name: str = "x") -> Any:
+    assert isinstance(outcome, MappedRow), outcome
+    return orjson.loads(outcome.body).get(name)
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "expected"),
+    [
+        ("match: prefix", "jazz & more", "music"),
+        ("match: prefix", "acid jazz night", "club"),
+        ("match: prefix, ignore: case", "EXPOsition", "art"),
+        ("match: keyword", "late expo, then jazz", "music"),
+        ("match: keyword, ignore: [case, accents]", "Acid Jâzz", "music"),
+        ("match: keyword, many: true", "acid jazz at the expo", ["music", "club", "art"]),
+        ("match: keyword, on_miss: keep", "jazzy", "jazzy"),
+        ("match: regex", "so much jazzy stuff", "music"),
+        ("match: regex, ignore: [case]", "EXPO", "art"),
+        ("on_miss: keep", "theatre", "theatre"),
+    ],
+)
+def test_a_list_can_be_met_in_several_ways(mapper: Mapper, row: Row, options: str, text: str, expected: object) -> None:
+    feed = mapper(event=f"x: {{from: KIND, do: [{{lookup: words.csv, {options}}}]}}", files={"words.csv": WORDS})
+    assert field_of(feed(row(KIND=text))) == expected
+
+
+def test_a_word_inside_another_word_is_not_met(mapper: Mapper, row: Row) -> None:
+    feed = mapper(event="x: {from: KIND, do: [{lookup: words.csv, match: keyword}]}", files={"words.csv": WORDS})
+    outcome = feed(row(KIND="jazzy exposition"))
+    assert isinstance(outcome, Rejection)
+    assert outcome.reasons[0].code is ReasonCode.NOT_IN_LOOKUP
+    assert outcome.reasons[0].hint == 'the list has "jazz", "acid jazz", "expo"'
+
+
+def test_unknown_items_of_a_list_can_be_dropped_or_kept(mapper: Mapper, row: Row) -> None:
+    event = "x: {{from: KIND, do: [{{split: ','}}, {{map: {{a: A, b: B}}, on_miss: {policy}}}, unique]}}"
+    assert field_of(mapper(event=event.format(policy="omit"))(row(KIND="a,c,b,a"))) == ["A", "B"]
+    assert field_of(mapper(event=event.format(policy="keep"))(row(KIND="a,c,b,a"))) == ["A", "c", "B"]
+
+
+@pytest.mark.parametrize(
+    ("table", "step", "problem"),
+    [
+        ("key,slug\n(x+)+,a\n", "{lookup: t.csv, match: regex}", "repeats a repetition"),
+        ("key,slug\n(x,a\n", "{lookup: t.csv, match: regex}", "is not a regular expression"),
+        ("key,slug\nx,a\n", "{lookup: t.csv, match: regex, ignore: [accents]}", "patterns can ignore case only"),
+        ("key,slug\nx,a\n", "{lookup: t.csv, match: keyword, ignore: [spaces]}", "no words to look for"),
+        ("key,slug,zone\nx,a,b\n", "{lookup: t.csv, on_miss: keep}", "take one column"),
+        ("key,slug\nx,a\n", "{lookup: t.csv, match: kyword}", 'did you mean "keyword"'),
+        ("key,slug\nx,a\n", "{last_in: t.csv, on_miss: keep}", '"keep" is not among the choices'),
+    ],
+)
+def test_a_search_that_cannot_be_is_a_mistake_of_the_file(build: Build, table: str, step: str, problem: str) -> None:
+    with pytest.raises(MappingFileError) as error:
+        build(event=f"x: {{from: KIND, do: [{step}]}}", files={"t.csv": table})
+    assert problem in str(error.value)
+
+
+def test_a_lookup_of_several_columns_gives_its_parts_to_several_fields(mapper: Mapper, row: Row) -> None:
+    files = {"cities.csv": "city,placeId,zone\nPorto,pt-porto,Europe/Lisbon\n"}
+    top = "let: {city: {from: CITY, do: [{lookup: cities.csv}]}}\n"
+    event = (
+        "approxLocation.city: {placeId: {from: $city, do: [{part: placeId}]}, name: {from: CITY}}\n"
+        "timezone: {from: $city, do: [{part: zone}]}\n"
+        "x: {from: $city, do: [{part: zone}, {split: /}, count]}"
+    )
+    outcome = mapper(top=top, event=event, files=files)(row(CITY="Porto"))
+    assert (field_of(outcome, "timezone"), field_of(outcome)) == ("Europe/Lisbon", 2)
+    assert field_of(outcome, "approxLocation") == {"city": {"placeId": "pt-porto", "name": "Porto"}}
+
+
+@pytest.mark.parametrize("two", ["DE", "PT", "GB", "CI", "KR", "US", "CH", "IE"])
+def test_every_spelling_of_a_country_gives_its_code(two: str) -> None:
+    codes = country_codes(("en", "de", "pt", "local"))
+    three = next(three for three, code in ALPHA_3.items() if code == two)
+    assert codes[two.lower()] == codes[three.lower()] == two
+    assert {code for name, code in codes.items() if code == two} == {two}
+
+
+def test_the_countries_are_those_of_iso_3166() -> None:
+    assert len(ALPHA_3) == len(set(ALPHA_3.values())) == 249
+    assert country_codes(("en",))["cotedivoire"] == country_codes(("en",))["ivorycoast"] == "CI"
+    assert country_codes(("en", "local"))["schweiz"] == country_codes(("en", "local"))["suisse"] == "CH"
+    assert country_codes(("en",))["niger"] == "NE"
+
+
+def test_a_country_that_is_none_is_told_with_the_nearest(mapper: Mapper, row: Row, build: Build) -> None:
+    feed = mapper(event="approxLocation.city: {placeId: x, countryCode: {from: LAND, do: [{country: [en, de]}]}}")
+    assert field_of(feed(row(LAND=" österreich")), "approxLocation")["city"]["countryCode"] == "AT"
+    outcome = feed(row(LAND="Germny"))
+    assert isinstance(outcome, Rejection)
+    assert outcome.reasons[0].hint == 'is "Germany" meant?'
+    with pytest.raises(MappingFileError, match='"xx" is not a language'):
+        build(event="x: {from: LAND, do: [{country: [xx]}]}")
+
+
+def test_yes_and_no_are_what_the_feed_says_they_are(mapper: Mapper, row: Row, build: Build) -> None:
+    event = 'x: {from: FREE, do: [{boolean: {true: [sim, x], false: [nao, ""]}, ignore: case}]}'
+    feed = mapper(event=event)
+    assert [field_of(feed(row(FREE=text))) for text in ("X", "nao", "", " ")] == [True, False, False, False]
+    assert isinstance(feed(row(FREE="maybe")), Rejection)
+    with pytest.raises(MappingFileError, match="cannot mean both yes and no"):
+        build(event="x: {from: FREE, do: [{boolean: {true: [Sim], false: [sim]}, ignore: case}]}")
+
+
+def test_a_damaged_text_is_mended_and_its_row_says_so(mapper: Mapper, row: Row) -> None:
+    feed = mapper(event="title: {from: TITLE, do: [fix_mojibake, upper]}")
+    outcome = feed(row(TITLE="CafÃ©"))
+    assert isinstance(outcome, MappedRow)
+    assert field_of(outcome, "title") == "CAFÉ"
+    (warning,) = outcome.warnings
+    assert (warning.code, warning.field, warning.column, warning.found) == (ReasonCode.REPAIRED, "title", "TITLE", "CafÃ©")
+    sound = feed(row(TITLE="Café"))
+    assert isinstance(sound, MappedRow)
+    assert sound.warnings == ()
+
+
+def test_a_default_after_other_steps_also_fills_a_named_value_that_is_left_out(mapper: Mapper, row: Row) -> None:
+    top = "let: {hall: {from: HALL, on_empty: omit}}\n"
+    assert field_of(mapper(top=top, event="x: {from: $hall, do: [trim, {default: Main}]}")(row())) == "Main"

@@ -24,6 +24,7 @@ PAGES = (
     "docs/ledger.md",
     "docs/safeguards.md",
     "docs/state.md",
+    "docs/time.md",
 )
 _SPAN = re.compile(r"`([^`\n]+)`")
 _BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from mappings.vocabulary import Absorbed, Absorption, MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped
-
-_DISTINCT_VALUES = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Unmapped:
-    """A value that a lookup of the mapping does not know, and how many rows have it."""
-
-    column: str
-    found: str
-    hint: str
-    count: int
+from mappings.vocabulary import Absorbed, Absorption, MappedRow, Rejection, RowOutcome, Skipped
+from pipelines.cli.unmapped import Misses
 
 
 @dataclass(slots=True)
@@ -41,8 +29,7 @@ class PreviewAccount:
     skipped: Counter[str] = field(default_factory=Counter)
     absorbed: Counter[str] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
-    _misses: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _hints: dict[tuple[str, str], str] = field(default_factory=dict)
+    misses: Misses = field(default_factory=Misses)
 
     def take(self, outcome: RowOutcome) -> None:
         """Count one row, or one of its events."""
@@ -52,22 +39,17 @@ class PreviewAccount:
             case MappedRow():
                 self.events += 1
                 self.warned += bool(outcome.warnings)
-                self._miss(outcome.warnings)
+                self.misses.take(outcome.warnings)
             case Rejection():
                 self.rejected += 1
                 self.codes.update(reason.code.value for reason in outcome.reasons)
-                self._miss(outcome.reasons)
+                self.misses.take(outcome.reasons)
             case Skipped():
                 self.skipped[outcome.because] += 1
             case Absorbed():
                 self.absorbed[outcome.into.value] += 1
             case _:
                 assert_never(outcome)
-
-    @property
-    def unmapped(self) -> tuple[Unmapped, ...]:
-        """The unmapped values, the commonest first."""
-        return tuple(Unmapped(*value, self._hints[value], count) for value, count in self._misses.most_common())
 
     def document(self) -> dict[str, object]:
         """Return it as scripts read it."""
@@ -82,13 +64,5 @@ class PreviewAccount:
             "rejected": self.rejected,
             "reasons": dict(self.codes.most_common()),
             "warned": self.warned,
-            "unmapped": self.unmapped,
+            "unmapped": self.misses.values,
         }
-
-    def _miss(self, reasons: Iterable[Reason]) -> None:
-        for reason in reasons:
-            value = (reason.column or reason.field, reason.found)
-            is_kept = value in self._misses or len(self._misses) < _DISTINCT_VALUES
-            if reason.code is ReasonCode.NOT_IN_LOOKUP and is_kept:
-                self._misses[value] += 1
-                self._hints.setdefault(value, reason.hint)

@@ -21,10 +21,9 @@ from pipelines.cli.known_lists import Known, known_lists
 from pipelines.cli.outcome_words import OutcomeKind, kind_of, outcome_document, outcome_told
 from pipelines.cli.output import Output, Progress
 from pipelines.cli.preview_account import PreviewAccount
+from pipelines.cli.unmapped import COLUMNS
 from pipelines.clock import now
 from pipelines.settings import current_settings
-
-_UNMAPPED_COLUMNS = ("column", "value", "rows", "hint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +114,8 @@ def _show(output: Output, mapping: FeedMapping, known: Known, first: Iterable[Ro
     for name, counts in (("left out", account.skipped), ("problems", account.codes)):
         if counts:
             output.note(f"  {name}: " + ", ".join(f"{label} {count:,}" for label, count in counts.most_common()))
-    if account.unmapped:
-        rows = [(one.column, one.found, one.count, one.hint) for one in account.unmapped]
-        output.table("values that no lookup knows", _UNMAPPED_COLUMNS, rows)
+    if unmapped := account.misses.values:
+        output.table("values that no lookup knows", COLUMNS, [one.line for one in unmapped])
     output.note(f"nothing was written or sent; `eventsync run {mapping.feed} --dry-run` compares with what was sent before")
 
 

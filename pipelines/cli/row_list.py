@@ -13,6 +13,7 @@ from pipelines.cli.output import Output
 from pipelines.cli.row_choices import chosen_rows, parse_choice
 from pipelines.cli.shelf import Shelf, open_shelf
 from pipelines.cli.tables_csv import write_told_csv
+from pipelines.cli.unmapped import COLUMNS, unmapped_of
 from pipelines.settings import current_settings
 
 SHOWN = 100
@@ -46,6 +47,25 @@ def list_rows(feed: str, state: str | None, *, csv: Path | None, limit: int | No
         output.note(elsewhere)
     if is_more:
         output.note(f"the first {most}; --limit shows more, --csv FILE writes all")
+    return 0
+
+
+def list_unmapped(feed: str, *, as_json: bool) -> int:
+    """List the values that no lookup knows, as the last run that read the source has met them; return 0.
+
+    Raises:
+        ConfigError: there is no such feed.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    with open_shelf(settings) as shelf:
+        name = shelf.feed_name(feed)
+        book = shelf.book(name)
+        values = () if shelf.books is None or book is None else unmapped_of(shelf.books, book)
+    output.document({"feed": name, "unmapped": values})
+    if not values:
+        output.note(f"{name}: the lookups know every value that was looked up")
+        return 0
+    output.table(f"{name}: values that no lookup knows", COLUMNS, [value.line for value in values])
     return 0
 
 

@@ -23,6 +23,7 @@ StateWord = Annotated[
 def rows(
     feed: OneFeed,
     state: StateWord = None,
+    unmapped: Annotated[bool, typer.Option("--unmapped", help="Values that no lookup knows, each once, with its rows.")] = False,
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write them to FILE, with the partner's own columns.")
     ] = None,
@@ -37,12 +38,16 @@ def rows(
         eventsync rows lisbon-agenda
         # What the partner has to mend
         eventsync rows lisbon-agenda --state rejected --csv for-partner.csv
+        # What is missing in your lookups, each value once
+        eventsync rows lisbon-agenda --unmapped
         # What changed after it was delivered
         eventsync rows lisbon-agenda --state drift
 
     Rejected, held and warned rows are those of the last run that read the source. The CSV file repeats the partner's
     columns, then adds place, problem and hint; it is safe to open in a spreadsheet. Exit code 0.
     """
-    from pipelines.cli.row_list import list_rows  # noqa: PLC0415  # keeps `--help` fast
+    from pipelines.cli.row_list import list_rows, list_unmapped  # noqa: PLC0415  # keeps `--help` fast
 
+    if unmapped:
+        return list_unmapped(feed, as_json=as_json)
     return list_rows(feed, state, csv=csv, limit=limit, as_json=as_json)

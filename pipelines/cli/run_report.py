@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from mappings.schema import FeedMapping
 from pipelines.cli.output import Output
 from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows, resent_lines
+from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
 from pipelines.outcomes import ExitCode, Outcome, message_and_hint
 from pipelines.pace_told import pace_line
 from pipelines.wiring import Workshop
@@ -24,7 +25,7 @@ class RunReport:
     """One run of one feed: its outcome with the exit code, both accounts, what was rejected first, the brakes that stopped it.
 
     `notices`: what it noticed of the service as a whole. `held`: likely copies that nobody has set aside; `vanished`: rows that
-    its read was the first to miss.
+    its read was the first to miss; `unmapped`: values that no lookup knows, each once.
     """
 
     feed: str
@@ -43,17 +44,20 @@ class RunReport:
     rejections: tuple[RejectedRow, ...] = ()
     notices: tuple[str, ...] = ()
     pace: Mapping[str, float] = field(default_factory=dict)
+    unmapped: tuple[Unmapped, ...] = ()
 
 
 def report_of(
     workshop: Workshop, mapping: FeedMapping, run_id: str, outcome: Outcome | None = None, *, dagster_status: str = ""
 ) -> RunReport:
     """Return the report of a run; where it never reached the books, what Dagster or `outcome` says of it."""
-    record = Books(workshop.engine).run(workshop.settings.destination, mapping.feed, run_id)
+    books = Books(workshop.engine)
+    record = books.run(workshop.settings.destination, mapping.feed, run_id)
     if record is None:
         told = outcome or _unbooked(dagster_status)
         return RunReport(mapping.feed, run_id, told.name, int(told.exit_code), told.message, told.hint)
-    report = _as_dagster_saw_it(_from_books(mapping, record), dagster_status)
+    unmapped = unmapped_of(books, record.book, run_id)
+    report = _as_dagster_saw_it(replace(_from_books(mapping, record), unmapped=unmapped), dagster_status)
     if outcome is None or record.outcome is not None:
         return report
     # A state DB that takes no more words has not heard how its run ended.
@@ -77,6 +81,14 @@ def show_report(output: Output, report: RunReport) -> None:
         output.table(
             f"{report.feed}: rejected rows{more if rejected > len(shown) else ''}", REJECTION_COLUMNS, rejection_rows(shown)
         )
+    _show_unmapped(output, report)
+
+
+def _show_unmapped(output: Output, report: RunReport) -> None:
+    if report.unmapped:
+        more = f" (the first {SHOWN} of {len(report.unmapped)}; all: `eventsync rows {report.feed} --unmapped`)"
+        title = f"{report.feed}: values that no lookup knows{more if len(report.unmapped) > SHOWN else ''}"
+        output.table(title, COLUMNS, [one.line for one in report.unmapped[:SHOWN]])
 
 
 def show_accounts(output: Output, report: RunReport) -> None:

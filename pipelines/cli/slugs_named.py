@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from mappings.policies import Policy, Use
 from mappings.schema import FeedMapping
 from mappings.tables import Table
-from mappings.transforms.lookups import LastIn, Lookup, Map, split_columns
+from mappings.transforms.finding import split_columns
+from mappings.transforms.lookups import LastIn, Lookup, Map
 from mappings.values import Choose, FirstOf, From, Items, TableValue, Value
 
 _OWN_FILE = "the mapping file"

@@ -22,6 +22,9 @@ DOCUMENTS = {
     "rows": ((FEED,), {"feed", "state", "rows", "is_more", "csv"}),
     "runs": ((), {"runs"}),
     "schema": ((), {"$schema"}),
+    "vocabulary": (("trim",), {"word", "sections"}),
+    "explain": ((FEED, "0"), {"feed", "place", "cells", "steps", "outcomes", "ledger"}),
+    "init": (("events.csv", "--feed", "drafted"), {"feed", "out", "rows", "guesses", "problems", "warnings"}),
 }
 """Verbs with their words, and keys of their document."""
 DECISIONS = {
@@ -33,7 +36,7 @@ DECISIONS = {
 """The same for verbs that have nothing to decide about before the first run, and say so."""
 RUN_KEYS = {
     *("feed", "run_id", "outcome", "exit_code", "message", "hint", "read", "publish"),
-    *("brakes", "warnings", "vanished", "skipped", "rejections", "notices", "pace", "held"),
+    *("brakes", "warnings", "vanished", "skipped", "rejections", "notices", "pace", "held", "unmapped"),
 }
 LONG_RUNNING = {"demo", "sandbox", "ui"}
 """These end when a person says so, or take as long as a person likes to watch."""

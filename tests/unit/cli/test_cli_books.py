@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator
 
 import pytest
-from unit.cli.conftest import MAPPING, Desk
+from unit.cli.conftest import MAPPING, ROWS, Desk
 
 EDITED = (
     "1,Jazz again,2030-05-01,19:30,,concert",
@@ -147,3 +147,20 @@ def test_a_run_that_is_not_there_or_not_meant_clearly_is_an_error(run_twice: Des
     assert run_twice.run("runs", "nothing").code == 2
     several = run_twice.run("runs", "2")
     assert (several.code, "2 runs begin with" in several.err) == (2, True)
+
+
+def test_values_that_no_lookup_knows_are_told_once_each_with_their_rows(desk: Desk) -> None:
+    desk.source([*ROWS, "8,Odes,2030-05-04,20:00,,poetry", "9,Chess,2030-05-04,20:00,,game"])
+    with desk.service():
+        ran = desk.run("run", "town-hall", "--no-dagster", "--json").document["runs"][0]
+        listed = desk.run("rows", "town-hall", "--unmapped", "--json").document
+        told = desk.run("rows", "town-hall", "--unmapped").out
+    values = [(value["column"], value["found"], value["count"]) for value in listed["unmapped"]]
+    assert values == [("GENRE", "poetry", 2), ("GENRE", "game", 1)]
+    assert ran["unmapped"] == listed["unmapped"]
+    assert "values that no lookup knows" in told
+    assert "poetry" in told
+
+
+def test_without_unmapped_values_that_is_said(desk: Desk) -> None:
+    assert "know every value" in desk.run("rows", "town-hall", "--unmapped").out

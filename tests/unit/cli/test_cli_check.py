@@ -109,7 +109,8 @@ def test_a_live_check_of_a_sound_feed_asks_the_service_and_the_source(desk: Desk
 def test_a_live_check_names_what_the_service_or_the_source_lacks(desk: Desk, old: str, new: str, asked: str, told: str) -> None:
     without_examples = MAPPING[: MAPPING.index("examples:")]
     desk.mapping(without_examples.replace(old, new))
-    assert desk.run("check").code == 0
+    # A source that is a file of this machine is looked at without --live, too.
+    assert desk.run("check").code == (2 if asked == "source" else 0)
     with desk.service():
         said = desk.run("check", "--live", "--json")
     failing = [answer for answer in said.document["feeds"][0]["live"] if not answer["ok"]]
@@ -141,3 +142,31 @@ def test_a_live_check_of_a_service_that_is_away_ends_with_6(desk: Desk) -> None:
     desk.monkeypatch.setenv("EVENT_API_BASE_URL", service.base_url)
     desk.monkeypatch.setenv("EVENT_API_KEY", SECRET)
     assert desk.run("check", "--live").code == 6
+
+
+def test_a_column_that_the_source_at_hand_lacks_is_told_at_each_place(desk: Desk) -> None:
+    desk.mapping(
+        MAPPING.replace("from: TITLE", "from: TITEL").replace("key: [ID]", "key: [IDD]").replace("column: KIND", "column: KINDS")
+    )
+    said = desk.run("check", "--json")
+    assert said.code == 2
+    told = [(one["line"], one["column"], one["message"], one["hint"]) for one in said.document["feeds"][0]["problems"]]
+    assert told == [
+        (5, 7, 'events.csv has no column "IDD"', 'did you mean "ID"?'),
+        (7, 20, 'events.csv has no column "KINDS"', 'did you mean "KIND"?'),
+        (11, 17, 'events.csv has no column "TITEL"', 'did you mean "TITLE"?'),
+    ]
+
+
+def test_a_source_that_is_not_at_hand_is_not_missed(desk: Desk) -> None:
+    (desk.folder / "events.csv").unlink()
+    assert desk.run("check").code == 0
+
+
+def test_a_mapping_that_rejects_every_row_is_told_with_the_commonest_reasons(desk: Desk) -> None:
+    desk.mapping(MAPPING.replace("%Y-%m-%d", "%d/%m/%Y").partition("examples:")[0])
+    said = desk.run("check", "--json")
+    assert said.code == 0
+    (warning,) = (one for one in said.document["feeds"][0]["warnings"] if "none of the first" in one["message"])
+    assert "startAt: This is not a date" in warning["message"]
+    assert "eventsync explain town-hall ROW" in warning["hint"]

@@ -5,16 +5,15 @@ What the page says is read by `preflight`; a refusal that no page announced is t
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from mappings.delivery import Answer, Blocked, Intent, Receipt, Refusal, Superseded, Verdict
 from mappings.errors import SyncError
 from pipelines.outcomes import BrakeError
+from pipelines.payload_paths import is_same_place, last_name, words_of
 
 PATIENT_ANSWERS = 10
 """So many rows that neither pass nor are refused as announced say that the page's word decides nothing here."""
-_PLACES = re.compile(r"\[\d*\]|/\d+(?=/|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +36,9 @@ class Doubt:
         if answer.status in {403, 404}:
             return False
         if answer.field:
-            return any(_is_same_place(answer.field, field) for field in self.fields)
-        words = set(re.findall(r"\w+", f"{answer.issue} {answer.message}".casefold()))
-        return any(_last(field).casefold() in words for field in self.fields)
+            return any(is_same_place(answer.field, field) for field in self.fields)
+        words = words_of(answer.issue, answer.message)
+        return any(last_name(field).casefold() in words for field in self.fields)
 
 
 @dataclass(slots=True)
@@ -94,17 +93,3 @@ class Caution:
             brakes=("contract",),
             hint="see `eventsync check --live`, mend the mapping and run again: nothing is lost, every row keeps its key",
         )
-
-
-def _is_same_place(told: str, ours: str) -> bool:
-    """Compare two paths whatever the service's spelling: `body.offers[0].url`, `/offers/0/url`, `offers.url`."""
-    one, other = _plain(told), _plain(ours)
-    return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
-
-
-def _plain(path: str) -> str:
-    return ".".join(filter(None, re.split(r"[./]", _PLACES.sub("", path)))).casefold()
-
-
-def _last(path: str) -> str:
-    return _PLACES.sub("", path).rpartition(".")[2]

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from connectors.errors import ServiceUnavailableError
 from connectors.event_api.client import EventApi
 from connectors.event_api.media import Image, ImageFetcher, ImageProblem, ImageUnchanged
-from mappings.delivery import Answer, Intent, Postponed, Refusal
+from mappings.delivery import Answer, Blocked, Intent, Postponed, Refusal, Verdict
 from mappings.errors import SyncError
 from mappings.event import as_draft, with_cover
 from mappings.identity import idempotency_key
 from mappings.vocabulary import Cover, FeedName, Reason, ReasonCode, RowKey
+from pipelines.payload_paths import is_same_place, words_of
 from state.media import MediaMemory
 
 _MEDIA = FeedName("media")
@@ -41,10 +43,11 @@ class CoverProblem:
 
 @dataclass(frozen=True, slots=True)
 class Dressed:
-    """The body to pin and send. `missing`: why the image that the row asked for is not in it."""
+    """The body to pin and send. `missing`: why the image that the row asked for is not in it; `media_id`: which one is."""
 
     body: bytes
     missing: Reason | None = None
+    media_id: int | None = field(default=None, compare=False)
 
 
 class Covers:
@@ -58,13 +61,15 @@ class Covers:
         self._asked: dict[str, asyncio.Task[int | ImageProblem]] = {}
         self._uploads: dict[bytes, asyncio.Task[int | ImageProblem]] = {}
         self._not_taken = 0
+        self._gone: set[int] = set()
+        self._last_tries: set[int] = set()
         self.problems: list[CoverProblem] = []
 
     async def dress(self, api: EventApi, intent: Intent, cover: Cover) -> Dressed | Refusal | Postponed:
         """Return the body to pin and send, or what becomes of the row instead. Never raises for an image."""
         found = await self._asked_once(api, cover.url)
         if isinstance(found, int):
-            return Dressed(with_cover(intent.body, found))
+            return Dressed(with_cover(intent.body, found), media_id=found)
         if found.cause is not None:
             return Postponed(Answer(0, "media", found.reason), found.cause, attempts=0)
         self.problems.append(CoverProblem(intent.row_key, cover.url, found.reason))
@@ -73,6 +78,20 @@ class Covers:
             return _without_cover(intent.body, cover, missing)
         stand_in = await self.dress(api, intent, Cover(cover.stand_in, "omit"))
         return replace(stand_in, missing=missing) if isinstance(stand_in, Dressed) else stand_in
+
+    async def forget(self, media_id: int) -> bool:
+        """Forget an image that the service refuses, as it may have it no longer; return whether another upload is worth a try.
+
+        It is once for each image: a service that refuses what was uploaded a moment ago will refuse it again.
+        """
+        if media_id in self._last_tries:
+            return False
+        if media_id not in self._gone:
+            self._gone.add(media_id)
+            for asked in (self._asked, self._uploads):
+                _drop(asked, media_id)
+            await asyncio.to_thread(self._memory.forget, media_id)
+        return True
 
     async def close(self) -> None:
         """Close the connections to the partners' servers."""
@@ -89,7 +108,7 @@ class Covers:
 
     async def _media_id(self, api: EventApi, url: str) -> int | ImageProblem:
         known = await asyncio.to_thread(self._memory.known_address, url)
-        known_id = await asyncio.to_thread(self._memory.known_content, known.content_digest) if known else None
+        known_id = await self._known_content(known.content_digest) if known else None
         found = await self._fetcher.fetch_image(url, etag=known.etag if known and known_id is not None else "")
         match found:
             case ImageUnchanged():
@@ -113,7 +132,7 @@ class Covers:
         return await asyncio.shield(self._uploads[image.digest])
 
     async def _uploaded(self, api: EventApi, image: Image) -> int | ImageProblem:
-        known = await asyncio.to_thread(self._memory.known_content, image.digest)
+        known = await self._known_content(image.digest)
         if known is not None:
             return known
         met = await self._insist(api, image)
@@ -123,14 +142,22 @@ class Covers:
         return await self._judged(api, met)
 
     async def _insist(self, api: EventApi, image: Image) -> int | ImageProblem:
-        """Upload under the key of this content, or under the next one where the first was used and its answer is lost."""
+        """Upload under the key of this content, or under the next one where the first was used and its answer is lost, or
+        where it leads to a document that is gone.
+        """
         met: int | ImageProblem = ImageProblem("The image was not uploaded.")
         for revision in range(KEYS_OF_AN_IMAGE):
             key = idempotency_key(self._namespace, _MEDIA, RowKey(image.digest.hex()), action="upload", revision=revision)
             met = await api.upload(image, key)
-            if isinstance(met, int) or not met.is_key_used:
+            if met not in self._gone and (isinstance(met, int) or not met.is_key_used):
                 break
+        if self._gone and isinstance(met, int):
+            self._last_tries.add(met)
         return met
+
+    async def _known_content(self, digest: bytes) -> int | None:
+        known = await asyncio.to_thread(self._memory.known_content, digest)
+        return None if known in self._gone else known
 
     async def _judged(self, api: EventApi, met: ImageProblem) -> ImageProblem:
         """Tell an image that the service cannot digest from a service that is down: only the latter holds rows up."""
@@ -144,6 +171,25 @@ class Covers:
         except SyncError:
             return met
         return replace(met, cause=None)
+
+
+def names_cover(verdict: Verdict) -> bool:
+    """Whether the service has turned a row away for its cover image: by the field, or in its words where it names none."""
+    match verdict:
+        case Refusal(answer) if not answer.field:
+            words = words_of(answer.issue, answer.message)
+            return verdict.attempts > 0 and ("coverimage" in words or {"cover", "image"} <= words)
+        case Refusal(answer) | Blocked(answer, is_unanswered=False):
+            return verdict.attempts > 0 and bool(answer.field) and is_same_place(answer.field, "coverImage")
+        case _:
+            return False
+
+
+def _drop(asked: dict[Any, asyncio.Task[int | ImageProblem]], media_id: int) -> None:
+    """Drop what led to this id; what is under way leads to another one, or is asked again."""
+    for name, task in list(asked.items()):
+        if task.done() and not task.cancelled() and task.exception() is None and task.result() == media_id:
+            del asked[name]
 
 
 def _without_cover(body: bytes, cover: Cover, missing: Reason) -> Dressed | Refusal:

@@ -18,7 +18,7 @@ from mappings.delivery import Intent, Verdict
 from mappings.errors import SyncError
 from pipelines.breaker import Breaker
 from pipelines.caution import Caution
-from pipelines.covers import CoverProblem, Covers, Dressed
+from pipelines.covers import CoverProblem, Covers, Dressed, names_cover
 from pipelines.departures import Departures, Unwatched
 from pipelines.drain import Advance, Drain
 from pipelines.holding import TellLoss
@@ -112,7 +112,14 @@ class Sending:
         dressed = await covers.dress(api, intent, intent.cover)
         if not isinstance(dressed, Dressed):
             return dressed
-        return await api.deliver(self._job.outbox.pin(intent, dressed.body, missing=dressed.missing))
+        verdict = await api.deliver(self._job.outbox.pin(intent, dressed.body, missing=dressed.missing))
+        if dressed.media_id is None or not names_cover(verdict) or not await covers.forget(dressed.media_id):
+            return verdict
+        again = await covers.dress(api, intent, intent.cover)
+        if not isinstance(again, Dressed) or again.body == dressed.body:
+            return verdict
+        corrected = self._job.outbox.pin(intent, again.body, missing=again.missing, refused=verdict.answer)
+        return await api.deliver(corrected)
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, stop: TellLoss, lost: SyncError) -> None:

@@ -64,6 +64,7 @@ _PIN = (
     .where(ENTRY.c.id == bindparam("entry"), ENTRY.c.state == EntryState.PENDING.value)
     .values(body=bindparam("pinned"), cover_url=None, cover_on_error=None, **_BEGUN)
 )
+_NOTE_REFUSAL = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(refused_request_id=bindparam("refused"))
 _SETTLE = (
     update(ENTRY)
     .where(ENTRY.c.id == bindparam("entry"), ENTRY.c.state == EntryState.PENDING.value)
@@ -152,6 +153,11 @@ def begin(connection: Connection, entries: Collection[int], run_id: str, now: da
 def pin(connection: Connection, entry_id: int, body: bytes, run_id: str, now: datetime) -> int:
     """Record the final body of an entry and that its first attempt begins; return 1, or 0 if it is not pending."""
     return connection.execute(_PIN, {"entry": entry_id, "pinned": body, "run": run_id, "now": now}).rowcount
+
+
+def note_refusal(connection: Connection, entry_id: int, request_id: str) -> None:
+    """Record that the entry's body before this one was refused under its key."""
+    connection.execute(_NOTE_REFUSAL, {"entry": entry_id, "refused": request_id})
 
 
 @dataclass(frozen=True, slots=True)

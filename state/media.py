@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, delete, select
 
 from state.conflicts import put
 from state.database import reading, writing
@@ -45,6 +45,12 @@ class MediaMemory:
         with reading(self._engine) as connection:
             row = connection.execute(found).one_or_none()
         return None if row is None else KnownAddress(row.content_digest, row.etag, row.seen_at)
+
+    def forget(self, media_id: int) -> None:
+        """Forget the image that the service gave this id to: it may be there no longer."""
+        gone = delete(MEDIA).where(MEDIA.c.destination == self._destination, MEDIA.c.media_id == media_id)
+        with writing(self._engine) as connection:
+            connection.execute(gone)
 
     def remember(self, url: str, digest: bytes, media_id: int, *, etag: str, seen_at: datetime) -> None:
         """Record that the bytes at `url` have this digest and, at the service, this id."""

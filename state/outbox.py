@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from mappings.delivery import Intent, Verdict
+from mappings.delivery import Answer, Intent, Verdict
 from mappings.errors import SyncError
 from mappings.vocabulary import Reason, RowKey
 from state import claims
@@ -24,7 +24,7 @@ from state.problems import warn_of_image
 from state.standing import Standing, read_standing
 from state.trouble import StateBusyError
 from state.turn import Turn
-from state.verdicts import Claim, effect_of
+from state.verdicts import Claim, effect_of, refused_as
 from state.words import EntryState, Phase
 
 KEY_MEMORY_S = 86_400.0
@@ -115,10 +115,11 @@ class Outbox:
         self._count_claimed(claimed)
         return [claims.as_intent(row, claimed.at) for row in claimed.rows]
 
-    def pin(self, intent: Intent, body: bytes, *, missing: Reason | None = None) -> Intent:
+    def pin(self, intent: Intent, body: bytes, *, missing: Reason | None = None, refused: Answer | None = None) -> Intent:
         """Make `body` (the cover's id put in, or left out) the intent's own for ever, and record that its attempt begins.
 
-        `missing`: why the image that the row asked for is not in it; listed for people in the same transaction.
+        `missing`: why the image that the row asked for is not in it; listed for people in the same transaction. `refused`: the
+        answer that turned the body before this one away, in this very call; the corrected one goes under the same key first.
         """
         claim, now = self._held_claim(intent), self._turn.now()
         with self._turn.transaction() as connection:
@@ -126,8 +127,11 @@ class Outbox:
                 raise _not_claimed(intent)
             if missing is not None:
                 warn_of_image(connection, self._turn.scope_id, intent.entry_id, missing, now)
-        self._held[intent.entry_id] = replace(claim, is_begun=True)
-        return replace(intent, body=body, cover=None)
+            if refused is not None:
+                claims.note_refusal(connection, intent.entry_id, refused_as(refused))
+        told = claim.refused_request_id if refused is None else refused_as(refused)
+        self._held[intent.entry_id] = replace(claim, is_begun=True, refused_request_id=told)
+        return replace(intent, body=body, cover=None, refused_request_id=told)
 
     def account(self) -> PublishAccount:
         """Count what this drain has done so far against what the table says is still owed.

@@ -132,4 +132,9 @@ def _supersede(verdict: Superseded, claim: Claim) -> Effect:
 
 def _refusal_id(verdict: Refusal | Blocked, before: str) -> str:
     """Return the request id to recognise the refusal by; a row refused without a request leaves no trace at the service."""
-    return (verdict.answer.request_id or _UNNAMED) if verdict.attempts else before
+    return refused_as(verdict.answer) if verdict.attempts else before
+
+
+def refused_as(answer: Answer) -> str:
+    """Return what to recognise a stored refusal by; one without a request id is a refusal all the same."""
+    return answer.request_id or _UNNAMED

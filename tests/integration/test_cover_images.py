@@ -81,6 +81,25 @@ def test_an_image_is_uploaded_once_and_every_event_of_it_carries_its_id(desk: De
     assert len(service.requests("media")) == uploads
 
 
+def test_an_image_that_the_service_has_no_longer_is_uploaded_once_more_in_the_same_run(
+    desk: Desk, service: Service, pictures: Pictures
+) -> None:
+    pictures.at = {"/a.png": png(40, 30)}
+    _with_pictures(desk, pictures, "/a.png")
+    assert desk.run(**ALLOWED).code == 0
+    service.stop()  # it keeps nothing
+    service.start()
+    _with_pictures(desk, pictures, *["/a.png"] * 30)
+    said = desk.run(**ALLOWED)
+    assert (said.code, said.run["publish"]["delivered"]) == (0, 29), said.words
+    covers = _covers(service)
+    assert (len(covers), len(set(covers.values()) - {None})) == (29, 1)
+    assert len(service.requests("media")) <= 2
+    _with_pictures(desk, pictures, *["/a.png"] * 31)
+    assert desk.run(**ALLOWED).code == 0
+    assert _covers(service)["Evening 30"] == covers["Evening 29"]
+
+
 def test_an_event_whose_image_is_missing_goes_out_without_it(desk: Desk, service: Service, pictures: Pictures) -> None:
     _with_pictures(desk, pictures, "/missing.png", "")
     said = desk.run(**ALLOWED)

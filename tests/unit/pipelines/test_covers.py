@@ -15,9 +15,9 @@ from unit.connectors_api.wired import api_over, intent, told
 from virtual_time import at_once
 
 from connectors.event_api.media import ImageFetcher, ImageLimits
-from mappings.delivery import Postponed, Refusal
+from mappings.delivery import Answer, Blocked, Postponed, Receipt, Refusal, Verdict
 from mappings.vocabulary import Cover
-from pipelines.covers import Covers, Dressed
+from pipelines.covers import Covers, Dressed, names_cover
 from state.database import open_database
 from state.media import MediaMemory
 
@@ -160,3 +160,51 @@ def test_a_row_that_wants_its_image_or_nothing_is_refused_without_a_request(memo
     assert isinstance(fate, Refusal)
     assert (fate.attempts, fate.answer.field, "404" in fate.answer.issue) == (0, "coverImage", True)
     assert requests == []
+
+
+def test_an_image_that_is_gone_is_uploaded_under_the_next_key_and_only_once_more_however_often_it_is_refused(
+    memory: MediaMemory,
+) -> None:
+    kept: dict[str, int] = {}
+
+    async def wire(request: httpx.Request) -> httpx.Response:
+        number = kept.setdefault(request.headers["idempotency-key"], 7 + len(kept))
+        return httpx.Response(201, json={"doc": {"id": number}})
+
+    async def main() -> tuple[list[int | None], list[bool]]:
+        api, http = api_over(wire)
+        picture = httpx.MockTransport(lambda _: httpx.Response(200, stream=httpx.ByteStream(png(40, 30))))
+        fetcher = ImageFetcher(ImageLimits(), sleep=asyncio.sleep, random=lambda: 0.0, transport=picture)
+        row = replace(intent(), body=b'{"title":"x"}')
+        async with http:
+            covers = Covers(fetcher, memory, "tests", lambda: NOW)
+            ids, is_worth_a_try = [], []
+            for _ in range(3):
+                fate = await covers.dress(api, row, at(1))
+                assert isinstance(fate, Dressed)
+                assert fate.media_id is not None
+                ids.append(fate.media_id)
+                is_worth_a_try.append(await covers.forget(fate.media_id))
+            await covers.close()
+        return ids, is_worth_a_try
+
+    assert at_once(main) == ([7, 8, 8], [True, False, False])
+    assert len(kept) == 2
+
+
+@pytest.mark.parametrize(
+    ("verdict", "is_named"),
+    [
+        (Refusal(Answer(400, field="coverImage", issue="no media doc has the id 7")), True),
+        (Refusal(Answer(422, field="body/coverImage", issue="unknown")), True),
+        (Refusal(Answer(400, message="the cover image does not exist")), True),
+        (Blocked(Answer(404, code="not_found", field="coverImage")), True),
+        (Refusal(Answer(400, field="title", issue="the coverImage is fine, the title is not")), False),
+        (Refusal(Answer(400, issue="too long")), False),
+        (Blocked(Answer(404, code="not_found", message="no such channel")), False),
+        (Refusal(Answer(0, field="coverImage"), attempts=0), False),
+        (Receipt(1, Answer(201)), False),
+    ],
+)
+def test_only_a_refusal_that_names_the_cover_image_is_about_it(verdict: Verdict, is_named: bool) -> None:
+    assert names_cover(verdict) is is_named

@@ -173,6 +173,8 @@ def _as_text(value: Any) -> str:
             return ""
         case str():
             return value
+        case bool():
+            return "true" if value else "false"
         case date() | time():
             return value.isoformat()
         case _:

@@ -34,7 +34,9 @@ def feed_json_schema() -> Schema:
     definitions["Fields"]["propertyNames"] = {"not": {"enum": [*MARKERS, *COMPANIONS]}}
     for name in ("From", "FirstOf", "Joined", "Meta"):
         definitions[name]["properties"]["do"]["anyOf"] = [_STEP_REF, {"type": "array", "items": _STEP_REF}]
-    schema["properties"]["steps"]["additionalProperties"] = {"anyOf": [_STEP_REF, {"type": "array", "items": _STEP_REF}]}
+    ways = schema["properties"]["steps"]
+    way = {"anyOf": [_STEP_REF, {"type": "array", "items": _STEP_REF}]}
+    ways |= {"patternProperties": dict.fromkeys(ways["patternProperties"], way), "additionalProperties": False}
     schema["properties"]["let"]["additionalProperties"] = False
     definitions["Step"] = _any_step()
     return {"$schema": _DIALECT, **schema, "title": "eventsync feed"}

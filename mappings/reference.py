@@ -72,12 +72,15 @@ One YAML file is one feed. This page is written from the code (`eventsync vocabu
 
 A **value** is a constant text, a named value (`$name`, defined under `let`), a list, an object, or a block that says where it
 comes from. A **step** stands in a value's `do`: its bare name, or a block whose first key names it and whose other keys
-are its parameters. A text step that meets a list works on each item.
+are its parameters. A text step that meets a list works on each item. `{use: NAME}` stands for the steps of that name under
+`steps`.
 
 What becomes of a value that is empty, refused by a step or missing from a lookup is said by `on_empty` (of a value), `on_error`
 (of a value or a step) and `on_miss` (of a lookup): `reject` (the default), `omit`, `warn` (left out, counted and shown),
 `draft` (left out, and the event is sent as a draft), or `{use: X}` (X stands in; `warn: true` and `draft: true` may be
-added). In lookups `ignore` lists the differences that do not count: `case`, `accents`, `spaces`, `punctuation`.
+added); `on_miss: keep` lets a value stay as it is.
+
+In lookups `ignore` lists the differences that do not count: `case`, `accents`, `spaces`, `punctuation`.
 """
 
 

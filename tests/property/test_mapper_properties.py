@@ -25,7 +25,10 @@ FEED = r"""
 feed: everything
 source: {kind: csv, path: everything.csv}
 key: [ID, {column: HOUR, optional: true}]
+steps:
+  plain: [html_unescape, {unescape: backslash}, {normalize: NFKC}, fix_mojibake, collapse]
 let:
+  today: {meta: run_date, zone: Asia/Tokyo}
   day: {from: DAY, do: [{date: ["%Y-%m-%d", "%d %B %Y"], locale: pt}]}
   clock: {from: HOUR, do: [{time: ["%H:%M", "%I.%M%p"]}], on_empty: omit}
 rows:
@@ -34,6 +37,15 @@ rows:
 event:
   channelId: {channel: city-agenda}
   title: {from: TITLE, do: [html_unescape, strip_control, collapse, {truncate: 40}]}
+  slug: {from: TITLE, do: [{use: plain}, {sentence: true, locale: tr}, slugify, {length: {at_most: 60}}], on_error: warn}
+  land: {from: CITY, do: [{country: [en, local]}], on_error: omit}
+  cost: {from: PRICE, do: [{price: either, currency: USD}], on_empty: omit, on_error: draft}
+  words:
+    from: PLACE
+    do: [markdown_to_text, {regex_split: '\s'}, {map: {hall: H}, match: keyword, on_miss: keep}, sort]
+    on_empty: omit
+  imported: $today
+  place: {meta: file, on_empty: omit}
   startAt: {at: {day: $day, clock: $clock, zone: {from: ZONE, do: [{default: Europe/Lisbon}]}, all_day: "00:00"}}
   endAt: {from: END, do: [{datetime: "%Y-%m-%dT%H:%M:%S%z"}, {in_zone: Asia/Tokyo}], on_empty: omit, on_error: draft}
   timezone: {from: ZONE, do: [{default: Europe/Lisbon}]}
@@ -43,6 +55,12 @@ event:
   coverImage: {image: {from: IMG, do: [url]}, on_error: draft}
   description: {from: PLACE, on_empty: omit}
   price: {from: PRICE, do: [{number: ","}], on_empty: omit, on_error: warn}
+  more:
+    for_each: [{from: KIND, do: [{split: "/", keep_empty: true}]}, {from: PLACE, do: [{split: "/", keep_empty: true}]}]
+    as: [kind, hall]
+    give: {kind: $kind, free: {from: $hall, do: [{boolean: {true: x, false: ""}}], on_error: omit}}
+    on_error: omit
+    on_empty: omit
   offers:
     - name: {first_of: [{from: PRICE}, Tickets]}
       url: {from: IMG, do: [url], on_empty: omit, on_error: omit}
@@ -51,7 +69,7 @@ event:
 
 def compiled() -> RowMapper:
     mapping = parse_feed(FEED, Path("everything.yaml"), LookupShelf())
-    return compile_feed(mapping, Directory(classifications=frozenset({"music", "culture"})))
+    return compile_feed(mapping, Directory(classifications=frozenset({"music", "culture"})), datetime(2026, 5, 1, tzinfo=UTC))
 
 
 MAPPER = compiled()
@@ -61,12 +79,12 @@ LIKELY = {
     "DAY": ["2026-03-29", "3 maio 2026", "2026-02-30", "9999-12-31", "0001-01-01"],
     "ZONE": ["Europe/Lisbon", "America/Sao_Paulo", "Pacific/Apia", "CET+1", "../x", ""],
     "END": ["2026-07-01T20:00:00Z", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", ""],
-    "KIND": ["music", "ART/x", "online", ""],
+    "KIND": ["music", "ART/x", "online", "music/", ""],
     "TITLE": ["Jazz &amp;amp; blues", "TEST", "a\u0300" * 50, "&#x110000;", "<b>"],
     "CITY": ["Lisboa", "\u00a0"],
-    "PLACE": ["<p>Hall</p>\r\n<p>Porto", "x\ud800", ""],
+    "PLACE": ["<p>Hall</p>\r\n<p>Porto", "x\ud800", "/x", "\\ud83d/[a](b", ""],
     "IMG": ["http://[::1", "www.example.org/é", "https://xn--\u00fc.example", "mailto:a@b.c", "https://例え.jp/%zz"],
-    "PRICE": ["1.250,50", "12,5€", "-0", ""],
+    "PRICE": ["1.250,50", "12,5€", "-0", "$5-$10", "kids free, 5 €", "kr 1,2,3", ""],
 }
 ANY_TEXT = st.text(st.characters(), max_size=30)
 ROWS = st.fixed_dictionaries({name: st.one_of(st.sampled_from(likely), ANY_TEXT) for name, likely in LIKELY.items()})

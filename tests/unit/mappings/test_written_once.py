@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
+import yaml
 
 from mappings.errors import MappingFileError
+from mappings.json_schema import feed_json_schema
 from mappings.loader import load_folder
 from mappings.schema import FeedMapping
 from mappings.vocabulary import MappedRow, RowOutcome, SourceRow
@@ -95,3 +99,17 @@ def test_mistakes_in_an_included_file_are_told_with_its_name_and_its_lines(build
 def test_a_file_to_be_included_may_stand_among_the_feeds(build: Build, tmp_path: Path) -> None:
     build(files={"feeds/_common.yaml": SHARED})
     assert load_folder(tmp_path / "feeds").broken == ()
+
+
+def test_an_editor_knows_named_steps_included_files_and_lists_of_things() -> None:
+    jsonschema: Any = pytest.importorskip("jsonschema")
+    text = (
+        "feed: a\nsource: {kind: csv, path: a.csv}\nkey: [ID]\ninclude: _a.yaml\nsteps: {a: trim, b: [trim, {use: a}]}\n"
+        "event:\n  x: {for_each: {from: A, do: {use: b}}, as: i, give: {y: $i, z: {meta: row, do: [to_text]}}}\n"
+        '  w: {from: B, do: [{boolean: {true: x, false: ""}}]}\n'
+    )
+    validator = jsonschema.Draft202012Validator(feed_json_schema())
+    read = lambda changed: json.loads(json.dumps(yaml.safe_load(changed)))  # noqa: E731 - as an editor sees the file
+    assert [error.message for error in validator.iter_errors(read(text))] == []
+    for right, wrong in (("trim,", "trimm,"), ("{use: a}", "{use: [a]}"), ("as: i", "az: i"), ("meta: row", "meta: rows")):
+        assert list(validator.iter_errors(read(text.replace(right, wrong)))), wrong

@@ -17,6 +17,8 @@ from charset_normalizer import from_bytes
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _LIKELY = ("windows-1252", "windows-1250", "shift_jis", "cp949", "gb18030", "big5", "windows-1251", "iso-8859-2", "koi8-r")
 _NAMES = {"cp1252": "windows-1252", "cp1250": "windows-1250", "cp1251": "windows-1251", "cp932": "shift_jis"}
+_LATIN = ("windows-125", "iso", "latin", "mac", "cp4", "cp7", "cp8", "cp10", "hp")
+_WESTERN = frozenset("€‚„…‘’“”•–—™«»·°§©®´¡¿\u00a0")
 _MARKS = (",", ";", "\t", "|")
 _LOOKED_AT = 200
 _HINT_BYTES = 256 * 1024
@@ -43,9 +45,20 @@ def guess_encoding(head: bytes, *, is_whole: bool) -> tuple[str, str, bool]:
         return "utf-8", "every byte decodes as UTF-8", True
     best = from_bytes(head[:_HINT_BYTES]).best()
     hinted = _NAMES.get(best.encoding, best.encoding.replace("_", "-")) if best is not None else "windows-1252"
+    if hinted.startswith(_LATIN) and _reads_western(head):
+        hinted = "windows-1252"
     fitting = [name for name in dict.fromkeys((hinted, *_LIKELY)) if not _breaks(head, name, is_whole=is_whole)]
     chosen = fitting[0] if fitting else hinted
     return chosen, f"the bytes are no UTF-8 and look like {chosen}: compare letters with accents", False
+
+
+def _reads_western(head: bytes) -> bool:
+    """Whether every byte beyond ASCII is a letter or a mark that Western European texts use: few bytes tell code pages apart."""
+    try:
+        odd = {char for char in head[:_HINT_BYTES].decode("windows-1252") if not char.isascii()}
+    except UnicodeDecodeError:
+        return False
+    return all(char.isalpha() or char in _WESTERN for char in odd)
 
 
 def guess_dialect(head: bytes, *, is_whole: bool) -> Dialect:

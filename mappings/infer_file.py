@@ -13,7 +13,7 @@ from mappings.infer_keys import KeyGuess
 from mappings.infer_moments import Guessed, Moments
 from mappings.infer_roles import RoleGuess, Surety
 from mappings.infer_words import Role
-from mappings.infer_yaml import comment, listed, scalar
+from mappings.infer_yaml import column_text, comment, listed, scalar
 from mappings.lint_words import FILL_IN, FILL_IN_NAME
 
 _MOST_MAPPED = 40
@@ -32,7 +32,7 @@ class FileDraft:
     feed: str
     title: str
     source: tuple[str, ...]
-    key: KeyGuess | None
+    key: KeyGuess
     roles: dict[Role, RoleGuess]
     moments: Moments
     zone: str = ""
@@ -54,7 +54,7 @@ class FileDraft:
     def _source(self) -> Iterator[str]:
         yield "source:"
         yield from (f"  {line}" for line in self.source)
-        needed = [*(self.key.columns if self.key else ()), *(guess.column for guess in self._needed())]
+        needed = [*self.key.columns, *(guess.column for guess in self._needed())]
         yield f"  required: {listed(dict.fromkeys(column.name for column in needed))}"
         yield ""
 
@@ -62,8 +62,6 @@ class FileDraft:
         yield from (self.roles[role] for role in (Role.TITLE, Role.START) if role in self.roles)
 
     def _key(self) -> Iterator[str]:
-        if self.key is None:
-            return
         surety: Surety = "sure" if self.key.is_sure else "unsure"
         columns = ", ".join(part.name for part in self.key.columns)
         yield self._told(Guessed("key", columns, surety, self.key.why))
@@ -114,7 +112,7 @@ class FileDraft:
             return
         yield self._told(Guessed("title", guess.column.name, guess.surety, guess.why))
         steps = "[html_unescape, collapse]" if any("&" in text and ";" in text for text in guess.column.counts) else "[collapse]"
-        yield f"title: {{from: {scalar(guess.column.name)}, do: {steps}}}"
+        yield f"title: {{from: {column_text(guess.column.name)}, do: {steps}}}"
 
     def _when(self) -> Iterator[str]:
         zone = self._zone()
@@ -125,7 +123,7 @@ class FileDraft:
         if self.zone:
             return scalar(self.zone)
         guess = self.roles.get(Role.ZONE)
-        return f"{{from: {scalar(guess.column.name)}, do: [zone]}}" if guess else f"${FILL_IN_NAME}zone"
+        return f"{{from: {column_text(guess.column.name)}, do: [zone]}}" if guess else f"${FILL_IN_NAME}zone"
 
     def _status(self) -> Iterator[str]:
         yield "status: draft # the safe default: somebody looks at each event; write published once you trust the mapping"
@@ -139,7 +137,7 @@ class FileDraft:
             Guessed("classifications", guess.column.name, guess.surety, f"{guess.why}; put a slug beside each value")
         )
         yield "classifications:"
-        yield f"  from: {scalar(guess.column.name)}"
+        yield f"  from: {column_text(guess.column.name)}"
         yield f"  on_empty: {{use: [{FILL_IN}], warn: true}}"
         yield "  do:"
         yield "    - map:"
@@ -159,7 +157,7 @@ class FileDraft:
             yield from self._city(city.column)
         if venue is not None:
             yield self._told(Guessed("locationName", venue.column.name, venue.surety, venue.why))
-            yield f"locationName: {{from: {scalar(venue.column.name)}, do: [collapse], on_empty: omit}}"
+            yield f"locationName: {{from: {column_text(venue.column.name)}, do: [collapse], on_empty: omit}}"
 
     def _city(self, column: ColumnSeen) -> Iterator[str]:
         if len(column.counts) > _MOST_MAPPED:
@@ -167,11 +165,11 @@ class FileDraft:
             yield f"  placeId: {FILL_IN} # {many} different cities: write a lookup file; see `eventsync vocabulary lookup`"
         else:
             yield "  placeId:"
-            yield f"    from: {scalar(column.name)}"
+            yield f"    from: {column_text(column.name)}"
             yield "    do:"
             yield "      - map:"
             yield from (f"  {line}" for line in _mapped(column))
-        yield f"  name: {{from: {scalar(column.name)}, do: [collapse], on_empty: omit}}"
+        yield f"  name: {{from: {column_text(column.name)}, do: [collapse], on_empty: omit}}"
 
     def _links(self) -> Iterator[str]:
         link, price, image = (self.roles.get(role) for role in (Role.URL, Role.PRICE, Role.IMAGE))
@@ -179,12 +177,12 @@ class FileDraft:
             yield self._told(Guessed("offers", link.column.name, link.surety, link.why))
             yield "offers:"
             if price is not None:
-                yield f"  - name: {{from: {scalar(price.column.name)}, do: [collapse], on_empty: omit}}"
+                yield f"  - name: {{from: {column_text(price.column.name)}, do: [collapse], on_empty: omit}}"
             start = "    " if price is not None else "  - "
-            yield f"{start}url: {{from: {scalar(link.column.name)}, do: [url], on_empty: omit, on_error: warn}}"
+            yield f"{start}url: {{from: {column_text(link.column.name)}, do: [url], on_empty: omit, on_error: warn}}"
         if image is not None:
             yield "# pictures are uploaded, for which the key needs a scope of its own:"
-            yield f"# coverImage: {{image: {{from: {scalar(image.column.name)}}}}}"
+            yield f"# coverImage: {{image: {{from: {column_text(image.column.name)}}}}}"
 
     def _told(self, guess: Guessed) -> str:
         self.guesses.append(guess)

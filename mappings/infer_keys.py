@@ -26,15 +26,16 @@ class KeyGuess:
     is_sure: bool
 
 
-def guess_key(columns: Sequence[ColumnSeen], roles: Mapping[Role, ColumnSeen]) -> KeyGuess | None:
-    """Return the best key that the sample allows; None where there is nothing to tell rows apart by."""
+def guess_key(columns: Sequence[ColumnSeen], roles: Mapping[Role, ColumnSeen]) -> KeyGuess:
+    """Return the best key that the sample allows; there is always one to look at."""
     single = next((column for column in _singles(columns) if column.is_unique), None)
     if single is not None:
         return _single(single)
     different = _different_rows(columns)
     grown = [_grown(base, roles, different) for base in _bases(columns, roles)]
     if not grown:
-        return None
+        fullest = max(columns, key=lambda column: (not column.is_nameless, len(column.counts)))
+        return _several((fullest,), _clashes((fullest,), different), len(different))
     best = min(grown, key=lambda parts: _clashes(parts, different))
     return _several(best, _clashes(best, different), len(different))
 

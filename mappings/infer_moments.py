@@ -12,7 +12,7 @@ from mappings.infer_columns import ColumnSeen
 from mappings.infer_roles import RoleGuess, Surety, agreed_order, in_order
 from mappings.infer_times import TimesSeen, Written
 from mappings.infer_words import Role
-from mappings.infer_yaml import comment, one_or_list, scalar
+from mappings.infer_yaml import column_text, comment, one_or_list, scalar
 
 _NO_DAY = "%Y-%m-%d"
 _STEPS = {"date": "date", "time": "time", "datetime": "datetime", "moment": "datetime"}
@@ -133,7 +133,7 @@ class Moments:
         times = self._times(role)
         needs = "" if role is Role.START else ", on_empty: omit"
         if times is None:
-            day = f"{{from: {scalar(self._any_column())}, do: [{{date: {scalar(_NO_DAY)}}}]}}"
+            day = f"{{from: {column_text(self._any_column())}, do: [{{date: {scalar(_NO_DAY)}}}]}}"
             return f'{{at: {{day: {day}, zone: {zone}, all_day: "{all_day}"}}}}'
         if times.ways[0].kind == "moment":
             return f"{{in_zone: {{moment: {day}, zone: {zone}}}{needs}}}"
@@ -149,9 +149,9 @@ def _value(column: ColumnSeen, ways: Sequence[Written], needs: str, *, prefix: s
     """Write the value that reads a column: one step, or the first of several that fits."""
     ways = [way for way in ways if (way.kind == "moment") == (ways[0].kind == "moment")]
     if len(ways) == 1:
-        return f"{{from: {scalar(column.name)}, do: [{_steps(ways[0], prefix)}]{needs}}}"
-    others = [f"{{from: {scalar(column.name)}, do: [{_steps(way, prefix)}], on_error: omit}}" for way in ways[:-1]]
-    last = f"{{from: {scalar(column.name)}, do: [{_steps(ways[-1], prefix)}]}}"
+        return f"{{from: {column_text(column.name)}, do: [{_steps(ways[0], prefix)}]{needs}}}"
+    others = [f"{{from: {column_text(column.name)}, do: [{_steps(way, prefix)}], on_error: omit}}" for way in ways[:-1]]
+    last = f"{{from: {column_text(column.name)}, do: [{_steps(ways[-1], prefix)}]}}"
     return f"{{first_of: [{', '.join([*others, last])}]{needs}}}"
 
 

@@ -98,7 +98,9 @@ def _see(texts: Sequence[str]) -> TimesSeen | None:
     chosen = list(_chosen(kept, counts, distinct))
     if not chosen:
         return None
-    fits = {text: any(form.fits(text) for form in chosen) for text in counts}
+    # Where cells contradict each other, all of them are dates, and somebody has to say which are wrong.
+    judging = chosen if proving or not order else forms
+    fits = {text: any(form.fits(text) for form in judging) for text in counts}
     odd = tuple(text for text in dict.fromkeys(texts) if text and not fits.get(text, False))[:5]
     used = order if any(form.order for form in chosen) else ""
     fitting = sum(count for text, count in counts.items() if fits[text])
@@ -131,6 +133,8 @@ def _chosen(forms: Sequence[Form], counts: Counter[str], distinct: Sequence[str]
             return
         yield best
         left.difference_update(fitting[best])
+        # A column holds times of day or dates: cells of the other kind are slips.
+        fitting = {form: texts for form, texts in fitting.items() if (form.kind == "time") == (best.kind == "time")}
 
 
 def _ways(chosen: Iterable[Form]) -> Iterator[Written]:

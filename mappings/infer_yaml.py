@@ -17,6 +17,11 @@ def scalar(text: str) -> str:
     return f'"{"".join(map(_escaped, text))}"'
 
 
+def column_text(name: str) -> str:
+    """Write a column's name behind `from`, where a dollar sign would mean a named value."""
+    return scalar(f"${name}" if name.startswith("$") else name)
+
+
 def listed(texts: Iterable[str]) -> str:
     """Write a list of texts on one line."""
     return f"[{', '.join(map(scalar, texts))}]"

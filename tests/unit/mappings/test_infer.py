@@ -1,0 +1,140 @@
+"""Guesses from a sample: whatever a partner's table holds, the draft is a mapping file that may run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mappings.examples import run_examples
+from mappings.infer import Sample, Wishes, draft_feed, feed_name
+from mappings.infer_dialect import guess_dialect
+from mappings.infer_examples import with_examples
+from mappings.infer_times import see_times
+from mappings.infer_words import Role, roles_by_name
+from mappings.loader import parse_feed
+from mappings.lookup_files import LookupShelf
+
+SOURCE = ("kind: csv", "path: partner.csv")
+NAMES = st.sampled_from(["id", "title", "date", "time", "ende", "miasto", "url", "price", "status", "Kategorie", "#3", "$x"])
+CELLS = st.sampled_from(
+    [
+        "",
+        " ",
+        "Jazz",
+        "03/04/2026",
+        "13/04/2026",
+        "2026-05-01",
+        "19:30",
+        "7pm",
+        "19:00-20:00",
+        "https://e.org/a b",
+        "12,50",
+        "=1+1",
+    ]
+)
+ANY_TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12)
+TABLES = st.lists(st.one_of(NAMES, ANY_TEXT.filter(str.strip)), min_size=1, max_size=7, unique=True).flatmap(
+    lambda names: st.tuples(
+        st.just(tuple(names)),
+        st.lists(st.lists(st.one_of(CELLS, ANY_TEXT), min_size=len(names), max_size=len(names)), min_size=1, max_size=6),
+    )
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(TABLES)
+def test_every_table_gives_a_mapping_that_may_run_and_examples_that_come_true(
+    tmp_path: Path, table: tuple[tuple[str, ...], Sequence[Sequence[str]]]
+) -> None:
+    names, cells = table
+    rows = [dict(zip(names, row, strict=True)) for row in cells]
+    draft = draft_feed(Sample("partner.csv", SOURCE, names, rows), Wishes("partner"))
+    text = with_examples(draft.text, tmp_path / "partner.yaml", rows)
+    mapping = parse_feed(text, tmp_path / "partner.yaml", LookupShelf())
+    assert run_examples(mapping) == ()
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "formats"),
+    [
+        (["2026-05-01", "2026-05-02"], "date", ("%Y-%m-%d",)),
+        (["13/04/2026", "3/4/2026"], "date", ("%d/%m/%Y",)),
+        (["4/13/2026 18:00", "4/3/2026 9:00"], "datetime", ("%m/%d/%Y %H:%M",)),
+        (["2026-05-03T17:30:00Z", "2026-05-03T17:30:00+02:00"], "moment", ("%Y-%m-%dT%H:%M:%S%z",)),
+        (["19:30", "20:00"], "time", ("%H:%M",)),
+        (["19h30", "20h"], "time", ("%Hh%M", "%Hh")),
+        (["7:30 PM", "11:00 am"], "time", ("%I:%M %p",)),
+        (["28 de agosto de 2025", "1 de maio de 2026"], "date", ("%d de %B de %Y",)),
+        (["Samstag, 12. Juli 2025"], "date", ("%A, %d. %B %Y",)),
+        (["2026年5月3日"], "date", ("%Y年%m月%d日",)),
+    ],
+)
+def test_formats_are_found_by_evidence(cells: list[str], kind: str, formats: tuple[str, ...]) -> None:
+    seen = see_times(cells)
+    assert seen is not None
+    assert (seen.ways[0].kind, seen.ways[0].formats, seen.share) == (kind, formats, 1.0)
+    assert not seen.is_ambiguous
+
+
+@pytest.mark.parametrize(
+    "cells", [["London", "Paris"], ["1771656", "3066"], ["34.7111", "135.4829"], [""], ["TBA", "2026-05-01", "?"]]
+)
+def test_what_is_mostly_no_date_is_none(cells: list[str]) -> None:
+    assert see_times(cells) is None or see_times(cells).share < 1  # type: ignore[union-attr]  # the line before says why
+
+
+@pytest.mark.parametrize("cells", [["03/04/2026", "05/06/2026"], ["13/04/2026", "04/13/2026"]])
+def test_an_order_that_nothing_proves_or_that_cells_contradict_stays_open(cells: list[str]) -> None:
+    seen = see_times(cells)
+    assert seen is not None
+    assert seen.is_ambiguous
+    assert seen.in_other_order().ways[0].formats == ("%m/%d/%Y",)
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("Veranstaltung", Role.TITLE),
+        ("data_rozpoczęcia", Role.START),
+        ("startDate", Role.START),
+        ("DTEND", Role.END),
+        ("Godzina", Role.CLOCK),
+        ("名称", Role.TITLE),
+        ("会場", Role.VENUE),
+        ("Ville", Role.CITY),
+        ("cfpUrl", Role.ASIDE),
+        ("link_do_obrazka", Role.IMAGE),
+    ],
+)
+def test_columns_are_known_by_their_names_in_many_languages(name: str, role: Role) -> None:
+    assert role in roles_by_name(name)
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "delimiter", "row"),
+    [
+        ("id;name\n1;Fado à noite\n2;Café\n".encode("windows-1252"), "windows-1252", ";", 1),
+        (b"id\tname\n1\tJazz, live\n", "utf-8", "\t", 1),
+        (b"Agenda 2030\n\nid,name,date\n1,Jazz,x\n2,Fado,y\n", "utf-8", ",", 3),
+        ("id,name\n1,Jazz\n".encode("utf-16"), "utf-16", ",", 1),
+        (b'id|name\n1|"a, b; c"\n', "utf-8", "|", 1),
+    ],
+)
+def test_a_dialect_is_told_by_its_first_rows(content: bytes, encoding: str, delimiter: str, row: int) -> None:
+    seen = guess_dialect(content, is_whole=True)
+    assert (seen.encoding, seen.delimiter, seen.header_row) == (encoding, delimiter, row)
+
+
+def test_a_file_that_is_cut_in_the_middle_of_a_character_is_utf8_all_the_same() -> None:
+    assert guess_dialect("id,name\n1,Fado à".encode()[:-1], is_whole=False).encoding == "utf-8"
+
+
+@pytest.mark.parametrize(
+    ("title", "name"), [("Événements 2030", "evenements-2030"), ("2030_plan", "feed-2030-plan"), ("花火", "feed")]
+)
+def test_a_feed_is_named_after_its_file(title: str, name: str) -> None:
+    assert feed_name(title) == name

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from math import sqrt
 
 _FIRST = 4
 _TOLERANCE, _SLACK_S = 1.5, 0.002
@@ -16,6 +17,8 @@ _FORGETTING = 1.02
 """How the best round fades while few are under way: a service that has become slower for good is not crowded for ever."""
 _FEWEST_IN_A_ROUND = 8
 _SHRINK = 0.7
+_EARNED_BY = 24
+"""So many answers make room for one more at most: all that are under way when an unknown limit is met are refused."""
 
 
 class Crowd:
@@ -28,6 +31,7 @@ class Crowd:
         self._is_doubling = True
         self._inside = 0
         self._sending = 0
+        self._well = 0
         self._queue: deque[asyncio.Future[None]] = deque()
         self._round = _Round()
         self._best_s: float | None = None
@@ -69,6 +73,7 @@ class Crowd:
         """It came back after so many seconds; `is_well`: with an answer that is no sign of overload."""
         self._sending -= 1
         self._round.add(seconds)
+        self._well += is_well
         if not is_well:
             self._shrink()
         elif self._is_doubling and not self._adapts:
@@ -102,7 +107,10 @@ class Crowd:
             self._room = max(1.0, self._room * _SHRINK)
 
     def _widen(self, room: float) -> None:
-        self._room = min(room, float(self.ceiling))
+        self._room = max(
+            min(room, float(self.ceiling), _FIRST + max(sqrt(self._well / 2), self._well / _EARNED_BY)),
+            min(self._room, float(self.ceiling)),
+        )
         self._let_in()
 
     def _let_in(self) -> None:

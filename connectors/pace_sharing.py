@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from connectors.pace_curve import Stretch
+from connectors.pace_hit import Stretch
 from connectors.retry import Clock
 from connectors.route_pace import RoutePace, as_text, from_text
 from mappings.errors import SyncError

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from connectors.crowding import Crowd
-from connectors.pace_curve import Stretch
+from connectors.pace_hit import Stretch
 from connectors.pace_sharing import Sharing
 from connectors.pauses import Patience, Pauses
 from connectors.rate_hint import Hints, RateHint
@@ -178,8 +178,9 @@ class Pacer:
         self._limited += 1
         self._is_answered.set()
         is_first = admitted.wave == self._route_pace.wave
-        until = self._time() + (self._rests.wait_s(wait_s) if is_first else wait_s or 0.0)
-        limit = Limit(admitted.wave, admitted.at, admitted.before, until, is_told=wait_s is not None)
+        heard = self._time()
+        until = heard + (self._rests.wait_s(wait_s) if is_first else wait_s or 0.0)
+        limit = Limit(admitted.wave, admitted.at, admitted.before, heard, until, is_told=wait_s is not None)
         self._change(lambda pace: pace.met(limit))
 
     def hinted(self, hint: RateHint) -> None:

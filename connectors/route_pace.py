@@ -11,7 +11,9 @@ from math import inf
 
 from pydantic import TypeAdapter, ValidationError
 
-from connectors.pace_curve import LOWEST_RATE, Curve, Hit, Lesson, Stretch
+from connectors.pace_curve import LOWEST_RATE, Curve
+from connectors.pace_hit import Hit, Stretch
+from connectors.pace_lesson import Lesson
 
 _CATCH_UP_S = 0.02
 """How late a request may leave without those after it being put off as well: timers are no more exact than that."""
@@ -23,6 +25,8 @@ _LONGEST_TRUST_S = 900.0
 """A pause that lasts no longer than that is obeyed by later runs too; about a longer one their first request asks."""
 _FORGOTTEN_AFTER_S = 86_400.0
 """An estimate that nobody used for so long is no better than none."""
+_ALL_ANSWERED_S = 0.15
+"""After a pause of so many seconds every request that left before it has been answered."""
 _AGING = 0.05, 0.3
 """How much less certain an estimate is that was set aside: for a moment, and for as long as it is kept at all."""
 
@@ -31,12 +35,13 @@ _AGING = 0.05, 0.3
 class Limit:
     """A 429: to the request let go at `at`, after `before` others of its stretch, when `wave` limits had been met.
 
-    The route rests `until` then; `is_told` if the service named that time.
+    The answer came at `heard`, and the route rests `until` then; `is_told` if the service named that time.
     """
 
     wave: int
     at: float
     before: int
+    heard: float
     until: float
     is_told: bool = True
 
@@ -94,6 +99,10 @@ class RoutePace:
 
     def granted(self, slot: float, at: float) -> RoutePace:
         """Return the pace after a request took `slot`; time in which nobody asked does not count as proof of the rate."""
+        if not self.stretch.sent and self.lesson and self.lesson.hit.wait_s >= _ALL_ANSWERED_S:
+            lesson = self.lesson.counted()
+            if lesson is not self.lesson:
+                return self._taught(lesson, self.resume_at, self.wave).granted(slot, at)
         unused_s = slot - max(self._even(at), self.resume_at)
         curve = self.curve.resting(unused_s) if self.curve is not None and unused_s > 0 else self.curve
         stretch = self.stretch.with_sent(max(slot, self.stretch.began))
@@ -107,11 +116,15 @@ class RoutePace:
         """Where nothing passed since the last pause, that pause was too short, and its lesson is learned anew."""
         resume_at = max(limit.until, self.resume_at)
         if limit.before or self.lesson is None:
-            hit, last = Hit(self.stretch, limit.at, limit.before, resume_at - limit.at, limit.is_told), self.lesson
-            known = (last.burst_by(hit), last.next_suspected) if last else (1.0, None)
+            way_s, last = max(limit.heard - limit.at, 0.0), self.lesson
+            hit = Hit(self.stretch, limit.at, limit.before, resume_at - limit.at, limit.is_told, on_its_way_s=way_s)
+            known = (last.burst_by(hit), last.next_window) if last else (1.0, None)
             lesson = Lesson(self.curve, hit, *known)
         else:
             lesson = self.lesson.with_wait_again_until(resume_at)
+        if not limit.is_told:
+            resume_at = max(lesson.hit.likely_end(resume_at, limit.heard), self.resume_at)
+            lesson = lesson.with_wait_until(resume_at)
         return self._taught(lesson, resume_at, self.wave + 1)
 
     def _still_limited(self, limit: Limit) -> RoutePace:

@@ -188,7 +188,7 @@ def test_the_route_comes_back_one_by_one() -> None:
 
     left = at_once(main)
     gaps = [after - before for before, after in pairwise(left)]
-    assert min(gaps) > 0.05
+    assert min(gaps) > 0.01
 
 
 def test_late_answers_of_one_wave_lower_the_rate_once() -> None:

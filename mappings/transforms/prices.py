@@ -5,6 +5,7 @@ The words themselves are `price_words`'.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -17,6 +18,8 @@ from mappings.transforms.step import Kind, Run, Shown, Step
 from mappings.vocabulary import ReasonCode
 
 PricePart = Literal["amount", "from", "to", "currency", "is_free", "is_donation"]
+_MEMO = 4096
+"""Prices kept once they are read: a file has few different ones."""
 _KINDS = {"currency": Kind.TEXT, "is_free": Kind.BOOLEAN, "is_donation": Kind.BOOLEAN}
 
 
@@ -69,7 +72,7 @@ class Price(Step):
 
     def function(self) -> Run:
         """Return the step's function."""
-        read = PriceReader(self.decimal_sign, self.currency, self.free).read
+        read = lru_cache(maxsize=_MEMO)(PriceReader(self.decimal_sign, self.currency, self.free).read)
         take = self.take
         if take is None:
             return lambda text: _parts(read(text))

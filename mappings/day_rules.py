@@ -22,6 +22,7 @@ WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 FOLLOWED_DAYS = 40_000
 """So many days are looked at for one row, more than a century: a rule such as "31 February" would be followed for ever."""
 ANY_PLACE = 0
+_LONGEST_PERIOD = 366
 
 _PARTS = frozenset({"FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", "BYMONTH", "BYMONTHDAY", "BYSETPOS"})
 _DAY = re.compile(r"([+-]?[1-9][0-9]?)?(MO|TU|WE|TH|FR|SA|SU)")
@@ -73,12 +74,13 @@ def read_rule(text: str) -> DayRule:
 def rule_days(rule: DayRule, begins: date, first: date, last: date) -> Iterator[date]:
     """Yield the days from `first` to `last` of a rule that begins on the day `begins`; its COUNT counts from there."""
     rule = _completed(rule, begins)
-    start = begins if rule.count else first
-    ordinals = range(_period_begin(rule, start), min(last, rule.until or last).toordinal() + 1)[: FOLLOWED_DAYS + 366]
+    start, end = begins if rule.count else first, min(last, rule.until or last)
+    beyond = _LONGEST_PERIOD if rule.positions else 0  # the last place of a period is told by the whole of it
+    ordinals = range(_period_begin(rule, start), min(end.toordinal() + beyond, date.max.toordinal()) + 1)[:FOLLOWED_DAYS]
     days = (date.fromordinal(ordinal) for ordinal in ordinals)
     fitting = (day for day in days if _fits(rule, day) and _period(rule, day, begins) % rule.interval == 0)
     placed = _placed(rule, fitting, begins) if rule.positions else fitting
-    return (day for day in islice((day for day in placed if day >= begins), rule.count) if day >= first)
+    return (day for day in islice((day for day in placed if begins <= day <= end), rule.count) if day >= first)
 
 
 def _read(text: str) -> DayRule:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from mappings.compiling import Compiler, Loc, Problem, Spot
 from mappings.evaluation import Getter, RowState
 from mappings.gathering import Lot, lots
-from mappings.refusals import Refusal
+from mappings.refusals import Refusal, did_you_mean
 from mappings.rules import Choosing, Grouping
 from mappings.settling import compile_payload
 from mappings.strands import Strand
@@ -89,7 +89,7 @@ def compile_grouping(compiler: Compiler, asked: Grouping, event: Fields, loc: Lo
     """Compile the rule that makes one event of all rows with one key."""
     unknown = [name for name in asked.collect if name not in event.root]
     if unknown:
-        hint = f"the fields of the event are {', '.join(event.root)}"
+        hint = did_you_mean(unknown[0], event.root) or f"the fields of the event are {', '.join(event.root)}"
         compiler.problems.append(Problem((*loc, "group", "collect"), f'the event has no field "{unknown[0]}"', hint))
     collected = Fields.model_construct({name: event.root[name] for name in asked.collect if name in event.root})
     build = compile_payload(compiler, collected).build

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from connectors.sources.contract import Source
 from mappings.engine import RowMapper
 from mappings.errors import SyncError
 from mappings.schema import FeedMapping
-from mappings.vocabulary import RowKey, RowOutcome
+from mappings.vocabulary import WHOLE_ROW, RowKey, RowOutcome
 from pipelines.brakes import BrakeVerdict, judge
 from pipelines.covers import CoverProblem
 from pipelines.drain import Advance
@@ -163,4 +163,4 @@ def _chosen(outcomes: Iterable[RowOutcome], keys: tuple[str, ...]) -> Iterable[R
     if not keys:
         return outcomes
     wanted = {RowKey(key) for key in keys}
-    return (outcome for outcome in outcomes if outcome.row_key in wanted)
+    return (replace(outcome, part=WHOLE_ROW) for outcome in outcomes if outcome.row_key in wanted)

@@ -1,0 +1,63 @@
+"""A row that stands for many events, from the file to the service: one event a day, once, however often the run is killed."""
+
+from __future__ import annotations
+
+import pytest
+from integration.desk import Desk, lines
+from integration.service import Service
+from integration.waiting import until
+
+pytestmark = pytest.mark.slow
+
+ROWS = 12
+RULES = """\
+rows:
+  - cancelled: {column: TITLE, equals: "off"}
+  - recur:
+      from: {from: DAY, do: [{date: "%Y-%m-%d"}]}
+      until: "2031-03-31"
+      weekdays: [MO, SA]
+event:
+"""
+
+
+@pytest.fixture(autouse=True)
+def _feed(desk: Desk) -> None:
+    desk.mapping(in_flight=4)
+    path = desk.folder / "feeds" / "town.yaml"
+    text = path.read_text("utf-8").replace("event:\n", RULES, 1)
+    path.write_text(text.replace('day: {from: DAY, do: [{date: ["%Y-%m-%d"]}]}', "day: $day", 1), "utf-8")
+    desk.source(lines(ROWS))
+
+
+def test_each_day_is_delivered_once_however_often_the_run_is_killed(desk: Desk, service: Service) -> None:
+    for seen in (20, 120):
+        run = desk.start_run()
+        until(lambda seen=seen: len(service.requests()) > seen, what="some requests")
+        run.kill()
+    said = desk.run()
+    assert said.code == 0, said.words
+    keys = [event["idempotencyKey"] for event in service.events()]
+    assert len(keys) == len(set(keys)) == len(desk.states()) > 200
+    read = desk.run().run["read"]
+    assert (read["read"], read["read"] + read["expanded"], read["unchanged"]) == (ROWS, len(keys), len(keys))
+
+
+@pytest.mark.usefixtures("service")
+def test_a_row_that_is_taken_away_or_called_off_is_told_for_each_of_its_days(desk: Desk) -> None:
+    assert desk.run().code == 0
+    kept = [line.replace("Evening 2", "off") for line in lines(ROWS)[1:]]
+    desk.source(kept)
+    desk.run()
+    listed = desk.command("diff", "town-hall", "--json").document
+    days = sum(key.startswith("0|") for key in desk.states())
+    assert listed["counts"]["vanished"] == days
+    assert listed["counts"]["cancelled at the source"] == sum(key.startswith("2|") for key in desk.states())
+    hints = {row["hint"] for row in desk.command("rows", "town-hall", "--state", "drift", "--json").document["rows"]}
+    assert all("withdraw" in hint for hint in hints)
+
+
+def test_one_day_of_a_row_may_be_picked_by_its_key(desk: Desk, service: Service) -> None:
+    assert desk.run("--keys", "3|2031-03-03").run["read"]["new"] == 1
+    assert desk.states() == {"3|2031-03-03": "delivered"}
+    assert len(service.events()) == 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -45,14 +45,13 @@ Cut = Callable[[OpenedFile], Generator[Record]]
 
 @dataclass(frozen=True, slots=True)
 class RecordFile:
-    """A file of records at `path` (beside the folder `base`), as one feed reads it; `encodings` are those agreed."""
+    """A file of records at `path` (beside the folder `base`), as one feed reads it."""
 
     spec: RecordSource
     path: str
     base: Path
     asked: Asked
     cut: Cut
-    encodings: tuple[str, ...] = field(default=("utf-8",))
 
     @property
     def is_whole(self) -> bool:
@@ -72,7 +71,7 @@ class RecordFile:
             file.stream.seek(0)
             pairs = tuple(zip(columns.names, present, strict=True))
             with closing(self.cut(file)) as records:
-                rows = _Rows(flattening, pairs, CellFaults(self.asked.columns, self.encodings)).of(records)
+                rows = _Rows(flattening, pairs, CellFaults(self.asked.columns, self.spec.encoding or ("utf-8",))).of(records)
                 yield Reading(columns.names, whole(file, rows), file.stamp).with_empty(columns.absent)
 
     def _present(self, file: OpenedFile, flattening: Flattening) -> Sequence[str]:

@@ -12,7 +12,7 @@ from connectors.sources.errors import BadSourceError, EmptySourceError, SourceUn
 from connectors.sources.opened_file import OpenedFile
 from connectors.sources.text_file import chosen_encoding, refuse_other_kinds
 
-PIECE = 256 * 1024
+PIECE = 64 * 1024
 """Characters."""
 
 

@@ -18,7 +18,7 @@ from typing import BinaryIO, Protocol
 
 from connectors.sources.errors import BadSourceError
 
-_BUFFER_BYTES = 256 * 1024
+_BUFFER_BYTES = 64 * 1024
 _MOST_SHOWN = 20
 
 HARMLESS_BYTES = 32 * 1024 * 1024

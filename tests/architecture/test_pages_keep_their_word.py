@@ -17,10 +17,12 @@ README = (ROOT / "README.md").read_text("utf-8")
 PAGES = (
     "README.md",
     "CONTRIBUTING.md",
+    "docs/authoring.md",
     "docs/sandbox.md",
     "docs/pacing.md",
     "docs/preflight.md",
     "docs/reliability.md",
+    "docs/rows.md",
     "docs/ledger.md",
     "docs/safeguards.md",
     "docs/state.md",

@@ -1,4 +1,4 @@
-"""One warm start and one sandbox process for each file of tests; a desk of its own for each test."""
+"""One warm start and one sandbox process for each test process; a sandbox as if new and a desk of its own for each test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def warm() -> Iterator[WarmStart]:
     started.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sandbox_process() -> Iterator[Service]:
     with serving() as service:
         yield service

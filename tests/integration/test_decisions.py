@@ -58,7 +58,7 @@ def test_rows_too_old_to_be_sent_again_are_looked_for_decided_on_and_delivered_o
 def test_nobody_decides_about_a_feed_while_a_run_holds_it(any_desk: Desk, service: Service) -> None:
     desk = any_desk
     desk.mapping(in_flight=1)
-    desk.source(lines(ROWS))
+    desk.source(lines(60))  # a minute's work
     service.switch(answer_delay_ms=1_000)
     run = desk.start_run()
     until(lambda: bool(service.requests()))

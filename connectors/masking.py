@@ -25,10 +25,11 @@ class Mask:
         longest_first = sorted(spellings, key=lambda form: (-len(form), form))
         self._text = re.compile("|".join(map(re.escape, longest_first))) if spellings else None
         self._bytes = re.compile(self._text.pattern.encode()) if self._text else None
+        self._shortest = min(map(len, spellings), default=0)
 
     def hide(self, text: str) -> str:
         """Return the text without the secrets."""
-        return text if self._text is None else self._text.sub(MASK, text)
+        return text if self._text is None or len(text) < self._shortest else self._text.sub(MASK, text)
 
     def hide_bytes(self, content: bytes) -> bytes:
         """Return the content without the secrets."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import httpx
 
@@ -15,6 +16,9 @@ from connectors.event_api.answers import Lost, NotReached
 from connectors.event_api.http import API_PREFIX, ServiceHttp, read_bounded, secret_of
 from connectors.masking import Mask
 from mappings.delivery import Answer
+
+_HEADERS_KNOWN = 256
+"""So many headers are kept as they are shown: most of an answer's are those of the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class Exchange:
         secret = secret_of(http)
         self._raw = secret.encode("ascii")
         self._mask = Mask([secret])
+        self._shown = lru_cache(_HEADERS_KNOWN)(self._masked_header)
         self._extensions = {"timeout": http.timeouts.as_dict()}
         self._headers = dict(http.headers)
         self._keyless_headers = {name: value for name, value in self._headers.items() if name != "authorization"}
@@ -86,6 +91,9 @@ class Exchange:
         """Take our key out of headers that repeat it: answers are kept, and shown to people. Several of a name are joined."""
         headers: dict[str, str] = {}
         for raw_name, raw_value in raw:
-            name, value = raw_name.decode("latin-1").lower(), self._mask.hide(raw_value.decode("utf-8", "replace"))
+            name, value = self._shown(raw_name, raw_value)
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         return headers
+
+    def _masked_header(self, raw_name: bytes, raw_value: bytes) -> tuple[str, str]:
+        return raw_name.decode("latin-1").lower(), self._mask.hide(raw_value.decode("utf-8", "replace"))

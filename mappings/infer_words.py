@@ -63,7 +63,7 @@ _WORDS: Mapping[Role, str] = {
         날짜 дата начало""",
     Role.ADDRESS: """address adresse adresa adres direccion endereco indirizzo ulica ulice strasse street region prefecture
         住所 地址 주소""",
-    Role.DESCRIPTION: """description descricao descripcion beschreibung opis summary resumen resumo resume details detalle text
+    Role.DESCRIPTION: """description descricao descripcion beschreibung opis resumen resumo resume details detalle text
         body content abstract 説明 概要 内容 描述 설명""",
     Role.VENUE: """venue venues location place local lugar lieu luogo sala recinto miejsce obiekt* veranstaltungsort ort
         spielstatte raum room hall theatre theater house site_name 会場 場所 장소 地点 место""",

@@ -59,7 +59,7 @@ def draft_mapping(source: str, wishes: DraftWishes, *, as_json: bool) -> int:
     with output.progress(f"reading a sample of {_stem(source)}"):
         sample, is_whole = read_sample(source, out)
     if not sample.rows:
-        raise ConfigError(f"{sample.title} has no rows to learn from", hint="ask the partner for a file with some events in it")
+        raise ConfigError(f"{_stem(source)} has no rows to learn from", hint="ask the partner for a file with some events in it")
     draft = draft_feed(sample, Wishes(feed, zone, wishes.order))
     _write(out, _complete(draft, out, sample), is_forced=wishes.is_forced)
     findings = _findings(settings, out)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from unit.cli.conftest import Desk
+from workbooks import write_xlsx
 
 REAL = Path(__file__).parents[2] / "feeds" / "data"
 AGENDA = "REF;NOME;INICIO;HORAS;LOCAL;CIDADE;CATEGORIA;LINK;ESTADO"
@@ -148,7 +149,7 @@ EVENTS = [
 ]
 
 
-def test_json_xml_and_calendars_are_drafted_too(desk: Desk) -> None:
+def test_json_and_xml_are_drafted_too(desk: Desk) -> None:
     (desk.folder / "events.json").write_text(json.dumps({"data": {"events": EVENTS}}), "utf-8")
     feed, _ = drafted(desk, "events.json", "--zone", "Europe/Berlin")
     assert (feed["source"]["kind"], feed["source"]["records"]) == ("json", "data.events")
@@ -161,6 +162,31 @@ def test_json_xml_and_calendars_are_drafted_too(desk: Desk) -> None:
     feed, _ = drafted(desk, "events.xml", "--force")
     assert (feed["source"]["kind"], feed["key"], feed["event"]["title"]["from"]) == ("xml", ["id"], "title")
     assert feed["source"]["records"] == "feed/events/event"
+
+
+def test_workbooks_and_calendars_are_drafted_too(desk: Desk) -> None:
+    write_xlsx(
+        desk.folder / "plan.xlsx", [["Nr", "Titel", "Datum"], ["0012", "Jazz", "2030-05-01"], ["0013", "Fado", "2030-05-02"]]
+    )
+    feed, _ = drafted(desk, "plan.xlsx", "--zone", "Europe/Berlin")
+    assert (feed["source"]["kind"], feed["key"], feed["event"]["title"]["from"]) == ("xlsx", ["Nr"], "Titel")
+    assert feed["examples"][0]["row"]["Nr"] == "0012"
+    (desk.folder / "plan.ics").write_text(CALENDAR.replace("\n", "\r\n"), "utf-8")
+    feed, _ = drafted(desk, "plan.ics", "--zone", "Europe/Berlin", "--force")
+    assert (feed["source"]["kind"], feed["key"], feed["event"]["title"]["from"]) == ("ics", ["UID"], "SUMMARY")
+    assert feed["examples"][0]["event"]["startAt"] == "2030-05-01T19:30:00+02:00"
+
+
+CALENDAR = """\
+BEGIN:VCALENDAR
+VERSION:2.0
+BEGIN:VEVENT
+UID:a@example.org
+SUMMARY:Jazz
+DTSTART:20300501T173000Z
+END:VEVENT
+END:VCALENDAR
+"""
 
 
 FOUND = {

@@ -70,6 +70,7 @@ def test_every_table_gives_a_mapping_that_may_run_and_examples_that_come_true(
         (["7:30 PM", "11:00 am"], "time", ("%I:%M %p",)),
         (["28 de agosto de 2025", "1 de maio de 2026"], "date", ("%d de %B de %Y",)),
         (["Samstag, 12. Juli 2025"], "date", ("%A, %d. %B %Y",)),
+        (["Fr, 12.07.2030", "Sa, 13.07.2030"], "date", ("%a, %d.%m.%Y",)),
         (["2026年5月3日"], "date", ("%Y年%m月%d日",)),
     ],
 )

@@ -12,6 +12,8 @@ LOWEST_RATE = 1 / 3600
 """Requests per second that are always tried."""
 _LOWEST_START = 0.1
 """However doubtful an estimate: one that is too high is found out sooner than one that is too low."""
+GUESSED = 0.3
+"""The doubt of a first guess."""
 SURE = 0.05
 """A doubt that is none: an estimate is then held for its full time, and left no more slowly than that."""
 

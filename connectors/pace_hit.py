@@ -15,7 +15,8 @@ _MOST_MARKS = 48
 _LENGTHS_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 """How long windows are, in a world made by people."""
 _SHORTEST_GUESS_S = 0.25
-_LATE_S = 0.05
+_ROUNDED_S = 1.2
+_LATE_S = 0.1
 """How much longer one request may be on its way than another."""
 
 
@@ -56,6 +57,11 @@ class Hit:
     is_told: bool = True
     too_short_s: float = 0.0
     on_its_way_s: float = 0.0
+
+    def with_wait(self, wait_s: float) -> Hit:
+        """Return the hit with a pause that turned out to be longer; by a second or so that is the rounding of another answer."""
+        longer_s = wait_s - self.wait_s
+        return replace(self, wait_s=wait_s, on_its_way_s=self.on_its_way_s + (longer_s if longer_s < _ROUNDED_S else 0.0))
 
     @property
     def lasted_s(self) -> float:

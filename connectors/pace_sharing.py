@@ -56,8 +56,7 @@ class PaceStore(Protocol):
 class Sharing:
     """Our part of a shared route. `clock` is ours; `offset_s` leads from it to the store's time.
 
-    Once the store has failed, `on_trouble` is told why, and we go on alone. `is_pause_doubtful`: an earlier run was told
-    of a pause so long that our first request asks whether it holds.
+    Once the store has failed, `on_trouble` is told why, and we go on alone.
     """
 
     def __init__(self, store: PaceStore, clock: Clock, on_trouble: Callable[[SyncError], None]) -> None:
@@ -72,7 +71,6 @@ class Sharing:
         self.others = 0
         self.offset_s = 0.0
         self.silent_until = 0.0
-        self.is_pause_doubtful = False
 
     def meet(self, own: RoutePace) -> RoutePace:
         """Return the pace to go by: `own`, unless others have learned something. Asks the store about once a second."""
@@ -147,8 +145,7 @@ class Sharing:
         if self.others:
             return known
         pace = known.taken_up(met.now_s)
-        self.is_pause_doubtful = pace.resume_at < known.resume_at
-        return self.change(pace, lambda taken: taken) if self.is_pause_doubtful else pace
+        return self.change(pace, lambda taken: taken) if pace.is_pause_doubtful else pace
 
     def _newer(self, own: RoutePace, seen: Shared) -> RoutePace:
         self._note(seen)

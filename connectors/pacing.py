@@ -162,7 +162,7 @@ class Pacer:
     def passed(self) -> None:
         """An answer came that was no limit and no failure."""
         self._is_answered.set()
-        self._rests.passed()
+        self._rests.passed(self.clock())
 
     def failed(self, why: str) -> None:
         """A transient failure; unbroken for long enough, it closes the route."""
@@ -223,8 +223,6 @@ class Pacer:
     def _meet(self) -> None:
         if self._sharing:
             self._adopt(self._sharing.meet(self._route_pace))
-            if self._sharing.is_pause_doubtful:
-                self._sharing.is_pause_doubtful, self._rests.is_doubtful = False, True
 
     def _next_slot(self) -> tuple[float, int]:
         pace = self._route_pace
@@ -276,6 +274,7 @@ class Pacer:
     def _adopt(self, pace: RoutePace) -> None:
         """Go by `pace` from now on; a pause in it that is new to us begins, whoever met it."""
         self._route_pace = pace
+        self._rests.is_doubtful = self._rests.is_doubtful or pace.is_pause_doubtful
         left_s = pace.resume_at - self._time()
         if left_s > 0:
             now = self.clock()

@@ -47,13 +47,14 @@ class Pauses:
         self._failures = 0
         self._failing_since: float | None = None
 
-    def passed(self) -> None:
-        """An answer came that was no limit and no failure."""
-        self.is_doubtful = False
-        self._unbroken_limits = 0
-        self._limited_since = None
+    def passed(self, at: float) -> None:
+        """An answer came that was no limit and no failure; during a pause it says nothing of the pause."""
         self._failing_since = None
         self._failures = 0
+        if at >= self.resume_at:
+            self.is_doubtful = False
+            self._unbroken_limits = 0
+            self._limited_since = None
 
     def failed(self, at: float, why: str) -> ServiceUnavailableError | None:
         """A transient failure; return why the route is given up once they went on unbroken for long enough."""

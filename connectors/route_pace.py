@@ -52,7 +52,8 @@ class RoutePace:
 
     `wave` numbers the limits met, `lesson` is what the last one has to teach, `burst` is how many requests the route let
     through at a time when the first one was met, `slot_at` when the last request was let go, `resume_at` the end of the
-    last pause, `told` the rate that the service itself allows.
+    last pause, `told` the rate that the service itself allows. `is_pause_doubtful`: an earlier run was told of a pause so
+    long that the first request asks whether it holds.
     """
 
     curve: Curve | None = None
@@ -63,6 +64,7 @@ class RoutePace:
     slot_at: float = 0.0
     stretch: Stretch = field(default=Stretch(0.0))
     told: float | None = None
+    is_pause_doubtful: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -154,7 +156,10 @@ class RoutePace:
         idle_s = at - max(self.slot_at, self.resume_at)
         begins = max(at, resume_at)
         if self.curve is None or idle_s > _FORGOTTEN_AFTER_S or resume_at < self.resume_at:
-            return RoutePace(wave=self.wave, resume_at=resume_at, slot_at=begins, stretch=Stretch(begins))
+            is_doubtful = resume_at < self.resume_at
+            return RoutePace(
+                wave=self.wave, resume_at=resume_at, slot_at=begins, stretch=Stretch(begins), is_pause_doubtful=is_doubtful
+            )
         fresh, stale = _AGING
         doubt = fresh + (stale - fresh) * max(idle_s, 0.0) / _FORGOTTEN_AFTER_S
         wait_s = max(idle_s, 0.0) + self.stretch.wait_before_s

@@ -1,0 +1,100 @@
+"""A part of the pace grid, on virtual time: unknown limits of every kind are used, rarely met, and never asked in a pause."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from virtual_time import at_once, clock, now
+
+from connectors.crowding import Crowd
+from connectors.pacing import Admitted, Pacer
+from connectors.surroundings import Surroundings
+from sandbox.limits import FixedWindow, Meter, SlidingWindow, TokenBucket
+from sandbox.switches import Rate
+
+MINUTE_S = 60.0
+
+
+class Tens(Rate):
+    """A rate for a window of ten seconds."""
+
+    @property
+    def period_s(self) -> int:
+        return 10
+
+
+LIMITS: dict[str, Callable[[], Meter]] = {
+    "bucket with a burst of five": lambda: TokenBucket(Rate(20), 5),
+    "fixed window of a second": lambda: FixedWindow(Rate(20)),
+    "fixed window of ten seconds": lambda: FixedWindow(Tens(200)),
+    "sliding window of a second": lambda: SlidingWindow(Rate(20)),
+    "sliding window of ten seconds": lambda: SlidingWindow(Tens(200)),
+}
+SPELT: dict[str, Callable[[float], float | None]] = {
+    "whole seconds": math.ceil,
+    "a fraction": lambda wait_s: wait_s,
+    "nothing": lambda _wait_s: None,
+}
+
+
+@dataclass
+class Minute:
+    """The first minute of eight requests in flight at five milliseconds, from anywhere in a window on."""
+
+    meter: Meter
+    spelt: Callable[[float], float | None]
+    chance: random.Random
+    passed: int = 0
+    refused: int = 0
+    early: int = 0
+    paused_until: float = field(default=0.0)
+
+    def spent(self) -> Minute:
+        at_once(self._main)
+        return self
+
+    async def _main(self) -> None:
+        begins_at = self.chance.uniform(0.0, 60.0)
+        paced = Pacer(Surroundings(clock, asyncio.sleep, self.chance.random, now), crowd=Crowd(8))
+        await asyncio.gather(*(self._work(paced, begins_at) for _ in range(8)))
+
+    async def _work(self, paced: Pacer, begins_at: float) -> None:
+        while clock() < MINUTE_S:
+            await paced.crowd.enter()
+            admitted = await paced.admit()
+            assert isinstance(admitted, Admitted)
+            self.early += clock() < self.paused_until - 1e-6
+            await self._send(paced, admitted, begins_at)
+            paced.crowd.leave()
+
+    async def _send(self, paced: Pacer, admitted: Admitted, begins_at: float) -> None:
+        paced.crowd.sent()
+        await asyncio.sleep(0.005 * self.chance.uniform(0.4, 0.6))
+        wait_s = self.meter.take(begins_at + clock())
+        await asyncio.sleep(0.005 * self.chance.uniform(0.4, 0.6))
+        paced.crowd.back(0.005, is_well=wait_s <= 0)
+        if wait_s <= 0:
+            self.passed += clock() <= MINUTE_S
+            paced.passed()
+            return
+        self.refused += 1
+        told_s = self.spelt(wait_s)
+        self.paused_until = max(self.paused_until, clock() + (told_s or 0.0))
+        paced.limited(admitted, told_s)
+
+
+@pytest.mark.parametrize("spelt", SPELT.values(), ids=SPELT.keys())
+@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS.keys())
+def test_an_unknown_limit_is_used_rarely_met_and_never_asked_in_a_pause(
+    limit: Callable[[], Meter], spelt: Callable[[float], float | None]
+) -> None:
+    minutes = [Minute(limit(), spelt, random.Random(seed)).spent() for seed in range(2)]
+    passed, refused = sum(min(one.passed, 1200) for one in minutes), sum(one.refused for one in minutes)
+    assert passed >= 0.95 * 2 * 1200
+    assert refused < 0.02 * (passed + refused)
+    assert not sum(one.early for one in minutes)

@@ -13,7 +13,7 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from connectors.event_api.client import EventApi
-from connectors.event_api.contract import compare
+from connectors.event_api.contract import compare, upload_field
 from connectors.event_api.contract_page import NoPage, read_page
 from connectors.event_api.contract_question import PageBody, PageUnchanged
 from connectors.event_api.drift import Drift
@@ -22,7 +22,7 @@ from mappings.schema import FeedMapping
 from pipelines.caution import Doubt
 from state.notes import ServiceNotes
 
-RULES = "1"
+RULES = "2"
 """Raised whenever the comparison finds other things than before, so that no remembered result outlives its rules."""
 _TOLD = 5
 
@@ -31,12 +31,13 @@ _TOLD = 5
 class Outlook:
     """What the page announces for a feed. `has_changed`: it is another page than at the last look.
 
-    `is_disproved`: rows have passed in spite of it, so that its errors are no doubts.
+    `is_disproved`: rows have passed in spite of it, so that its errors are no doubts. `upload_field`: where it wants images.
     """
 
     drifts: tuple[Drift, ...] = ()
     has_changed: bool = False
     is_disproved: bool = False
+    upload_field: str = ""
 
     @property
     def errors(self) -> tuple[Drift, ...]:
@@ -73,6 +74,11 @@ class _Remembered:
     rules: str
     drifts: tuple[Drift, ...]
     is_disproved: bool = False
+    upload_field: str = ""
+
+    @property
+    def outlook(self) -> Outlook:
+        return Outlook(self.drifts, is_disproved=self.is_disproved, upload_field=self.upload_field)
 
 
 _REMEMBERED = TypeAdapter(_Remembered)
@@ -97,11 +103,11 @@ class Preflight:
         told = await api.contract(before.etag if before is not None and is_ours else "")
         match told:
             case PageUnchanged() if before is not None:
-                return Outlook(before.drifts, is_disproved=before.is_disproved)
+                return before.outlook
             case PageBody(body, etag):
                 digest = hashlib.blake2b(body, digest_size=16).hexdigest()
                 if before is not None and is_ours and before.page == digest:
-                    return Outlook(before.drifts, is_disproved=before.is_disproved)
+                    return before.outlook
                 return await self._compared(body, etag, digest, before)
             case _:
                 return _not_had(told.why if isinstance(told, NoPage) else "it answers 304 to nothing")
@@ -117,8 +123,9 @@ class Preflight:
         if isinstance(page, NoPage):
             return _not_had(page.why)
         drifts = await asyncio.to_thread(compare, page, outgoing_of(self._mapping))
-        self._remember(_Remembered(etag, digest, self._mapping.digest.hex(), RULES, drifts))
-        return Outlook(drifts, has_changed=before is not None and before.page != digest)
+        found = _Remembered(etag, digest, self._mapping.digest.hex(), RULES, drifts, upload_field=upload_field(page))
+        self._remember(found)
+        return replace(found.outlook, has_changed=before is not None and before.page != digest)
 
     def _remembered(self) -> _Remembered | None:
         kept = self._notes.read(self._name)

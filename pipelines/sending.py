@@ -99,6 +99,7 @@ class Sending:
         """Ask the service's page what it expects, if there is anything to send."""
         if self._job.preflight is not None and self._job.outbox.owed:
             self.outlook = await self._job.preflight.look(api)
+            api.expect_upload_in(self.outlook.upload_field)
             self.drain.caution = Caution(self.outlook.doubts, self._job.outbox.owed)
 
     def _look_back(self) -> None:

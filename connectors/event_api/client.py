@@ -109,6 +109,10 @@ class EventApi:
         told = await self._exchange(self._exchange.request("POST", self._events_url, content=b"{}", headers=headers))
         return interpret(told.status, told.headers, told.body, self._now()) if isinstance(told, HttpAnswer) else told
 
+    def expect_upload_in(self, field: str) -> None:
+        """Upload images in this field of a form first, as the service's page shows it; "" where it shows none."""
+        self._uploader.expect(field)
+
     async def upload(self, image: Image, key: str) -> int | ImageProblem:
         """Upload one image under the idempotency key `key` and return the id of its media document, or why there is none."""
         return await self._uploader.upload(image, key)

@@ -27,6 +27,12 @@ def compare(page: ContractPage, sent: Outgoing) -> tuple[Drift, ...]:
     return tuple(sorted(dict.fromkeys(found), key=lambda drift: drift.severity != "error")[:MOST])
 
 
+def upload_field(page: ContractPage) -> str:
+    """Return the field of the form in which the page wants an image, "" where it shows none."""
+    reader = SchemaReader(page.tree)
+    return WorkerComparison(Operations(page.tree, reader), reader).upload_field()
+
+
 def _of_worker(worker: WorkerComparison, sent: Outgoing) -> Iterator[Drift]:
     for use in (CREATE, CHANNELS, CLASSIFICATIONS):
         yield from worker.differences(use)

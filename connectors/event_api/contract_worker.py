@@ -84,12 +84,19 @@ class WorkerComparison:
             if wrong:
                 yield _line("warning", CREATE, f"a refusal: {wrong}", f"we read `{path}`", "reasons would be lost", _UPDATE)
 
+    def upload_field(self) -> str:
+        """Return the field of the form in which the page wants an image, "" where it shows none."""
+        operation = self.found(UPLOAD)
+        kinds = self._operations.request_types(operation) if operation else {}
+        form = self._reader.read(kinds.get("multipart/form-data", {})).properties
+        return next((name for name, node in form.items() if _is_file(self._reader.resolved(node))), "")
+
     def upload(self) -> Iterator[Drift]:
         """Yield what the page says otherwise of the encodings in which an image is uploaded."""
         operation = self.found(UPLOAD)
         kinds = self._operations.request_types(operation) if operation else {}
         form = self._reader.read(kinds.get("multipart/form-data", {})).properties
-        is_form = "multipart/form-data" in kinds and (not form or {"file", "image"} & form.keys())
+        is_form = "multipart/form-data" in kinds and (not form or {"file", "image"} & form.keys() or self.upload_field())
         if kinds and not is_form and not any(kind.startswith("image/") or kind == "*/*" for kind in kinds):
             fields = f" with the fields {_some(form)}" if form else ""
             page, ours = f"the request is {_some(kinds)}{fields}", "we send a form with `file` or `image`, or the image itself"
@@ -183,6 +190,11 @@ def _is_bearer(scheme: Node) -> bool:
             return scheme.get("in") == "header" and name == "authorization"
         case _:
             return False
+
+
+def _is_file(node: Node) -> bool:
+    """Whether a field holds a file, as OpenAPI 3.0 (`format: binary`) or 3.1 (`contentMediaType`) says it."""
+    return node.get("format") == "binary" or "contentMediaType" in node
 
 
 def _takes(kind: str, ours: str) -> bool:

@@ -1,11 +1,12 @@
-"""Uploading one image: its encoding is not shown by the spec, so the usual ones are tried, and the good one kept.
+"""Uploading one image: its encoding is not shown by the spec, so its page and the usual ones are tried, and the good one kept.
 
 Where the image came from is `media`'s; what its id is used for is the caller's.
 """
 
 from __future__ import annotations
 
-from enum import Enum
+import re
+from dataclasses import dataclass
 
 import httpx
 from pydantic import ValidationError
@@ -21,20 +22,22 @@ _OTHER_ENCODING = frozenset({400, 415, 422})
 """Refusals that may mean the encoding rather than the image."""
 
 
-class _Encoding(Enum):
-    """The encodings in the order of trying. `key_end` sets the requests of one image apart: each has a key of its own."""
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    """A form with the image in `field`, or the image itself where there is none. `key_end` sets the requests of one image
+    apart: each has a key of its own.
+    """
 
-    FORM = "file", ""
-    RAW = "", "-raw"
-    FORM_OF_IMAGE = "image", "-image"
-
-    def __init__(self, field: str, key_end: str) -> None:
-        self.field = field
-        self.key_end = key_end
+    field: str
+    key_end: str
 
 
-LONGEST_KEY_END = max(len(encoding.key_end) for encoding in _Encoding)
+_USUAL = (_Encoding("file", ""), _Encoding("", "-raw"), _Encoding("image", "-image"))
+"""The encodings in the order of trying, where the service's page tells nothing."""
+_TOLD_KEY_END = "-field"
+LONGEST_KEY_END = max(len(end) for end in (_TOLD_KEY_END, *(encoding.key_end for encoding in _USUAL)))
 """By how many characters the key of an upload may be longer than that of an event."""
+_FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class _Id(Told):
@@ -56,13 +59,20 @@ class Uploader:
         self._questions = questions
         self._url = questions.exchange.url("/media")
         self._known: _Encoding | None = None
+        self._order: tuple[_Encoding, ...] = _USUAL
+
+    def expect(self, field: str) -> None:
+        """Try a form with the image in `field` first, as the service's page shows it; "" or what is no name changes nothing."""
+        if _FIELD.fullmatch(field):
+            told = next((usual for usual in _USUAL if usual.field == field), _Encoding(field, _TOLD_KEY_END))
+            self._order = (told, *(usual for usual in _USUAL if usual != told))
 
     async def upload(self, image: Image, key: str) -> int | ImageProblem:
         """Return the id of the media document, or why there is none. Never raises for an image.
 
         `key` is the idempotency key of this image's upload; another encoding is another request and gets its own.
         """
-        encoding: _Encoding | None = self._known or _Encoding.FORM
+        encoding: _Encoding | None = self._known or self._order[0]
         tried: list[_Encoding] = []
         told: list[Read[int] | Meaning | Closed] = []
         while encoding is not None:
@@ -75,7 +85,7 @@ class Uploader:
         """Return what to try after refusals; an upload under way beside this one may have found the good one meanwhile."""
         if self._known is not None:
             return None if self._known in tried else self._known
-        return next((encoding for encoding in _Encoding if encoding not in tried), None)
+        return next((encoding for encoding in self._order if encoding not in tried), None)
 
     async def _try(self, image: Image, key: str, encoding: _Encoding) -> Read[int] | Meaning | Closed:
         met = await self._questions.insist(lambda: self._request(image, key, encoding), _media_id)

@@ -21,8 +21,11 @@ def _image(number: int) -> Image:
     return Image(content, "image/png", "png", hashlib.blake2b(content, digest_size=16).digest())
 
 
-def _uploads(takes: Takes, images: int) -> tuple[list[int | ImageProblem], list[httpx.Request]]:
-    """Upload so many images at once to a service that takes one encoding, and answers the first image long before the rest."""
+def _uploads(takes: Takes, images: int, told_field: str = "") -> tuple[list[int | ImageProblem], list[httpx.Request]]:
+    """Upload so many images at once to a service that takes one encoding, and answers the first image long before the rest.
+
+    `told_field`: where the service's page wants an image.
+    """
     requests: list[httpx.Request] = []
 
     async def service(request: httpx.Request) -> httpx.Response:
@@ -34,6 +37,7 @@ def _uploads(takes: Takes, images: int) -> tuple[list[int | ImageProblem], list[
 
     async def main() -> list[int | ImageProblem]:
         api, http = api_over(service)
+        api.expect_upload_in(told_field)
         async with http:
             return await asyncio.gather(*(api.upload(_image(number), f"key-{number}") for number in range(images)))
 
@@ -65,3 +69,23 @@ def test_an_image_that_no_encoding_carries_is_told_in_the_first_words_of_the_ser
     assert isinstance(problem, ImageProblem)
     assert "file: missing" in problem.reason
     assert len(requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("field", "key"), [("media", "key-0-field"), ("files.image", "key-0-field"), ("file", "key-0"), ("image", "key-0-image")]
+)
+def test_the_field_that_the_page_shows_is_tried_first(field: str, key: str) -> None:
+    ids, requests = _uploads(lambda request: f'name="{field}"'.encode() in request.content, 1, field)
+    assert (ids, [request.headers["idempotency-key"] for request in requests]) == ([9], [key])
+
+
+@pytest.mark.parametrize("takes", TAKES.values(), ids=TAKES.keys())
+def test_a_page_that_shows_a_wrong_field_hinders_nothing(takes: Takes) -> None:
+    ids, _ = _uploads(takes, 3, "picture")
+    assert ids == [9] * 3
+
+
+@pytest.mark.parametrize("field", ['a"; filename="b', "a\r\nx: y", "", "x" * 65])
+def test_what_is_no_name_of_a_field_is_not_put_into_a_form(field: str) -> None:
+    ids, requests = _uploads(TAKES["a form with a file"], 1, field)
+    assert (ids, len(requests)) == ([9], 1)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.connectors_contract.pages import ROOT, Change, Tree, create, drifts, event, feed, page, tree_with
 
-from connectors.event_api.contract import compare
+from connectors.event_api.contract import compare, upload_field
 from connectors.event_api.contract_page import ContractPage
 from mappings.loader import load_feed
 from mappings.outgoing import outgoing_of
@@ -197,6 +197,19 @@ def test_the_media_route_matters_to_feeds_with_covers_only(tmp_path: Path) -> No
         assert drifts(change) == ()
         (found,) = drifts(change, sent=with_cover)
         assert (found.severity, says in str(found)) == ("warning", True)
+
+
+def _media_file(tree: Tree) -> None:
+    _media_field(tree)
+    media = tree["paths"]["/media"]["post"]["requestBody"]["content"]["multipart/form-data"]
+    media["schema"]["properties"] = {"caption": {"type": "string"}, "picture": {"type": "string", "format": "binary"}}
+
+
+def test_the_field_for_images_is_read_from_the_page() -> None:
+    assert upload_field(page(tree_with())) == "file"
+    assert upload_field(page(tree_with(_media_file))) == "picture"
+    assert upload_field(page(tree_with(_media_field))) == ""
+    assert upload_field(page(tree_with(_no_media))) == ""
 
 
 def _nullable_30(tree: Tree) -> None:

@@ -81,7 +81,7 @@ def _look(engine: Engine, pages: Pages, mapping: FeedMapping = MAPPING) -> tuple
 
 def test_the_page_is_asked_for_without_the_key_and_off_the_apis_prefix(engine: Engine) -> None:
     pages = Pages(httpx.Response(200, content=SPECIFIED))
-    assert _look(engine, pages)[0] == CLEAR
+    assert _look(engine, pages)[0] == Outlook(upload_field="file")
     (request,) = pages.requests
     assert request.url.path == "/api/developer/openapi/public-api-v1"
     assert "authorization" not in request.headers

@@ -285,3 +285,32 @@ def test_each_item_may_have_days_of_its_own(build: Build, row: Row) -> None:
     outcomes = mapper.outcomes(row(HALLS="Blue;Red"))
     assert keys(outcomes) == ["1|Blue|2026-05-04", "1|Blue|2026-05-05", "1|Red|2026-05-04", "1|Red|2026-05-05"]
     assert [event["locationName"] for event in events(outcomes)] == ["Blue", "Blue", "Red", "Red"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "left_out"),
+    [
+        ('value: $day, before: "2026-05-05"', ["04"]),
+        ("value: $day, after: $half", ["08"]),
+        ('value: $day, in: ["2026-05-08", "2026-05-09"]', ["08"]),
+        ("all: [{value: $day, is: present}, {value: $price, greater: 9}]", ["04", "08"]),
+        ("value: $kinds, contains: art", ["04", "08"]),
+        ('not: {value: $day, equals: "2026-05-04"}', ["08"]),
+    ],
+)
+def test_conditions_look_at_days_numbers_and_lists(condition: str, left_out: list[str], build: Build, row: Row) -> None:
+    top = f"""let:
+  half: {{from: HALF, do: [{{date: "%Y-%m-%d"}}]}}
+  price: {{from: PRICE, do: [{{number: "."}}]}}
+  kinds: {{from: KINDS, do: [{{split: ","}}]}}
+rows:
+  - recur: {{from: "2026-05-04", until: "2026-05-08", weekdays: [MO, FR]}}
+  - skip: {{{condition}}}
+    because: not wanted
+"""
+    mapper = compile_feed(
+        build(top=top, event='startAt: {at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}'), Directory(), NOW
+    )
+    outcomes = mapper.outcomes(row(HALF="2026-05-06", PRICE="12.5", KINDS="music,art"))
+    kept = [start[8:10] for start in starts(outcomes)]
+    assert kept == [day for day in ("04", "08") if day not in left_out]

@@ -9,7 +9,7 @@ import sys
 import pytest
 from unit.cli.conftest import Desk
 
-VERBS = ("check", "feeds", "preview", "rows", "run", "runs", "schema", "status")
+VERBS = ("check", "explain", "feeds", "init", "preview", "rows", "run", "runs", "schema", "status", "vocabulary")
 
 
 def test_the_schema_is_printed_or_written_where_an_editor_finds_it(desk: Desk) -> None:

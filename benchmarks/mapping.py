@@ -1,0 +1,226 @@
+"""What it costs to make events of rows, beside the script that somebody would write by hand: `python benchmarks/mapping.py`.
+
+Reading them from a file is only shown beside it; the ledger is `publish.py`'s.
+"""
+
+from __future__ import annotations
+
+import csv
+import gc
+import io
+import itertools
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.event import dump, judge
+from mappings.identity import fingerprint, row_digest, twin_digest
+from mappings.loader import load_feed
+from mappings.vocabulary import MappedRow, Origin, SourceRow
+
+ROWS = 20_000
+BLOCK = 500
+ROUNDS = 5
+COLUMNS = (
+    *("id", "title", "category", "first", "opens", "last", "closes", "country", "city", "venue", "link", "price", "state"),
+    *("organiser", "edited"),
+)
+CATEGORIES = ("music", "theatre", "dance", "film", "art", "market", "talks", "sport")
+CITIES = ("Lisboa", "Porto", "Braga", "Coimbra", "Faro", "Évora")
+MOMENT = (
+    '{{at: {{day: {{from: {}, do: {{date: "%d/%m/%Y"}}}}, clock: {{from: {}, do: {{time: "%H:%M"}}}}, zone: Europe/Lisbon}}}}'
+)
+FIELDS = {
+    "channelId": "{channel: city-agenda}",
+    "title": "{from: title, do: [html_unescape, collapse]}",
+    "startAt": MOMENT.format("first", "opens"),
+    "endAt": MOMENT.format("last", "closes"),
+    "timezone": "Europe/Lisbon",
+    "status": "published",
+    "classifications": "{from: category, do: {lookup: categories.csv, take: slug}}",
+    "approxLocation.city": "{lookup: cities.csv, by: [{from: country}, {from: city}]}",
+    "locationName": "{from: venue, do: [trim], on_empty: omit}",
+    "offers": "[{name: {from: price, do: {truncate: 40}}, url: {from: link, do: url}, availability: available}]",
+}
+"""Twelve fields of the event: the city gives three of them."""
+PLAIN = {
+    "title": "Night",
+    "startAt": "2027-05-01T20:00:00+01:00",
+    "endAt": "2027-05-01T22:00:00+01:00",
+    "classifications": "[music]",
+    "approxLocation.city": "{placeId: pt-lisboa, name: Lisboa, countryCode: PT}",
+    "locationName": "Hall",
+    "offers": "[{name: 12 €, url: https://tickets.example.org/1, availability: available}]",
+}
+"""The same fields as constants: what a field costs is what the row costs less without it."""
+WAYS = {
+    "title: html_unescape, collapse": ("title",),
+    "two dates, two times, a zone": ("startAt", "endAt"),
+    "category: a lookup": ("classifications",),
+    "city: a lookup by two columns": ("approxLocation.city",),
+    "venue: trim": ("locationName",),
+    "offer: truncate, url": ("offers",),
+}
+
+
+def cells(number: int) -> list[str]:
+    """Return one row of 245 bytes, the same in every run: 336 days, 24 times of day, and a title and an address of its own."""
+    shuffled = number * 7919 % 10_007
+    hour, minute = 8 + shuffled % 12, 30 * (shuffled // 12 % 2)
+    day = f"{1 + shuffled % 28:02d}/{1 + shuffled // 28 % 12:02d}/2027"
+    title = f"An evening of songs, tales &amp; slow dances, number {number:07d}"
+    link = f"https://tickets.example.org/events/{number:07d}?from=ag"
+    kind, city = CATEGORIES[shuffled % len(CATEGORIES)], CITIES[shuffled % len(CITIES)]
+    times = (day, f"{hour:02d}:{minute:02d}", day, f"{hour + 2:02d}:{minute:02d}")
+    start = (f"EV-{number:07d}", title, f"events/{kind}", *times, "PT", city, f"Hall {number % 400} of the Old Mill", link)
+    return [*start, f"{5 + number % 40} €", "ok", "Culture Club", "2026-11-02T10:00"]
+
+
+def write_tables(folder: Path) -> None:
+    known = "".join(f"events/{kind},{kind}\n" for kind in CATEGORIES)
+    (folder / "categories.csv").write_text(f"category,slug\n{known}", encoding="utf-8")
+    towns = "".join(f"PT,{city},pt-{city.lower()},{city},PT\n" for city in CITIES)
+    (folder / "cities.csv").write_text(f"country,city,placeId,name,countryCode\n{towns}", encoding="utf-8")
+
+
+def mapper(folder: Path, plain: Iterable[str] = ()) -> RowMapper:
+    """Return the compiled mapping, with some fields as constants."""
+    fields = FIELDS | {name: PLAIN[name] for name in plain}
+    event = "".join(f"  {name}: {value}\n" for name, value in fields.items())
+    path = folder / "bench.yaml"
+    path.write_text(f"feed: bench\nsource: {{kind: csv, path: rows.csv}}\nkey: [id]\nevent:\n{event}", encoding="utf-8")
+    return compile_feed(load_feed(path), Directory())
+
+
+def by_hand(folder: Path) -> Callable[[SourceRow], bytes]:
+    """Return what a script does that checks nothing, tells nothing and knows one file: a dict and orjson."""
+    with (folder / "categories.csv").open(encoding="utf-8") as table:
+        slugs = dict(csv.reader(table))
+    with (folder / "cities.csv").open(encoding="utf-8") as table:
+        places = {(one["country"], one["city"]): one for one in csv.DictReader(table)}
+    zone = ZoneInfo("Europe/Lisbon")
+
+    def moment(day: str, clock: str) -> str:
+        parts = int(day[6:]), int(day[3:5]), int(day[:2]), int(clock[:2]), int(clock[3:])
+        return datetime(*parts, tzinfo=zone).isoformat()
+
+    def event(row: SourceRow) -> bytes:
+        known = row.cells
+        place = places[known["country"], known["city"]]
+        payload = {
+            "channelId": 7,
+            "title": known["title"].replace("&amp;", "&").strip(),
+            "startAt": moment(known["first"], known["opens"]),
+            "endAt": moment(known["last"], known["closes"]),
+            "timezone": "Europe/Lisbon",
+            "status": "published",
+            "classifications": [slugs[known["category"]]],
+            "approxLocation": {"city": {name: place[name] for name in ("placeId", "name", "countryCode")}},
+            "locationName": known["venue"].strip(),
+            "offers": [{"name": known["price"], "url": known["link"], "availability": "available"}],
+        }
+        return orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
+
+    return event
+
+
+def costs(contenders: Sequence[Callable[[Sequence[SourceRow]], object]], rows: Sequence[SourceRow]) -> list[float]:
+    """Return the CPU of each, in us a row: medians of rounds in which all take turns, a block of rows at a time."""
+    rounds = []
+    for _ in range(ROUNDS):
+        spent = [0] * len(contenders)
+        for begin in range(0, len(rows), BLOCK):
+            block = rows[begin : begin + BLOCK]
+            for place, contender in enumerate(contenders):
+                started = time.process_time_ns()
+                contender(block)
+                spent[place] += time.process_time_ns() - started
+        rounds.append(spent)
+    return [statistics.median(one) / 1000 / len(rows) for one in zip(*rounds, strict=True)]
+
+
+def each(work: Callable[[Any], object]) -> Callable[[Sequence[Any]], object]:
+    def all_of(rows: Sequence[Any]) -> None:
+        for row in rows:
+            work(row)
+
+    return all_of
+
+
+def endings(map_row: RowMapper, rows: Sequence[SourceRow]) -> dict[str, float]:
+    """Return what is done with a finished event, each by itself."""
+    outcome = map_row(rows[0])
+    assert isinstance(outcome, MappedRow), outcome
+    payload, body = orjson.loads(outcome.body), outcome.body
+    used = [rows[0].cells[column] for column in sorted(map_row.columns)]
+    place = (payload["channelId"], payload["title"], payload["startAt"], "pt-lisboa Hall")
+    works: dict[str, Callable[[SourceRow], object]] = {
+        "key, blank?, state": map_row.opened,
+        "judge: what the service accepts": lambda _row: judge(payload),
+        "dump: canonical JSON": lambda _row: dump(payload),
+        "digest of the body": lambda _row: fingerprint(body),
+        "digest of the cells": lambda _row: row_digest(bytes(16), used),
+        "digest of what twins share": lambda _row: twin_digest(*place),
+    }
+    return dict(zip(works, costs([each(work) for work in works.values()], rows), strict=True))
+
+
+def parts(folder: Path, rows: Sequence[SourceRow]) -> dict[str, float]:
+    ways = [mapper(folder), *(mapper(folder, fields) for fields in WAYS.values()), mapper(folder, PLAIN)]
+    whole, *without, bare = costs([each(way) for way in ways], rows)
+    own = {name: whole - cost for name, cost in zip(WAYS, without, strict=True)}
+    return own | {"all fields constant": bare} | {f"  {name}": cost for name, cost in endings(ways[0], rows).items()}
+
+
+def show(console: Console, title: str, figures: dict[str, float], floors: Sequence[str]) -> None:
+    table = Table(title=title)
+    for heading in ("what", "us a row", "rows/s", *(f"x {name}" for name in floors)):
+        table.add_column(heading, justify="left" if heading == "what" else "right")
+    for name, cost in figures.items():
+        ratios = (f"{cost / figures[floor]:.2f}" for floor in floors)
+        table.add_row(name, f"{cost:.2f}", f"{1_000_000 / max(cost, 0.001):,.0f}", *ratios)
+    console.print(table)
+
+
+def measure(console: Console) -> None:
+    """Budget 3: map, validate, canonical JSON and digests, on one core."""
+    written = io.StringIO()
+    csv.writer(written).writerows(map(cells, range(ROWS)))
+    lines = written.getvalue().splitlines(keepends=True)
+    size = len(written.getvalue().encode()) / ROWS
+    rows = [SourceRow(Origin(str(n), n), dict(zip(COLUMNS, cells(n), strict=True)), (), ()) for n in range(ROWS)]
+    turns = itertools.cycle(range(0, ROWS, BLOCK))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        write_tables(folder)
+        whole, hand = mapper(folder), by_hand(folder)
+        refused = [outcome for outcome in map(whole, rows) if not isinstance(outcome, MappedRow)]
+        assert not refused, refused[0]
+        gc.freeze()
+
+        def read(_block: Sequence[SourceRow]) -> None:
+            begin = next(turns)
+            for _ in csv.reader(lines[begin : begin + BLOCK]):
+                pass
+
+        names = ("csv.reader", "by hand", "eventsync")
+        figures = dict(zip(names, costs([read, each(hand), each(whole)], rows), strict=True))
+        show(console, f"Rows of {size:.0f} bytes and {len(COLUMNS)} columns to events of 12 fields", figures, names[:2])
+        show(console, "Where it goes", parts(folder, rows), ())
+
+
+if __name__ == "__main__":
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    measure(Console(width=120))

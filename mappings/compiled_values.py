@@ -8,12 +8,12 @@ from typing import Any, assert_never
 
 from mappings.compiling import Compiled, Compiler, Spot, constant, is_reference, lenient, nothing, refused_empty, unescape_dollar
 from mappings.deciding import Holds
-from mappings.evaluation import Getter, RowState, is_empty, mending
+from mappings.evaluation import Getter, RowState, is_empty, mending, required
 from mappings.moment_values import compile_instant, compile_moment
 from mappings.refusals import Refusal, did_you_mean
 from mappings.row_facts import compile_fact
 from mappings.stepping import Flow
-from mappings.transforms.finding import split_columns, table_finder
+from mappings.transforms.finding import part_missed, split_columns, table_finder
 from mappings.transforms.step import Kind
 from mappings.values import (
     At,
@@ -132,20 +132,19 @@ def _table_value(compiler: Compiler, value: TableValue, spot: Spot) -> Compiled:
     ends = compiler.ends(value, spot, column)
     on_miss = mending(value.on_miss if value.on_miss is not None else value.on_error, spot.path)
     table = compiler.tables[value.lookup]
-    find = table_finder(table, value.search)
+    find, told = table_finder(table, value.search), part_missed(table, value.search)
     getters = tuple(part.get for part in parts)
 
     def looked_up(row: RowState) -> Any:
         keys = [get(row) for get in getters]
         if any(map(is_empty, keys)):
-            return refused_empty(ends, row)
+            missing = next(part.column for key, part in zip(keys, parts, strict=True) if is_empty(key))
+            return ends.on_empty(row, required(missing or column))
         try:
             return find("\x1f".join(map(str, keys)))
-        except Refusal as refusal:
-            found = ", ".join(map(str, keys))
-            return on_miss(
-                row, Refusal(refusal.code, refusal.hint.replace("\x1f", ", "), column=column, found=found, step="lookup")
-            )
+        except Refusal:
+            place, refusal = told(tuple(map(str, keys)))
+            return on_miss(row, refusal.about(parts[place].column or column, "", "lookup"))
 
     results = split_columns(table, len(parts), value.take)[1]
     kind = Kind.TEXT if len(results) == 1 else Kind.OBJECT

@@ -47,9 +47,10 @@ def compile_moment(compiler: Compiler, value: At, spot: Spot) -> Compiled:
             shown = read(row)
             return refused_empty(ends, row) if shown is None else place(row, shown)
         except Refusal as refusal:
+            if refusal.is_empty:
+                return ends.on_empty(row, refusal.about(clock_column or day.column, "", ""))
             found = "" if shown is None else shown.local.isoformat(" ", "minutes")
-            told = refusal.about(clock_column or day.column, found, "at")
-            return (ends.on_empty if refusal.is_empty else ends.on_error)(row, told)
+            return ends.on_error(row, refusal.about(clock_column or day.column, found, "at"))
 
     if clock is None or spot.loc != ("event", spot.path):  # inside another value, that value's own policy may yet save the row
         return Compiled(moment, Flow(Kind.MOMENT), day.column)

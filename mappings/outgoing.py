@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import chain
 from typing import Literal, TypeVar
 
 from mappings.event import REQUIRED_FIELDS
@@ -171,7 +172,8 @@ class _Reading:
             case Map() | Lookup() if step.keeps:
                 return Outgoing(None if isinstance(step, Lookup) and step.many else "string", always)
             case Map():
-                return replace(_one_of(step.table.values()), is_always=always)
+                item = _one_of(chain.from_iterable(step.table.values()))
+                return Outgoing("array", always, item=item) if step.gives_several else replace(item, is_always=always)
             case Lookup() | LastIn():
                 return replace(self._table(step.file, 1, step.take, is_many=step.many), is_always=always)
             case Truncate():

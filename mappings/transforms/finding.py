@@ -101,6 +101,27 @@ def missed(key: str, known: tuple[str, ...], match: Match = "whole") -> Refusal:
     return Refusal(ReasonCode.NOT_IN_LOOKUP, f"the list has {some}{', ...' if len(known) > 5 else ''}", found=key)
 
 
+def part_missed(table: Table, search: Search) -> Callable[[tuple[str, ...]], tuple[int, Refusal]]:
+    """Return what tells of key values that a table does not have together: the place of the first unknown, and its refusal.
+
+    What stands beside the values before it is what would be accepted there.
+    """
+    normalise = normaliser(search.ignore)
+    beside: dict[tuple[str, ...], dict[str, str]] = {}
+    for cells in table.rows:
+        key = tuple(map(normalise, cells[: search.keys]))
+        for place, part in enumerate(key):
+            beside.setdefault(key[:place], {}).setdefault(part, cells[place])
+
+    @lru_cache(maxsize=_MEMO)
+    def told(parts: tuple[str, ...]) -> tuple[int, Refusal]:
+        key = tuple(map(normalise, parts))
+        place = next((n for n, part in enumerate(key) if part not in beside.get(key[:n], {})), len(key) - 1)
+        return place, missed(parts[place], tuple(beside.get(key[:place], {}).values()))
+
+    return told
+
+
 def _indexed(table: Table, search: Search) -> dict[str, list[Result]]:
     key_columns, results = split_columns(table, search.keys, search.take)
     return index(table, key_columns, results, () if search.match == "regex" else search.ignore)

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, ValidationInfo, model_validator
 
 from mappings.file_context import TableFile, table_of
-from mappings.measures import OneOrMany, Text, Texts
+from mappings.measures import OneOrMany, Texts, mistake
 from mappings.policies import MissPolicy, Policy
 from mappings.refusals import Refusal
 from mappings.tables import Ignorable, Table
@@ -50,22 +50,32 @@ class Map(_Lookup):
         Shown("{map: {SEG: MO, TER: TU}}", "SEG", "MO"),
         Shown("{map: {Concertos: music}, ignore: [case]}", "CONCERTOS", "music"),
         Shown("{map: {SEG: MO}}", "XYZ", ReasonCode.NOT_IN_LOOKUP),
+        Shown("{map: {Fair: [market, food], Jazz: music}}", "Fair", ("market", "food")),
         Shown("{map: {A: music}, on_miss: {use: culture}}", "B", "culture"),
         Shown("{map: {Lisbon: Lisboa}, on_miss: keep}", "Porto", "Porto"),
         Shown("{map: {jazz: music, expo: art}, match: keyword, ignore: [case]}", "Late Jazz night", "music"),
     )
-    table: dict[str, Text] = Field(alias="map", min_length=1, description="The known values, and what each becomes.")
+    table: dict[str, Texts] = Field(
+        alias="map", min_length=1, description="The known values, and what each becomes: a text, or a list of them."
+    )
     match: Match = Field(default="whole", description=MATCH)
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
         check_match(self.match, tuple(self.table), self.ignore)
+        if self.keeps and self.gives_several:
+            raise mistake("a value that is kept is one text, and this list gives several", "leave on_miss: keep out")
         return self
 
     def function(self) -> Run:
         """Return the step's function."""
-        search = Search(ignore=self.ignore, match=self.match, keeps=self.keeps)
-        return find_in([(key, [value]) for key, value in self.table.items()], search, tuple(self.table))
+        search = Search(ignore=self.ignore, many=self.gives_several, match=self.match, keeps=self.keeps)
+        return find_in([(key, list(texts)) for key, texts in self.table.items()], search, tuple(self.table))
+
+    @property
+    def gives_several(self) -> bool:
+        """A list where a value becomes several."""
+        return any(len(texts) > 1 for texts in self.table.values())
 
 
 class _TableLookup(_Lookup):

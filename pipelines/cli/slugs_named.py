@@ -66,7 +66,7 @@ def _of_steps(value: From, mapping: FeedMapping) -> Iterator[Named]:
     """Only the last step's results are the value's."""
     match value.do[-1] if value.do else None:
         case Map() as step:
-            yield from ((slug, _OWN_FILE) for slug in step.table.values())
+            yield from ((slug, _OWN_FILE) for slugs in step.table.values() for slug in slugs)
             yield from _of_policies((step.policy,))
         case Lookup() | LastIn() as step:
             yield from _of_table(mapping.tables[step.file], 1, step.take)

@@ -15,7 +15,7 @@ from mappings.outgoing import Outgoing, outgoing_of
 from mappings.vocabulary import MappedRow
 
 ROOT = Path(__file__).parents[3]
-FEEDS = sorted([*(ROOT / "mappings" / "feeds").glob("*.yaml"), *(ROOT / "tests" / "feeds").glob("*.yaml")])
+FEEDS = sorted([*(ROOT / "mappings" / "feeds").glob("*.yaml"), *(ROOT / "tests" / "feeds").glob("[!_]*.yaml")])
 _KINDS: dict[type, str] = {int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 FEED = """\
 feed: one
@@ -96,4 +96,4 @@ def test_every_row_of_the_feeds_we_have_is_as_it_was_foretold(path: Path) -> Non
             if isinstance(outcome, MappedRow):
                 events += 1
                 _holds(sent, orjson.loads(outcome.body))
-    assert events or path.stem.startswith(("acmw", "de-"))
+    assert events or path.stem.startswith("sf-campaign-tree")  # whose rows have no day

@@ -98,8 +98,9 @@ def test_every_spelling_of_a_country_gives_its_code(two: str) -> None:
     assert {code for name, code in codes.items() if code == two} == {two}
 
 
-def test_the_countries_are_those_of_iso_3166() -> None:
-    assert len(ALPHA_3) == len(set(ALPHA_3.values())) == 249
+def test_the_countries_are_those_of_iso_3166_and_kosovo() -> None:
+    assert len(ALPHA_3) == len(set(ALPHA_3.values())) == 249 + 1
+    assert country_codes(("en",))["kosovo"] == country_codes(("en",))["xk"] == "XK"
     assert country_codes(("en",))["cotedivoire"] == country_codes(("en",))["ivorycoast"] == "CI"
     assert country_codes(("en", "local"))["schweiz"] == country_codes(("en", "local"))["suisse"] == "CH"
     assert country_codes(("en",))["niger"] == "NE"

@@ -109,6 +109,10 @@ _WANTED: Mapping[str, str] = {
     "status": "draft or published would be accepted",
     "channelId": "the id of a channel, a whole number, would be accepted",
     "coverImage": "the id of an uploaded picture, a whole number, would be accepted",
+    "city": "an object with a placeId would be accepted; a text alone belongs into approxLocation.city.placeId",
+    "approxLocation": "an object with a city would be accepted",
+    "classifications": "a list of the service's slugs, one at least, would be accepted",
+    "offers": "a list of offers, one at least, would be accepted",
 }
 
 

@@ -18,6 +18,8 @@ PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "docs/authoring.md",
+    "docs/cookbook.md",
+    "docs/mapping.md",
     "docs/sandbox.md",
     "docs/pacing.md",
     "docs/preflight.md",

@@ -1,0 +1,173 @@
+"""Feeds shown on a page: a mapping, its files and a table of what must become of the rows, taken off the page.
+
+What becomes of them in fact is found with the real readers and the real engine; what a page must show is its test's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from connectors.sources.catalogue import open_source
+from mappings.engine import Directory, compile_feed
+from mappings.loader import parse_feed
+from mappings.lookup_files import LookupShelf
+from mappings.marks import Block, read_blocks
+from mappings.schema import FeedMapping
+from mappings.vocabulary import Absorbed, MappedRow, Reason, Rejection, RowOutcome, Skipped
+
+AS_OF = datetime(2027, 5, 1, 8, tzinfo=UTC)
+"""When every run on the pages starts, as they say."""
+_PIECE = re.compile(
+    r"^##+ (?P<title>[^\n]+)$"
+    r"|^(?:`(?P<name>[\w./-]+)`(?:, in (?P<encoding>[\w-]+)[^\n]*)?:\n\n)?```(?P<language>\w+)\n(?P<block>.*?)^```"
+    r"|(?P<table>^\|[^\n]*\n\|[-|]+\|\n(?:\|[^\n]*\n)*)",
+    re.MULTILINE | re.DOTALL,
+)
+_REASONS = ["key", "field", "column", "found", "what is told"]
+
+
+@dataclass(slots=True)
+class ShownFeed:
+    """One example of a page: what stands in the mapping, the files beside it, and the table."""
+
+    title: str
+    mapping: str
+    files: dict[str, bytes] = field(default_factory=dict)
+    table: list[list[str]] = field(default_factory=list)
+
+    def loaded(self, folder: Path, frame: str) -> FeedMapping:
+        """Put the files into the folder and load the mapping; what the example does not say is as the frame has it."""
+        for name, content in self.files.items():
+            (folder / name).write_bytes(content)
+        text = orjson.dumps(_merged(_document(frame), _document(self.mapping))).decode()
+        return parse_feed(text, folder / "agenda.yaml", LookupShelf())
+
+    def outcomes(self, folder: Path, frame: str) -> list[RowOutcome]:
+        """Return what becomes of the file's rows."""
+        mapping = self.loaded(folder, frame)
+        mapper = compile_feed(mapping, Directory(), AS_OF)
+        with open_source(mapping.source, folder, mapper.columns).read() as reading:
+            return list(mapper.over(reading.rows))
+
+    def told(self, outcomes: list[RowOutcome]) -> list[list[str]]:
+        """Return the outcomes as the table has them, its header first."""
+        header = self.table[0]
+        if header == _REASONS:
+            return [header, *(line for outcome in outcomes for line in _reasons(outcome))]
+        return [header, *(_line(outcome, header[1:]) for outcome in outcomes)]
+
+
+def feeds_shown(page: str) -> list[ShownFeed]:
+    """Return the examples of a page in their order: a YAML block, the named blocks after it, and the table after those."""
+    title = ""
+    feeds: list[ShownFeed] = []
+    for piece in _PIECE.finditer(page):
+        if piece["title"]:
+            title = piece["title"]
+        elif piece["name"]:
+            feeds[-1].files[piece["name"]] = _bytes(piece["block"], piece["encoding"] or "utf-8")
+        elif piece["language"] == "yaml":
+            feeds.append(ShownFeed(title, piece["block"]))
+        elif piece["table"] and feeds and feeds[-1].files and not feeds[-1].table:
+            feeds[-1].table = list(_cells(piece["table"]))
+    return feeds
+
+
+def _bytes(block: str, encoding: str) -> bytes:
+    """In a file whose encoding is named, \\xNN stands for a byte."""
+    if encoding == "utf-8":
+        return block.encode()
+    return re.sub(rb"\\x([0-9A-F]{2})", lambda found: bytes.fromhex(found[1].decode()), block.encode(encoding))
+
+
+def _cells(table: str) -> Iterator[list[str]]:
+    for line in table.splitlines():
+        if not line.startswith("|-"):
+            cells = [cell.strip().strip("`") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            yield [cell.replace("\\|", "|") for cell in cells]
+
+
+def _document(text: str) -> dict[str, Any]:
+    document, slips = read_blocks(text)
+    assert isinstance(document, Block), text
+    assert not slips, slips
+    return dict(document)
+
+
+def _merged(frame: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
+    """Add to an example what the frame has: whole keys, and single fields of the event."""
+    event = shown.get("event", {})
+    named = {name.split(".")[0] for name in event}
+    return (
+        frame
+        | shown
+        | {"event": {name: value for name, value in frame["event"].items() if name.split(".")[0] not in named} | event}
+    )
+
+
+def _line(outcome: RowOutcome, paths: list[str]) -> list[str]:
+    match outcome:
+        case MappedRow():
+            event = orjson.loads(outcome.body)
+            return [outcome.row_key, *(_shown(outcome, event, path) for path in paths)]
+        case Rejection():
+            told = "; ".join(f"{reason.field or 'the row'} {reason.code}" for reason in outcome.reasons)
+            return _whole(outcome.row_key, f"rejected: {told}", paths)
+        case Skipped():
+            return _whole(outcome.row_key, f"left out: {outcome.because}", paths)
+        case Absorbed():
+            return _whole(outcome.row_key, f"{outcome.into}", paths)
+
+
+def _whole(key: str, told: str, paths: list[str]) -> list[str]:
+    return [key, told, *("" for _ in paths[1:])]
+
+
+def _shown(row: MappedRow, event: Mapping[str, object], path: str) -> str:
+    if path == "warned":
+        return "; ".join(f"{reason.field or 'the row'} {reason.code}" for reason in row.warnings)
+    if path == "coverImage":
+        return row.cover.url if row.cover else ""
+    return _text(_reach(event, re.findall(r"[^.\[\]]+", path)))
+
+
+def _reach(part: Any, way: list[str]) -> object:
+    for step in way:
+        match part:
+            case list():
+                part = dict(enumerate(part)).get(int(step))
+            case dict():
+                part = part.get(step)
+    return part
+
+
+def _text(part: object) -> str:
+    match part:
+        case None:
+            return ""
+        case str():
+            return part.replace("\n", " ⏎ ")
+        case list() if all(isinstance(item, str) for item in part):
+            return " · ".join(map(str, part))
+        case _:
+            return orjson.dumps(part).decode()
+
+
+def _reasons(outcome: RowOutcome) -> Iterator[list[str]]:
+    reasons: tuple[Reason, ...] = ()
+    match outcome:
+        case Rejection():
+            reasons = outcome.reasons
+        case MappedRow():
+            reasons = outcome.warnings
+        case Skipped() | Absorbed():
+            return
+    for reason in reasons:
+        yield [outcome.row_key, reason.field, reason.column, reason.found, f"{reason.code}: {reason.hint}"]

@@ -16,6 +16,7 @@ from mappings.deciding import Holds, compile_condition, parse_time
 from mappings.evaluation import UNSET, Getter, RowState, column_reader, is_empty, mending, nfc, required
 from mappings.policies import Policy
 from mappings.refusals import Refusal
+from mappings.remembering import Reads
 from mappings.stepping import Ends, Flow, MisfitError, Stage, Watch, compile_step, stepped, stepped_cell, told_value, watched
 from mappings.tables import Table
 from mappings.transforms.catalogue import AnyStep
@@ -34,7 +35,7 @@ ANYTHING = Flow(Kind.ANY)
 class Compiled:
     """A compiled value: what gives it, of what kind, the column a person would look at, its text if it is constant.
 
-    `is_cell`: it is that column's raw text.
+    `is_cell`: it is that column's raw text. `reads`: the columns whose cells alone decide it, None where more does.
     """
 
     get: Getter
@@ -42,6 +43,7 @@ class Compiled:
     column: str = ""
     constant: str | None = None
     is_cell: bool = False
+    reads: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,8 @@ class Compiler:
     _named: dict[str, Compiled] = field(default_factory=dict)
     _items: int = 0
     _under_way: list[str] = field(default_factory=list)
+    _reads: Reads = field(default_factory=Reads)
+    """What the value being compiled looks at."""
 
     @property
     def named_count(self) -> int:
@@ -108,7 +112,11 @@ class Compiler:
 
     def value(self, value: Value, spot: Spot) -> Compiled:
         """Compile one value."""
+        outer, self._reads = self._reads, Reads()
         compiled = self.compile_value(self, value, spot)
+        inner, self._reads = self._reads, outer
+        outer.add(inner)
+        compiled = replace(compiled, reads=None if inner.is_more else frozenset(inner.columns))
         name = _TOLD.get(type(value), "")
         if self.watch is None or not name:
             return compiled
@@ -119,19 +127,26 @@ class Compiler:
         self.problems.append(Problem(spot.loc, message, hint))
         return Compiled(nothing)
 
+    def look_further(self) -> None:
+        """Note that the value being compiled looks at more than the row's cells: it may differ where they do not."""
+        self._reads.is_more = True
+
     def column(self, name: str) -> Compiled:
         """Return the value of a column's raw text."""
         self.columns.add(name)
+        self._reads.columns.add(name)
         return Compiled(column_reader(name), Flow(Kind.TEXT), name, is_cell=True)
 
     def reference(self, name: str, spot: Spot) -> Compiled:
         """Return a named value, worked out once a row; the first who needs it compiles it."""
         if name in self.loops:
+            self.look_further()
             return self.loops[name]
         if name in self._under_way:
             circle = [*self._under_way[self._under_way.index(name) :], name]
             return self.misfit(spot, f"the named values go in a circle: {' -> '.join('$' + each for each in circle)}")
         if name in self.given:
+            self.look_further()
             return self.given[name]
         if name not in self.let:
             return self.misfit(spot, f'unknown name "${name}"', "define it under let")
@@ -141,8 +156,11 @@ class Compiler:
             compiled = self.value(self.let[name], Spot(("let", name), f"${name}"))
             self.loops = outer
             self._under_way.pop()
-            self._named[name] = Compiled(_remembered(len(self._named), compiled.get), compiled.flow, compiled.column)
-        return self._named[name]
+            get = _once_a_row(len(self._named), compiled.get)
+            self._named[name] = Compiled(get, compiled.flow, compiled.column, reads=compiled.reads)
+        known = self._named[name]
+        self._reads.add(Reads(set(known.reads or ()), known.reads is None))
+        return known
 
     def item(self, flow: Flow, column: str) -> tuple[int, Compiled]:
         """Make room for one item at a time of a list: its place among the named values of a row, and its value."""
@@ -260,7 +278,7 @@ def refused_empty(ends: Ends, row: RowState, hint: str = "") -> Any:
     return ends.on_empty(row, required(ends.column, hint))
 
 
-def _remembered(place: int, get: Getter) -> Getter:
+def _once_a_row(place: int, get: Getter) -> Getter:
     def value(row: RowState) -> Any:
         known = row.named[place]
         if known is UNSET:

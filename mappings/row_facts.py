@@ -20,6 +20,7 @@ _LINE = re.compile(r"(?P<file>.+):\d+(?: \(record \d+\))?")
 
 def compile_fact(compiler: Compiler, value: Meta, spot: Spot) -> Compiled:
     """Compile what is known of a row; a number and a day keep their kinds, the others are texts."""
+    compiler.look_further()
     source = _source(compiler, value)
     return compiler.through(source, value.do, compiler.ends(value, spot, ""), spot)
 

@@ -16,6 +16,7 @@ from mappings.evaluation import Getter, RowState, is_empty, nfc
 from mappings.loops import compile_loop
 from mappings.pictures import first_usable
 from mappings.refusals import Refusal
+from mappings.remembering import remembered
 from mappings.stepping import Flow
 from mappings.transforms.step import Kind
 from mappings.transforms.urls import clean_url
@@ -132,7 +133,10 @@ def _field(compiler: Compiler, payload: Payload, value: Value, spot: Spot) -> _F
     if spot.path in _MOMENTS and compiled.flow.kind in _UNPLACED:
         hint = "say where its clocks are: {at: {day: ..., clock: ..., zone: ...}}, or the step wall_time_in"
         compiler.misfit(spot, f"{spot.path} is a moment, and a {compiled.flow.kind} is none", hint)
-    return _Field(compiled.get, _settle_for(spot.path, compiled.flow), compiled.constant)
+    settle_value = _settle_for(spot.path, compiled.flow)
+    if compiler.watch is None and compiled.reads and compiled.flow.kind is not Kind.TEXT:
+        return _Field(remembered(compiled.get, settle_value, compiled.reads), _as_it_is)
+    return _Field(compiled.get, settle_value, compiled.constant)
 
 
 def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: Spot) -> Getter:

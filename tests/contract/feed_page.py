@@ -25,7 +25,9 @@ is written by a run over all of them, and a test compares it with the next. Wher
 |---|---|---|---|---|---|
 """
 _TAIL = """
-One festival of `jp-hanabi` is on three evenings, of which only a note tells: three events. Every rejection is one that only the partner can mend:
+One festival of `jp-hanabi` is on three evenings, of which only a note tells: three events.
+
+Every rejection is one that only the partner can mend:
 
 * `confs-tech-2019`: a state and an archipelago stand for cities.
 * `confs-tech-2024`: a conference that is not online says nothing of its place.

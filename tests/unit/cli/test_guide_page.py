@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,8 @@ def test_a_rejected_row_is_shown_as_the_page_shows(first: Desk) -> None:
     assert [line for line in _shown("agenda.csv:") if line not in said] == []
 
 
-@pytest.mark.parametrize("words", [words for words in COMMANDS if words[0] != "run"], ids=" ".join)
+@pytest.mark.parametrize("words", [words for words in COMMANDS if words[0] not in {"run", "sandbox"}], ids=" ".join)
 def test_every_command_of_the_page_answers(first: Desk, words: list[str]) -> None:
-    said = first.run(*words)
-    assert said.code == 0, said.err
+    with first.service() if "--live" in words else nullcontext():
+        said = first.run(*words)
+    assert said.code == 0, said.out + said.err

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mappings.infer_columns import see_columns
+from mappings.infer_columns import ColumnSeen, see_columns
 from mappings.infer_file import FileDraft
 from mappings.infer_keys import guess_key
 from mappings.infer_moments import Guessed, Moments
@@ -58,7 +58,16 @@ def draft_feed(sample: Sample, wishes: Wishes) -> Draft:
     moments = Moments(roles, columns, wishes.order)
     file = FileDraft(wishes.feed, sample.title, sample.source, key, roles, moments, wishes.zone)
     text = file.text()
-    return Draft(text, (*sample.guesses, *file.guesses))
+    return Draft(text, (*sample.guesses, *_overwritten(columns), *file.guesses))
+
+
+def _overwritten(columns: Sequence[ColumnSeen]) -> Iterator[Guessed]:
+    """Yield a doubt for each name in the header that is one of its own column's values: somebody may have typed over it."""
+    for column in columns:
+        times = column.counts[column.name]
+        if times:
+            why = f"the column's name is also its value in {times:,} rows: typed over? Then say header: {{row: 1, names: [...]}}"
+            yield Guessed("source.header", column.name, "unsure", why)
 
 
 def feed_name(title: str) -> str:

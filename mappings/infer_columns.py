@@ -22,6 +22,7 @@ _PICTURE = re.compile(r"\.(?:jpe?g|png|gif|webp|avif)(?:[?#]|$)", re.IGNORECASE)
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[a-z]{2,}", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(?:\d[\d\s.,]*)")
 _CODE = re.compile(r"(?=.*\d)[\w.:/-]{2,64}")
+_COUNTED = re.compile(r"([A-Za-z]*)([0-9]{1,15})")
 _MOSTLY = 0.8
 
 
@@ -94,10 +95,12 @@ class ColumnSeen:
 
     @cached_property
     def is_counting(self) -> bool:
-        """True where the cells count the rows: 0, 1, 2, ... or 1, 2, 3, ..."""
-        if len(self.filled) < 3 or not all(text.isascii() and text.isdecimal() for text in self.filled):
+        """True where the cells count the rows: 0, 1, 2, ... or 1, 2, 3, ..., also after one word, as in CampaignRef1."""
+        counted = [_COUNTED.fullmatch(text) for text in self.filled]
+        found = [match.groups() for match in counted if match is not None]
+        if len(found) < 3 or len(found) < len(counted) or len({word for word, _ in found}) > 1:
             return False
-        numbers = [int(text) for text in self.filled]
+        numbers = [int(digits) for _, digits in found]
         return numbers[0] in (0, 1) and all(later - earlier == 1 for earlier, later in pairwise(numbers))
 
     @cached_property

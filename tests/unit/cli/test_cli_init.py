@@ -12,6 +12,7 @@ from unit.cli.conftest import Desk
 from workbooks import write_xlsx
 
 REAL = Path(__file__).parents[2] / "feeds" / "data"
+OVERWRITTEN = "Creative Coding with Girl Scouts of Orange County"
 AGENDA = "REF;NOME;INICIO;HORAS;LOCAL;CIDADE;CATEGORIA;LINK;ESTADO"
 ROWS = (
     "LX-1;Fado à noite;13/05/2030;21h30;Casa do Fado;Lisboa;Música;https://example.org/1;",
@@ -189,20 +190,49 @@ END:VCALENDAR
 """
 
 
-FOUND = {
-    "acmw-events": ("Creative Coding with Girl Scouts of Orange County", "Start", 6),
-    "de-ticketmaster": ("event_name", "event_date", 100),
-    "pl-krakow": ("tytul", "data_rozpoczecia", None),
+FOUND: dict[str, tuple[str, str, str, list[str], int | None]] = {
+    "acmw-events.csv": (OVERWRITTEN, "Start", "End", [OVERWRITTEN, "Start"], 6),
+    "cl-rse.csv": ("titulo", "fecha_iso", "", ["titulo", "fecha_iso"], 6),
+    "confs-tech-general-2024.json": ("name", "startDate", "endDate", ["url", "startDate"], 129),
+    "confs-tech-javascript-2019.json": ("name", "startDate", "endDate", ["url", "startDate"], 174),
+    "de-ticketmaster.csv": ("event_name", "event_date", "", ["event_url", "event_date"], 100),
+    "../../../mappings/feeds/samples/osaka-fireworks.csv": ("name", "date", "", ["id"], 6),
+    "pl-krakow.csv": ("tytul", "data_rozpoczecia", "data_zakonczenia", ["id_strony", "data_rozpoczecia"], None),
+    "pl-krakow-tiktak.csv": (
+        "tytul",
+        "data_rozpoczecia",
+        "data_zakonczenia",
+        ["tytul", "data_rozpoczecia", "godzina_rozpoczecia"],
+        26,
+    ),
+    "sf-campaign-ladev.json": ("Name", "StartDate", "EndDate", ["attributes.referenceId"], 4),
+    "sf-campaign-tree.csv": ("name", "", "", ["name"], 0),
+    "sf-campaign-tree.json": ("name", "", "", ["attributes.referenceId"], 0),
+    "w3c-csvw-events.csv": ("Name", "Start Date", "", ["Ticket Url"], 2),
 }
-"""What a person sees in each file: the column of the title, that of the day, and how many rows could be events."""
+"""What a person sees in each file: the columns of the title, the first and the last day and a key, and how many events it has."""
+SURE_KEYS = {"../../../mappings/feeds/samples/osaka-fireworks.csv"}
+"""All others have no identifier that is the partner's own, and the file must say so."""
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_each_real_feed_gives_a_file_that_passes_check_and_finds_title_and_day(desk: Desk, name: str) -> None:
-    feed, said = drafted(desk, str(REAL / f"{name}.csv"))
-    title, day, events = FOUND[name]
+def test_each_real_feed_gives_a_file_that_passes_check_and_finds_title_days_and_key(desk: Desk, name: str) -> None:
+    feed, said = drafted(desk, str(REAL / name))
+    title, day, last_day, key, events = FOUND[name]
     assert said["problems"] == []
     assert feed["event"]["title"]["from"] == title
-    assert feed["let"]["starts"]["from"] == day
+    told = {guess["about"]: guess["column"] for guess in reversed(said["guesses"])}
+    assert (told["startAt"], told.get("endAt", "")) == (day, last_day)
+    assert feed["let"].get("starts", {}).get("from", "") == day
+    assert [part if isinstance(part, str) else part["column"] for part in feed["key"]] == key
+    (surety,) = (guess["surety"] for guess in said["guesses"] if guess["about"] == "key")
+    assert (surety == "sure") == (name in SURE_KEYS)
     account = desk.run("preview", "drafted", "--rows", "0", "--all", "--json").document["account"]
     assert account["events"] == events or (events is None and account["events"] > 0)
+
+
+def test_a_header_that_somebody_typed_over_is_doubted(desk: Desk) -> None:
+    _, said = drafted(desk, str(REAL / "acmw-events.csv"))
+    (doubt,) = (guess for guess in said["guesses"] if guess["about"] == "source.header")
+    assert (doubt["column"], doubt["surety"]) == (OVERWRITTEN, "unsure")
+    assert "its value in 5 rows: typed over?" in doubt["why"]

@@ -5,7 +5,7 @@ Which cells decide a value is noted while it is compiled, by `compiling`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -33,7 +33,7 @@ def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str
 
     Only rows of which there is nothing to tell are remembered: every other one has its warnings and refusals noted anew.
     """
-    pick = itemgetter(*sorted(columns))
+    pick: Callable[[Mapping[str, str]], Any] = itemgetter(*sorted(columns)) if columns else _no_cells
     known: dict[Any, Any] = {}
 
     def value(row: RowState) -> Any:
@@ -53,3 +53,7 @@ def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str
         return found
 
     return value
+
+
+def _no_cells(_cells: Mapping[str, str]) -> tuple[()]:
+    return ()

@@ -134,7 +134,7 @@ def _field(compiler: Compiler, payload: Payload, value: Value, spot: Spot) -> _F
         hint = "say where its clocks are: {at: {day: ..., clock: ..., zone: ...}}, or the step wall_time_in"
         compiler.misfit(spot, f"{spot.path} is a moment, and a {compiled.flow.kind} is none", hint)
     settle_value = _settle_for(spot.path, compiled.flow)
-    if compiler.watch is None and compiled.reads and compiled.flow.kind is not Kind.TEXT:
+    if compiler.watch is None and compiled.reads is not None and compiled.flow.kind is not Kind.TEXT:
         return _Field(remembered(compiled.get, settle_value, compiled.reads), _as_it_is)
     return _Field(compiled.get, settle_value, compiled.constant)
 

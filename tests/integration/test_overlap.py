@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from integration.desk import FEED, Command, Desk, Said, lines
 from integration.service import Service
@@ -246,6 +247,7 @@ def _assert_once_but_for_what_was_claimed(service: Service) -> None:
 def _is_stopped_between_transactions(run: Command, desk: Desk) -> bool:
     """Stop a run and let more time go by than a lease lives, as far as the state DB knows; one that is at work there goes on."""
     run.signal(signal.SIGSTOP)
+    until(lambda: psutil.Process(run.pid).status() == psutil.STATUS_STOPPED)
     try:
         _let_the_lease_expire(desk)
     except (sqlite3.OperationalError, OperationalError):

@@ -22,7 +22,11 @@ def row_key(parts: Sequence[str]) -> RowKey:
     Each part is NFC-normalised and trimmed of Unicode white space; `|` joins the parts, and a `|` or `\\` inside a part
     is escaped, so that different parts never give the same key.
     """
-    return RowKey(_SEPARATOR.join(unicodedata.normalize("NFC", part).strip().translate(_ESCAPES) for part in parts))
+    return RowKey(_SEPARATOR.join([_escaped(unicodedata.normalize("NFC", part).strip()) for part in parts]))
+
+
+def _escaped(part: str) -> str:
+    return part.translate(_ESCAPES) if _SEPARATOR in part or "\\" in part else part
 
 
 def event_key(stem: RowKey, part: str) -> RowKey:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import repeat
 from typing import Any
 
 import orjson
@@ -58,7 +59,7 @@ class Judge:
 
     def digest(self, cells: Mapping[str, str]) -> bytes:
         """Digest the cells that the mapping uses, and the mapping."""
-        return row_digest(self.mapping, [cells.get(column, "") for column in self.used])
+        return row_digest(self.mapping, map(cells.get, self.used, repeat("")))
 
     def _check(self, state: RowState, payload: dict[str, Any]) -> None:
         """Hold the payload against what the service accepts; a field that has a reason already gets no second one."""

@@ -17,7 +17,7 @@ from mappings.vocabulary import ReasonCode
 
 _SOUND = re.compile(
     r"https?://[a-z0-9]+(?:[.-][a-z0-9]+)*(?::\d{1,5})?"
-    r"(?:[/?](?:(?:[\w/?:@!$&'()*+,;=~.-]|%[0-9A-Fa-f]{2})*[\w/=-])?)?",
+    r"(?:[/?](?:(?:[\w/?:@!$&'()*+,;=~.-]++|%[0-9A-Fa-f]{2})++(?<=[\w/=-]))?)?",
     re.ASCII,
 )
 """Addresses that need no change: by far the most."""

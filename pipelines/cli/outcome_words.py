@@ -63,8 +63,10 @@ def outcome_told(outcome: RowOutcome) -> str:
 def reason_told(reason: Reason) -> str:
     """Tell one problem: where, what was found, what is wrong with it, what would be accepted."""
     where = reason.field or "the row"
-    cell = f" (column {reason.column}, found {reason.found!r})" if reason.column else ""
-    return f"{where}{cell}: {REASON_TEXTS[reason.code]} {reason.hint}".rstrip()
+    found = f"found {reason.found!r}" if reason.found else "empty"
+    cell = f" (column {reason.column}, {found})" if reason.column else ""
+    wrong = REASON_TEXTS[reason.code]
+    return f"{where}{cell}: {wrong.removesuffix('.')}: {reason.hint}" if reason.hint else f"{where}{cell}: {wrong}"
 
 
 def _block(head: str, lines: Iterable[str]) -> str:

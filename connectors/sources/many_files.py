@@ -28,7 +28,7 @@ def is_pattern(path: str) -> bool:
 
 
 def files_of(spec: FileSource, base: Path) -> tuple[str, ...]:
-    """Return the files that a pattern means, in the order of their names (`events-9` before `events-10`).
+    """Return the files that a pattern means, in the order of their names (`9` before `10`, `9.csv` before `9-late.csv`).
 
     Raises:
         SourceRefusedError: there is none, or far too many.
@@ -43,8 +43,14 @@ def files_of(spec: FileSource, base: Path) -> tuple[str, ...]:
     return tuple(ordered[-1:] if spec.files == "newest" else ordered)
 
 
-def _natural(path: str) -> tuple[tuple[tuple[int, str], ...], str]:
-    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(path)), path
+def _natural(path: str) -> tuple[Sequence[tuple[int, str]], Sequence[tuple[int, str]], str]:
+    """A name that goes on where another ends comes after it, whatever the ending: 2026.csv, then 2026-late.csv."""
+    name = Path(path).name
+    return _counted(path.removesuffix(name) + name.partition(".")[0]), _counted(name), path
+
+
+def _counted(text: str) -> tuple[tuple[int, str], ...]:
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text))
 
 
 @dataclass(frozen=True, slots=True)

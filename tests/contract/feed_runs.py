@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ SLUGS = frozenset(
         " tour nightlife opera classical",
     )
 )
+AS_OF = datetime(2026, 3, 1, tzinfo=UTC)
 CHANNELS = {"city-agenda": 1, "krakow-culture": 2, "osaka-fireworks": 3}
 
 
@@ -45,7 +47,7 @@ def outcomes_of(path: Path) -> list[RowOutcome]:
 
 
 def outcomes_in(mapping: FeedMapping, folder: Path) -> list[RowOutcome]:
-    mapper = compile_feed(mapping, Directory(CHANNELS, SLUGS))
+    mapper = compile_feed(mapping, Directory(CHANNELS, SLUGS), AS_OF)
     with open_source(mapping.source, folder, mapper.columns).read() as reading:
         return list(mapper.over(reading.rows))
 

@@ -134,9 +134,14 @@ def _field(compiler: Compiler, payload: Payload, value: Value, spot: Spot) -> _F
         hint = "say where its clocks are: {at: {day: ..., clock: ..., zone: ...}}, or the step wall_time_in"
         compiler.misfit(spot, f"{spot.path} is a moment, and a {compiled.flow.kind} is none", hint)
     settle_value = _settle_for(spot.path, compiled.flow)
-    if compiler.watch is None and compiled.reads is not None and compiled.flow.kind is not Kind.TEXT:
+    if compiler.watch is None and compiled.reads is not None and _comes_again(compiled):
         return _Field(remembered(compiled.get, settle_value, compiled.reads), _as_it_is)
     return _Field(compiled.get, settle_value, compiled.constant)
+
+
+def _comes_again(compiled: Compiled) -> bool:
+    """Days, places and lists of categories are the same in many rows; titles and addresses are not."""
+    return compiled.constant is None and (compiled.flow != Flow(Kind.TEXT) or not compiled.reads)
 
 
 def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: Spot) -> Getter:

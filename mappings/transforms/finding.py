@@ -107,17 +107,21 @@ def part_missed(table: Table, search: Search) -> Callable[[tuple[str, ...]], tup
     What stands beside the values before it is what would be accepted there.
     """
     normalise = normaliser(search.ignore)
-    beside: dict[tuple[str, ...], dict[str, str]] = {}
-    for cells in table.rows:
-        key = tuple(map(normalise, cells[: search.keys]))
-        for place, part in enumerate(key):
-            beside.setdefault(key[:place], {}).setdefault(part, cells[place])
+
+    @lru_cache(maxsize=1)
+    def beside() -> dict[tuple[str, ...], dict[str, str]]:  # most feeds never miss
+        known: dict[tuple[str, ...], dict[str, str]] = {}
+        for cells in table.rows:
+            key = tuple(map(normalise, cells[: search.keys]))
+            for place, part in enumerate(key):
+                known.setdefault(key[:place], {}).setdefault(part, cells[place])
+        return known
 
     @lru_cache(maxsize=_MEMO)
     def told(parts: tuple[str, ...]) -> tuple[int, Refusal]:
-        key = tuple(map(normalise, parts))
-        place = next((n for n, part in enumerate(key) if part not in beside.get(key[:n], {})), len(key) - 1)
-        return place, missed(parts[place], tuple(beside.get(key[:place], {}).values()))
+        key, known = tuple(map(normalise, parts)), beside()
+        place = next((n for n, part in enumerate(key) if part not in known.get(key[:n], {})), len(key) - 1)
+        return place, missed(parts[place], tuple(known.get(key[:place], {}).values()))
 
     return told
 

@@ -98,6 +98,34 @@ def test_every_spelling_of_a_country_gives_its_code(two: str) -> None:
     assert {code for name, code in codes.items() if code == two} == {two}
 
 
+def test_a_value_may_become_several(mapper: Mapper, row: Row, build: Build) -> None:
+    feed = mapper(event="x: {from: KIND, do: [{split: ','}, {map: {fair: [market, food], jazz: music}}, unique]}")
+    assert field_of(feed(row(KIND="fair,jazz,fair"))) == ["market", "food", "music"]
+    assert field_of(feed(row(KIND="jazz"))) == ["music"]
+    with pytest.raises(MappingFileError, match="leave on_miss: keep out"):
+        build(event="x: {from: KIND, do: [{map: {fair: [market, food]}, on_miss: keep}]}")
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        ({"LAND": "PT", "CITY": "Faro"}, ("CITY", "Faro", 'the list has "Lisboa", "Porto"')),
+        ({"LAND": "ES", "CITY": "Porto"}, ("CITY", "Porto", 'the list has "Vigo"')),
+        ({"LAND": "XX", "CITY": "Porto"}, ("LAND", "XX", 'the list has "PT", "ES"')),
+        ({"LAND": "PT", "CITY": ""}, ("CITY", "", 'fill in the column "CITY"')),
+        ({"LAND": "", "CITY": "Porto"}, ("LAND", "", 'fill in the column "LAND"')),
+    ],
+)
+def test_of_several_key_values_the_first_that_is_unknown_is_told(
+    mapper: Mapper, row: Row, cells: dict[str, str], told: tuple[str, str, str]
+) -> None:
+    files = {"cities.csv": "country,city,placeId\nPT,Lisboa,pt-lisboa\nPT,Porto,pt-porto\nES,Vigo,es-vigo\n"}
+    event = "approxLocation.city.placeId: {lookup: cities.csv, by: [{from: LAND}, {from: CITY}], ignore: case}"
+    outcome = mapper(event=event, files=files)(row(**cells))
+    assert isinstance(outcome, Rejection)
+    assert [(reason.column, reason.found, reason.hint) for reason in outcome.reasons] == [told]
+
+
 def test_the_countries_are_those_of_iso_3166_and_kosovo() -> None:
     assert len(ALPHA_3) == len(set(ALPHA_3.values())) == 249 + 1
     assert country_codes(("en",))["kosovo"] == country_codes(("en",))["xk"] == "XK"

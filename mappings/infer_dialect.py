@@ -68,7 +68,7 @@ def guess_dialect(head: bytes, *, is_whole: bool) -> Dialect:
     counts = {mark: _widths(text, mark) for mark in _MARKS}
     delimiter = max(_MARKS, key=lambda mark: _evenness(counts[mark]))
     rows = _rows(text, delimiter)
-    row = _header_row(rows)
+    row = header_row(rows)
     width = len(rows[row - 1]) if rows else 0
     same = sum(count for size, count in Counter(counts[delimiter]).items() if size == width)
     told = {
@@ -112,7 +112,7 @@ def _evenness(widths: Sequence[int]) -> float:
     return count / len(widths) * (1 + min(width, 40) / 100) if width > 1 else 0.0
 
 
-def _header_row(rows: Sequence[Sequence[str]]) -> int:
+def header_row(rows: Sequence[Sequence[str]]) -> int:
     """Return the first row that has as many filled cells as a header of this file needs."""
     full = [sum(bool(cell.strip()) for cell in cells) for cells in rows]
     usual = Counter(len(cells) for cells, filled in zip(rows, full, strict=True) if filled).most_common(1)

@@ -74,7 +74,9 @@ class FileDraft:
             lines += [self._told(Guessed("timezone", "", "unsure", why)), f"{FILL_IN_NAME}zone: UTC"]
         for guess in self.moments.guesses:
             self.guesses.append(guess)
-        if lines:
+        if all(line.startswith("#") for line in lines):
+            yield from lines
+        else:
             yield "let:"
             yield from (f"  {line}" for line in lines)
         yield ""

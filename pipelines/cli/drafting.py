@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,19 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.opened_file import opened
 from mappings.errors import ConfigError, MappingFileError
 from mappings.infer import Draft, Sample, Wishes, draft_feed, feed_name
+from mappings.infer_dialect import header_row
 from mappings.infer_examples import with_examples
 from mappings.measures import parse_zone
 from mappings.source_specs import SourceSpec
 from pipelines.cli.feed_files import mapping_or_error, shown_path
 from pipelines.cli.findings import FeedFindings, find
 from pipelines.cli.output import Output
-from pipelines.cli.source_guess import HEAD_BYTES, Head, guess_source
+from pipelines.cli.source_guess import HEAD_BYTES, Head, SourceGuess, guess_source
 from pipelines.settings import Settings, current_settings
 
+_TOP = 60
+"""Among so many rows of a sheet the header is looked for."""
+_WIDEST = 256
 SAMPLED = 2_000
 """So many rows are read at most."""
 _COLUMNS = ("what", "column", "how sure", "why")
@@ -78,7 +82,7 @@ def read_sample(source: str, out: Path) -> tuple[Sample, bool]:
     with opened(source, Path.cwd()) as file:
         content = file.stream.read(HEAD_BYTES + 1)
     head = Head(file.name, content[:HEAD_BYTES], is_whole=len(content) <= HEAD_BYTES)
-    guess = guess_source(head)
+    guess = _with_header(guess_source(head), source)
     spec = _SPEC.validate_python({**guess.settings, "path": source})
     with open_source(spec, Path.cwd(), frozenset()).read() as reading:
         read = list(islice(reading.rows, SAMPLED + 1))
@@ -87,6 +91,30 @@ def read_sample(source: str, out: Path) -> tuple[Sample, bool]:
     title = f"{file.name}: {len(rows):,} rows looked at{'' if len(read) <= SAMPLED else ', the first of more'}"
     lines = guess.lines(_path_from(out, source))
     return Sample(title, lines, columns, rows, guess.guesses()), len(read) <= SAMPLED
+
+
+def _with_header(guess: SourceGuess, source: str) -> SourceGuess:
+    """Find the row with the names in a workbook's sheet: other than of a text, its bytes do not show it."""
+    if guess.settings["kind"] != "xlsx":
+        return guess
+    names = [f"c{number}" for number in range(1, _WIDEST + 1)]
+    spec = _SPEC.validate_python({**guess.settings, "path": source, "header": {"row": "0", "names": names}, "long_rows": "cut"})
+    with open_source(spec, Path.cwd(), frozenset()).read() as reading:
+        top = list(islice(reading.rows, _TOP))
+    row = header_row([_filled(row.cells) for row in top])
+    number = top[row - 1].origin.number if top else 1
+    if number == 1:
+        return guess
+    why = f"row {number} is the first that is as wide as those below"
+    return replace(guess, settings={**guess.settings, "header": {"row": number}}, why={**guess.why, "header": why})
+
+
+def _filled(cells: Mapping[str, str]) -> list[str]:
+    """Return a row's cells up to the last one that is not blank."""
+    texts = list(cells.values())
+    while texts and not texts[-1].strip():
+        texts.pop()
+    return texts
 
 
 def _complete(draft: Draft, out: Path, sample: Sample) -> str:

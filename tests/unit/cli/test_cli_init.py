@@ -178,6 +178,19 @@ def test_workbooks_and_calendars_are_drafted_too(desk: Desk) -> None:
     assert feed["examples"][0]["event"]["startAt"] == "2030-05-01T19:30:00+02:00"
 
 
+def test_the_header_of_a_sheet_is_found_below_its_title_and_empty_rows(desk: Desk) -> None:
+    grid = [["Summer 2030"], [], ["Nr", "Titel", "Datum"], ["0012", "Jazz", "2030-05-01"], ["0013", "Fado", ""]]
+    write_xlsx(desk.folder / "plan.xlsx", grid)
+    feed, _ = drafted(desk, "plan.xlsx", "--zone", "Europe/Berlin")
+    assert (feed["source"]["header"], feed["key"]) == ({"row": 3}, ["Nr"])
+    assert feed["examples"][0]["row"]["Titel"] == "Jazz"
+
+
+def test_a_draft_with_nothing_to_name_is_sound_all_the_same(desk: Desk) -> None:
+    write_xlsx(desk.folder / "plan.xlsx", [["Titel", "Ort"], ["Jazz", "Mill"], ["Fado", "Inn"]])
+    drafted(desk, "plan.xlsx", "--zone", "Europe/Berlin")
+
+
 CALENDAR = """\
 BEGIN:VCALENDAR
 VERSION:2.0

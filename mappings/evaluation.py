@@ -139,3 +139,15 @@ def required(column: str, hint: str = "") -> Refusal:
     """Return the refusal of an empty value."""
     wanted = hint or (f'fill in the column "{column}"' if column else "a value is needed here")
     return Refusal(ReasonCode.REQUIRED, wanted, column=column)
+
+
+def nothing_left(column: str, found: object) -> Refusal:
+    """Return the refusal of a value of which its steps left nothing; one that was empty before is `required`."""
+    if is_empty(found):
+        return required(column)
+    wanted = (
+        f'nothing usable was left of it: write another value in the column "{column}"'
+        if column
+        else "nothing usable was left of it"
+    )
+    return Refusal(ReasonCode.REQUIRED, wanted, column=column, found=str(found))

@@ -5,7 +5,7 @@ How it is built is `settling`'s; which rows come here is `engine`'s.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import repeat
@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from mappings.evaluation import RowState
+from mappings.evaluation import RowState, nothing_left
 from mappings.event import NO_TEXT, dump, judge
 from mappings.identity import fingerprint, row_digest, twin_digest
 from mappings.refusals import nearest
@@ -41,7 +41,7 @@ class Judge:
         self._check(state, payload)
         body = b"" if state.reasons or row.problems else _dumped(state, payload)
         if not body:
-            return Rejection(row.origin, key, once(row.problems + tuple(state.reasons)), row.cells)
+            return Rejection(row.origin, key, once((*row.problems, *_besides(row.problems, state.reasons))), row.cells)
         city = payload["approxLocation"]["city"]["placeId"]
         place = f"{city} {payload.get('locationName', '')}"
         return MappedRow(
@@ -66,7 +66,10 @@ class Judge:
         told = {reason.field for reason in state.reasons}
         for path, refusal in judge(payload):
             if not any(_is_about(path, field) for field in told):
-                state.reasons.append(refusal.about(self._column_of(path), "", "").reason(path))
+                column = self._column_of(path)
+                cell = state.cells.get(column, "") if refusal.is_empty else ""
+                told_of = nothing_left(column, cell) if cell.strip() else refusal.about(column, "", "")
+                state.reasons.append(told_of.reason(path))
         if "endAt" in payload and not told & {"startAt", "endAt"}:
             self._check_order(state, payload)
         if self.slugs is not None and isinstance(payload.get("classifications"), list):
@@ -93,6 +96,20 @@ class Judge:
     def _column_of(self, path: str) -> str:
         columns = self.payload.columns
         return columns.get(path) or next((columns[known] for known in columns if columns[known] and _is_about(path, known)), "")
+
+
+def _besides(problems: Sequence[Reason], reasons: Sequence[Reason]) -> Iterator[Reason]:
+    """Yield the reasons that are not mere consequences of what the reader found wrong with the row.
+
+    In a row whose shape is broken the cells stand in wrong columns; a cell that cannot be read is not an empty one.
+    """
+    spoilt = [problem.column for problem in problems]
+    if "" in spoilt:
+        return
+    for reason in reasons:
+        is_consequence = reason.code is ReasonCode.REQUIRED and any(_is_about(reason.column, column) for column in spoilt)
+        if not is_consequence:
+            yield reason
 
 
 def once(reasons: Iterable[Reason]) -> tuple[Reason, ...]:

@@ -11,7 +11,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from mappings.evaluation import Getter, Mend, RowState, column_reader, is_empty, mending, nfc, required
+from mappings.evaluation import Getter, Mend, RowState, column_reader, is_empty, mending, nfc, nothing_left, required
 from mappings.refusals import Refusal, Repaired
 from mappings.tables import Table
 from mappings.transforms.step import Kind, Run, Step
@@ -130,7 +130,7 @@ def stepped(read: Getter, stages: tuple[Stage, ...], ends: Ends) -> Getter:
                 current = run(current)
         except Refusal:
             return careful(row, found)
-        return ends.on_empty(row, required(ends.column)) if is_empty(current) else current
+        return ends.on_empty(row, nothing_left(ends.column, found)) if is_empty(current) else current
 
     return value
 
@@ -154,7 +154,7 @@ def stepped_cell(column: str, stages: tuple[Stage, ...], ends: Ends) -> Getter:
                 current = run(current)
         except Refusal:
             return careful(row, found)
-        return ends.on_empty(row, required(ends.column)) if not current and is_empty(current) else current
+        return ends.on_empty(row, nothing_left(ends.column, found)) if not current and is_empty(current) else current
 
     return value
 
@@ -169,8 +169,8 @@ def _careful(stages: tuple[Stage, ...], ends: Ends) -> Walk:
                 break
             current = _try_stage(row, stage, current, str(found), ends.column)
             if current is None:
-                return ends.on_empty(row, required(ends.column)) if ends.is_empty_chosen else None
-        return ends.on_empty(row, required(ends.column)) if is_empty(current) else current
+                return ends.on_empty(row, nothing_left(ends.column, found)) if ends.is_empty_chosen else None
+        return ends.on_empty(row, nothing_left(ends.column, found)) if is_empty(current) else current
 
     def careful(row: RowState, found: Any) -> Any:
         try:

@@ -16,6 +16,8 @@ from typing import Literal
 Ignorable = Literal["case", "accents", "spaces", "punctuation"]
 Result = str | Mapping[str, str]
 
+_STROKES = str.maketrans("łŁøØđĐħĦı", "lLoOdDhHi")
+"""Letters whose stroke or missing dot Unicode does not count as an accent, and a person at an English keyboard does."""
 _SPACES = re.compile(r"\s+")
 
 
@@ -112,7 +114,7 @@ def _chain(steps: tuple[Callable[[str], str], ...]) -> Callable[[str], str]:
 
 
 def _without_accents(text: str) -> str:
-    return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char)).translate(_STROKES)
 
 
 def _without_spaces(text: str) -> str:

@@ -60,7 +60,7 @@ class ReasonCode(StrEnum):
 
 
 REASON_TEXTS: Mapping[ReasonCode, str] = {
-    ReasonCode.REQUIRED: "This cell is needed and is empty.",
+    ReasonCode.REQUIRED: "A value is needed here, and there is none.",
     ReasonCode.NOT_A_DATE: "This is not a date in one of the formats agreed for this feed.",
     ReasonCode.NOT_A_TIME: "This is not a time of day in one of the formats agreed for this feed.",
     ReasonCode.NO_SUCH_TIME: "The clocks go forward here: this time does not exist on that day.",

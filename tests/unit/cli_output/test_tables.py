@@ -64,7 +64,7 @@ def test_each_reason_of_a_rejection_has_its_line_and_its_sentence() -> None:
             "This is not a date in one of the formats agreed for this feed.",
             "like 24.12.2025",
         ),
-        ("", "title", "", "This cell is needed and is empty.", "a title"),
+        ("", "title", "", "A value is needed here, and there is none.", "a title"),
     ]
 
 

@@ -35,7 +35,7 @@ def test_the_partners_own_columns_come_first_and_ours_are_added(tmp_path: Path) 
         "Łódź",
         "",
         "events.csv:2",
-        "INICIO: This is not a date in one of the formats agreed for this feed. This cell is needed and is empty.",
+        "INICIO: This is not a date in one of the formats agreed for this feed. A value is needed here, and there is none.",
         "INICIO: like 24.12.2025",
     ]
     assert second[:4] == ["2", "", "x", "events.csv:3"]

@@ -78,13 +78,40 @@ def test_text_is_composed_unicode_and_empties_are_left_out(mapper: Mapper, row: 
     assert "offers" not in found
 
 
-def test_a_row_of_blanks_is_skipped_and_a_row_with_problems_is_rejected_with_all_of_them(mapper: Mapper, row: Row) -> None:
+def test_a_row_of_blanks_is_skipped(mapper: Mapper, row: Row) -> None:
     blank = mapper()(row(ID=" ", TITLE="\u00a0\t"))
     assert isinstance(blank, Skipped)
     assert blank.because == "blank row"
+
+
+def test_of_a_row_whose_cells_stand_in_wrong_columns_only_that_is_told(mapper: Mapper, row: Row) -> None:
     ragged = Reason(ReasonCode.RAGGED, "", "", "x", "remove the surplus cell")
     broken = SourceRow(row().origin, {"ID": "1", "TITLE": ""}, (ragged,))
-    assert reasons_of(mapper()(broken)) == [("", ReasonCode.RAGGED, ""), ("title", ReasonCode.REQUIRED, "TITLE")]
+    assert reasons_of(mapper()(broken)) == [("", ReasonCode.RAGGED, "")]
+
+
+def test_a_cell_that_cannot_be_read_is_not_told_to_be_empty_as_well_and_all_else_is_told(mapper: Mapper, row: Row) -> None:
+    faulty = Reason(ReasonCode.BAD_TEXT, "", "TITLE", "", "open the workbook and save it")
+    unread = SourceRow(row().origin, {"ID": "1E+05", "TITLE": ""}, (faulty,))
+    assert reasons_of(mapper()(unread)) == [("", ReasonCode.BAD_TEXT, "TITLE"), ("", ReasonCode.BAD_KEY, "ID")]
+
+
+@pytest.mark.parametrize(
+    ("event", "found", "field"),
+    [
+        ("title: {from: TITLE, do: [html_to_text]}", "<br>", "title"),
+        ("locationName: {from: TITLE, do: [{strip_prefix: Hall}]}", "Hall", "locationName"),
+        ("title: {from: TITLE, do: [{split: '/'}, {map: {musica: music}, on_miss: omit}, first]}", "c/arte", "title"),
+        ("title: {from: TITLE, do: [{split: '/'}, {map: {a: b}, on_miss: omit}, first], on_empty: reject}", "c/arte", "title"),
+    ],
+)
+def test_a_cell_of_which_the_steps_leave_nothing_is_shown_as_it_stands(
+    event: str, found: str, field: str, mapper: Mapper, row: Row
+) -> None:
+    rejection = mapper(event=event)(row(TITLE=found))
+    assert isinstance(rejection, Rejection)
+    assert [(one.code, one.field, one.found) for one in rejection.reasons] == [(ReasonCode.REQUIRED, field, found)]
+    assert rejection.reasons[0].hint == 'nothing usable was left of it: write another value in the column "TITLE"'
 
 
 @pytest.mark.parametrize("mangled", ["9.18E+11", "1E+05", "9,18e+11", "#REF!", "#N/A", "######"])

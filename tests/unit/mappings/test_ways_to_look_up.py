@@ -17,7 +17,7 @@ from mappings.vocabulary import MappedRow, ReasonCode, Rejection, RowOutcome, So
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]
 Row = Callable[..., SourceRow]
-WORDS = "word,slug\njazz,music\nacid jazz,club\nexpo,art\n"
+WORDS = "word,slug\njazz,music\nacid jazz,club\nexpo,art\nŁódź,city\n"
 
 
 def field_of(outcome: RowOutcome, name: str = "x") -> Any:
@@ -33,6 +33,8 @@ def field_of(outcome: RowOutcome, name: str = "x") -> Any:
         ("match: prefix, ignore: case", "EXPOsition", "art"),
         ("match: keyword", "late expo, then jazz", "music"),
         ("match: keyword, ignore: [case, accents]", "Acid Jâzz", "music"),
+        ("ignore: [case, accents]", "łódź", "city"),
+        ("ignore: [case, accents]", "LODZ", "city"),
         ("match: keyword, many: true", "acid jazz at the expo", ["music", "club", "art"]),
         ("match: keyword, on_miss: keep", "jazzy", "jazzy"),
         ("match: regex", "so much jazzy stuff", "music"),

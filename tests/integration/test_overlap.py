@@ -227,8 +227,8 @@ def _overtaken(desk: Desk, service: Service) -> tuple[Command, int]:
     """A run that is stopped while it sends, and whose feed another one has taken over and brought to its end; the number
     of the last request.
     """
-    service.switch(latency_ms=150)
-    desk.source(lines(120))
+    service.switch(latency_ms=300)
+    desk.source(lines(300))
     first = desk.start_run()
     until(lambda: len(service.requests()) > 30)
     until(lambda: _is_stopped_between_transactions(first, desk))
@@ -239,7 +239,7 @@ def _overtaken(desk: Desk, service: Service) -> tuple[Command, int]:
 
 
 def _assert_once_but_for_what_was_claimed(service: Service) -> None:
-    assert len(service.events()) == 120
+    assert len(service.events()) == 300
     again = Counter(request["idempotency_key"] for request in service.requests())
     assert sum(count - 1 for count in again.values()) <= 2 * 16, "only what was claimed was asked for once more"
 

@@ -6,12 +6,13 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, assert_never
 
-from mappings.compiling import Compiled, Compiler, Spot, constant, is_reference, lenient, nothing, refused_empty, unescape_dollar
+from mappings.compiling import Compiled, Compiler, constant, is_reference, lenient, nothing, refused_empty, unescape_dollar
 from mappings.deciding import Holds
 from mappings.evaluation import Getter, RowState, is_empty, mending, required
 from mappings.moment_values import compile_instant, compile_moment
 from mappings.refusals import Refusal, did_you_mean
 from mappings.row_facts import compile_fact
+from mappings.spots import Spot
 from mappings.stepping import Flow
 from mappings.transforms.finding import part_missed, split_columns, table_finder
 from mappings.transforms.step import Kind

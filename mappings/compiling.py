@@ -17,15 +17,12 @@ from mappings.evaluation import UNSET, Getter, RowState, column_reader, is_empty
 from mappings.policies import Policy
 from mappings.refusals import Refusal
 from mappings.remembering import Reads
+from mappings.spots import Loc, Problem, Spot
 from mappings.stepping import Ends, Flow, MisfitError, Stage, Watch, compile_step, stepped, stepped_cell, told_value, watched
 from mappings.tables import Table
 from mappings.transforms.catalogue import AnyStep
 from mappings.transforms.step import Kind
 from mappings.values import At, ChannelValue, Choose, FirstOf, Joined, Seen, TableValue, Value
-
-Loc = tuple[int | str, ...]
-"""A place in the mapping file, as keys and positions."""
-
 
 ANYTHING = Flow(Kind.ANY)
 """What is known of a value that may be of several kinds."""
@@ -44,28 +41,6 @@ class Compiled:
     constant: str | None = None
     is_cell: bool = False
     reads: frozenset[str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """Where a value stands: in the file, in the payload; and whether it may be empty there."""
-
-    loc: Loc
-    path: str = ""
-    may_be_empty: bool = False
-
-    def inner(self, *loc: int | str, may_be_empty: bool | None = None) -> Spot:
-        """Return the spot of a value inside this one."""
-        return Spot(self.loc + loc, self.path, self.may_be_empty if may_be_empty is None else may_be_empty)
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something in the file that cannot be compiled."""
-
-    loc: Loc
-    message: str
-    hint: str = ""
 
 
 _TOLD: Mapping[type[object], str] = {

@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import chain
 
 from mappings.compiled_values import compile_value
-from mappings.compiling import Compiler, Problem
+from mappings.compiling import Compiler
 from mappings.errors import ConfigError
 from mappings.evaluation import RowState
 from mappings.exploding import is_of_item
@@ -24,6 +24,7 @@ from mappings.row_rules import LeaveOut, only
 from mappings.rules import Explode, Recur
 from mappings.schema import FeedMapping
 from mappings.settling import Payload, compile_payload
+from mappings.spots import Problem
 from mappings.stepping import Watch
 from mappings.strands import Strand, given_values
 from mappings.together import as_one_row

@@ -12,12 +12,13 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Protocol
 
-from mappings.compiling import Compiler, Loc, Problem, Spot
+from mappings.compiling import Compiler
 from mappings.evaluation import Getter, RowState
 from mappings.gathering import Lot, lots
 from mappings.refusals import Refusal, did_you_mean
 from mappings.rules import Choosing, Grouping
 from mappings.settling import compile_payload
+from mappings.spots import Loc, Problem, Spot
 from mappings.strands import Strand
 from mappings.transforms.step import Kind
 from mappings.values import Fields

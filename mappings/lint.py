@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from mappings.compiling import Problem
 from mappings.engine import RowMapper
 from mappings.lint_rules import find_unreachable
 from mappings.lint_values import find_weak_values
 from mappings.refusals import did_you_mean
 from mappings.schema import FeedMapping
+from mappings.spots import Problem
 
 _EDITED = ("title", "startAt", "endAt", "locationName")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from mappings.compiling import Loc, Problem
+from mappings.spots import Loc, Problem
 
 _NAMING = ("from", "column", "by_column")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mappings.compiling import Loc, Problem
+from mappings.spots import Loc, Problem
 
 _SUBJECTS = ("column", "value")
 _IMPLY_PRESENT = frozenset({"equals", "in", "matches", "contains", "before", "after", "less", "greater"})

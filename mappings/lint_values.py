@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mappings.compiling import Loc, Problem
 from mappings.infer_formats import order_of, swapped
 from mappings.lint_words import FILL_IN, FILL_IN_NAME
 from mappings.refusals import did_you_mean
+from mappings.spots import Loc, Problem
 
 _SECRET = re.compile(
     r"(?P<before>://)[^/@\s:]+:[^/@\s]+(?P<after>@)"

@@ -14,7 +14,6 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from mappings.compiling import Problem
 from mappings.engine import Directory, attempt
 from mappings.errors import FileProblem, MappingFileError
 from mappings.file_context import FileContext
@@ -27,6 +26,7 @@ from mappings.marks import Block, Place, Slip, locate, place_after, read_blocks
 from mappings.named_steps import open_named_steps
 from mappings.schema import FeedMapping
 from mappings.soundness import find_circles, find_problems, item_names
+from mappings.spots import Problem
 from mappings.tables import Table
 from mappings.vocabulary import FeedName
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from mappings.compiling import ANYTHING, Compiled, Compiler, Spot, lenient, refused_empty
+from mappings.compiling import ANYTHING, Compiled, Compiler, lenient, refused_empty
 from mappings.evaluation import Getter, RowState, is_empty
 from mappings.refusals import Refusal
+from mappings.spots import Spot
 from mappings.stepping import Flow
 from mappings.values import ForEach, Items, Value
 from mappings.vocabulary import Reason, ReasonCode

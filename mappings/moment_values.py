@@ -9,10 +9,11 @@ from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from mappings.compiling import Compiled, Compiler, Spot, lenient, refused_empty
+from mappings.compiling import Compiled, Compiler, lenient, refused_empty
 from mappings.evaluation import Getter, RowState, mending
 from mappings.policies import Use
 from mappings.refusals import Refusal
+from mappings.spots import Spot
 from mappings.stepping import Flow
 from mappings.transforms.step import Kind
 from mappings.values import At, Choose, FirstOf, From, Seen, Value, Wall

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any, assert_never
 from zoneinfo import ZoneInfo
 
-from mappings.compiling import Compiled, Compiler, Spot
+from mappings.compiling import Compiled, Compiler
 from mappings.evaluation import RowState
+from mappings.spots import Spot
 from mappings.stepping import Flow
 from mappings.transforms.step import Kind
 from mappings.values import Meta

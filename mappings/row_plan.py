@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 
-from mappings.compiling import Compiler, Problem
+from mappings.compiling import Compiler
 from mappings.exploding import compile_explosion
 from mappings.joining import Join, compile_choice, compile_grouping
 from mappings.recurrence import Reach
@@ -18,6 +18,7 @@ from mappings.recurring import LONG_OVER, Days, compile_recurrence
 from mappings.row_rules import LeaveOut, OutsideWindow, compile_rule, compile_window, only, window_of
 from mappings.rules import Duplicates, Explode, Group, Recur, Rule, Window
 from mappings.schema import FeedMapping
+from mappings.spots import Problem
 from mappings.strands import Unfold
 from mappings.zone_files import find_zone
 

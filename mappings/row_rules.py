@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from mappings.compiling import Compiler, Loc
+from mappings.compiling import Compiler
 from mappings.conditions import All, Condition, Not, Test
 from mappings.deciding import Holds
 from mappings.evaluation import RowState, read_cell
 from mappings.refusals import Refusal
 from mappings.rules import Assert, Cancelled, Keep, Rule, Skip, Window, WindowSpan
+from mappings.spots import Loc
 from mappings.vocabulary import Reason, ReasonCode
 
 LeaveOut = Callable[[RowState], str]

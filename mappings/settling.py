@@ -11,12 +11,13 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from mappings.compiling import Compiled, Compiler, Loc, Problem, Spot, nothing
+from mappings.compiling import Compiled, Compiler, nothing
 from mappings.evaluation import Getter, RowState, is_empty, nfc
 from mappings.loops import compile_loop
 from mappings.pictures import first_usable
 from mappings.refusals import Refusal
 from mappings.remembering import remembered
+from mappings.spots import Loc, Problem, Spot
 from mappings.stepping import Flow
 from mappings.transforms.step import Kind
 from mappings.transforms.urls import clean_url

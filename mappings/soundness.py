@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mappings.compiling import Loc, Problem
 from mappings.event import REQUIRED_FIELDS, judge
 from mappings.refusals import did_you_mean
+from mappings.spots import Loc, Problem
 from mappings.tables import Table
 from mappings.values import MARKERS
 from mappings.vocabulary import ReasonCode

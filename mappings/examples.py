@@ -58,7 +58,7 @@ def _without_window(mapping: FeedMapping, example: Example) -> FeedMapping:
 
 
 def _boundless(rule: Rule) -> Rule:
-    if isinstance(rule, Recur) and rule.recur.until is not None:
+    if isinstance(rule, Recur) and (rule.recur.until is not None or rule.recur.days is not None):
         return rule.model_copy(update={"recur": rule.recur.model_copy(update={"horizon": None})})
     return rule
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from mappings.compiling import Compiled, Compiler, Loc, Spot, lenient
+from mappings.compiling import Compiled, Compiler, lenient
 from mappings.day_rules import ANY_PLACE, WEEKDAYS, DayRule, Frequency, read_rule
 from mappings.deciding import Holds
 from mappings.evaluation import Getter, RowState, required
@@ -19,6 +19,7 @@ from mappings.recurrence import Pattern, Reach, days_of, has_any_day
 from mappings.refusals import Refusal
 from mappings.row_rules import OVER, TOO_FAR
 from mappings.rules import Recurrence
+from mappings.spots import Loc, Spot
 from mappings.strands import Strand, Unfold, refused
 from mappings.transforms.step import Kind
 from mappings.values import Value
@@ -122,13 +123,15 @@ class _Recurring:
 def compile_recurrence(compiler: Compiler, asked: Recurrence, loc: Loc, days: Days) -> Unfold:
     """Compile a recurrence, as seen from the start of the run."""
     spot = Spot((*loc, "recur"))
+    listed = _maybe(compiler, asked.days, spot.inner("days"), _dated)
+    start = _first_day(_dated(compiler, asked.start, spot.inner("from"))) if asked.start is not None else _earliest(listed)
     return _Recurring(
         when=None if asked.when is None else compiler.condition(asked.when, (*spot.loc, "when")),
-        start=_first_day(_dated(compiler, asked.start, spot.inner("from"))),
-        until=_maybe(compiler, asked.until, spot.inner("until", may_be_empty=True), _dated),
+        start=start,
+        until=start if listed is not None else _maybe(compiler, asked.until, spot.inner("until", may_be_empty=True), _dated),
         rule=_day_rule(compiler, asked, spot),
         excluded=_maybe(compiler, asked.excluded, spot.inner("except", may_be_empty=True), _dated),
-        extra=_maybe(compiler, asked.extra, spot.inner("extra", may_be_empty=True), _dated),
+        extra=listed or _maybe(compiler, asked.extra, spot.inner("extra", may_be_empty=True), _dated),
         asked=asked,
         days=days,
     )
@@ -142,6 +145,16 @@ def _first_day(compiled: Compiled) -> Callable[[RowState], date]:
         return _day(found)
 
     return first
+
+
+def _earliest(listed: Getter | None) -> Callable[[RowState], date]:
+    def earliest(row: RowState) -> date:
+        days = _days(listed, row)
+        if not days:
+            raise required("", "a day at least is needed")
+        return min(days)
+
+    return earliest
 
 
 def _day_rule(compiler: Compiler, asked: Recurrence, spot: Spot) -> Callable[[RowState], DayRule]:

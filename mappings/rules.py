@@ -110,7 +110,10 @@ class Recurrence(Strict):
     when: Condition | None = Field(
         default=None, description="The rows that recur (default: all). Another row is one event, and its $day is `from`."
     )
-    start: Value = Field(alias="from", description="The first day: a date.")
+    start: Value | None = Field(default=None, alias="from", description="The first day: a date.")
+    days: Value | None = Field(
+        default=None, description="In place of from, until and a rule: just these days, as the step dates gives them."
+    )
     until: Value | None = Field(default=None, description="The last day, itself included. Without one `horizon` is the end.")
     weekdays: Value | None = Field(default=None, description="The days of the week: MO TU WE TH FR SA SU (default: every day).")
     nth: Value | None = Field(
@@ -135,7 +138,11 @@ class Recurrence(Strict):
             raise mistake("rrule and weekdays say the same thing twice", "write one of them")
         if self.nth is not None and self.weekdays is None:
             raise mistake("nth counts weekdays, and none are given", "write weekdays as well")
-        if self.until is None and self.horizon is None:
+        if (self.start is None) is (self.days is None):
+            raise mistake("a recurrence begins on a day, or names all of its days", "write from, or days")
+        if self.days is not None and (self.until, self.weekdays, self.rrule, self.extra) != (None, None, None, None):
+            raise mistake("days are all there are: until, weekdays, rrule and extra have nothing to add", "leave them out")
+        if self.days is None and self.until is None and self.horizon is None:
             raise mistake("a recurrence needs an end", "write until, horizon or both")
         return self
 

@@ -48,7 +48,7 @@ key: [ID]
 let:
   days: {from: DATES, do: [{dates: "%d %B %Y", by: [",", " and ", " & "]}]}
 rows:
-  - recur: {from: {from: $days, do: [first]}, until: {from: $days, do: [first]}, extra: $days, at_most: 20}
+  - recur: {days: $days, at_most: 20}
 event:
   EVENT
   title: {from: NAME}

@@ -28,6 +28,9 @@ Build = Callable[..., FeedMapping]
             '- recur: {from: "2026-05-01", rrule: {from: R}, weekdays: MO, horizon: 9d}',
             "5:12: rrule and weekdays say the same thing twice, write one of them",
         ),
+        ("- recur: {until: '2026-05-01'}", "5:12: a recurrence begins on a day, or names all of its days, write from, or days"),
+        ("- recur: {days: {from: DAY}, until: '2026-05-01'}", "5:12: days are all there are: until, weekdays, rrule and extra"),
+        ("- recur: {days: {from: DAY}}", '5:19: a date is needed here, not a text, do: [{date: "%Y-%m-%d"}]'),
         ("- explode: {columns: A}", '5:14: the items are separated by something, or they are JSON, write by: ";" or json: true'),
         ("- explode: {columns: A, by: ';', key: B}", "the key names a column that is not exploded, there are A"),
         ("- explode: {columns: [A, B], json: true}", "one column can hold a JSON array"),
@@ -93,3 +96,16 @@ def test_an_example_may_have_several_rows_of_one_key(build: Build) -> None:
     assert run_examples(build(top=top % rows, event=event)) == ()
     with pytest.raises(MappingFileError, match="an example has a row, or several"):
         build(top=top % "event: {title: x}", event=event)
+
+
+def test_days_that_are_written_out_need_neither_a_rule_nor_the_moment_of_the_run(build: Build) -> None:
+    days = """let: {days: {from: DAYS, do: [{dates: "%d %B %Y", by: [",", " and "]}]}}
+rows: [{recur: {days: $days, at_most: 3, horizon: 9d}}]
+"""
+    events = "[{startAt: '2026-05-03T20:00:00+01:00'}, {startAt: '2026-05-07T20:00:00+01:00'}]"
+    examples = (
+        f"examples:\n  - {{row: {{ID: 1, TITLE: Jazz, DAYS: '7, 3 and 7 May 2026'}}, events: {events}}}\n"
+        "  - {row: {ID: 2, TITLE: Jazz, DAYS: ''}, rejected: {'': required}}\n"
+        "  - {row: {ID: 3, TITLE: Jazz, DAYS: '3, 4, 5 and 6 May 2026'}, rejected: {'': too_many}}\n"
+    )
+    assert run_examples(build(event=STARTS, top=days + examples)) == ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, func, or_, select, update
@@ -237,6 +238,7 @@ def as_claim(row: Row[*tuple[Any, ...]]) -> Claim:
         is_begun=row.cover_url is None,
         is_retry=row.decision == Decision.RETRY,
         denied=_denied(row),
+        failed=_failed(row),
     )
 
 
@@ -245,3 +247,11 @@ def _denied(row: Row[*tuple[Any, ...]]) -> Answer | None:
     if row.answer is None or not row.attempts or row.unanswered_at is not None or not row.answer.startswith(DENIED_ANSWERS):
         return None
     return load_answer(row.answer)
+
+
+def _failed(row: Row[*tuple[Any, ...]]) -> Answer | None:
+    """Return the last answer if that was a failure of the service, and a person lets the row be sent again nevertheless."""
+    if row.answer is None or row.decision != Decision.RESEND:
+        return None
+    answer = load_answer(row.answer)
+    return answer if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR else None

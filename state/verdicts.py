@@ -16,7 +16,8 @@ How it is written is `outbox`'s; how a verdict is reached is the client's.
 A person's `retry` goes under the same key first. If that is turned away for certain once more (Refusal, Blocked), it may
 be the stored answer told anew under another request id; nothing was created under the key either way, so the next one
 is due, once for each retry. A blocked row needs no word of a person for that where the answer's request id shows that
-it is the stored one: access may long be back, and the old key would never tell.
+it is the stored one: access may long be back, and the old key would never tell. A failure (5xx) that is repeated in the
+same way after a person's `resend` shows that the key is used up: the next one is due, once for each resend.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _UNNAMED = "unnamed"  # a refusal without a request id is a refusal all the same
 class Claim:
     """What was true of an entry when this drain claimed it. `is_begun`: an attempt was recorded as begun; `is_retry`: a
     person has asked for it, after it was turned away; `denied`: the last answer, if that refused the API key or its scope,
-    and no attempt is unaccounted for.
+    and no attempt is unaccounted for; `failed`: the last answer, if that was a failure and a person lets the row be sent again.
     """
 
     revision: int
@@ -55,6 +56,7 @@ class Claim:
     is_begun: bool
     is_retry: bool = False
     denied: Answer | None = None
+    failed: Answer | None = None
 
     @property
     def has_another_key(self) -> bool:
@@ -69,6 +71,10 @@ class Claim:
     def is_told_again(self, request_id: str) -> bool:
         """Whether this answer is the stored one that turned the entry away before, and no attempt is unaccounted for."""
         return bool(request_id) and request_id == self.refused_request_id and not self.was_unanswered
+
+    def is_failed_again(self, answer: Answer) -> bool:
+        """Whether this answer is the very failure after which a person let the row be sent again: no attempt came to more."""
+        return self.failed is not None and bool(answer.request_id) and answer.request_id == self.failed.request_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,8 @@ def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: C901, PLR0911 
             may_exist = claim.was_unanswered or is_unanswered
             refusal = before if may_exist else _refusal_id(verdict, before)
             return Effect(EntryState.BLOCKED, refusal, keeps_unanswered=may_exist)
+        case Uncertain() if verdict.attempts and claim.is_failed_again(verdict.answer):
+            return _NEXT_KEY
         case Uncertain():
             return Effect(EntryState.UNCERTAIN, before, keeps_unanswered=True)
         case Conflict():

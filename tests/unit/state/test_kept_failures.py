@@ -1,0 +1,68 @@
+"""A failure that the service keeps under a row's key and only repeats: what a person's `--resend` comes to, on a real state DB.
+
+Which answers are such a failure is the client's to tell (tests/contract).
+"""
+
+from __future__ import annotations
+
+import pytest
+from unit.state.world import FEED, World, answer, row
+
+from mappings.delivery import Answer, Receipt, Uncertain, Verdict
+from mappings.identity import idempotency_key
+from mappings.vocabulary import RowKey
+from state.deciding import Resend
+from state.words import Decision, EntryState
+
+KEPT = answer(500, "req-1")
+
+
+def failed(world: World, last: Answer = KEPT) -> None:
+    """One row that the service failed at, and that a person has found nowhere and lets be sent again."""
+    world.stage([row("a")])
+    world.publish(Uncertain(last))
+    resent(world)
+
+
+def resent(world: World) -> None:
+    assert world.ledger.open_decisions("ann@desk", world.lease.token).resolve(RowKey("a"), Resend()) is not None
+
+
+def test_a_row_whose_kept_failure_is_repeated_after_a_persons_word_goes_out_under_its_next_key(world: World) -> None:
+    failed(world)
+    account = world.publish(Uncertain(KEPT), Receipt(7, answer(201)))
+    entry = world.known("a")
+    assert (account.delivered, account.uncertain, entry.state, entry.event_id) == (1, 0, EntryState.DELIVERED, 7)
+    assert (entry.revision, entry.key) == (1, idempotency_key("tests", FEED, RowKey("a"), revision=1))
+
+
+def test_one_word_of_a_person_is_good_for_one_next_key(world: World) -> None:
+    failed(world)
+    account = world.publish(Uncertain(KEPT), Uncertain(KEPT))
+    entry = world.known("a")
+    assert (account.uncertain, entry.revision, entry.decision) == (1, 1, Decision.RESENT)
+    resent(world)
+    world.publish(Uncertain(KEPT), Receipt(7, answer(201)))
+    assert (world.known("a").state, world.known("a").revision) == (EntryState.DELIVERED, 2)
+
+
+@pytest.mark.parametrize(
+    ("last", "verdict"),
+    [
+        pytest.param(KEPT, Uncertain(answer(500, "req-2")), id="another failure, which may be of this very attempt"),
+        pytest.param(answer(500, ""), Uncertain(answer(500, "")), id="no request id to know it by"),
+        pytest.param(answer(201, "req-1"), Uncertain(answer(201, "req-1")), id="a success that did not tell its id"),
+        pytest.param(KEPT, Uncertain(KEPT, attempts=0), id="nothing was asked"),
+    ],
+)
+def test_the_key_stays_where_nothing_shows_that_the_failure_is_a_kept_one(world: World, last: Answer, verdict: Verdict) -> None:
+    failed(world, last)
+    world.publish(verdict)
+    assert (world.known("a").state, world.known("a").revision) == (EntryState.UNCERTAIN, 0)
+
+
+def test_without_a_persons_word_the_key_of_a_kept_failure_stays(world: World) -> None:
+    world.stage([row("a")])
+    world.publish(Uncertain(KEPT))
+    world.publish(Uncertain(KEPT))
+    assert (world.known("a").state, world.known("a").revision) == (EntryState.UNCERTAIN, 0)

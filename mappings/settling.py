@@ -1,19 +1,17 @@
 """The payload compiled: which field holds which value, nested as the service wants it, empties left out.
 
-Where the values come from is `compiled_values`'s; what the service accepts is `event`'s.
+Where the values come from is `compiled_values`'s; how the payload holds them is `payload_values`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import date, datetime, time
-from decimal import Decimal
 from typing import Any
 
 from mappings.compiling import Compiled, Compiler, nothing
-from mappings.evaluation import Getter, RowState, is_empty, nfc
+from mappings.evaluation import Getter, RowState, is_empty
 from mappings.loops import compile_loop
+from mappings.payload_values import Settle, as_it_is, settle_for
 from mappings.pictures import first_usable
 from mappings.refusals import Refusal
 from mappings.remembering import remembered
@@ -24,10 +22,7 @@ from mappings.transforms.urls import clean_url
 from mappings.values import Fields, ForEach, Image, Items, Value
 from mappings.vocabulary import Cover
 
-Settle = Callable[[Any], Any]
 _Asked = tuple[str, str, Getter, Settle]
-_NUMBERED = frozenset({"channelId", "coverImage"})
-_LISTED = frozenset({"classifications"})
 _MOMENTS = frozenset({"startAt", "endAt"})
 _UNPLACED = frozenset({Kind.DATE, Kind.CLOCK, Kind.WALL})
 
@@ -81,7 +76,7 @@ def _object(compiler: Compiler, payload: Payload, branch: _Branch, path: str) ->
     for name, inner in branch.fields.items():
         inner_path = f"{path}.{name}" if path else name
         if isinstance(inner, _Branch):
-            asked.append((name, inner_path, _object(compiler, payload, inner, inner_path), _as_it_is))
+            asked.append((name, inner_path, _object(compiler, payload, inner, inner_path), as_it_is))
             continue
         settled = _field(compiler, payload, inner[0], Spot(inner[1], inner_path))
         if settled.constant is not None:
@@ -122,21 +117,21 @@ class _Field:
 
 def _field(compiler: Compiler, payload: Payload, value: Value, spot: Spot) -> _Field:
     if isinstance(value, Image):
-        return _Field(_image(compiler, payload, value, spot), _as_it_is)
+        return _Field(_image(compiler, payload, value, spot), as_it_is)
     if isinstance(value, ForEach):
         loop = compile_loop(compiler, value, spot, lambda give, there: _item(compiler, payload, give, there))
         payload.columns[spot.path] = loop.column
-        return _Field(loop.get, _as_it_is)
+        return _Field(loop.get, as_it_is)
     if isinstance(value, Items) and any(isinstance(item, Fields) for item in value.root):
-        return _Field(_list_of_objects(compiler, payload, value, spot), _as_it_is)
+        return _Field(_list_of_objects(compiler, payload, value, spot), as_it_is)
     compiled = compiler.value(value, spot)
     payload.columns[spot.path] = compiled.column
     if spot.path in _MOMENTS and compiled.flow.kind in _UNPLACED:
         hint = "say where its clocks are: {at: {day: ..., clock: ..., zone: ...}}, or the step wall_time_in"
         compiler.misfit(spot, f"{spot.path} is a moment, and a {compiled.flow.kind} is none", hint)
-    settle_value = _settle_for(spot.path, compiled.flow)
+    settle_value = settle_for(spot.path, compiled.flow)
     if compiler.watch is None and compiled.reads is not None and _comes_again(compiled):
-        return _Field(remembered(compiled.get, settle_value, compiled.reads), _as_it_is)
+        return _Field(remembered(compiled.get, settle_value, compiled.reads), as_it_is)
     return _Field(compiled.get, settle_value, compiled.constant)
 
 
@@ -193,14 +188,6 @@ def _cover(inner: Compiled, on_error: str, default: str) -> Getter:
     return cover
 
 
-def _settle_for(path: str, flow: Flow) -> Settle:
-    if path in _NUMBERED:
-        return _settle_number
-    if path in _LISTED:
-        return _settle_list
-    return settle if flow.is_list else _QUICK.get(flow.kind, settle)
-
-
 def _guarded(item: _Field, path: str) -> Getter:
     def guarded(row: RowState) -> Any:
         try:
@@ -211,58 +198,3 @@ def _guarded(item: _Field, path: str) -> Getter:
         return None if value is None else item.settle(value)
 
     return guarded
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _settle_moment(value: Any) -> Any:
-    return value.isoformat() if type(value) is datetime else settle(value)
-
-
-def _settle_text(value: Any) -> Any:
-    return value if type(value) is str and value.isascii() and not value.isspace() and value else settle(value)
-
-
-def _settle_record(value: Any) -> Any:
-    """A lookup's own texts are trimmed, in NFC and never empty."""
-    is_settled = type(value) is dict and all(type(part) is str for part in value.values())
-    return (value or None) if is_settled else settle(value)
-
-
-_QUICK = {Kind.MOMENT: _settle_moment, Kind.TEXT: _settle_text, Kind.OBJECT: _settle_record}
-"""Shortcuts where the kind is known: the same results as `settle`."""
-
-
-def _settle_number(value: Any) -> Any:
-    text = str(value).strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else settle(value)
-
-
-def _settle_list(value: Any) -> Any:
-    if type(value) is str:
-        return [nfc(value)] if value and not value.isspace() else None
-    settled = settle(value)
-    if settled is None or type(settled) is list:
-        return settled
-    return [settled]
-
-
-def settle(value: Any) -> Any:
-    """Return a value as JSON holds it: texts in NFC, times in ISO 8601, empties as None."""
-    match value:
-        case str():
-            return None if not value or value.isspace() else nfc(value)
-        case datetime() | date() | time():
-            return value.isoformat()
-        case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
-        case list():
-            return [item for item in map(settle, value) if item is not None] or None
-        case dict():
-            return {
-                name: part for name, part in ((name, settle(part)) for name, part in value.items()) if part is not None
-            } or None
-        case _:
-            return value

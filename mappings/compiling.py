@@ -14,11 +14,12 @@ from mappings.conditions import All, Condition, Not, Test
 from mappings.conditions import Any as AnyOf
 from mappings.deciding import Holds, compile_condition, parse_time
 from mappings.evaluation import UNSET, Getter, RowState, column_reader, is_empty, mending, nfc, required
+from mappings.fitting import MisfitError
 from mappings.policies import Policy
 from mappings.refusals import Refusal
 from mappings.remembering import Reads
 from mappings.spots import Loc, Problem, Spot
-from mappings.stepping import Ends, Flow, MisfitError, Stage, Watch, compile_step, stepped, stepped_cell, told_value, watched
+from mappings.stepping import Ends, Flow, Stage, Watch, compile_step, stepped, stepped_cell, told_value, watched
 from mappings.tables import Table
 from mappings.transforms.catalogue import AnyStep
 from mappings.transforms.step import Kind

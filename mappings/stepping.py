@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import date, datetime
-from decimal import Decimal
 from typing import Any
 
 from mappings.evaluation import Getter, Mend, RowState, column_reader, is_empty, mending, nfc, nothing_left, required
+from mappings.fitting import check_fit, guarded
 from mappings.refusals import Refusal, Repaired
 from mappings.tables import Table
 from mappings.transforms.step import Kind, Run, Step
-from mappings.vocabulary import ReasonCode
 
 Walk = Callable[[RowState, Any], Any]
 """A way from what was found to the value."""
@@ -92,10 +90,6 @@ def told_value(get: Getter, name: str, path: str, watch: Watch) -> Getter:
     return value
 
 
-class MisfitError(ValueError):
-    """A step that cannot work on what it would get, said to the author."""
-
-
 def compile_step(step: Step, flow: Flow, tables: Mapping[str, Table], path: str) -> tuple[Stage, Flow]:
     """Compile one step for what reaches it, and say what it passes on.
 
@@ -103,11 +97,11 @@ def compile_step(step: Step, flow: Flow, tables: Mapping[str, Table], path: str)
         MisfitError: the step works on something else.
     """
     is_each = flow.is_list and step.takes is not Kind.LIST
-    _check_fit(step, flow)
+    check_fit(step, flow.kind)
     run = step.compile(tables)
     one = _whole(run) if step.takes is Kind.LIST and not flow.is_list else run
     if flow.kind is Kind.ANY:
-        one = _guarded(one, step.takes)
+        one = guarded(one, step.takes)
     mend = None if step.policy is None else mending(step.policy, path)
     stage = Stage(step.name, one, _each(one) if is_each else one, is_each, step.works_on_empty, mend, path)
     return stage, _after(step, flow, is_each=is_each)
@@ -202,14 +196,6 @@ def _try_one(row: RowState, stage: Stage, item: Any, found: str, column: str) ->
         return stage.mend(row, told)
 
 
-def _check_fit(step: Step, flow: Flow) -> None:
-    if why := step.misfit(flow.kind):
-        raise MisfitError(f'the step "{step.name}" cannot be used here: {why}')
-    if Kind.ANY in (step.takes, flow.kind) or step.takes is Kind.LIST or step.takes is flow.kind:
-        return
-    raise MisfitError(f'the step "{step.name}" works on a {step.takes}, and would get a {flow.kind}')
-
-
 def _after(step: Step, flow: Flow, *, is_each: bool) -> Flow:
     result = step.result
     if result is Kind.LIST:
@@ -232,51 +218,3 @@ def _each(one: Run) -> Run:
 def _whole(run: Run) -> Run:
     """A list step may meet one text where a list was possible: it counts as a list of one."""
     return lambda value: run(value if type(value) is list else [value])
-
-
-def _guarded(run: Run, takes: Kind) -> Run:
-    """Where the file cannot tell what reaches a step, each value is looked at."""
-    if takes not in _FITS:
-        return run
-    fits, code = _FITS[takes]
-
-    def checked(value: Any) -> Any:
-        if not fits(value):
-            raise Refusal(code, f"a {takes} is needed here")
-        return run(value)
-
-    return checked
-
-
-def _is_text(value: Any) -> bool:
-    return type(value) is str
-
-
-def _is_day(value: Any) -> bool:
-    return isinstance(value, date)
-
-
-def _is_wall(value: Any) -> bool:
-    return isinstance(value, datetime) and value.tzinfo is None
-
-
-def _is_moment(value: Any) -> bool:
-    return isinstance(value, datetime) and value.tzinfo is not None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | Decimal) and not isinstance(value, bool)
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, Mapping)
-
-
-_FITS: Mapping[Kind, tuple[Callable[[Any], bool], ReasonCode]] = {
-    Kind.TEXT: (_is_text, ReasonCode.BAD_TEXT),
-    Kind.DATE: (_is_day, ReasonCode.NOT_A_DATE),
-    Kind.WALL: (_is_wall, ReasonCode.NOT_A_DATE),
-    Kind.MOMENT: (_is_moment, ReasonCode.NOT_A_DATE),
-    Kind.NUMBER: (_is_number, ReasonCode.NOT_A_NUMBER),
-    Kind.OBJECT: (_is_object, ReasonCode.BAD_TEXT),
-}

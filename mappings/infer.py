@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from mappings.infer_calendar import CalendarDraft
 from mappings.infer_columns import ColumnSeen, see_columns
 from mappings.infer_file import FileDraft
 from mappings.infer_keys import guess_key
@@ -31,6 +32,11 @@ class Sample:
     columns: tuple[str, ...]
     rows: Sequence[Mapping[str, str]]
     guesses: tuple[Guessed, ...] = ()
+
+    @property
+    def is_calendar(self) -> bool:
+        """Whether the columns are those of RFC 5545, which says what each means."""
+        return any(line.startswith("kind: ics") for line in self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,8 @@ def draft_feed(sample: Sample, wishes: Wishes) -> Draft:
     roles = guess_roles(columns)
     key = guess_key(columns, {role: guess.column for role, guess in roles.items()})
     moments = Moments(roles, columns, wishes.order)
-    file = FileDraft(wishes.feed, sample.title, sample.source, key, roles, moments, wishes.zone)
+    draft = CalendarDraft if sample.is_calendar else FileDraft
+    file = draft(wishes.feed, sample.title, sample.source, key, roles, moments, wishes.zone)
     text = file.text()
     return Draft(text, (*sample.guesses, *_overwritten(columns), *file.guesses))
 

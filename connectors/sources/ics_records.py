@@ -6,8 +6,8 @@ The format is RFC 5545; what becomes of a record is `record_file`'s.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -59,12 +59,46 @@ class IcsRecords:
         Raises:
             BadSourceError: this is no iCalendar file, or it ends within an event.
         """
+        moved = _moved(self._read(file)) if _has_moved(file) else {}
+        for record in self._read(file):
+            days = moved.get(_own_text(record, "UID"), ())
+            yield record if not days or "RECURRENCE-ID" in record.value else _without(record, days)
+
+    def _read(self, file: OpenedFile) -> Generator[Record]:
+        file.stream.seek(0)
         encoding = chosen_encoding(file.stream, self.spec.encoding or ("utf-8",))
         lines = Lines(file.stream, encoding, file.name)
         try:
             yield from _events(_unfolded(lines, encoding), file.name)
         finally:
             lines.release()
+
+
+def _has_moved(file: OpenedFile) -> bool:
+    """Whether single days of a series may stand as events of their own."""
+    file.stream.seek(0)
+    return any(line[:13].upper() == b"RECURRENCE-ID" for line in file.stream)
+
+
+def _moved(records: Iterable[Record]) -> dict[str, list[str]]:
+    """Return, by UID, the days of series that stand as events of their own."""
+    found: dict[str, list[str]] = {}
+    for record in records:
+        if day := _own_text(record, "RECURRENCE-ID"):
+            found.setdefault(_own_text(record, "UID"), []).append(day)
+    return found
+
+
+def _without(record: Record, days: Sequence[str]) -> Record:
+    """Except those days from the series that they belong to (RFC 5545, section 3.8.4.4), or they would happen twice."""
+    known = record.value.get("EXDATE", {OWN_TEXT: ""})
+    excepted = ";".join(filter(None, (known[OWN_TEXT], *days)))
+    return replace(record, value={**record.value, "EXDATE": {**known, OWN_TEXT: excepted}})
+
+
+def _own_text(record: Record, name: str) -> str:
+    found = record.value.get(name, {}).get(OWN_TEXT, "")
+    return found if isinstance(found, str) else found[0]
 
 
 def _unfolded(lines: Lines, encoding: str) -> Iterator[tuple[int, str]]:

@@ -174,8 +174,62 @@ def test_workbooks_and_calendars_are_drafted_too(desk: Desk) -> None:
     assert feed["examples"][0]["row"]["Nr"] == "0012"
     (desk.folder / "plan.ics").write_text(CALENDAR.replace("\n", "\r\n"), "utf-8")
     feed, _ = drafted(desk, "plan.ics", "--zone", "Europe/Berlin", "--force")
-    assert (feed["source"]["kind"], feed["key"], feed["event"]["title"]["from"]) == ("ics", ["UID"], "SUMMARY")
+    assert (feed["source"]["kind"], feed["event"]["title"]["from"]) == ("ics", "SUMMARY")
+    assert feed["key"] == ["UID", {"column": "RECURRENCE-ID", "optional": True}]
     assert feed["examples"][0]["event"]["startAt"] == "2030-05-01T19:30:00+02:00"
+
+
+OFFICE = """BEGIN:VCALENDAR
+X-WR-TIMEZONE:Europe/Lisbon
+BEGIN:VEVENT
+UID:choir
+SUMMARY:Choir
+DTSTART;TZID="W. Europe Standard Time":20300503T220000
+DTEND;TZID="W. Europe Standard Time":20300504T003000
+RRULE:FREQ=DAILY;COUNT=3
+END:VEVENT
+BEGIN:VEVENT
+UID:choir
+SUMMARY:Choir, moved
+RECURRENCE-ID;TZID="W. Europe Standard Time":20300504T220000
+DTSTART;TZID="W. Europe Standard Time":20300504T200000
+END:VEVENT
+BEGIN:VEVENT
+UID:fair
+SUMMARY:Fair
+DTSTART;VALUE=DATE:20300601
+DTEND;VALUE=DATE:20300603
+END:VEVENT
+BEGIN:VEVENT
+UID:utc
+SUMMARY:Call
+DTSTART:20300601T170000Z
+END:VEVENT
+BEGIN:VEVENT
+UID:off
+SUMMARY:Off
+STATUS:CANCELLED
+DTSTART:20300601T170000Z
+END:VEVENT
+END:VCALENDAR
+"""
+
+
+def test_a_calendar_is_drafted_with_its_zones_its_series_and_its_exclusive_ends(desk: Desk) -> None:
+    (desk.folder / "office.ics").write_text(OFFICE, "utf-8")
+    drafted(desk, "office.ics", "--zone", "Europe/Berlin")
+    file = desk.folder / "feeds" / "drafted.yaml"
+    file.write_text(file.read_text("utf-8").replace("horizon: 365d", "horizon: 9999d"), "utf-8")
+    rows = desk.run("preview", "drafted", "--json").document["rows"]
+    found = [(row["row_key"], row["event"]["startAt"], row["event"].get("endAt")) for row in rows if "event" in row]
+    assert found == [
+        ("choir||2030-05-03", "2030-05-03T22:00:00+02:00", "2030-05-04T00:30:00+02:00"),
+        ("choir||2030-05-05", "2030-05-05T22:00:00+02:00", "2030-05-06T00:30:00+02:00"),
+        ("choir|2030-05-04T22:00:00", "2030-05-04T20:00:00+02:00", None),
+        ("fair|", "2030-06-01T00:00:00+01:00", "2030-06-02T23:59:00+01:00"),
+        ("utc|", "2030-06-01T18:00:00+01:00", None),
+    ]
+    assert [row["skipped"] for row in rows if "skipped" in row] == ["cancelled"]
 
 
 def test_the_header_of_a_sheet_is_found_below_its_title_and_empty_rows(desk: Desk) -> None:

@@ -193,6 +193,39 @@ def test_events_of_a_calendar_have_their_properties_as_columns(tmp_path: Path) -
     assert (str(second.origin), second.cells["LOCATION"]) == ("events.file:24", "")
 
 
+SERIES = """BEGIN:VCALENDAR
+BEGIN:VEVENT
+UID:yoga
+RECURRENCE-ID;TZID=Europe/Lisbon:20270510T180000
+DTSTART;TZID=Europe/Lisbon:20270511T180000
+END:VEVENT
+BEGIN:VEVENT
+UID:yoga
+DTSTART;TZID=Europe/Lisbon:20270503T180000
+RRULE:FREQ=WEEKLY;COUNT=4
+EXDATE;TZID=Europe/Lisbon:20270517T180000
+END:VEVENT
+BEGIN:VEVENT
+UID:choir
+DTSTART;TZID=Europe/Lisbon:20270503T180000
+RRULE:FREQ=WEEKLY;COUNT=4
+END:VEVENT
+BEGIN:VEVENT
+UID:choir
+RECURRENCE-ID;TZID=Europe/Lisbon:20270524T180000
+STATUS:CANCELLED
+END:VEVENT
+END:VCALENDAR
+"""
+
+
+def test_days_of_a_series_that_stand_as_events_of_their_own_are_excepted_from_it(tmp_path: Path) -> None:
+    moved, yoga, choir, off = read(tmp_path, SERIES, "UID", "EXDATE", kind="ics")
+    assert yoga.cells["EXDATE"] == "2027-05-17T18:00:00;2027-05-10T18:00:00"
+    assert choir.cells["EXDATE"] == "2027-05-24T18:00:00"
+    assert (moved.cells["EXDATE"], off.cells["EXDATE"]) == ("", "")
+
+
 def test_a_character_cut_in_two_by_a_fold_is_whole_again(tmp_path: Path) -> None:
     content = CALENDAR.encode().replace(b"SUMMARY;LANGUAGE=de:Jazz", b"SUMMARY:Caf\xc3\n \xa9")
     assert read(tmp_path, content, kind="ics")[0].cells["SUMMARY"].startswith("Café")

@@ -67,14 +67,13 @@ def of_drift(record: RowRecord, feed: str) -> ListedRow:
     if record.drift_kind is DriftKind.TO_PUBLISH:
         problem = "sent as a draft; the source now says published"
         by_hand = f"publish {_event(record)} by hand on the service's pages"
-        return _entry(record, "drift", problem, f"{by_hand}, then {_set_aside(feed, record)}")
+        return _entry(record, "drift", problem, _then_set_aside(by_hand, feed, record))
     if record.drift_kind is DriftKind.CANCELLED:
         by_hand = f"withdraw {_event(record)} by hand on the service's pages: there is no way to do it from here"
-        return _entry(record, "drift", "cancelled at the source since it was sent", f"{by_hand}; then {_set_aside(feed, record)}")
+        return _entry(record, "drift", "cancelled at the source since it was sent", _then_set_aside(by_hand, feed, record))
     problem = f"changed since it was sent: {', '.join(_changed(record)) or 'its cover image'}"
     by_hand = f"{_command('diff', feed, record)} shows all; change {_event(record)} by hand: the service has no way to update it"
-    hint = f"{by_hand}, then {_set_aside(feed, record)}"
-    return _entry(record, "drift", problem, hint)
+    return _entry(record, "drift", problem, _then_set_aside(by_hand, feed, record))
 
 
 def of_vanished(record: RowRecord, feed: str) -> ListedRow:
@@ -82,7 +81,7 @@ def of_vanished(record: RowRecord, feed: str) -> ListedRow:
     since = f"{record.vanished_at:%Y-%m-%d}" if record.vanished_at else "an earlier read"
     problem = f"gone from its source since {since}"
     by_hand = f"if it is cancelled, remove {_event(record)} by hand on the service's pages"
-    return _entry(record, "vanished", problem, f"{by_hand}, then {_set_aside(feed, record)}")
+    return _entry(record, "vanished", problem, _then_set_aside(by_hand, feed, record))
 
 
 def of_resent(record: RowRecord) -> ListedRow:
@@ -106,7 +105,7 @@ _FALLBACKS = {
 
 def _hint(record: RowRecord, feed: str) -> str:  # noqa: C901, PLR0911  # one arm per state
     if record.is_set_aside:
-        return f"it was set aside by {record.decided_by}: {_command('resolve', feed, record, '--undo')} lists it again"
+        return _was_set_aside(feed, record)
     match record.state:
         case EntryState.PENDING:
             return "the next run sends it" if record.attempts == 0 else "the next run sends it again, with the same key"
@@ -136,8 +135,14 @@ def _person_decides(feed: str, record: RowRecord) -> str:
     return f"`eventsync reconcile {feed}` looks for it; {resolve} says that it is there, {otherwise}"
 
 
-def _set_aside(feed: str, record: RowRecord) -> str:
-    return f"{_command('resolve', feed, record, '--ignore')} takes it off this list"
+def _then_set_aside(by_hand: str, feed: str, record: RowRecord) -> str:
+    if record.is_set_aside:
+        return _was_set_aside(feed, record)
+    return f"{by_hand}; then {_command('resolve', feed, record, '--ignore')} takes it off the list of what waits"
+
+
+def _was_set_aside(feed: str, record: RowRecord) -> str:
+    return f"it was set aside by {record.decided_by}: {_command('resolve', feed, record, '--undo')} lists it again"
 
 
 def _command(verb: str, feed: str, record: RowRecord, option: str = "") -> str:

@@ -286,3 +286,6 @@ def test_a_draft_that_the_source_has_published_is_told_apart_and_set_aside_once_
     assert decider.told("diff")["counts"]["to be published by hand"] == 3
     decider.say("resolve", "1", "--ignore")
     assert [row["row_key"] for row in decider.told("rows")["rows"]] == ["5", "6"]
+    (first, second, _) = decider.told("rows", "--state", "drift")["rows"]
+    assert ("--undo" in first["hint"], "--ignore" in first["hint"]) == (True, False)
+    assert "--ignore" in second["hint"]

@@ -15,7 +15,7 @@ from typing import Any
 from mappings.transforms.formats import Format, NotRealError, compile_format, read_clock, read_date, read_datetime
 
 _LANGUAGES = ("en", "pt", "es", "fr", "de", "it", "pl", "nl", "cs", "sv", "da", "fi", "ja", "ko", "zh", "ru", "tr")
-_ISO = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y年%m月%d日", "%Y. %m. %d.")
+_ISO = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y年%m月%d日", "%Y년 %m월 %d일", "%Y. %m. %d.")
 _COMPACT = "%Y%m%d"
 _DAY_FIRST = tuple(f"%d{mark}%m{mark}{year}" for mark in "/.-" for year in ("%Y", "%y"))
 _MONTH_FIRST = tuple(f"%m{mark}%d{mark}{year}" for mark in "/.-" for year in ("%Y", "%y"))
@@ -26,7 +26,7 @@ _NAMED = (
 )
 _CLOCKS = (
     *("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M%p", "%I:%M:%S %p", "%I %p", "%I%p", "%I.%M%p", "%I.%M %p"),
-    *("%Hh%M", "%Hh", "%H h", "%H h %M", "%H時%M分", "%H:%M Uhr", "%H Uhr", "%H.%M"),
+    *("%Hh%M", "%Hh", "%H h", "%H h %M", "%H時%M分", "%H:%M Uhr", "%H.%M Uhr", "%H Uhr", "%H.%M"),
 )
 _OFFSETS = ("", "%z", " %z")
 _BETWEEN = (" ", "T", ", ", " - ")

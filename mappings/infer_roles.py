@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from mappings.infer_columns import ColumnSeen
 from mappings.infer_times import TimesSeen
 from mappings.infer_words import Role
-from mappings.zone_files import find_zone
+from mappings.refusals import Refusal
+from mappings.transforms.step import Run
+from mappings.transforms.zone_names import Zone
 
 Surety = Literal["sure", "likely", "unsure"]
 Fits = Callable[[ColumnSeen], bool]
@@ -42,7 +45,20 @@ def _is_few(column: ColumnSeen) -> bool:
 
 
 def _is_zone(column: ColumnSeen) -> bool:
-    return bool(column.filled) and all(find_zone(text) is not None for text in list(column.counts)[:_FEW])
+    return bool(column.filled) and all(_names_a_zone(text) for text in list(column.counts)[:_FEW])
+
+
+def _names_a_zone(text: str) -> bool:
+    """As the step `zone` reads it, by which the draft reads the column."""
+    try:
+        return bool(_zone_reader()(text))
+    except Refusal:
+        return False
+
+
+@cache
+def _zone_reader() -> Run:
+    return Zone(zone=True).function()
 
 
 def _is_link(column: ColumnSeen) -> bool:

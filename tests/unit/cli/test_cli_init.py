@@ -294,6 +294,7 @@ def test_each_real_feed_gives_a_file_that_passes_check_and_finds_title_days_and_
     assert [part if isinstance(part, str) else part["column"] for part in feed["key"]] == key
     (surety,) = (guess["surety"] for guess in said["guesses"] if guess["about"] == "key")
     assert (surety == "sure") == (name in SURE_KEYS)
+    assert [guess["surety"] for guess in said["guesses"] if guess["about"] == "timezone"] == ["unsure"]
     account = desk.run("preview", "drafted", "--rows", "0", "--all", "--json").document["account"]
     assert account["events"] == events or (events is None and account["events"] > 0)
 
@@ -303,3 +304,12 @@ def test_a_header_that_somebody_typed_over_is_doubted(desk: Desk) -> None:
     (doubt,) = (guess for guess in said["guesses"] if guess["about"] == "source.header")
     assert (doubt["column"], doubt["surety"]) == (OVERWRITTEN, "unsure")
     assert "its value in 5 rows: typed over?" in doubt["why"]
+
+
+def test_a_zone_is_found_by_whatever_name_and_the_instants_beside_it(desk: Desk) -> None:
+    (desk.folder / "a.csv").write_text(
+        "id,name,start_utc,tz\nB7,Jazz,2030-07-01T17:00:00Z,US/Eastern\nB9,Fado,2030-07-02T17:00:00Z,asia/calcutta\n", "utf-8"
+    )
+    feed, _ = drafted(desk, "a.csv")
+    assert feed["event"]["timezone"] == {"from": "tz", "do": ["zone"]}
+    assert feed["examples"][0]["event"]["startAt"] == "2030-07-01T13:00:00-04:00"

@@ -72,6 +72,8 @@ def test_every_table_gives_a_mapping_that_may_run_and_examples_that_come_true(
         (["Samstag, 12. Juli 2025"], "date", ("%A, %d. %B %Y",)),
         (["Fr, 12.07.2030", "Sa, 13.07.2030"], "date", ("%a, %d.%m.%Y",)),
         (["2026年5月3日"], "date", ("%Y年%m月%d日",)),
+        (["2026년 5월 3일"], "date", ("%Y년 %m월 %d일",)),
+        (["19.30 Uhr", "20 Uhr"], "time", ("%H.%M Uhr", "%H Uhr")),
     ],
 )
 def test_formats_are_found_by_evidence(cells: list[str], kind: str, formats: tuple[str, ...]) -> None:
@@ -123,6 +125,13 @@ def test_columns_are_known_by_their_names_in_many_languages(name: str, role: Rol
         (b"Agenda 2030\n\nid,name,date\n1,Jazz,x\n2,Fado,y\n", "utf-8", ",", 3),
         ("id,name\n1,Jazz\n".encode("utf-16"), "utf-16", ",", 1),
         (b'id|name\n1|"a, b; c"\n', "utf-8", "|", 1),
+        (
+            "번호,제목,비고\n1,불꽃축제,BROKEN\n2,재즈 BROKEN 공연,없음\n".encode("cp949").replace(b"BROKEN", b"\xffA"),
+            "cp949",
+            ",",
+            1,
+        ),
+        ("id;заголовок\n1;Концерт джаза в парке Горького\n2;Выставка картин\n".encode("cp1251"), "windows-1251", ";", 1),
     ],
 )
 def test_a_dialect_is_told_by_its_first_rows(content: bytes, encoding: str, delimiter: str, row: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from connectors.errors import ScopeMissingError
 from connectors.event_api.complaints import in_short
-from mappings.delivery import Answer, Postponed, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
+from mappings.delivery import Answer, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError, TransientError
 from pipelines.outcomes import BrakeError
 
@@ -23,6 +23,8 @@ ALL_UNCERTAIN = 3
 """The same of a drain's only rows; fewer may be rows that the service cannot digest."""
 OUT_OF_SCOPE_IN_A_ROW = 1000
 """So many rows in a row for whose channels the key lacks the scope say that it lacks it for all."""
+_ROUNDING = 1e-9
+"""Shares are binary fractions: 29 % of 100 must not be a little less than 29."""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,8 @@ class Breaker:
                 return self._down() if self.uncertain >= UNCERTAIN_IN_A_ROW else None
             case _:
                 self.uncertain, self.out_of_scope, self.is_answered = 0, 0, True
-                return self._after_answer(verdict)
+                # A refusal of long ago, told again, is no row's last word: the row goes out once more under its next key.
+                return None if isinstance(verdict, Superseded) else self._after_answer(verdict)
 
     def cause_at_end(self) -> SyncError | None:
         """Return what a drain that went to its end has left for later, and why.
@@ -95,12 +98,13 @@ class Breaker:
 
 
 def patience_with(owed: int, bad_share: float | None) -> int:
-    """Return how many refusals in a row may be all the same once rows have passed, in a run that owes so many rows.
+    """Return how many refusals in a row that are all the same stop a run that owes so many rows, once rows have passed.
 
     A partner may well have listed bad rows side by side: as many as the feed lets be bad (`rejected`; None: any) are no
-    sign of more. Never fewer than would tell at the beginning of a run.
+    sign of more, one beyond them is. Never fewer than would tell at the beginning of a run.
     """
-    return min(max(SAME_REFUSALS, MOST_IN_A_ROW if bad_share is None else int(owed * bad_share)), MOST_IN_A_ROW)
+    beyond = MOST_IN_A_ROW if bad_share is None else int(owed * bad_share + _ROUNDING) + 1
+    return min(max(SAME_REFUSALS, beyond), MOST_IN_A_ROW)
 
 
 def _same_refusal(which: str, issue: tuple[str, str, str]) -> BrakeError:

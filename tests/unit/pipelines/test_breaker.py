@@ -73,9 +73,15 @@ def test_a_contract_that_changes_in_the_midst_of_a_run_stops_it_once_the_refusal
     assert str(causes[-1]).startswith("40 rows in a row were all refused for the same reason: code title too long")
 
 
-@pytest.mark.parametrize("between", [RECEIPT, IN_THE_PAST, Blocked(answer(403)), Conflict(answer(409)), Superseded(answer(409))])
+@pytest.mark.parametrize("between", [RECEIPT, IN_THE_PAST, Blocked(answer(403)), Conflict(answer(409))])
 def test_bad_rows_with_any_other_answer_between_them_stop_nothing_however_many_they_are(between: Verdict) -> None:
     assert set(_causes([RECEIPT, *[*[REFUSED] * 39, between] * 9], patience=40)) == {None}
+
+
+def test_refusals_of_earlier_bodies_told_again_do_not_hide_that_the_same_refusal_comes_in_a_row() -> None:
+    causes = _causes([RECEIPT, *[Superseded(answer(400)), REFUSED] * 40], patience=40)
+    assert set(causes[:-1]) == {None}
+    assert isinstance(causes[-1], BrakeError)
 
 
 def test_a_failing_service_does_not_hide_that_the_same_refusal_comes_in_a_row() -> None:
@@ -84,12 +90,16 @@ def test_a_failing_service_does_not_hide_that_the_same_refusal_comes_in_a_row() 
 
 @pytest.mark.parametrize(
     ("owed", "bad_share", "patience"),
-    [(1, 0.05, 25), (500, 0.05, 25), (520, 0.05, 26), (6000, 0.05, 300), (6000, 0.01, 60), (10**6, 0.05, 1000), (50, None, 1000)],
+    [(1, 0.05, 25), (480, 0.05, 25), (500, 0.05, 26), (6000, 0.05, 301), (100, 0.29, 30), (10**6, 0.05, 1000), (50, None, 1000)],
 )
-def test_as_many_rows_may_be_refused_in_a_row_as_the_feed_lets_be_bad_within_bounds(
+def test_one_row_more_in_a_row_than_the_feed_lets_be_bad_is_too_many_within_bounds(
     owed: int, bad_share: float | None, patience: int
 ) -> None:
     assert patience_with(owed, bad_share) == patience
+
+
+def test_as_many_rows_side_by_side_as_the_feed_lets_be_bad_stop_nothing() -> None:
+    assert set(_causes([RECEIPT, *[REFUSED] * 300], patience_with(6000, 0.05))) == {None}
 
 
 def test_rows_without_any_usable_answer_in_a_row_are_the_services_fault() -> None:

@@ -1,6 +1,6 @@
 """The pauses of one route as this worker lives through them, and when it gives the route up.
 
-What a pause teaches about the rate is `pace_curve`'s; who waits for its end, `pacing`'s. Times are seconds on the worker's
+What a pause teaches about the rate is `pace_lesson`'s; who waits for its end, `pacing`'s. Times are seconds on the worker's
 own clock.
 """
 

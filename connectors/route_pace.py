@@ -1,7 +1,7 @@
 """The pace of one route as one small value: when the next request may leave, what a 429 changes, and its form as text.
 
 Who keeps it, in memory or in a place that several workers share, is told in `pacing` and `pace_sharing`; how an
-estimate is made, in `pace_curve`. Times are seconds on one clock, the keeper's.
+estimate is made, in `pace_lesson`. Times are seconds on one clock, the keeper's.
 """
 
 from __future__ import annotations

@@ -88,8 +88,9 @@ class Comparison:
         if known is None or known.may_be_pinned_anew:
             self.progress.tally.skip(row.because)
             return
-        self.progress.tally.drifted += 1
-        if known.drift_fingerprint != CANCELLED:
+        is_recorded = known.drift_fingerprint == CANCELLED
+        self.progress.tally.differ(is_settled=is_recorded and known.is_set_aside)
+        if not is_recorded:
             self.batch.cancel(known.entry_id, row.origin)
 
     def _take_row(self, row: MappedRow) -> None:

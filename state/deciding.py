@@ -21,6 +21,7 @@ key can create its event. What is set aside stays in its state; `undo` lists it 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import assert_never
 
 from mappings.errors import ConfigError
@@ -83,6 +84,10 @@ _FORGOTTEN = (
     "an earlier attempt was never answered. It is sent again under the same key: if the service has created the event"
     " then and has forgotten the key since, there will be two"
 )
+_KEPT_FAILURE = (
+    "; and where the service only repeats its failure under that key, it goes out under the next one: if the event was created"
+    " before that failure was told, there will be two as well"
+)
 _USED_KEY = (
     "the service has said that its key is used. It is sent under the next key: if the event exists after all, there will be two"
 )
@@ -121,7 +126,7 @@ def _resend(record: RowRecord) -> Change | AsItIs:
         case EntryState.PENDING if record.decision is Decision.RESEND or not is_unanswered:
             return AsItIs("the next run sends it")
         case EntryState.PENDING | EntryState.UNCERTAIN:
-            return Change(EntryState.PENDING, Decision.RESEND, risk=_FORGOTTEN)
+            return Change(EntryState.PENDING, Decision.RESEND, risk=_FORGOTTEN + (_KEPT_FAILURE if _has_failed(record) else ""))
         case EntryState.BLOCKED if is_unanswered:
             return Change(EntryState.PENDING, Decision.RESEND, risk=_FORGOTTEN)
         case EntryState.REFUSED | EntryState.BLOCKED:
@@ -135,6 +140,10 @@ def _resend(record: RowRecord) -> Change | AsItIs:
             )
         case _:
             assert_never(record.state)
+
+
+def _has_failed(record: RowRecord) -> bool:
+    return record.answer is not None and record.answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _set_aside(record: RowRecord) -> Change | AsItIs:

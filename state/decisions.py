@@ -231,7 +231,7 @@ def _asked_for() -> Iterator[ColumnElement[bool]]:
 
 def _left_alone(records: Collection[RowRecord], states: Collection[EntryState]) -> Iterator[LeftAlone]:
     for record in records:
-        if record.state is EntryState.PENDING and not _was_denied(record):
+        if record.state is EntryState.PENDING and (record.decision is Decision.RETRY or not _was_denied(record)):
             yield LeftAlone(record.row_key, "it is pending: the next run sends it")
         elif record.state not in states:
             yield LeftAlone(record.row_key, f"it is {record.state.value.replace('_', ' ')}")

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from unit.state.world import DESTINATION, FEED, World, answer, row
 
-from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
+from connectors.errors import KeyRefusedError
+from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.identity import idempotency_key
 from mappings.vocabulary import FeedName, RowKey
 from state.books import Books
@@ -78,6 +79,13 @@ def test_only_the_states_and_rows_asked_for_are_retried(world: World) -> None:
     retried = decisions(world).retry(row_keys=[RowKey("b"), RowKey("d")])
     assert (retried.refused, retried.left_alone) == (1, (LeftAlone(RowKey("d"), "it is delivered"),))
     assert world.states() == {"a": "refused", "b": "pending", "c": "pending", "d": "delivered"}
+
+
+def test_a_row_turned_away_with_the_key_is_retried_once_and_then_told_to_be_pending(world: World) -> None:
+    ended(world, Postponed(answer(401), KeyRefusedError("the key is revoked")))
+    assert decisions(world).retry(row_keys=[RowKey("a")]).pending == 1
+    again = decisions(world).retry(row_keys=[RowKey("a")])
+    assert (again.pending, again.left_alone) == (0, (LeftAlone(RowKey("a"), "it is pending: the next run sends it"),))
 
 
 def test_rows_that_the_source_no_longer_asks_for_are_not_retried(world: World) -> None:

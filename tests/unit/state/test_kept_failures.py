@@ -11,7 +11,7 @@ from unit.state.world import FEED, World, answer, row
 from mappings.delivery import Answer, Receipt, Uncertain, Verdict
 from mappings.identity import idempotency_key
 from mappings.vocabulary import RowKey
-from state.deciding import Resend
+from state.deciding import Change, Resend, decide
 from state.words import Decision, EntryState
 
 KEPT = answer(500, "req-1")
@@ -59,6 +59,17 @@ def test_the_key_stays_where_nothing_shows_that_the_failure_is_a_kept_one(world:
     failed(world, last)
     world.publish(verdict)
     assert (world.known("a").state, world.known("a").revision) == (EntryState.UNCERTAIN, 0)
+
+
+@pytest.mark.parametrize(("last", "is_told"), [(KEPT, True), (answer(0), False)], ids=["a failure", "no answer"])
+def test_whoever_lets_a_failed_row_go_out_again_is_told_of_its_next_key_first(
+    world: World, last: Answer, *, is_told: bool
+) -> None:
+    world.stage([row("a")])
+    world.publish(Uncertain(last))
+    change = decide(world.known("a"), Resend())
+    assert isinstance(change, Change)
+    assert ("under the next one" in change.risk) is is_told
 
 
 def test_without_a_persons_word_the_key_of_a_kept_failure_stays(world: World) -> None:

@@ -8,6 +8,7 @@ from unit.state.world import World, receipt, rejection, row, skipped
 from mappings.identity import row_key
 from mappings.vocabulary import Absorbed, Absorption, MappedRow, Origin, Part, RowKey, Silence, Skipped
 from state.accounts import ReadAccount, RowShares
+from state.deciding import SetAside
 from state.terms import Terms
 from state.unspoken import Unspoken
 from state.words import DriftKind, EntryState
@@ -103,6 +104,16 @@ def test_a_delivered_row_that_is_cancelled_is_drift_until_it_is_back(world: Worl
     assert world.known("a").drift_kind is DriftKind.EDITED
     assert world.stage([row("a", "first")]).account.unchanged == 1
     assert (world.known("a").drift_kind, world.known("a").state) == (None, EntryState.DELIVERED)
+
+
+def test_a_called_off_event_that_a_person_has_seen_to_is_unchanged(world: World) -> None:
+    world.stage([row("a")])
+    world.publish()
+    world.stage([CANCELLED])
+    assert world.ledger.open_decisions("ann@desk", world.lease.token).resolve(RowKey("a"), SetAside()) is not None
+    assert world.stage([CANCELLED]).account == ReadAccount(read=1, unchanged=1)
+    assert world.stage([row("a", "second")]).account.drifted == 1
+    assert world.stage([CANCELLED]).account.drifted == 1
 
 
 def test_a_row_that_may_be_out_is_drift_when_it_is_cancelled(world: World) -> None:

@@ -18,7 +18,7 @@ from mappings.errors import SyncError
 from pipelines.breaker import Breaker
 from pipelines.caution import Caution
 from pipelines.departures import Departures, Unwatched
-from pipelines.outcomes import InterruptedRunError
+from pipelines.interruption import InterruptedRunError
 from state.outbox import Outbox, Settled
 from state.trouble import StateBusyError
 

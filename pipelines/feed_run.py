@@ -16,9 +16,10 @@ from mappings.schema import FeedMapping
 from pipelines.drain import Advance
 from pipelines.gate import brake_error, pass_the_gate, raise_if_braked
 from pipelines.holding import Hold
+from pipelines.interruption import InterruptedRunError
 from pipelines.interrupts import deferred, window
 from pipelines.options import RunOptions
-from pipelines.outcomes import ExitCode, InterruptedRunError, Outcome, outcome_of
+from pipelines.outcomes import ExitCode, Outcome, outcome_of
 from pipelines.sending import PublishJob
 from pipelines.sync import Published, Staged, publish, stage
 from pipelines.verdicts import outcome_of_publish

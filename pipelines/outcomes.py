@@ -11,6 +11,7 @@ from enum import IntEnum
 from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.sources.errors import EmptySourceError, MissingColumnsError
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
+from pipelines.interruption import InterruptedRunError
 from state.lease import HeldByAnotherError, LeaseLostError
 
 HELP = "what would help: "
@@ -56,10 +57,6 @@ class BrakeError(SyncError):
     def __init__(self, message: str, *, brakes: tuple[str, ...], hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.brakes = brakes
-
-
-class InterruptedRunError(SyncError):
-    """A person or the machine asked the run to stop; the state is intact."""
 
 
 def outcome_of(error: SyncError) -> Outcome:

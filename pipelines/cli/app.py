@@ -34,6 +34,7 @@ from pipelines.cli import (
     vocabulary,
 )
 from pipelines.interrupts import deferred, window
+from pipelines.threshold import INTERRUPTED
 
 P = ParamSpec("P")
 
@@ -63,7 +64,10 @@ def _verb(function: Callable[P, int], group: typer.Typer = app) -> None:
 
 
 def _code_of(work: Callable[[], int]) -> int:
+    # What an interruption needs to be told is imported before: whatever is being imported then is half made.
     from mappings.errors import SyncError  # noqa: PLC0415  # keeps `--help` fast
+    from pipelines.cli.output import Output  # noqa: PLC0415  # as above
+    from pipelines.interruption import InterruptedRunError  # noqa: PLC0415  # as above
 
     try:
         with window():
@@ -71,7 +75,9 @@ def _code_of(work: Callable[[], int]) -> int:
     except SyncError as error:
         return _explain(error)
     except KeyboardInterrupt:
-        return _explain_interruption()
+        stopped = InterruptedRunError("interrupted; the state is intact", hint="run again to go on")
+        Output(json="--json" in sys.argv).error(stopped)
+        return INTERRUPTED
 
 
 def _explain(error: Exception) -> int:
@@ -83,12 +89,6 @@ def _explain(error: Exception) -> int:
         raise error
     Output(json="--json" in sys.argv).error(error)
     return int(outcome_of(error).exit_code)
-
-
-def _explain_interruption() -> int:
-    from pipelines.outcomes import InterruptedRunError  # noqa: PLC0415  # keeps `--help` fast
-
-    return _explain(InterruptedRunError("interrupted; the state is intact", hint="run again to go on"))
 
 
 for verb in (

@@ -14,7 +14,7 @@ from unit.state.world import World, answer, receipt, row
 from connectors.errors import KeyRefusedError
 from mappings.delivery import Intent, Postponed, Refusal, Superseded, Verdict
 from pipelines.drain import Drain
-from pipelines.outcomes import InterruptedRunError
+from pipelines.interruption import InterruptedRunError
 from state.lease import LeaseLostError
 from state.outbox import Outbox, Settled
 from state.tables import ENTRY

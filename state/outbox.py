@@ -21,6 +21,7 @@ from state.accounts import PublishAccount
 from state.database import reading
 from state.gate import closed, read_gate
 from state.problems import warn_of_image
+from state.settling import Settlement, settle, unwritten
 from state.standing import Standing, read_standing
 from state.trouble import StateBusyError
 from state.turn import Turn
@@ -152,11 +153,11 @@ class Outbox:
         with reading(self._turn.engine) as connection:
             return read_standing(connection, self._turn.scope_id, self._turn.now(), self._key_memory.total_seconds())
 
-    def _settle(self, connection: Connection, settled: Sequence[Settled]) -> list[claims.Settlement]:
+    def _settle(self, connection: Connection, settled: Sequence[Settled]) -> list[Settlement]:
         settlements = [self._settlement(each) for each in settled]
         # A connection that broke while it committed leaves open whether it did; what was written then stands.
-        due = claims.unwritten(connection, settlements) if self._is_in_doubt else settlements
-        written = claims.settle(connection, due, self._turn.now())
+        due = unwritten(connection, settlements) if self._is_in_doubt else settlements
+        written = settle(connection, due, self._turn.now())
         if written != len(due):
             raise NotClaimedError(
                 f"{len(due) - written} of {len(due)} answers found their entry changed by somebody else",
@@ -164,7 +165,7 @@ class Outbox:
             )
         return settlements
 
-    def _count_settled(self, settlements: Sequence[claims.Settlement]) -> None:
+    def _count_settled(self, settlements: Sequence[Settlement]) -> None:
         for settlement in settlements:
             del self._held[settlement.entry_id]
             if settlement.is_resent:
@@ -172,14 +173,12 @@ class Outbox:
             if settlement.effect.state is not EntryState.PENDING:
                 self._ended[settlement.effect.state] += 1
 
-    def _settlement(self, settled: Settled) -> claims.Settlement:
+    def _settlement(self, settled: Settled) -> Settlement:
         intent, verdict = settled.intent, settled.verdict
         claim = self._held_claim(intent)
         effect = effect_of(verdict, claim)
         key = self._turn.key(intent.row_key, claim.revision + 1) if effect.is_next_revision else intent.key
-        return claims.Settlement(
-            intent.entry_id, claim, effect, key, claim.answer_to_keep(verdict), verdict.attempts, verdict.is_resent
-        )
+        return Settlement(intent.entry_id, claim, effect, key, claim.answer_to_keep(verdict), verdict.attempts, verdict.is_resent)
 
     def _claim(self, connection: Connection, again: Sequence[int], want: int) -> _Claimed:
         """Claim entries that go on under a next key, then others that this drain has not handed out before."""
@@ -242,5 +241,5 @@ def _not_claimed(intent: Intent) -> NotClaimedError:
     )
 
 
-def _next_keys(settlements: Sequence[claims.Settlement]) -> list[int]:
+def _next_keys(settlements: Sequence[Settlement]) -> list[int]:
     return [settlement.entry_id for settlement in settlements if settlement.effect.is_next_revision]

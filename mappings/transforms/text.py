@@ -13,7 +13,7 @@ from mappings.transforms.step import Run, Shown, Step
 
 INVISIBLE = "\u200b\u200c\u2060\ufeff\u180e\u00ad"
 _BLANKS = re.compile(rf"[\s{INVISIBLE}]+")
-_LINES = re.compile(rf"[ \t]*(?:\r\n|[\n\r\v\f\x85\u2028\u2029])[\s{INVISIBLE}]*")
+_LINES = re.compile(rf"(?<![ \t])[ \t]*+(?:\r\n|[\n\r\v\f\x85\u2028\u2029])[\s{INVISIBLE}]*")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 SPACES = "".join(chr(code) for code in range(0x3001) if chr(code).isspace()) + INVISIBLE
 """Every Unicode space, and the invisible characters that look like none."""

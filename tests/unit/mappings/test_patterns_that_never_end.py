@@ -8,6 +8,7 @@ import pytest
 from mappings.errors import MappingFileError
 from mappings.repetition import may_never_end
 from mappings.schema import FeedMapping
+from mappings.transforms.text import Newlines
 
 
 @pytest.mark.parametrize(
@@ -57,3 +58,9 @@ def test_a_repetition_with_an_end_of_its_own_is_allowed(pattern: str) -> None:
 def test_such_a_pattern_is_a_mistake_of_the_file_wherever_it_stands(build: Callable[..., FeedMapping], event: str) -> None:
     with pytest.raises(MappingFileError, match="repeats a repetition"):
         build(event=event)
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", "\u00a0", " \u00a0", "\n "])
+def test_a_cell_of_a_million_blanks_is_passed_at_once(blank: str) -> None:
+    tidy = Newlines.model_validate({"newlines": "|"}).function()
+    assert tidy("x" + blank * 1_000_000 + "y") == ("x|y" if "\n" in blank else "x" + blank * 1_000_000 + "y")

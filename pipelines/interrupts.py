@@ -120,8 +120,7 @@ def _hearing() -> Iterator[list[Handler]]:
     _EARS.is_open = False
     if not is_ours:
         handler = former[signal.SIGINT]
-        is_usable = callable(handler) and handler != leave_unheard
-        _EARS.interrupt = handler if is_usable and callable(handler) else signal.default_int_handler
+        _EARS.interrupt = handler if callable(handler) and handler != leave_unheard else signal.default_int_handler
     try:
         for number in STOPPING:
             signal.signal(number, _EARS.hear)

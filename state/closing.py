@@ -1,4 +1,7 @@
-"""The end of a read: what its source no longer asks for is withdrawn or marked, the account balanced, the gate set."""
+"""The end of a read: what its source no longer asks for is withdrawn or marked, the account balanced, the gate set.
+
+What a brake makes of the report is the caller's; which absences mean nothing, `unspoken`'s.
+"""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Case:
         """Return an answer for people: with what its repetition means, where the service keeps telling one failure."""
         if not self.is_told_again:
             return answer
-        said = "the service stored this failure under the row's key and repeats it; the event may exist: only a person changes the key"
+        said = "the service stored this failure under the row's key and repeats it; the event may exist: a person decides"
         return replace(answer, message=f"{said}: {answer.message}")
 
     def _leave_unanswered(self, began: float) -> None:

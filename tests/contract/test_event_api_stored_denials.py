@@ -159,7 +159,7 @@ def test_a_stored_failure_stays_uncertain_under_the_same_key_in_every_run_and_sa
         assert (entry.state, entry.revision) == (EntryState.UNCERTAIN, 0)
         assert entry.answer is not None
         assert (
-            "stored this failure under the row's key and repeats it; the event may exist: only a person changes the key"
+            "stored this failure under the row's key and repeats it; the event may exist: a person decides"
             in entry.answer.message
         )
     assert len(set(service.asked)) == 1

@@ -146,8 +146,8 @@ def nothing_left(column: str, found: object) -> Refusal:
     if is_empty(found):
         return required(column)
     wanted = (
-        f'nothing usable was left of it: write another value in the column "{column}"'
+        f'nothing usable was left of this cell; write another value in the column "{column}"'
         if column
-        else "nothing usable was left of it"
+        else "nothing usable was left of this value"
     )
     return Refusal(ReasonCode.REQUIRED, wanted, column=column, found=str(found))

@@ -172,6 +172,8 @@ def _merge(block: Block, value: object, node: yaml.Node, reading: _Reading) -> N
 def _yaml_slip(error: yaml.YAMLError, text: str) -> Slip:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
+        if text[mark.index : mark.index + 1] == "\t":
+            return Slip((mark.line + 1, mark.column + 1), "this is not YAML: a tab stands here, indent with spaces")
         context = f" ({error.context})" if error.context else ""
         return Slip((mark.line + 1, mark.column + 1), f"this is not YAML: {error.problem}{context}")
     if isinstance(error, yaml.reader.ReaderError):

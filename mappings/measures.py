@@ -22,8 +22,9 @@ _DURATION_UNITS = ("weeks", "days", "hours", "minutes", "seconds")
 
 
 def mistake(message: str, hint: str = "") -> PydanticCustomError:
-    """An error for a file's author, with a hint of its own."""
-    return PydanticCustomError("mistake", "{message}", {"message": message, "hint": hint})
+    """An error for a file's author, with a hint of its own; what is no Unicode text in it (a lone surrogate) becomes `?`."""
+    told, helps = (text.encode("utf-8", "replace").decode() for text in (message, hint))
+    return PydanticCustomError("mistake", "{message}", {"message": told, "hint": helps})
 
 
 def parse_duration(value: object) -> timedelta:
@@ -52,6 +53,8 @@ def parse_share(value: object) -> float | None:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         raise mistake(f'"{value}" is not a share', 'write it like "5%", or "off"') from None
+    if share > 1 and not text.endswith("%"):
+        raise mistake(f'"{value}" is more than the whole', f'write "{text}%" if that is meant')
     if not 0 <= share <= 100:
         raise mistake(f'"{value}" is not a share', 'write it like "5%", or "off"')
     return share
@@ -103,7 +106,11 @@ def _one_or_many(value: object) -> object:
 def _switched_on(value: object) -> bool:
     if value in ("", "true", True):
         return True
-    raise mistake(f'this step takes no parameter, and got "{value}"', "write its bare name")
+    got = f'"{value}"' if isinstance(value, str) else "a block"
+    raise mistake(
+        f"this step takes no parameter, and got {got}",
+        "write its bare name, or true beside other keys: {lower: true, locale: tr}",
+    )
 
 
 ANY_SCALAR = {"type": ["string", "number", "boolean"]}

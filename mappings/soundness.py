@@ -13,10 +13,15 @@ from mappings.event import REQUIRED_FIELDS, judge
 from mappings.refusals import did_you_mean
 from mappings.spots import Loc, Problem
 from mappings.tables import Table
-from mappings.values import MARKERS
+from mappings.values import COMPANIONS, MARKERS
 from mappings.vocabulary import ReasonCode
 
 _CHECKED = re.compile(r"(?:^|\.)(?:timezone|status|countryCode|url|channelId|coverImage)$")
+_SINGLE = re.compile(
+    r"channelId|title|startAt|endAt|timezone|status|classifications(?:\[\d+\])?|locationName|coverImage"
+    r"|offers\[\d+\]\.(?:name|url|availability)|approxLocation\.city\.(?:placeId|name|countryCode)"
+)
+"""The fields that the service spells out and that are no objects."""
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -87,11 +92,22 @@ def _bad_constants(value: object, path: str, loc: Loc) -> Iterator[Problem]:
     if isinstance(value, str):
         yield from _refused(value, path, loc)
     elif isinstance(value, dict) and not any(marker in value for marker in MARKERS):
+        if _SINGLE.fullmatch(path):
+            yield from _no_object(value, path, loc)
+            return
         for name, inner in value.items():
             yield from _bad_constants(inner, f"{path}.{name}" if path else name, (*loc, name))
     elif isinstance(value, list):
         for position, inner in enumerate(value):
             yield from _bad_constants(inner, f"{path}[{position}]", (*loc, position))
+
+
+def _no_object(block: Mapping[str, Any], path: str, loc: Loc) -> Iterator[Problem]:
+    """Yield that a block without a kind of value would be sent as an object; with other keys of a value it is told already."""
+    if not any(word in block for word in COMPANIONS):
+        for name in [*block][:1]:
+            hint = did_you_mean(name, MARKERS) or f"{path} is no object: write one of {', '.join(MARKERS)}"
+            yield Problem((*loc, name), f'unknown value "{name}"', hint)
 
 
 def _refused(text: str, path: str, loc: Loc) -> Iterator[Problem]:

@@ -69,7 +69,10 @@ class Title(_Case):
     """Begin every word with a capital, the rest in lower case; apostrophes do not begin a word."""
 
     name: ClassVar[str] = "title"
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("title", "THE DEVIL'S VIOLIN", "The Devil's Violin"),)
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("title", "THE DEVIL'S VIOLIN", "The Devil's Violin"),
+        Shown("{title: true, locale: tr}", "İSTANBUL ŞENLİĞİ", "İstanbul Şenliği"),
+    )
     switch: Switch = Field(default=True, alias="title")
 
     def function(self) -> Run:

@@ -84,6 +84,11 @@ def test_a_row_of_blanks_is_skipped(mapper: Mapper, row: Row) -> None:
     assert blank.because == "blank row"
 
 
+def test_half_a_character_in_a_zone_is_told_and_stops_no_run(mapper: Mapper, row: Row) -> None:
+    found = mapper(event="timezone: {from: PLACE}")(row(PLACE="\ud800"))
+    assert reasons_of(found) == [("timezone", ReasonCode.NOT_A_ZONE, "PLACE")]
+
+
 def test_of_a_row_whose_cells_stand_in_wrong_columns_only_that_is_told(mapper: Mapper, row: Row) -> None:
     ragged = Reason(ReasonCode.RAGGED, "", "", "x", "remove the surplus cell")
     broken = SourceRow(row().origin, {"ID": "1", "TITLE": ""}, (ragged,))
@@ -111,7 +116,7 @@ def test_a_cell_of_which_the_steps_leave_nothing_is_shown_as_it_stands(
     rejection = mapper(event=event)(row(TITLE=found))
     assert isinstance(rejection, Rejection)
     assert [(one.code, one.field, one.found) for one in rejection.reasons] == [(ReasonCode.REQUIRED, field, found)]
-    assert rejection.reasons[0].hint == 'nothing usable was left of it: write another value in the column "TITLE"'
+    assert rejection.reasons[0].hint == 'nothing usable was left of this cell; write another value in the column "TITLE"'
 
 
 @pytest.mark.parametrize("mangled", ["9.18E+11", "1E+05", "9,18e+11", "#REF!", "#N/A", "######"])

@@ -16,7 +16,7 @@ FARTHEST = 1000
 """Rows among which a header is looked for."""
 
 _MOST_COLUMNS = 16_384
-_LIKE_CONTENT = re.compile(r"https?://|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|(?:\S+\s){5}")
+_LIKE_CONTENT = re.compile(r"https?://|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|(?<!\S)(?:\S++\s){5}")
 _WHOLE_FILE = "ask the partner for the whole file"
 
 NextRow = Callable[[], Sequence[str] | None]

@@ -23,7 +23,7 @@ _LINE_SPACE = re.compile(r"[^\S\n]+")
 _BACKSLASHED = re.compile(r"((?:\\u[0-9A-Fa-f]{4})+)|\\([nNrt\"'\\/,;])")
 _LETTERS = {"n": "\n", "N": "\n", "r": "\r", "t": "\t"}
 _LONGEST_MARKDOWN = 50_000
-_MANY_LINES = re.compile(r"\s*\n\s*")
+_MANY_LINES = re.compile(r"(?<![^\S\n])[^\S\n]*+\n\s*")
 
 
 def unescape(text: str) -> str:

@@ -33,13 +33,13 @@ class Stretch:
         """Return the stretch as it goes on after a pause of a moment, counting it; `before` requests were let through."""
         return replace(self, sent=before, marks=tuple(mark for mark in self.marks if mark[1] <= before))
 
-    def with_sent(self, at: float, more: int = 1) -> Stretch:
-        """Return the stretch after `more` requests were let go, the first of them at `at`."""
+    def with_sent(self, at: float) -> Stretch:
+        """Return the stretch after one more request was let go, at `at`."""
         since = at - self.began
         last = self.marks[-1][0] if self.marks else 0.0
         is_due = since - last >= max(0.1, since * _MARK_AFTER) and len(self.marks) < _MOST_MARKS
         marks = (*self.marks, (since, self.sent)) if is_due else self.marks
-        return Stretch(self.began, self.sent + more, self.wait_before_s, marks)
+        return Stretch(self.began, self.sent + 1, self.wait_before_s, marks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,6 @@ class ToldRow:
     cells: Mapping[str, str]
 
 
-def write_rows_csv(target: Path | TextIO, rows: Iterable[RefusedRowWithCells], columns: Sequence[str] | None = None) -> int:
-    """Write refused rows as `write_told_csv` does, their reasons in a sentence each; return how many there were."""
-    return write_told_csv(target, map(told, rows), columns)
-
-
 def told(row: RefusedRowWithCells) -> ToldRow:
     """Put a refused row's reasons into words."""
     return ToldRow(str(row.origin), _problems(row.reasons), _hints(row.reasons), row.cells)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mappings.errors import ConfigError
 from mappings.vocabulary import Origin, Reason, ReasonCode, Rejection, RowKey
-from pipelines.cli.tables_csv import safe_cell, write_rows_csv
+from pipelines.cli.tables_csv import safe_cell, told, write_told_csv
 
 
 def rejection(number: int, **cells: str) -> Rejection:
@@ -26,7 +26,7 @@ def rejection(number: int, **cells: str) -> Rejection:
 
 def test_the_partners_own_columns_come_first_and_ours_are_added(tmp_path: Path) -> None:
     path = tmp_path / "rejected.csv"
-    assert write_rows_csv(path, [rejection(2, REF="1", NOME="Łódź"), rejection(3, REF="2", NEW="x")]) == 2
+    assert write_told_csv(path, map(told, [rejection(2, REF="1", NOME="Łódź"), rejection(3, REF="2", NEW="x")])) == 2
     assert path.read_bytes().startswith(b"\xef\xbb\xbf")
     header, first, second = csv.reader(path.read_text("utf-8-sig").splitlines())
     assert header == ["REF", "NOME", "NEW", "place", "problem", "hint"]
@@ -43,7 +43,7 @@ def test_the_partners_own_columns_come_first_and_ours_are_added(tmp_path: Path) 
 
 def test_a_partners_column_called_like_one_of_ours_keeps_its_name() -> None:
     stream = io.StringIO()
-    write_rows_csv(stream, [rejection(2, place="Town hall")])
+    write_told_csv(stream, [told(rejection(2, place="Town hall"))])
     header, row = csv.reader(stream.getvalue().removeprefix("\ufeff").splitlines())
     assert header[:2] == ["place", "eventsync place"]
     assert row[:2] == ["Town hall", "events.csv:2"]
@@ -58,7 +58,7 @@ def test_rows_are_streamed_where_the_columns_are_known() -> None:
             seen.append(stream.getvalue().count("\n"))
             yield rejection(number, REF=str(number))
 
-    assert write_rows_csv(stream, rows(), columns=["REF"]) == 3
+    assert write_told_csv(stream, map(told, rows()), columns=["REF"]) == 3
     assert seen == [1, 2, 3]
 
 
@@ -68,7 +68,7 @@ def test_rows_are_streamed_where_the_columns_are_known() -> None:
 def test_what_a_spreadsheet_would_run_gets_an_apostrophe(formula: str) -> None:
     assert safe_cell(formula) == f"'{formula}"
     stream = io.StringIO(newline="")
-    write_rows_csv(stream, [rejection(2, **{formula: formula})])
+    write_told_csv(stream, [told(rejection(2, **{formula: formula}))])
     rows = list(csv.reader(io.StringIO(stream.getvalue().removeprefix("\ufeff"), newline="")))
     assert [row[0] for row in rows] == [f"'{formula}"] * 2
 
@@ -89,9 +89,9 @@ def test_no_cell_ever_begins_a_formula(text: str) -> None:
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written"):
-        write_rows_csv(tmp_path / "absent" / "x.csv", [rejection(2, a="b")])
+        write_told_csv(tmp_path / "absent" / "x.csv", [told(rejection(2, a="b"))])
 
 
 def test_text_that_has_no_utf_8_does_not_stop_the_file(tmp_path: Path) -> None:
-    write_rows_csv(tmp_path / "x.csv", [rejection(2, a="caf\udce9")])
+    write_told_csv(tmp_path / "x.csv", [told(rejection(2, a="caf\udce9"))])
     assert "caf" in (tmp_path / "x.csv").read_text("utf-8")

@@ -37,7 +37,8 @@ def resolve(  # noqa: PLR0913, PLR0917  # the options of the surface
     An uncertain row is sent again under its own key, and under its next one where the service only repeats a failure that
     it keeps; one in conflict, or delivered under an unknown id, under its next key at once. Either asks first: if the
     event exists after all, there will be two. `eventsync reconcile` looks for it. A held row goes out at the next read.
-    Who decides, what and when is kept. Exit codes: 0 done (or so already), 1 not confirmed, 2 not possible, 4 a run holds the feed.
+    Who decides, what and when is kept.
+    Exit codes: 0 done (or so already), 1 not confirmed, 2 not possible, 4 a run holds the feed.
     """
     from pipelines.cli.resolving import Request, resolve_rows  # noqa: PLC0415  # keeps `--help` fast
 

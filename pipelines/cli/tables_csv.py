@@ -46,20 +46,18 @@ def told(row: RefusedRowWithCells) -> ToldRow:
     return ToldRow(str(row.origin), _problems(row.reasons), _hints(row.reasons), row.cells)
 
 
-def write_told_csv(target: Path | TextIO, rows: Iterable[ToldRow], columns: Sequence[str] | None = None) -> int:
+def write_told_csv(target: Path | TextIO, rows: Iterable[ToldRow]) -> int:
     """Write one line per row to a file or a text stream; return how many there were.
 
-    UTF-8 with a byte order mark, so that Excel reads it right. With `columns`, all that occur, rows are streamed; without,
-    they are looked through first for all columns there are. A partner's column called like one of ours keeps its name
-    and ours becomes `eventsync place`. Cells that a spreadsheet would run as a formula begin with an apostrophe
-    (`safe_cell`).
+    UTF-8 with a byte order mark, so that Excel reads it right. Rows are looked through first for all columns there are. A
+    partner's column called like one of ours keeps its name and ours becomes `eventsync place`. Cells that a
+    spreadsheet would run as a formula begin with an apostrophe (`safe_cell`).
 
     Raises:
         ConfigError: the file cannot be written.
     """
-    if columns is None:
-        rows = list(rows)
-        columns = list(dict.fromkeys(name for row in rows for name in row.cells))
+    rows = list(rows)
+    columns = list(dict.fromkeys(name for row in rows for name in row.cells))
     if not isinstance(target, Path):
         return _write(target, rows, columns)
     try:

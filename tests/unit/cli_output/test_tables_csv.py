@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,19 +46,6 @@ def test_a_partners_column_called_like_one_of_ours_keeps_its_name() -> None:
     header, row = csv.reader(stream.getvalue().removeprefix("\ufeff").splitlines())
     assert header[:2] == ["place", "eventsync place"]
     assert row[:2] == ["Town hall", "events.csv:2"]
-
-
-def test_rows_are_streamed_where_the_columns_are_known() -> None:
-    stream = io.StringIO()
-    seen: list[int] = []
-
-    def rows() -> Iterator[Rejection]:
-        for number in range(3):
-            seen.append(stream.getvalue().count("\n"))
-            yield rejection(number, REF=str(number))
-
-    assert write_told_csv(stream, map(told, rows()), columns=["REF"]) == 3
-    assert seen == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

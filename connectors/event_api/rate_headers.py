@@ -9,12 +9,15 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 
+from connectors.event_api.retry_after import retry_after_s
 from connectors.rate_hint import RateHint
 
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
 _EPOCH_S = 1e9
 """A reset beyond it is a time of day in seconds since 1970, and beyond a thousand times it in milliseconds."""
 _LONGEST_WINDOW_S = 86_400.0
+_ROUNDED_S = 1.0
+"""How far two ways to tell one moment may be apart: each is cut or rounded up to whole seconds."""
 
 
 def rate_hint(headers: Mapping[str, str], now: datetime) -> RateHint | None:
@@ -22,8 +25,16 @@ def rate_hint(headers: Mapping[str, str], now: datetime) -> RateHint | None:
 
     `headers` has lower-case names. Read are `RateLimit` with `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-08
     and later), its older form of `RateLimit-Limit`, `-Remaining` and `-Reset`, and the same three as `X-RateLimit-...`,
-    whose reset may be a time of day. Of several limits the one with the lowest rate counts.
+    whose reset may be a time of day. Of several limits the one with the lowest rate counts. A limit that is used up for longer
+    than the same answer's `Retry-After` asks to wait makes no sense: `Retry-After` is obeyed as it is written.
     """
+    hint = _spelt(headers, now)
+    asked_s = retry_after_s(headers, now)
+    is_contradicted = hint is not None and asked_s is not None and hint.rest_s > asked_s + _ROUNDED_S
+    return None if is_contradicted else hint
+
+
+def _spelt(headers: Mapping[str, str], now: datetime) -> RateHint | None:
     if "ratelimit-policy" in headers or "ratelimit" in headers:
         return _structured(headers)
     for prefix in ("ratelimit-", "x-ratelimit-", "x-rate-limit-"):

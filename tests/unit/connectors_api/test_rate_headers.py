@@ -62,6 +62,12 @@ def test_garbage_never_raises(headers: dict[str, str]) -> None:
     assert hint is None or hint.limit > 0
 
 
+@pytest.mark.parametrize(("retry_after", "is_heeded"), [("1", False), ("30", True), ("31", True), ("soon", True), ("-1", True)])
+def test_a_limit_used_up_for_longer_than_the_pause_asked_for_is_not_believed(retry_after: str, *, is_heeded: bool) -> None:
+    headers = {"x-ratelimit-limit": "1", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "30", "retry-after": retry_after}
+    assert (rate_hint(headers, EPOCH) is not None) is is_heeded
+
+
 def minute(meter: Meter, style: str, limit: int, window_s: int, *, in_flight: int = 8) -> tuple[int, int]:
     """How many requests passed and how many were refused within a minute, by a service that tells of its limit."""
     passed, refused, numbers = [0], [0], count(1)

@@ -194,11 +194,16 @@ def attempt(
         _read_key=compile_key(mapping.key_columns),
         _plan=plan,
         _payload=payload,
-        _judge=Judge(payload, directory.classifications, tuple(sorted(columns)), mapping.digest),
+        _judge=Judge(payload, directory.classifications, tuple(sorted(columns)), mapping.digest, _joined(mapping)),
         _named=compiler.named_count,
         asks_the_day=compiler.asks_the_day,
     )
     return mapper, tuple(compiler.problems)
+
+
+def _joined(mapping: FeedMapping) -> Mapping[str, str]:
+    """Return the prefix of each joined table's columns by the columns that find its rows."""
+    return {", ".join(join.on): join.prefix for join in mapping.source.join}
 
 
 def _left_out(rules: Sequence[LeaveOut], state: RowState) -> str:

@@ -6,7 +6,7 @@ How it is built is `settling`'s; which rows come here is `engine`'s.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import repeat
 from typing import Any
@@ -20,18 +20,23 @@ from mappings.refusals import nearest
 from mappings.settling import Payload
 from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey, SourceRow
 
+_NO_ROW = ReasonCode.NOT_IN_LOOKUP
+"""What a source says of a row whose other half is missing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Judge:
     """What every payload of a feed is held against: the service's rules, and the classifications that it knows, if asked.
 
-    `used`: the columns that the mapping reads; `mapping`: the mapping's own digest.
+    `used`: the columns that the mapping reads; `mapping`: the mapping's own digest; `joined`: what the columns of each joined
+    table begin with, by the columns that find its rows.
     """
 
     payload: Payload
     slugs: frozenset[str] | None
     used: tuple[str, ...]
     mapping: bytes
+    joined: Mapping[str, str] = field(default_factory=dict)
 
     def settled(self, row: SourceRow, key: RowKey, state: RowState, payload: dict[str, Any]) -> MappedRow | Rejection:
         """Return the event of a row, or its rejection with all reasons."""
@@ -41,7 +46,7 @@ class Judge:
         self._check(state, payload)
         body = b"" if state.reasons or row.problems else _dumped(state, payload)
         if not body:
-            return Rejection(row.origin, key, once((*row.problems, *_besides(row.problems, state.reasons))), row.cells)
+            return Rejection(row.origin, key, once((*row.problems, *self._besides(row.problems, state.reasons))), row.cells)
         city = payload["approxLocation"]["city"]["placeId"]
         place = f"{city} {payload.get('locationName', '')}"
         return MappedRow(
@@ -93,23 +98,24 @@ class Judge:
                 column = self._column_of("classifications")
                 state.reasons.append(Reason(ReasonCode.NOT_ACCEPTED, "classifications", column, str(slug), hint))
 
+    def _besides(self, problems: Sequence[Reason], reasons: Sequence[Reason]) -> Iterator[Reason]:
+        """Yield the reasons that are not mere consequences of what the reader found wrong with the row.
+
+        In a row whose shape is broken the cells stand in wrong columns; a cell that cannot be read is not an empty one, nor
+        is one of a joined row that is not there.
+        """
+        spoilt = [problem.column for problem in problems]
+        if "" in spoilt:
+            return
+        absent = tuple(self.joined[one.column] for one in problems if one.code is _NO_ROW and one.column in self.joined)
+        for reason in reasons:
+            is_spoilt = reason.column.startswith(absent) or any(_is_about(reason.column, column) for column in spoilt)
+            if reason.code is not ReasonCode.REQUIRED or not is_spoilt:
+                yield reason
+
     def _column_of(self, path: str) -> str:
         columns = self.payload.columns
         return columns.get(path) or next((columns[known] for known in columns if columns[known] and _is_about(path, known)), "")
-
-
-def _besides(problems: Sequence[Reason], reasons: Sequence[Reason]) -> Iterator[Reason]:
-    """Yield the reasons that are not mere consequences of what the reader found wrong with the row.
-
-    In a row whose shape is broken the cells stand in wrong columns; a cell that cannot be read is not an empty one.
-    """
-    spoilt = [problem.column for problem in problems]
-    if "" in spoilt:
-        return
-    for reason in reasons:
-        is_consequence = reason.code is ReasonCode.REQUIRED and any(_is_about(reason.column, column) for column in spoilt)
-        if not is_consequence:
-            yield reason
 
 
 def once(reasons: Iterable[Reason]) -> tuple[Reason, ...]:

@@ -11,8 +11,10 @@ from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.errors import ConfigError
 from mappings.event import as_draft, with_cover
 from mappings.schema import FeedMapping
+from mappings.source_specs import Join
 from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow
 
+Build = Callable[..., FeedMapping]
 Mapper = Callable[..., RowMapper]
 Row = Callable[..., SourceRow]
 
@@ -99,6 +101,16 @@ def test_a_cell_that_cannot_be_read_is_not_told_to_be_empty_as_well_and_all_else
     faulty = Reason(ReasonCode.BAD_TEXT, "", "TITLE", "", "open the workbook and save it")
     unread = SourceRow(row().origin, {"ID": "1E+05", "TITLE": ""}, (faulty,))
     assert reasons_of(mapper()(unread)) == [("", ReasonCode.BAD_TEXT, "TITLE"), ("", ReasonCode.BAD_KEY, "ID")]
+
+
+def test_cells_of_a_joined_row_that_is_not_there_are_not_told_to_be_empty(row: Row, build: Build) -> None:
+    places = {"source": {"kind": "csv", "path": "places.csv"}, "on": {"PLACE": "id"}, "prefix": "place.", "on_miss": "reject"}
+    event = "locationName: {from: place.name}\ntimezone: {from: ZONE}"
+    mapping = build(event=event)
+    joined = mapping.source.model_copy(update={"join": (Join.model_validate(places),)})
+    feed = compile_feed(mapping.model_copy(update={"source": joined}), Directory())
+    lonely = SourceRow(row().origin, row(PLACE="v9").cells, (Reason(ReasonCode.NOT_IN_LOOKUP, "", "PLACE", "v9", "it knows v1"),))
+    assert reasons_of(feed(lonely)) == [("", ReasonCode.NOT_IN_LOOKUP, "PLACE"), ("timezone", ReasonCode.REQUIRED, "ZONE")]
 
 
 @pytest.mark.parametrize(

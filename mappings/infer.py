@@ -16,6 +16,7 @@ from mappings.infer_file import FileDraft
 from mappings.infer_keys import guess_key
 from mappings.infer_moments import Guessed, Moments
 from mappings.infer_roles import guess_roles
+from mappings.infer_words import Role
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
@@ -65,7 +66,8 @@ def draft_feed(sample: Sample, wishes: Wishes) -> Draft:
     draft = CalendarDraft if sample.is_calendar else FileDraft
     file = draft(wishes.feed, sample.title, sample.source, key, roles, moments, wishes.zone)
     text = file.text()
-    return Draft(text, (*sample.guesses, *_overwritten(columns), *file.guesses))
+    aside = () if sample.is_calendar else tuple(_left_aside(columns, file))
+    return Draft(text, (*sample.guesses, *_overwritten(columns), *file.guesses, *aside))
 
 
 def _overwritten(columns: Sequence[ColumnSeen]) -> Iterator[Guessed]:
@@ -75,6 +77,17 @@ def _overwritten(columns: Sequence[ColumnSeen]) -> Iterator[Guessed]:
         if times:
             why = f"the column's name is also its value in {times:,} rows: typed over? Then say header: {{row: 1, names: [...]}}"
             yield Guessed("source.header", column.name, "unsure", why)
+
+
+def _left_aside(columns: Sequence[ColumnSeen], file: FileDraft) -> Iterator[Guessed]:
+    """Yield the columns with something in them that the draft does not read, so that none is forgotten unseen."""
+    told = {name for guess in file.guesses for name in (guess.column, *guess.column.split(", "))}
+    silent = {Role.STATUS, Role.ZONE, *([Role.PRICE] if Role.URL in file.roles else [])}
+    used = told | {guess.column.name for role, guess in file.roles.items() if role in silent}
+    names = [column.name for column in columns if column.filled and column.name not in used]
+    if names:
+        why = "the draft does not read these columns: map those that matter"
+        yield Guessed("left aside", ", ".join(names), "unsure", why)
 
 
 def feed_name(title: str) -> str:

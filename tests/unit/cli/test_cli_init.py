@@ -75,6 +75,13 @@ def test_the_evidence_stands_beside_each_guess(desk: Desk) -> None:
     assert "# unsure: no column names a time zone" in text
 
 
+def test_columns_that_the_draft_does_not_read_are_told(desk: Desk) -> None:
+    header = "REF;NOME;INICIO;HORAS;SALA"
+    _, said = drafted(desk, agenda(desk, "1;Fado;13/05/2030;à noite;A", "2;Jazz;14/05/2030;à tarde;", header=header))
+    told = {guess["about"]: guess["column"] for guess in said["guesses"]}
+    assert told["left aside"] == "HORAS"
+
+
 def test_day_and_month_are_not_guessed_where_nothing_proves_them(desk: Desk) -> None:
     source = agenda(desk, "1,Jazz,03/04/2030", "2,Fado,05/06/2030", header="id,title,date")
     feed, said = drafted(desk, source)

@@ -24,6 +24,7 @@ from mappings.lint_values import without_secrets
 from mappings.lookup_files import LookupShelf
 from mappings.marks import Block, Place, Slip, locate, place_after, read_blocks
 from mappings.named_steps import open_named_steps
+from mappings.objects_needed import find_no_objects
 from mappings.schema import FeedMapping
 from mappings.soundness import find_circles, find_problems, item_names
 from mappings.spots import Problem
@@ -111,7 +112,7 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
     mapping = mapping.loaded(path, _digest(document, context.tables), context.tables)
     mapper, misfits = attempt(mapping, Directory())
     told.extend(_placed(document, misfits or find_circles(document.get("let"))))
-    told.extend(_placed(document, find_problems(document, context.tables)))
+    told.extend(_placed(document, (*find_problems(document, context.tables), *find_no_objects(mapping))))
     if told:
         raise _error(path, text, told, unwise)
     warnings = _file_problems(path, text, [*unwise, *_placed(document, find_warnings(mapping, mapper))])

@@ -85,7 +85,7 @@ def _table_gives(value: Mapping[str, Any], column: str, tables: Mapping[str, Tab
         return True
     take, by = value.get("take"), value.get("by")
     results = [take] if isinstance(take, str) else take or table.columns[len(by) if isinstance(by, list) else 1 :]
-    return column in results
+    return column in results or len(results) == 1  # a text in an object's place is told where it stands
 
 
 def _bad_constants(value: object, path: str, loc: Loc) -> Iterator[Problem]:

@@ -101,6 +101,11 @@ event:
         ("{from: TITLE}", "{form: TITLE}", 'unknown value "form", did you mean "from"?'),
         ("[music]", "[{chose: x}]", 'unknown value "chose", did you mean "choose"?'),
         (": pt-lisboa", ": {colour: red}", "approxLocation.city.placeId is no object: write one of from, first_of"),
+        (
+            ".placeId: pt-lisboa",
+            ": {from: CITY}",
+            "approxLocation.city is an object, and this gives a text, one text belongs into",
+        ),
         ("{from: TITLE}", "{from: TITLE, do: [{lower: {locale: tr}}]}", "or true beside other keys: {lower: true, locale: tr}"),
         ("  title", "\ttitle", "6:1: this is not YAML: a tab stands here, indent with spaces"),
         ("{from: TITLE}", "[broken", "this is not YAML"),
@@ -124,6 +129,19 @@ event:
 def test_a_mistake_is_told_in_the_authors_words(old: str, new: str, told: str, tmp_path: Path) -> None:
     assert old in VALID
     assert told in str(mistakes_in(VALID.replace(old, new, 1), tmp_path))
+
+
+@pytest.mark.parametrize("lookup", ["{from: CITY, do: [{lookup: cities.csv}]}", "{lookup: cities.csv, by: [{from: CITY}]}"])
+def test_a_lookup_of_one_column_where_an_object_is_needed_is_told_where_it_stands(lookup: str, tmp_path: Path) -> None:
+    (tmp_path / "cities.csv").write_text("city,placeId\nLisboa,pt-lisboa\n", "utf-8")
+    text = VALID.replace("approxLocation.city.placeId: pt-lisboa", f"approxLocation.city: {lookup}", 1)
+    told = str(mistakes_in(text, tmp_path))
+    line = text[: text.index("approxLocation")].count("\n") + 1
+    assert f":{line}:24: approxLocation.city is an object, and this gives a text" in told
+    assert "required" not in told
+    (tmp_path / "cities.csv").write_text("city,placeId,name\nLisboa,pt-lisboa,Lisbon\n", "utf-8")
+    (tmp_path / "sample.yaml").write_text(text, "utf-8")
+    assert load_feed(tmp_path / "sample.yaml").feed
 
 
 def test_scalars_keep_their_spelling_whatever_yaml_would_make_of_them(tmp_path: Path) -> None:

@@ -7,12 +7,15 @@ the digests to literal values.
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from mappings.vocabulary import FeedName, Fingerprint, IdempotencyKey, RowKey
 
 _SEPARATOR = "|"
+_SEPARATORS = re.compile(r"\\.|(\|)", re.DOTALL)
+"""Finds what stands escaped, and, as a group, what separates."""
 _ESCAPES = str.maketrans({"\\": "\\\\", _SEPARATOR: "\\" + _SEPARATOR})
 
 
@@ -32,6 +35,15 @@ def _escaped(part: str) -> str:
 def event_key(stem: RowKey, part: str) -> RowKey:
     """Return the key of one event of a row that stands for several: the row's key, and what tells the event apart."""
     return RowKey(f"{stem}{_SEPARATOR}{row_key((part,))}")
+
+
+def names_of(key: RowKey, row_parts: int) -> Iterator[RowKey]:
+    """Yield the keys that mean an event: its row's own, of `row_parts` parts, what that was unfolded to, the event's own."""
+    ends = (found.start() for found in _SEPARATORS.finditer(key) if found[1])
+    for parts, end in enumerate(ends, start=1):
+        if parts >= row_parts:
+            yield RowKey(key[:end])
+    yield key
 
 
 def idempotency_key(namespace: str, feed: FeedName, key: RowKey, *, action: str = "create", revision: int = 0) -> IdempotencyKey:

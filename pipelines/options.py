@@ -27,7 +27,9 @@ class RunOptions(Strict):
     limit: int | None = Field(
         default=None, ge=1, description="Send at most this many rows; the rest stay pending for the next run."
     )
-    keys: tuple[str, ...] = Field(default=(), description="Only these row keys, as `eventsync rows` shows them.")
+    keys: tuple[str, ...] = Field(
+        default=(), description="Only these row keys, as `eventsync rows` shows them; a row's own means all of its events."
+    )
     status: Literal["draft"] | None = Field(default=None, description="Send every event as a draft, whatever the mapping says.")
     accept: tuple[BrakeName, ...] = Field(default=(), description="Brakes that this one run may pass.")
     stage_only: bool = Field(default=False, description="Read and stage; send nothing.")

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 from connectors.sources.contract import Source
 from mappings.engine import RowMapper
 from mappings.errors import SyncError
+from mappings.identity import names_of
 from mappings.schema import FeedMapping
-from mappings.vocabulary import WHOLE_ROW, RowKey, RowOutcome
+from mappings.vocabulary import WHOLE_ROW, RowKey, RowOutcome, SourceRow
 from pipelines.brakes import BrakeVerdict, judge
 from pipelines.covers import CoverProblem
 from pipelines.drain import Advance
@@ -98,16 +99,17 @@ def stage(job: StageJob) -> Staged:
         verdicts.extend(judge(report, job.mapping.publish.brakes, job.options.accept))
         return [verdict.name for verdict in verdicts if verdict.is_tripped]
 
+    row_parts = len(job.mapping.key_columns)
     is_whole, missing = job.source.is_whole and not job.options.keys, set(job.options.keys)
     with ExitStack() as stack:
         with window():
             reading = stack.enter_context(job.source.read())
         staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=reading.stamp, terms=_terms(job))
-        for chunk in interruptible(batched(_chosen(job.mapper.over(reading.rows), job.options.keys), CHUNK_ROWS)):
+        for chunk in interruptible(batched(_chosen(job, reading.rows), CHUNK_ROWS)):
             staging.write(chunk)
             job.advance(sum(not outcome.part.is_further for outcome in chunk))
             if missing:
-                missing.difference_update(outcome.row_key for outcome in chunk)
+                missing.difference_update(chain.from_iterable(names_of(each.row_key, row_parts) for each in chunk))
     report = staging.close(brake)
     report.account.check()
     return Staged(report, tuple(verdicts), job.notices, tuple(sorted(missing)))
@@ -159,8 +161,15 @@ def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield chunk
 
 
-def _chosen(outcomes: Iterable[RowOutcome], keys: tuple[str, ...]) -> Iterable[RowOutcome]:
-    if not keys:
-        return outcomes
-    wanted = {RowKey(key) for key in keys}
-    return (replace(outcome, part=WHOLE_ROW) for outcome in outcomes if outcome.row_key in wanted)
+def _chosen(job: StageJob, rows: Iterable[SourceRow]) -> Iterable[RowOutcome]:
+    outcomes = job.mapper.over(rows)
+    wanted = frozenset(map(RowKey, job.options.keys))
+    return _picked(outcomes, wanted, len(job.mapping.key_columns)) if wanted else outcomes
+
+
+def _picked(outcomes: Iterable[RowOutcome], wanted: frozenset[RowKey], row_parts: int) -> Iterator[RowOutcome]:
+    """Yield what becomes of the rows asked for; an event that is picked out of its row counts as a row."""
+    for outcome in outcomes:
+        names = tuple(names_of(outcome.row_key, row_parts))
+        if not wanted.isdisjoint(names):
+            yield outcome if names[0] in wanted else replace(outcome, part=WHOLE_ROW)

@@ -101,6 +101,7 @@ class Workshop:
             limit=options.limit,
             keys=[RowKey(key) for key in options.keys] or None,
             key_memory_s=mapping.publish.key_memory_s,
+            row_parts=len(mapping.key_columns),
         )
         departures = Departures(lease.assure, lease.is_fresh)
         return PublishJob(

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, func, or_, select, update
 
 from mappings.delivery import Answer, Denial, Intent
+from mappings.identity import event_key, names_of
 from mappings.vocabulary import Cover, IdempotencyKey, RowKey
 from state.records import DENIED_ANSWERS, load_answer
 from state.tables import ENTRY
@@ -20,6 +21,8 @@ from state.verdicts import Claim
 from state.words import Decision, EntryState
 
 _FEW = 500
+_FEW_ROWS = 100
+"""So many patterns in one condition: SQLite bounds how deep a condition may be."""
 
 _IS_TO_RESEND = ENTRY.c.decision == Decision.RESEND.value
 IS_SET_ASIDE = func.coalesce(ENTRY.c.decision, "") == Decision.IGNORE.value
@@ -65,6 +68,21 @@ _PIN = (
     .values(body=bindparam("pinned"), cover_url=None, cover_on_error=None, **_BEGUN)
 )
 _NOTE_REFUSAL = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(refused_request_id=bindparam("refused"))
+
+
+def find_events(connection: Connection, scope_id: int, row_keys: Collection[RowKey], row_parts: int) -> list[int]:
+    """Return the ids of these rows' entries and of all the events of these rows, oldest first.
+
+    A row's own key has `row_parts` parts. Rows that the ledger does not know are left out.
+    """
+    wanted, keys, found = frozenset(row_keys), sorted(row_keys), find_ids(connection, scope_id, row_keys)
+    for start in range(0, len(keys), _FEW_ROWS):
+        some = keys[start : start + _FEW_ROWS]
+        begins = or_(*(ENTRY.c.row_key.startswith(event_key(key, ""), autoescape=True) for key in some))
+        listed = connection.execute(select(ENTRY.c.id, ENTRY.c.row_key).where(ENTRY.c.scope_id == scope_id, begins))
+        # SQLite takes capitals for small letters here, and a key of fewer parts is no row's.
+        found.extend(row.id for row in listed if not wanted.isdisjoint(names_of(row.row_key, row_parts)))
+    return sorted(set(found))
 
 
 def find_ids(connection: Connection, scope_id: int, row_keys: Collection[RowKey]) -> list[int]:

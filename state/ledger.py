@@ -125,14 +125,17 @@ class Ledger:
         limit: int | None = None,
         keys: Collection[RowKey] | None = None,
         key_memory_s: float = KEY_MEMORY_S,
+        row_parts: int | None = None,
     ) -> Outbox:
         """Begin to hand out what is owed, oldest first: at most `limit` rows, only those of `keys`.
+
+        A key of `row_parts` parts is a row's own, and means all of its events.
 
         What is blocked or uncertain is owed again; but an entry whose attempt went unanswered more than `key_memory_s`
         seconds ago becomes or stays uncertain, and waits for a person. Raises `GateClosedError` if what is staged must
         not be published, `LeaseLostError` if the fence is not the lease's any more.
         """
-        return start_outbox(self._turn(run_id, fence), Reach(limit, keys, key_memory_s))
+        return start_outbox(self._turn(run_id, fence), Reach(limit, keys, key_memory_s, row_parts))
 
     def open_decisions(self, by: str, fence: int) -> Decisions:
         """Write down what a person decides about rows. `by`: who, as `user@host`."""

@@ -47,12 +47,20 @@ class Settled:
 class Reach:
     """How much of what is owed this drain may take: at most `limit` rows, and only those of `keys`; None sets no bound.
 
+    `row_parts`: a key of so many parts is a row's own, and reaches all of its events; None: every key is one event's.
     `key_memory_s`: how long in seconds the service is trusted to remember the key of an unanswered attempt.
     """
 
     limit: int | None = None
     keys: Collection[RowKey] | None = None
     key_memory_s: float = KEY_MEMORY_S
+    row_parts: int | None = None
+
+    def find_ids(self, connection: Connection, scope_id: int) -> list[int] | None:
+        """Return the ids of the entries that may be taken, oldest first; None where all may be."""
+        if self.keys is None or self.row_parts is None:
+            return None if self.keys is None else claims.find_ids(connection, scope_id, self.keys)
+        return claims.find_events(connection, scope_id, self.keys, self.row_parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +238,7 @@ def start_outbox(turn: Turn, reach: Reach) -> Outbox:
         turn.note(connection, phase=Phase.PUBLISHING.value)
         uncertain = claims.reopen(connection, turn.scope_id, turn.now(), reach.key_memory_s)
         new, others = claims.count_pending(connection, turn.scope_id, turn.run_id)
-        ids = None if reach.keys is None else claims.find_ids(connection, turn.scope_id, reach.keys)
+        ids = reach.find_ids(connection, turn.scope_id)
     return Outbox(turn, new=new, carried_over=others + uncertain, uncertain=uncertain, reach=reach, ids=ids)
 
 

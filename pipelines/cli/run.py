@@ -19,7 +19,10 @@ def run(  # noqa: PLR0913, PLR0917  # the options of the surface
     limit: Annotated[int | None, typer.Option(min=1, help="Send at most this many rows; the rest stay pending.")] = None,
     keys: Annotated[
         str | None,
-        typer.Option(metavar="K,...", help="Only these row keys; exit code 1 names those that the source does not have."),
+        typer.Option(
+            metavar="K,...",
+            help="Only these row keys: a row's own means all of its events. Exit code 1 names what the source lacks.",
+        ),
     ] = None,
     status: Annotated[str | None, typer.Option(metavar="draft", help="Send every event as a draft.")] = None,
     accept: Annotated[
@@ -41,6 +44,8 @@ def run(  # noqa: PLR0913, PLR0917  # the options of the surface
         eventsync run lisbon-agenda --dry-run
         # Ten rows, as drafts
         eventsync run lisbon-agenda --limit 10 --status draft
+        # Row 17 with each of its days, and one day of row 18
+        eventsync run lisbon-agenda --keys '17,18|2031-03-03'
         # The good rows, in spite of a brake
         eventsync run lisbon-agenda --accept rejected
 

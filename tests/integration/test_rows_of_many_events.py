@@ -61,3 +61,18 @@ def test_one_day_of_a_row_may_be_picked_by_its_key(desk: Desk, service: Service)
     assert desk.run("--keys", "3|2031-03-03").run["read"]["new"] == 1
     assert desk.states() == {"3|2031-03-03": "delivered"}
     assert len(service.events()) == 1
+
+
+def test_a_row_picked_by_its_own_key_is_sent_with_all_of_its_days(desk: Desk, service: Service) -> None:
+    assert desk.run("--stage-only").code == 0
+    read = desk.run("--keys", "3,5|2031-03-03").run["read"]
+    sent = {key for key, state in desk.states().items() if state == "delivered"}
+    days = {key for key in desk.states() if key.startswith("3|")}
+    assert sent == {*days, "5|2031-03-03"}
+    assert len(service.events()) == len(sent) > 2
+    assert (read["read"], read["read"] + read["expanded"]) == (2, len(sent))
+
+
+def test_a_row_that_nothing_came_of_is_still_told_as_missing(desk: Desk) -> None:
+    said = desk.run("--stage-only", "--keys", "3,33,2031-03-03")
+    assert (said.code, said.run["message"]) == (1, "keys that are not in the source: 2031-03-03, 33")

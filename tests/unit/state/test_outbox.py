@@ -7,7 +7,7 @@ from unit.state.world import DESTINATION, FEED, World, answer, body_of, receipt,
 
 from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
-from mappings.vocabulary import Cover
+from mappings.vocabulary import Cover, RowKey
 from state.accounts import ImbalanceError, PublishAccount
 from state.books import Books
 from state.lease import LeaseLostError
@@ -190,6 +190,20 @@ def test_picked_keys_go_out_alone(world: World) -> None:
     assert [intent.row_key for intent in outbox.settle_and_claim([], 1)] == ["b"]
     assert [intent.row_key for intent in outbox.settle_and_claim([], 5)] == ["d"]
     assert outbox.settle_and_claim([], 5) == []
+
+
+def test_a_row_key_picks_all_events_of_the_row_and_no_other_row(world: World) -> None:
+    keys = ["a|x", "a|x|2031-03-03", "a", "A|x", "a\\|x", "a%|x", "ab|x", "b|x", "b|y"]
+    world.stage([row(key) for key in keys])
+    wanted = [RowKey("a"), RowKey("b|y")]
+    outbox = world.ledger.open_outbox(world.run(), world.lease.token, keys=wanted, row_parts=1)
+    assert [intent.row_key for intent in outbox.settle_and_claim([], 9)] == ["a|x", "a|x|2031-03-03", "a", "b|y"]
+
+
+def test_a_part_of_a_row_key_picks_no_row(world: World) -> None:
+    world.stage([row("a|x"), row("a|x|2031-03-03"), row("a|y")])
+    outbox = world.ledger.open_outbox(world.run(), world.lease.token, keys=[RowKey("a")], row_parts=2)
+    assert outbox.settle_and_claim([], 9) == []
 
 
 def test_a_cover_is_pinned_before_the_first_attempt_begins(world: World) -> None:

@@ -5,7 +5,7 @@ Every part keeps its place in the file where it was written. What `steps` are fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
@@ -117,3 +117,27 @@ def _merged(there: Block, names: Block) -> Iterator[Slip]:
 def _spelt(place: Place) -> str:
     where = f"in {place.path.name}, " if isinstance(place, PlaceElsewhere) else "in "
     return f"{where}line {place[0]}"
+
+
+def is_shared(path: Path) -> bool:
+    """Return whether a file is there to be included: it names no feed, and shares values or steps, or is called like one."""
+    document = _document(path)
+    return "feed" not in document and (path.name.startswith(FRAGMENT_MARK) or (bool(document) and document.keys() <= {*_SHARED}))
+
+
+def including(shared: Path, feeds: Iterable[Path]) -> list[Path]:
+    """Return those of the feed files that include the file `shared`."""
+    return [path for path in feeds if shared.resolve() in _named_by(path)]
+
+
+def _named_by(path: Path) -> set[Path]:
+    return {(path.parent / name).resolve() for name, _ in _named_files(_document(path)) if "\0" not in name}
+
+
+def _document(path: Path) -> Block:
+    """Return a file's own keys; none where it cannot be read."""
+    try:
+        document = read_blocks(path.read_bytes().decode("utf-8-sig"))[0]
+    except (OSError, UnicodeDecodeError):
+        return Block((1, 1))
+    return document if isinstance(document, Block) else Block((1, 1))

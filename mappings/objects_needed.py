@@ -26,7 +26,7 @@ def find_no_objects(mapping: FeedMapping) -> Iterator[Problem]:
     for path, loc in _places(mapping.event, "", ("event",)):
         kind = _reached(sent, path).kind
         if path in _NEEDED and kind not in {None, "object"}:
-            told = _SHOWN.get(kind, "a number") if kind else ""
+            told = _SHOWN.get(kind, "a number")
             hint = f"one text belongs into {_NEEDED[path]}; a lookup with several result columns gives an object"
             yield Problem(loc, f"{path} is an object, and this gives {told}", hint)
 

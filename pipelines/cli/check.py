@@ -29,6 +29,8 @@ def check(
         eventsync check
         # A file that you are writing
         eventsync check drafts/lisbon.yaml
+        # The feeds that include a file
+        eventsync check feeds/_shared.yaml
         # Also the service and the source
         eventsync check lisbon-agenda --live
 

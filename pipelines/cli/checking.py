@@ -15,6 +15,7 @@ from pipelines.cli.feed_files import every_mapping, mapping_or_error
 from pipelines.cli.findings import FeedFindings, find
 from pipelines.cli.output import Output
 from pipelines.cli.severity import worst
+from pipelines.cli.shared_files import SharedFile, shared_file
 from pipelines.settings import Settings, current_settings
 
 UNSOUND = 2
@@ -29,16 +30,31 @@ def check_feeds(words: Sequence[str], *, is_live: bool, is_probing: bool, as_jso
         ConfigError: a word names neither a feed nor a file, or there is nothing to check.
     """
     settings, output = current_settings(), Output(json=as_json)
-    loaded = [mapping_or_error(settings, word) for word in words] or every_mapping(settings)
+    shared = [one for one in (shared_file(settings, word) for word in words) if one]
+    loaded = [mapping_or_error(settings, word) for word in _feeds_of(words, shared)] or every_mapping(settings)
     findings = [find(one) for one in loaded]
     if is_live:
         findings = _with_live(settings, loaded, findings, is_probing=is_probing)
     code = worst(_codes(findings))
-    output.document({"feeds": [_document(one, is_live=is_live) for one in findings], "ok": code == 0})
+    output.document(
+        {
+            "feeds": [_document(one, is_live=is_live) for one in findings],
+            **({"shared": shared} if shared else {}),
+            "ok": code == 0,
+        }
+    )
+    for each in shared:
+        output.note(str(each))
     for one in findings:
         _show(output, one)
     output.note(_summary(findings))
     return code
+
+
+def _feeds_of(words: Sequence[str], shared: Sequence[SharedFile]) -> list[str]:
+    """Return the words, with the feeds that include it in the place of each file to be included."""
+    feeds = {one.path: one.included_by for one in shared}
+    return [*dict.fromkeys(name for word in words for name in feeds.get(word, (word,)))]
 
 
 def _with_live(

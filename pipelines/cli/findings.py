@@ -78,18 +78,17 @@ def find(loaded: FeedMapping | MappingFileError) -> FeedFindings:
     """Look through one file, offline; paths are told from the working folder."""
     path = shown_path(loaded.path)
     if isinstance(loaded, MappingFileError):
-        return FeedFindings(
-            loaded.path.stem, path, problems=_placed(path, loaded.problems), warnings=_placed(path, loaded.warnings)
-        )
+        return FeedFindings(loaded.path.stem, path, problems=_placed(loaded.problems), warnings=_placed(loaded.warnings))
     source = look_at_source(loaded)
     return FeedFindings(
         loaded.feed,
         path,
-        problems=_placed(path, source.problems),
-        warnings=_placed(path, (*loaded.warnings, *source.warnings)),
+        problems=_placed(source.problems),
+        warnings=_placed((*loaded.warnings, *source.warnings)),
         examples=ExampleFindings(len(loaded.examples), run_examples(loaded)),
     )
 
 
-def _placed(path: Path, problems: tuple[FileProblem, ...]) -> tuple[FileProblem, ...]:
-    return tuple(replace(problem, path=path) for problem in problems)
+def _placed(problems: tuple[FileProblem, ...]) -> tuple[FileProblem, ...]:
+    """Tell each problem in its file: the feed's own at `path`, or one that it includes."""
+    return tuple(replace(problem, path=shown_path(problem.path)) for problem in problems)

@@ -170,3 +170,25 @@ def test_a_mapping_that_rejects_every_row_is_told_with_the_commonest_reasons(des
     (warning,) = (one for one in said.document["feeds"][0]["warnings"] if "none of the first" in one["message"])
     assert "startAt: This is not a date" in warning["message"]
     assert "eventsync explain town-hall ROW" in warning["hint"]
+
+
+def test_a_file_to_be_included_is_told_as_such_and_checked_with_the_feeds_that_include_it(desk: Desk) -> None:
+    desk.mapping("steps:\n  tidy: [collapze]\n", "_shared.yaml")
+    desk.mapping(MAPPING.replace("key: [ID]", "include: [_shared.yaml]\nkey: [ID]"))
+    said = desk.run("check", "feeds/_shared.yaml")
+    assert said.code == 2
+    assert "feeds/_shared.yaml is no feed but a file to be included, by feeds/town.yaml" in said.out
+    assert 'feeds/_shared.yaml:2:10: unknown step "collapze", did you mean "collapse"?' in said.out
+    desk.mapping("steps:\n  tidy: [collapse]\n", "_shared.yaml")
+    document = desk.run("check", "feeds/_shared.yaml", "--json").document
+    assert [feed["feed"] for feed in document["feeds"]] == ["town-hall"]
+    assert document["shared"] == [{"path": "feeds/_shared.yaml", "included_by": ["feeds/town.yaml"]}]
+    assert document["ok"]
+
+
+def test_a_file_to_be_included_that_no_feed_includes_ends_with_2_and_says_how_one_would(desk: Desk) -> None:
+    desk.mapping("steps:\n  tidy: [collapse]\n", "_shared.yaml")
+    said = desk.run("check", "feeds/_shared.yaml")
+    assert said.code == 2
+    assert "is no feed but a file to be included, and no feed beside it" in said.err
+    assert "include: [_shared.yaml]" in said.err

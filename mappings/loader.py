@@ -125,6 +125,12 @@ def document_of(path: Path) -> Mapping[str, Any]:
     return document if isinstance(document, Block) else {}
 
 
+def own_document_of(path: Path) -> Mapping[str, Any]:
+    """Return what stands in a loaded mapping file itself, without what it includes."""
+    document = read_blocks(path.read_bytes().decode("utf-8-sig"))[0]
+    return document if isinstance(document, Block) else {}
+
+
 def at_places(path: Path, problems: Iterable[Problem]) -> tuple[FileProblem, ...]:
     """Tell what was found out about a loaded mapping file elsewhere, at its lines and columns."""
     found = tuple(problems)

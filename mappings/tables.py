@@ -10,7 +10,7 @@ import io
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Ignorable = Literal["case", "accents", "spaces", "punctuation"]
@@ -27,11 +27,16 @@ class TableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One lookup file: `columns` in order, `rows` of equally many trimmed texts."""
+    """One lookup file: `columns` in order, `rows` of equally many trimmed texts, and the line on which each row ends.
+
+    `met`: where a set is given, lookups add the positions of the rows that they find.
+    """
 
     name: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    lines: tuple[int, ...] = ()
+    met: set[int] | None = field(default=None, compare=False)
 
 
 def parse_table(name: str, text: str) -> Table:
@@ -55,7 +60,7 @@ def parse_table(name: str, text: str) -> Table:
     for line, cells in rows[1:]:
         if len(cells) != len(columns):
             raise TableError(f"line {line} of the lookup file {name} has {len(cells)} cells, the header {len(columns)}")
-    return Table(name, columns, tuple(cells for _, cells in rows[1:]))
+    return Table(name, columns, tuple(cells for _, cells in rows[1:]), tuple(line for line, _ in rows[1:]))
 
 
 def normaliser(ignore: Sequence[Ignorable]) -> Callable[[str], str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 from mappings.measures import mistake
 from mappings.refusals import Refusal, nearest
@@ -68,7 +69,8 @@ def check_columns(table: Table | None, search: Search) -> None:
 def table_finder(table: Table, search: Search) -> Find:
     """Return the lookup of a key (of several, with a unit separator between the parts) in a table."""
     known = tuple(dict.fromkeys(", ".join(cells[: search.keys]) for cells in table.rows))
-    return find_in(list(_indexed(table, search).items()), search, known)
+    find = find_in(list(_indexed(table, search).items()), search, known)
+    return find if table.met is None else _noted(find, table, search, table.met)
 
 
 def find_in(listed: Sequence[tuple[str, list[Result]]], search: Search, known: Iterable[str]) -> Find:
@@ -90,6 +92,31 @@ def find_in(listed: Sequence[tuple[str, list[Result]]], search: Search, known: I
         return found  # type: ignore[return-value] # a Refusal has no subclass here
 
     return find
+
+
+def places_met(keys: Iterable[str], search: Search) -> Callable[[str], list[int]]:
+    """Return what tells which of these keys, by their places, a text meets; a list searched so gives what stands there."""
+    is_whole = search.match == "whole"
+    same = normaliser(search.ignore)
+    form: Callable[[str], str] = lambda key: "\x1f".join(map(same, key.split("\x1f"))) if is_whole else key  # noqa: E731 - said once
+    places: dict[str, list[int]] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(form(key), []).append(place)
+    if is_whole:
+        return lambda text: places.get(form(text), [])
+    meet = meeting(search.match, tuple(places), search.ignore)
+    return lambda text: [place for key in islice(meet(text), None if search.many else 1) for place in places[key]]
+
+
+def _noted(find: Find, table: Table, search: Search, met: set[int]) -> Find:
+    """Return the same lookup, which notes the rows that it finds."""
+    places = lru_cache(maxsize=_MEMO)(places_met(("\x1f".join(cells[: search.keys]) for cells in table.rows), search))
+
+    def noted(key: str) -> Found:
+        met.update(places(key))
+        return find(key)
+
+    return noted
 
 
 def missed(key: str, known: tuple[str, ...], match: Match = "whole") -> Refusal:

@@ -69,8 +69,12 @@ class Map(_Lookup):
 
     def function(self) -> Run:
         """Return the step's function."""
-        search = Search(ignore=self.ignore, many=self.gives_several, match=self.match, keeps=self.keeps)
-        return find_in([(key, list(texts)) for key, texts in self.table.items()], search, tuple(self.table))
+        return find_in([(key, list(texts)) for key, texts in self.table.items()], self.search, tuple(self.table))
+
+    @property
+    def search(self) -> Search:
+        """How the list is searched."""
+        return Search(ignore=self.ignore, many=self.gives_several, match=self.match, keeps=self.keeps)
 
     @property
     def gives_several(self) -> bool:

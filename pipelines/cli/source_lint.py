@@ -19,6 +19,7 @@ from mappings.loader import at_places, document_of
 from mappings.schema import FeedMapping
 from mappings.spots import Problem
 from mappings.vocabulary import REASON_TEXTS, MappedRow, Rejection
+from pipelines.cli.lookup_use import find_unasked
 from pipelines.clock import now
 
 LOOKED_AT = 200
@@ -39,7 +40,7 @@ def look_at_source(mapping: FeedMapping) -> SourceFindings:
         return SourceFindings()
     mapper, _ = attempt(mapping, Directory(), now())
     try:
-        return SourceFindings(warnings=at_places(mapping.path, _none_of(mapping, mapper)))
+        return SourceFindings(warnings=at_places(mapping.path, _odd(mapping, mapper)))
     except MissingColumnsError as error:
         document = document_of(mapping.path)
         name = mapping.source.path.rpartition("/")[2]
@@ -48,6 +49,12 @@ def look_at_source(mapping: FeedMapping) -> SourceFindings:
         return SourceFindings()
     except SyncError as error:
         return SourceFindings(warnings=at_places(mapping.path, [Problem(("source", "path"), str(error), error.hint)]))
+
+
+def _odd(mapping: FeedMapping, mapper: RowMapper) -> Iterator[Problem]:
+    """Yield what the rows show; of rows that are all rejected, their lookups tell nothing."""
+    none = tuple(_none_of(mapping, mapper))
+    yield from none or find_unasked(mapping)
 
 
 def _none_of(mapping: FeedMapping, mapper: RowMapper) -> Iterator[Problem]:

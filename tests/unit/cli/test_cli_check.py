@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from unit.cli.conftest import MAPPING, SECRET, Desk
+from unit.cli.conftest import HEADER, MAPPING, SECRET, Desk
 
 
 def test_sound_files_end_with_0_and_their_examples_are_counted(desk: Desk) -> None:
@@ -192,3 +192,41 @@ def test_a_file_to_be_included_that_no_feed_includes_ends_with_2_and_says_how_on
     assert said.code == 2
     assert "is no feed but a file to be included, and no feed beside it" in said.err
     assert "include: [_shared.yaml]" in said.err
+
+
+WITH_CITIES = MAPPING.replace(
+    "{city: {placeId: krk}}", "{city: {placeId: {from: TITLE, do: [{lookup: cities.csv, ignore: [case]}]}}}"
+)
+
+
+def _held_against(desk: Desk, mapping: str, rows: int, genre: str = "concert") -> list[tuple[int, int, str]]:
+    desk.mapping(mapping.partition("examples:")[0])
+    (desk.folder / "feeds" / "cities.csv").write_text(
+        "city,id\nOpole,opo\nGdynia,gdy\n\nSopot,sop\nLubin,lub\nKielce,kie\n", "utf-8"
+    )
+    lines = [f"{number},OPOLE,2030-05-01,19:30,,{genre}" for number in range(rows)]
+    (desk.folder / "events.csv").write_text("\n".join([HEADER, *lines]), "utf-8")
+    (found,) = [feed for feed in desk.run("check", "--json").document["feeds"] if feed["feed"] == "town-hall"]
+    return [(one["line"], one["column"], one["message"]) for one in found["warnings"] if "asks for" in one["message"]]
+
+
+def test_rows_of_lookups_that_no_row_of_the_source_asks_for_are_told_with_their_lines(desk: Desk) -> None:
+    assert _held_against(desk, WITH_CITIES, 50) == [
+        (19, 45, '"play": no row of events.csv asks for it; 50 rows looked at'),
+        (20, 64, "cities.csv:3, 5 and 2 more: no row of events.csv asks for them; 50 rows looked at"),
+    ]
+    assert desk.run("check").code == 0
+
+
+def test_of_a_source_with_few_rows_nothing_is_said_about_what_they_ask_for(desk: Desk) -> None:
+    assert _held_against(desk, WITH_CITIES, 19) == []
+
+
+def test_a_lookup_file_that_another_feed_names_is_not_told_of(desk: Desk) -> None:
+    desk.mapping(WITH_CITIES.replace("feed: town-hall", "feed: other"), "other.yaml")
+    assert [message.partition(":")[0] for _, _, message in _held_against(desk, WITH_CITIES, 50)] == ['"play"']
+
+
+@pytest.mark.slow
+def test_of_a_source_that_is_too_long_to_look_through_nothing_is_said(desk: Desk) -> None:
+    assert _held_against(desk, WITH_CITIES, 50_001) == []

@@ -1,0 +1,63 @@
+"""A feed's lookups held against all rows of a source that is at hand: what in them is asked for by no row.
+
+What is said of it is `mappings.lint_lookups`'s.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from itertools import islice
+from pathlib import Path
+
+from connectors.sources.catalogue import open_source
+from mappings.engine import Directory, attempt
+from mappings.includes import including, is_shared
+from mappings.lint_lookups import LookedAt, asked, has_lists
+from mappings.loader import SUFFIXES, own_document_of
+from mappings.schema import FeedMapping
+from mappings.spots import Problem
+from mappings.vocabulary import SourceRow
+from pipelines.clock import now
+
+_MOST_ROWS = 50_000
+"""A longer source is not looked through: of what nobody asks for in a part of it, nothing is known."""
+
+
+def find_unasked(mapping: FeedMapping) -> Iterator[Problem]:
+    """Yield what no row of a source of 50,000 rows at most asks for in the lookups; nothing of a longer source.
+
+    Raises:
+        SyncError: the source cannot be read.
+    """
+    document = own_document_of(mapping.path)
+    if not has_lists(mapping, document):
+        return
+    noting = asked(mapping)
+    mapper, _ = attempt(noting.mapping, Directory(), now(), noting.watch)
+    count = _Count()
+    with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
+        deque(mapper.over(count.of(islice(reading.rows, _MOST_ROWS + 1))), maxlen=0)
+    if count.rows <= _MOST_ROWS:
+        looked = LookedAt(mapping.source.path.rpartition("/")[2], count.rows)
+        yield from noting.find_unasked(document, looked, _shared(mapping))
+
+
+class _Count:
+    """How many rows have gone by."""
+
+    rows = 0
+
+    def of(self, rows: Iterator[SourceRow]) -> Iterator[SourceRow]:
+        """Pass the rows on."""
+        for row in rows:
+            self.rows += 1
+            yield row
+
+
+def _shared(mapping: FeedMapping) -> Collection[str]:
+    """Return those of a feed's lookup files that another file of its folder names; one that it alone includes is no other."""
+    files = [path for path in mapping.path.parent.glob("*") if path.suffix in SUFFIXES and not path.samefile(mapping.path)]
+    others = [path for path in files if not is_shared(path) or including(path, files)]
+    texts = [path.read_text("utf-8", "replace") for path in others]
+    return {name for name in mapping.tables if any(Path(name).name in text for text in texts)}

@@ -70,6 +70,11 @@ def compile_plan(compiler: Compiler, mapping: FeedMapping, as_of: datetime | Non
     )
 
 
+def is_unfolding(rules: tuple[Rule, ...]) -> bool:
+    """Return whether a row may stand for several events."""
+    return any(isinstance(rule, Explode | Recur) for rule in rules)
+
+
 def needs_the_moment(rules: tuple[Rule, ...]) -> bool:
     """Whether a feed cannot be compiled for a run without the moment at which the run starts."""
     recur = only(rules, Recur)

@@ -21,6 +21,7 @@ from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
 from mappings.engine import RowMapper, compile_feed
+from mappings.row_plan import is_unfolding
 from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey
 from pipelines.breaker import Breaker, patience_with
@@ -101,7 +102,7 @@ class Workshop:
             limit=options.limit,
             keys=[RowKey(key) for key in options.keys] or None,
             key_memory_s=mapping.publish.key_memory_s,
-            row_parts=len(mapping.key_columns),
+            row_parts=len(mapping.key_columns) if is_unfolding(mapping.rows) else None,
         )
         departures = Departures(lease.assure, lease.is_fresh)
         return PublishJob(

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, false, func, or_, select, update
 
 from mappings.delivery import Answer, Denial, Intent
 from mappings.identity import event_key, names_of
@@ -22,7 +22,7 @@ from state.words import Decision, EntryState
 
 _FEW = 500
 _FEW_ROWS = 100
-"""So many patterns in one condition: SQLite bounds how deep a condition may be."""
+"""So many beginnings are looked for by the database; of more, each entry is looked at here."""
 
 _IS_TO_RESEND = ENTRY.c.decision == Decision.RESEND.value
 IS_SET_ASIDE = func.coalesce(ENTRY.c.decision, "") == Decision.IGNORE.value
@@ -75,14 +75,14 @@ def find_events(connection: Connection, scope_id: int, row_keys: Collection[RowK
 
     A row's own key has `row_parts` parts. Rows that the ledger does not know are left out.
     """
-    wanted, keys, found = frozenset(row_keys), sorted(row_keys), find_ids(connection, scope_id, row_keys)
-    for start in range(0, len(keys), _FEW_ROWS):
-        some = keys[start : start + _FEW_ROWS]
-        begins = or_(*(ENTRY.c.row_key.startswith(event_key(key, ""), autoescape=True) for key in some))
-        listed = connection.execute(select(ENTRY.c.id, ENTRY.c.row_key).where(ENTRY.c.scope_id == scope_id, begins))
-        # SQLite takes capitals for small letters here, and a key of fewer parts is no row's.
-        found.extend(row.id for row in listed if not wanted.isdisjoint(names_of(row.row_key, row_parts)))
-    return sorted(set(found))
+    wanted = frozenset(row_keys)
+    listed = select(ENTRY.c.id, ENTRY.c.row_key).where(ENTRY.c.scope_id == scope_id)
+    if len(wanted) <= _FEW_ROWS:
+        ways = (or_(ENTRY.c.row_key == key, ENTRY.c.row_key.startswith(event_key(key, ""), autoescape=True)) for key in wanted)
+        listed = listed.where(or_(false(), *ways))
+    # SQLite takes capitals for small letters in such conditions, and a key of fewer parts is no row's.
+    named = (row.id for row in connection.execute(listed) if not wanted.isdisjoint(names_of(row.row_key, row_parts)))
+    return sorted(named)
 
 
 def find_ids(connection: Connection, scope_id: int, row_keys: Collection[RowKey]) -> list[int]:

@@ -57,7 +57,13 @@ class _Count:
 
 def _shared(mapping: FeedMapping) -> Collection[str]:
     """Return those of a feed's lookup files that another file of its folder names; one that it alone includes is no other."""
-    files = [path for path in mapping.path.parent.glob("*") if path.suffix in SUFFIXES and not path.samefile(mapping.path)]
-    others = [path for path in files if not is_shared(path) or including(path, files)]
-    texts = [path.read_text("utf-8", "replace") for path in others]
+    files = [path for path in mapping.path.parent.glob("*") if path.suffix in SUFFIXES and path.name != mapping.path.name]
+    texts = [_text(path) for path in files if not is_shared(path) or including(path, files)]
     return {name for name in mapping.tables if any(Path(name).name in text for text in texts)}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""

@@ -200,6 +200,13 @@ def test_a_row_key_picks_all_events_of_the_row_and_no_other_row(world: World) ->
     assert [intent.row_key for intent in outbox.settle_and_claim([], 9)] == ["a|x", "a|x|2031-03-03", "a", "b|y"]
 
 
+def test_many_row_keys_pick_the_events_of_their_rows(world: World) -> None:
+    world.stage([row("7|x"), row("7|y"), row("700|x")])
+    keys = [RowKey(str(number)) for number in range(300)]
+    outbox = world.ledger.open_outbox(world.run(), world.lease.token, keys=keys, row_parts=1)
+    assert [intent.row_key for intent in outbox.settle_and_claim([], 9)] == ["7|x", "7|y"]
+
+
 def test_a_part_of_a_row_key_picks_no_row(world: World) -> None:
     world.stage([row("a|x"), row("a|x|2031-03-03"), row("a|y")])
     outbox = world.ledger.open_outbox(world.run(), world.lease.token, keys=[RowKey("a")], row_parts=2)

@@ -30,7 +30,7 @@ event:
   startAt: {from: AT, do: {datetime: "%Y-%m-%dT%H:%M%z"}}
   timezone: Europe/Lisbon
   classifications: culture
-  approxLocation.city: {lookup: cities.csv, by: {from: CITY}, ignore: accents}
+  approxLocation.city.placeId: {lookup: cities.csv, by: {from: CITY}, ignore: accents}
 """
 
 

@@ -40,6 +40,7 @@ class _Ears:
     interrupt: Handler = signal.default_int_handler
     is_open: bool = False
     is_asked: bool = False
+    is_due: bool = False
     asked_at: float = 0.0
     leaving: threading.Event = field(default_factory=threading.Event)
 
@@ -51,13 +52,19 @@ class _Ears:
         if self.is_asked:
             self.leaving.set()
         self.is_asked, self.asked_at = True, at
-        if self.is_open:
-            self.is_open = False
-            self.interrupt(number, frame)
+        if self.is_open and _is_finalizing(frame):
+            self.is_due = True  # Python drops what is raised there, but for a traceback
+        elif self.is_open:
+            self.let_in(number, frame)
+
+    def let_in(self, number: int, frame: FrameType | None) -> None:
+        """Interrupt the main thread, and close the window."""
+        self.is_open = self.is_due = False
+        self.interrupt(number, frame)
 
     def forget(self) -> None:
         """Be as new."""
-        self.is_asked, self.asked_at = False, 0.0
+        self.is_asked, self.is_due, self.asked_at = False, False, 0.0
 
 
 _EARS = _Ears()
@@ -141,11 +148,16 @@ def window() -> Iterator[None]:
     try:
         _EARS.is_open = True
         if _EARS.is_asked and _is_main() and signal.getsignal(signal.SIGINT) == _EARS.hear:
-            _EARS.is_open = False
-            _EARS.interrupt(signal.SIGINT, None)
+            _EARS.let_in(signal.SIGINT, None)
         yield
     finally:
         _EARS.is_open = was_open
+
+
+def catch_up() -> None:
+    """Interrupt now for a signal that came in this window, at a moment in which nothing could be raised."""
+    if _EARS.is_due and _EARS.is_open and _is_main():
+        _EARS.let_in(signal.SIGINT, None)
 
 
 def interruptible(items: Iterable[T]) -> Iterator[T]:
@@ -170,6 +182,15 @@ def window_again() -> Iterator[None]:
         yield
     finally:
         _EARS.is_open = was_open
+
+
+def _is_finalizing(frame: FrameType | None) -> bool:
+    """Whether the signal came while an object was being finalized."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_main() -> bool:

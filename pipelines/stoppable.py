@@ -12,7 +12,7 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from pipelines.interrupts import window, window_again
+from pipelines.interrupts import catch_up, window, window_again
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ def _result_or_leave(future: Future[T], leave: Callable[[], None]) -> T:
 def _result_of(future: Future[T]) -> T:
     """Wait in short pieces: a signal that comes as the thread falls asleep is not heard until it wakes."""
     while not wait((future,), _NAP_S).done:
-        pass
+        catch_up()
     return future.result()
 
 

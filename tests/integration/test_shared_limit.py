@@ -51,7 +51,6 @@ def test_two_processes_share_one_limit_and_every_pause_and_send_nothing_twice(ha
     passed, limited = _answered(service, before)
     assert len({one["idempotency_key"] for one in passed}) == len(passed) == 2 * ROWS - 60
     assert len(limited) <= 4
-    assert len(passed) / (passed[-1]["at"] - passed[0]["at"]) > 0.6 * RATE
     for one in limited:
         assert not [at for at in (met["at"] for met in passed) if one["at"] + 0.2 < at < one["at"] + 0.95]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pipelines.interrupts import catch_up, deferred, window
 from pipelines.stoppable import run_stoppable
 
 
@@ -120,3 +121,15 @@ with deferred_to_the_end(lambda: print("it hung")):
 def test_a_process_that_was_left_waits_for_no_thread_that_hangs() -> None:
     left = subprocess.run([sys.executable, "-c", _STUCK], capture_output=True, text=True, check=False, timeout=30)
     assert (left.returncode, left.stdout) == (130, "told\n")
+
+
+def test_a_signal_that_comes_while_an_object_is_finalized_is_heard_a_moment_later() -> None:
+    class Doomed:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    doomed = [Doomed()]
+    with deferred(), window():
+        doomed.clear()
+        with pytest.raises(KeyboardInterrupt):
+            catch_up()

@@ -77,7 +77,7 @@ def test_a_problem_at_such_a_place_is_listed_once(world: World) -> None:
 @given(key=st.text(st.characters(codec=None), min_size=1, max_size=12).filter(lambda key: "\\" not in key))
 def test_every_text_is_a_key(world: World, key: str) -> None:
     before = len(world.states())
-    odd = row(key, place=key)
+    odd = row(key, place=f"{key} {before}")
     is_known = storable(key) in world.states()
     world.stage([odd], is_whole=False)
     assert len(world.states()) == before + (not is_known)

@@ -117,6 +117,7 @@ def html_to_text(text: str) -> str:
     """Keep the words of an HTML text, one line a paragraph."""
     if "<" not in text and "&" not in text:
         return text
-    clean = nh3.clean(_BREAKS.sub("\n", text), tags=set(), strip_comments=True)
+    whole = text.encode("utf-8", "replace").decode()  # half a character of an escape is none
+    clean = nh3.clean(_BREAKS.sub("\n", whole), tags=set(), strip_comments=True)
     lines = _LINE_SPACE.sub(" ", unescape(clean))
     return _MANY_LINES.sub("\n", lines).strip(SPACES)

@@ -29,8 +29,9 @@ from mappings.rules import (
     WindowSpan,
 )
 from mappings.schema import Example, FeedMapping, KeyColumn
+from mappings.source_bases import Join
 from mappings.source_parts import Header
-from mappings.source_specs import SHARED, SOURCES, Join, kind_word
+from mappings.source_specs import SHARED, SOURCES, kind_word
 from mappings.strict import Strict
 from mappings.transforms.catalogue import FAMILIES
 from mappings.transforms.step import Shown, Step

@@ -111,12 +111,14 @@ class SourceRow:
     `cells` maps the header's names (as matched, trimmed) to raw text. `problems` are what the reader already knows to
     be wrong with the row (ragged, undecodable); a row with problems is rejected, with the mapper's own reasons added.
     `warnings` are what the reader noticed in cells that the mapping does not use: counted and shown, nothing more.
+    `is_gone`: the source says that this row was deleted; only the cells of its key mean anything.
     """
 
     origin: Origin
     cells: Mapping[str, str]
     problems: tuple[Reason, ...] = ()
     warnings: tuple[Reason, ...] = ()
+    is_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,10 +100,11 @@ def stage(job: StageJob) -> Staged:
         return [verdict.name for verdict in verdicts if verdict.is_tripped]
 
     row_parts = len(job.mapping.key_columns)
-    is_whole, missing = job.source.is_whole and not job.options.keys, set(job.options.keys)
+    missing = set(job.options.keys)
     with ExitStack() as stack:
         with window():
             reading = stack.enter_context(job.source.read())
+        is_whole = reading.is_whole and not job.options.keys
         staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=reading.stamp, terms=_terms(job))
         for chunk in interruptible(batched(_chosen(job, reading.rows), CHUNK_ROWS)):
             staging.write(chunk)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import assert_never
 
+from connectors.sources.access import NO_ACCESS, Access
 from connectors.sources.contract import Source
 from connectors.sources.csv_file import CsvFile
 from connectors.sources.feed_source import FeedSource
@@ -19,24 +20,16 @@ from connectors.sources.ndjson_records import NdjsonRecords
 from connectors.sources.record_file import RecordFile
 from connectors.sources.workbook import Workbook
 from connectors.sources.xml_records import XmlRecords
-from mappings.source_specs import (
-    CsvSource,
-    IcsSource,
-    Join,
-    JsonSource,
-    NdjsonSource,
-    SourceSpec,
-    TsvSource,
-    WorkbookSource,
-    XmlSource,
-)
+from mappings.source_bases import Join
+from mappings.source_specs import CsvSource, IcsSource, JsonSource, NdjsonSource, SourceSpec, TsvSource, WorkbookSource, XmlSource
 
 
-def open_source(spec: SourceSpec, base: Path, columns: frozenset[str]) -> Source:
+def open_source(spec: SourceSpec, base: Path, columns: frozenset[str], *, access: Access = NO_ACCESS, since: str = "") -> Source:  # noqa: ARG001 # kinds with cursors read it
     """Return the source that `spec` describes; nothing is opened before its `read()`.
 
     `base` is the folder of the mapping file, where relative paths start. `columns` are the columns that the mapping
-    reads: they are matched with the source's own, and all must be there.
+    reads: they are matched with the source's own, and all must be there. `access`: who we are to the services that ask.
+    `since`: the cursor of an earlier reading, to read only what changed after it; a source without cursors reads all.
     """
     asked = Asked.of(spec, columns)
 
@@ -46,7 +39,7 @@ def open_source(spec: SourceSpec, base: Path, columns: frozenset[str]) -> Source
         return _file(spec, spec.path, base, asked)
 
     def open_table(join: Join, columns: frozenset[str]) -> Source:
-        return open_source(join.source, base, columns)
+        return open_source(join.source, base, columns, access=access)
 
     if spec.join or spec.null or spec.null_in or spec.json_columns:
         return FeedSource(spec, asked, open_file, open_table)

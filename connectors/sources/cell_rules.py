@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from connectors.sources.cell_faults import short
 from connectors.sources.names import folded
 from connectors.sources.nested import Flattening, TooDeepError, parse_json, picks_among
-from mappings.source_specs import FileSource
+from mappings.source_bases import AnySource
 from mappings.vocabulary import Reason, ReasonCode, SourceRow
 
 
-def without_nulls(rows: Iterator[SourceRow], spec: FileSource, columns: Sequence[str]) -> Iterator[SourceRow]:
+def without_nulls(rows: Iterator[SourceRow], spec: AnySource, columns: Sequence[str]) -> Iterator[SourceRow]:
     """Empty the cells whose whole text, trimmed, means that there is nothing."""
     if not spec.null and not spec.null_in:
         return rows
@@ -27,7 +27,7 @@ def without_nulls(rows: Iterator[SourceRow], spec: FileSource, columns: Sequence
     )
 
 
-def _nulls(spec: FileSource, columns: Sequence[str]) -> Mapping[str, frozenset[str]]:
+def _nulls(spec: AnySource, columns: Sequence[str]) -> Mapping[str, frozenset[str]]:
     everywhere = frozenset(text.strip() for text in spec.null)
     known = {folded(column): column for column in columns}
     by_column: defaultdict[str, frozenset[str]] = defaultdict(lambda: everywhere)
@@ -44,7 +44,7 @@ class JsonCells:
     wanted: tuple[str, ...]
 
     @classmethod
-    def of(cls, spec: FileSource, wanted: frozenset[str]) -> JsonCells:
+    def of(cls, spec: AnySource, wanted: frozenset[str]) -> JsonCells:
         """Return what the source says, and which of the mapping's columns stand inside such cells."""
         inside = (name for name in wanted if any(_is_inside(name, holder) for holder in spec.json_columns))
         return cls(spec.json_columns, tuple(sorted(inside)))

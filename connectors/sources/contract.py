@@ -11,12 +11,13 @@ How one kind of source keeps the promise is that kind's module; which kinds exis
   `connectors.sources.errors`; it never ends quietly with fewer rows. What is wrong with one row only is told in
   `SourceRow.problems`.
 * **Closes what it opened**, when the `with` block ends, read to the end or not. Rows are asked for inside the block.
-* **Again.** `read()` may be called any number of times; each reading starts from the first row.
+* **Again.** `read()` may be called any number of times; each reading starts from the first row, or, where the source
+  was opened to go on from an earlier reading's cursor, from the same one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -25,17 +26,34 @@ from mappings.vocabulary import SourceRow
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """How a reading ended that ended well.
+
+    `cursor`: from where a later reading may go on, "" if the source knows no such place; it covers exactly the rows that
+    were given, and is worth keeping only once they are. `notices`: what whoever watches should know, such as that the
+    reading was cut short by a limit of the source and goes on in the next run.
+    """
+
+    cursor: str = ""
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """One pass over a source.
 
     `columns` are the names in the source's order, spelt as the mapping spells them where it uses them. `rows` is
     consumed once. `stamp` is cheap evidence of the content's version, taken before the first row was read: equal
-    stamps of one source mean equal content; "" means that the source gives no evidence.
+    stamps of one source mean equal content; "" means that the source gives no evidence. `is_whole`: the rows are all
+    there are, so that an absent one has vanished; else only those that changed since, and the deleted among them say
+    so themselves (`SourceRow.is_gone`). `ending` is asked once the rows are consumed.
     """
 
     columns: tuple[str, ...]
     rows: Iterator[SourceRow]
     stamp: str = ""
+    is_whole: bool = True
+    ending: Callable[[], Ending] = Ending
 
     def with_empty(self, columns: tuple[str, ...]) -> Reading:
         """Return the same with columns that the source lacks by leave: empty in every row."""
@@ -43,16 +61,11 @@ class Reading:
             return self
         blank = dict.fromkeys(columns, "")
         rows = (replace(row, cells={**row.cells, **blank}) for row in self.rows)
-        return Reading(self.columns + columns, rows, self.stamp)
+        return replace(self, columns=self.columns + columns, rows=rows)
 
 
 class Source(Protocol):
     """A place that rows can be read from, as one feed sees it."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether a reading holds every row there is, so that an absent row has vanished."""
-        ...
 
     def read(self) -> AbstractContextManager[Reading]:
         """Open the source and match its columns; rows follow as they are asked for.

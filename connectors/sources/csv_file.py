@@ -20,7 +20,7 @@ from connectors.sources.names import Asked
 from connectors.sources.odd_rows import OddRows
 from connectors.sources.opened_file import opened, told_of_change, whole
 from connectors.sources.row_limits import within_limits
-from mappings.source_specs import DelimitedSource
+from mappings.source_bases import DelimitedSource
 from mappings.vocabulary import Origin, SourceRow
 
 _DELIMITERS = ";,\t|"
@@ -34,11 +34,6 @@ class CsvFile:
     path: str
     base: Path
     asked: Asked
-
-    @property
-    def is_whole(self) -> bool:
-        """A file is always read from its first row to its last."""
-        return True
 
     @contextmanager
     def read(self) -> Iterator[Reading]:

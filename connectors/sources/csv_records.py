@@ -13,7 +13,7 @@ from typing import Any
 from connectors.sources.errors import BadSourceError
 from connectors.sources.opened_file import OpenedFile
 from connectors.sources.text_file import Lines, chosen_encoding, replaced_bytes
-from mappings.source_specs import DelimitedSource
+from mappings.source_bases import DelimitedSource
 
 LARGEST_CELL = 10 * 1024 * 1024
 """Characters. A larger cell is a quote that nobody closed, far more often than it is text."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from connectors.sources.cell_rules import JsonCells, without_nulls
 from connectors.sources.contract import Reading, Source
 from connectors.sources.names import Asked
 from connectors.sources.second_table import SecondTable, read_table
-from mappings.source_specs import FileSource, Join
+from mappings.source_bases import AnySource, Join
 
 OpenFile = Callable[[Asked], Source]
 OpenTable = Callable[[Join, frozenset[str]], Source]
@@ -23,15 +23,10 @@ OpenTable = Callable[[Join, frozenset[str]], Source]
 class FeedSource:
     """The source of one feed: `open_file` gives its file for the columns asked of it, `open_table` that of a join."""
 
-    spec: FileSource
+    spec: AnySource
     asked: Asked
     open_file: OpenFile
     open_table: OpenTable
-
-    @property
-    def is_whole(self) -> bool:
-        """As the file is."""
-        return self.open_file(self.asked).is_whole
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
@@ -46,7 +41,7 @@ class FeedSource:
                 rows = table.joined(rows)
             beside = (column for table in tables for column in table.columns)
             columns = tuple(dict.fromkeys((*reading.columns, *json_cells.wanted, *beside)))
-            yield Reading(columns, rows, _stamp([reading.stamp, *(table.stamp for table in tables)]))
+            yield replace(reading, columns=columns, rows=rows, stamp=_stamp([reading.stamp, *(table.stamp for table in tables)]))
 
     def _table(self, join: Join) -> SecondTable:
         wanted = {name.removeprefix(join.prefix) for name in self.asked.columns if name.startswith(join.prefix)}

@@ -15,7 +15,7 @@ from pathlib import Path
 from connectors.sources.contract import Reading, Source
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.opened_file import is_address
-from mappings.source_specs import FileSource
+from mappings.source_bases import FileSource
 from mappings.vocabulary import Origin, SourceRow
 
 _DIGITS = re.compile(r"(\d+)")
@@ -59,11 +59,6 @@ class ManyFiles:
 
     find: Callable[[], Sequence[str]]
     open_one: Callable[[str], Source]
-
-    @property
-    def is_whole(self) -> bool:
-        """All files together are all there is."""
-        return True
 
     @contextmanager
     def read(self) -> Iterator[Reading]:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mappings.source_specs import FileSource
+from mappings.source_bases import AnySource
 
 _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
 _DROP_INVISIBLE = str.maketrans(dict.fromkeys(_INVISIBLE))
@@ -27,7 +27,7 @@ class Asked:
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, spec: FileSource, columns: Iterable[str]) -> Asked:
+    def of(cls, spec: AnySource, columns: Iterable[str]) -> Asked:
         """Return what the mapping's `columns` and the source's own words ask for together."""
         return cls(frozenset(columns).union(spec.required), frozenset(spec.optional), spec.columns)
 

@@ -20,7 +20,7 @@ from connectors.sources.names import Asked, Matched, matched
 from connectors.sources.nested import Flattening, TooDeepError, picks_among
 from connectors.sources.opened_file import OpenedFile, opened, told_of_change, whole
 from connectors.sources.text_file import has_undecodable
-from mappings.source_specs import RecordSource
+from mappings.source_bases import RecordSource
 from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
 
 SAMPLE = 1000
@@ -52,11 +52,6 @@ class RecordFile:
     base: Path
     asked: Asked
     cut: Cut
-
-    @property
-    def is_whole(self) -> bool:
-        """A file is always read from its first record to its last."""
-        return True
 
     @contextmanager
     def read(self) -> Iterator[Reading]:

@@ -9,7 +9,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from mappings.source_specs import GridSource
+from mappings.source_bases import GridSource
 from mappings.vocabulary import SourceRow
 
 

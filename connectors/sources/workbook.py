@@ -33,11 +33,6 @@ class Workbook:
     base: Path
     asked: Asked
 
-    @property
-    def is_whole(self) -> bool:
-        """A sheet is always read from its first row to its last."""
-        return True
-
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A row's number is the sheet's own; its place is `Programme!A17`."""

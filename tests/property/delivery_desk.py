@@ -108,7 +108,6 @@ class Sheet:
     """The partner's rows: titles by row key."""
 
     titles: dict[str, str] = field(default_factory=dict)
-    is_whole: bool = True
 
     @contextmanager
     def read(self) -> Iterator[Reading]:

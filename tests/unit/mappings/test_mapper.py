@@ -11,7 +11,7 @@ from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.errors import ConfigError
 from mappings.event import as_draft, with_cover
 from mappings.schema import FeedMapping
-from mappings.source_specs import Join
+from mappings.source_bases import Join
 from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow
 
 Build = Callable[..., FeedMapping]

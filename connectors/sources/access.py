@@ -1,0 +1,55 @@
+"""Who we are to the services that rows are read from: what the environment gives, handed in from outside.
+
+How it is used is the connector's; nothing here reads the environment or is ever shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import SecretStr
+
+NO_SECRET = SecretStr("")
+
+
+@dataclass(frozen=True, slots=True)
+class GoogleAccess:
+    """Access to Google Sheets.
+
+    `credentials`: the file of a service account or of an authorised user; None: the machine's application-default
+    credentials. `api_url`: where the API answers, "" for Google's own address.
+    """
+
+    credentials: Path | None = None
+    api_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SalesforceAccess:
+    """Access to one Salesforce org, named as simple-salesforce names its arguments.
+
+    Either `username`, `password` and `security_token`; or `consumer_key` and `consumer_secret` (client credentials); or
+    `username`, `consumer_key` and `privatekey_file` (JWT). `domain`: "login", "test", or the My Domain prefix.
+    `instance_url`: where the org answers, "" for where the login says.
+    """
+
+    username: str = ""
+    password: SecretStr = NO_SECRET
+    security_token: SecretStr = NO_SECRET
+    consumer_key: str = ""
+    consumer_secret: SecretStr = NO_SECRET
+    privatekey_file: Path | None = None
+    domain: str = "login"
+    instance_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """All that a feed's source may need to be let in."""
+
+    google: GoogleAccess = field(default_factory=GoogleAccess)
+    salesforce: SalesforceAccess = field(default_factory=SalesforceAccess)
+
+
+NO_ACCESS = Access()

@@ -1,0 +1,114 @@
+"""What the kinds of source share: the columns of any, the place of a file, the layout of a grid, the text of records.
+
+The kinds themselves are `source_specs`'; the small values that they are made of are `source_parts`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from mappings.measures import OneOrMany, Pattern, Text, mistake
+from mappings.source_parts import Encoding, Header, Mark, Names, OptionalMark
+from mappings.strict import Strict
+
+if TYPE_CHECKING:
+    from mappings.source_specs import SourceSpec
+
+
+class Join(Strict):
+    """A second file or tab, found by its key: its columns stand beside those of each row, named after `prefix`.
+
+    The table is read before the first row and kept in memory (at most 500,000 rows). Two of its rows with one key are an
+    error that names both. Keys are compared trimmed, as text.
+    """
+
+    source: SourceSpec = Field(description="The second file: a source like any other.")
+    on: Mapping[str, Text] = Field(min_length=1, description="Columns of the row, and the table's columns that must equal them.")
+    prefix: Text = Field(min_length=1, description='What the names of the table\'s columns begin with here: "venue.".')
+    on_miss: Literal["empty", "reject"] = Field(
+        default="empty", description="Rows whose key the table lacks: their cells are empty, or the row is rejected."
+    )
+
+
+class AnySource(Strict):
+    """What is said of a source of any kind."""
+
+    kind: str
+    required: Names = Field(default=(), description="Columns without which the feed must not run.")
+    optional: Names = Field(default=(), description="Columns that may be absent: their cells are then empty.")
+    columns: Mapping[str, Names] = Field(
+        default_factory=dict, description="Other names of a column, `{TITLE: [Titel, Name]}`: the first that is there is it."
+    )
+    null: Names = Field(default=(), description='Texts that mean an empty cell, such as "NULL" or "n/a", in every column.')
+    null_in: Mapping[str, Names] = Field(default_factory=dict, description='The same, by column: `{PRICE: ["-"]}`.')
+    json_columns: Names = Field(
+        default=(), description="Columns whose cells hold JSON: `details` then gives `details.price`, `details.tags[0]`."
+    )
+    join: Annotated[tuple[Join, ...], OneOrMany()] = Field(
+        default=(), description="Second files or tabs whose rows are found by a key: `source`, `on`, `prefix`, `on_miss`."
+    )
+
+
+class FileSource(AnySource):
+    """What is said of a file of any kind."""
+
+    path: str = Field(
+        min_length=1,
+        description="Path (relative to the mapping file) or URL of the file; `*`, `?` and `[...]` match several files,"
+        " read in the order of their names (numbers in them count as numbers).",
+    )
+    files: Literal["all", "newest"] = Field(
+        default="all", description="Of several files that match: read all, or only the last by name."
+    )
+
+
+class GridSource(FileSource):
+    """What is said of a file of rows and columns."""
+
+    header: Header = Field(default=Header(), description="Where the columns' names stand: `row`, `matches`, `rows` and `names`.")
+    comment: Text = Field(default="", description='Rows whose first cell begins so, such as "#", are no rows.')
+    footer: int = Field(default=0, ge=0, le=1000, description="So many rows at the end, blank ones not counted, are no rows.")
+    until: Pattern | None = Field(
+        default=None, description="A pattern: the first row with a cell in which it is found, and all below, are no rows."
+    )
+    long_rows: Literal["reject", "cut"] = Field(
+        default="reject", description="Rows with more cells than the header: reject them, or cut the surplus."
+    )
+
+
+class DelimitedSource(GridSource):
+    """What is said of a delimited text file, whatever its delimiter."""
+
+    encoding: Annotated[tuple[Encoding, ...], OneOrMany()] = Field(
+        default=("utf-8",),
+        min_length=1,
+        description="Encodings to try, in order; the first that decodes the whole file wins. A byte order mark goes before all.",
+    )
+    delimiter: Mark = Field(default=",", description='One character; "\\t" for tab.')
+    quote: OptionalMark = Field(default='"', description="The quote character; null: quotes mean nothing in this file.")
+    escape: OptionalMark = Field(default=None, description="Escape character, if quotes are not doubled.")
+
+    short_rows: Literal["fill", "reject"] = Field(
+        default="fill", description="Rows with fewer cells than the header: fill them up with empty cells, or reject them."
+    )
+
+    @model_validator(mode="after")
+    def _marks_differ(self) -> Self:
+        marks = [mark for mark in (self.delimiter, self.quote, self.escape) if mark is not None]
+        if len(set(marks)) < len(marks):
+            raise mistake("delimiter, quote and escape must be different characters")
+        return self
+
+
+class RecordSource(FileSource):
+    """What is said of a file of records."""
+
+    encoding: Annotated[tuple[Encoding, ...], OneOrMany()] = Field(
+        default=(), description="Encodings to try, in order, where the file itself does not say which it is in."
+    )
+    join_lists: Mapping[str, Text] = Field(
+        default_factory=dict, description='Columns whose lists of plain values become one text: `{tags: "; "}`.'
+    )

@@ -51,6 +51,16 @@ class AnySource(Strict):
         default=(), description="Second files or tabs whose rows are found by a key: `source`, `on`, `prefix`, `on_miss`."
     )
 
+    @property
+    def place(self) -> str:
+        """Where its rows are, as its mapping file says it: a path, an address, the name of a table."""
+        return self.kind
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether it is on this machine, to be looked into without asking anybody."""
+        return False
+
 
 class FileSource(AnySource):
     """What is said of a file of any kind."""
@@ -63,6 +73,16 @@ class FileSource(AnySource):
     files: Literal["all", "newest"] = Field(
         default="all", description="Of several files that match: read all, or only the last by name."
     )
+
+    @property
+    def place(self) -> str:
+        """The path, as it stands in the mapping file."""
+        return self.path
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether the path is one of this machine."""
+        return "://" not in self.path
 
 
 class GridSource(FileSource):

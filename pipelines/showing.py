@@ -32,7 +32,7 @@ def source_metadata(feed: LoadedFeed) -> Mapping[str, Any]:
     """Return where a feed's rows come from and which file says so."""
     schedule = feed.mapping.schedule
     return {
-        "source": feed.mapping.source.path,
+        "source": feed.mapping.source.place,
         "mapping file": MetadataValue.path(feed.path),
         "schedule": f"{schedule.cron} ({schedule.timezone})" if schedule else "none",
     }

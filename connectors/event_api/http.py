@@ -5,7 +5,6 @@ What is asked over it is `client`'s; the connections underneath are `transport`'
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -17,6 +16,7 @@ from pydantic import SecretStr
 
 from connectors.errors import BaseUrlError, KeyFormatError
 from connectors.event_api.transport import direct_transport
+from connectors.loopback import is_loopback
 
 API_PREFIX = "/api/public/v1"
 """Every public endpoint is under it (spec, What the service does)."""
@@ -49,16 +49,6 @@ def check_base_url(url: str) -> httpx.URL:
     )
     path = parsed.path.rstrip("/").removesuffix(API_PREFIX).rstrip("/")
     return parsed.copy_with(path=path or "/")
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether `host` is this very machine: `localhost`, a name under it, or a loopback address."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class ServiceHttp:

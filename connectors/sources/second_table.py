@@ -47,7 +47,7 @@ class SecondTable:
 
     def _miss(self, key: _Key) -> Reason:
         known = [" ".join(known) for known, _ in zip(self._rows, range(_SHOWN), strict=False)]
-        hint = f"{self.join.source.path} has no row with this key; it knows {', '.join(known)}, ..."
+        hint = f"{self.join.source.place} has no row with this key; it knows {', '.join(known)}, ..."
         return Reason(ReasonCode.NOT_IN_LOOKUP, "", ", ".join(self.join.on), " ".join(key), hint)
 
 
@@ -71,7 +71,7 @@ def read_table(join: Join, source: Source) -> SecondTable:
             found[key] = {f"{join.prefix}{column}": cell for column, cell in row.cells.items()}
             size += sum(map(len, row.cells.values()))
             if len(found) > MOST_ROWS or size > MOST_TEXT:
-                raise BadSourceError(join.source.path, _TOO_LARGE, hint="join a smaller file: only the rows and columns needed")
+                raise BadSourceError(join.source.place, _TOO_LARGE, hint="join a smaller file: only the rows and columns needed")
     return SecondTable(join, tuple(f"{join.prefix}{column}" for column in reading.columns), reading.stamp, found)
 
 
@@ -79,7 +79,7 @@ def _check(join: Join, row: SourceRow, key: _Key, places: Mapping[_Key, str]) ->
     if key in places:
         message = f'"{" ".join(key)}" stands at {places[key]} and again at {row.origin.place}'
         hint = f"each key ({', '.join(join.on.values())}) may stand once in a joined table: take one of the rows out"
-        raise BadSourceError(join.source.path, message, hint=hint)
+        raise BadSourceError(join.source.place, message, hint=hint)
     if row.problems:
         told = row.problems[0]
         raise BadSourceError(str(row.origin), f"a row of a joined table cannot be used: {told.found}", hint=told.hint)

@@ -50,7 +50,7 @@ def _document(mapping: FeedMapping, status: FeedStatus | None) -> dict[str, Any]
         "feed": mapping.feed,
         "path": shown_path(mapping.path),
         "owner": mapping.owner,
-        "source": {"kind": mapping.source.kind, "path": mapping.source.path},
+        "source": {"kind": mapping.source.kind, "path": mapping.source.place},
         "schedule": mapping.schedule,
         "destination": status.book.destination if status else None,
         "counts": status.counts if status else None,

@@ -39,7 +39,7 @@ def find_unasked(mapping: FeedMapping) -> Iterator[Problem]:
     with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
         deque(mapper.over(count.of(islice(reading.rows, _MOST_ROWS + 1))), maxlen=0)
     if count.rows <= _MOST_ROWS:
-        looked = LookedAt(mapping.source.path.rpartition("/")[2], count.rows)
+        looked = LookedAt(mapping.source.place.rpartition("/")[2], count.rows)
         yield from noting.find_unasked(document, looked, _shared(mapping))
 
 

@@ -36,14 +36,14 @@ class SourceFindings:
 
 def look_at_source(mapping: FeedMapping) -> SourceFindings:
     """Read the first rows of a source that is at hand; nothing is found where it is not."""
-    if "://" in mapping.source.path:
+    if not mapping.source.is_at_hand:
         return SourceFindings()
     mapper, _ = attempt(mapping, Directory(), now())
     try:
         return SourceFindings(warnings=at_places(mapping.path, _odd(mapping, mapper)))
     except MissingColumnsError as error:
         document = document_of(mapping.path)
-        name = mapping.source.path.rpartition("/")[2]
+        name = mapping.source.place.rpartition("/")[2]
         return SourceFindings(at_places(mapping.path, find_missing_columns(document, error.missing, error.nearest, name)))
     except SourceRefusedError:
         return SourceFindings()

@@ -7,4 +7,4 @@ from mappings.source_specs import SourceSpec
 
 def source_words(spec: SourceSpec) -> str:
     """Return a source in a few words: `csv ../events.csv`."""
-    return f"{spec.kind} {spec.path}"
+    return f"{spec.kind} {spec.place}"

@@ -1,0 +1,13 @@
+"""All kinds of source that the contract suite asks. One line for each family of kinds."""
+
+from __future__ import annotations
+
+from contract.file_kinds import FILE_KINDS
+from contract.source_kinds import Kind
+
+KINDS: list[Kind] = [
+    *FILE_KINDS,
+]
+
+GRID_KINDS = [kind for kind in KINDS if kind.is_grid]
+INCREMENTAL_KINDS = [kind for kind in KINDS if kind.is_incremental]

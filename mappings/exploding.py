@@ -120,12 +120,28 @@ def _json_items(asked: Explosion) -> Callable[[Mapping[str, str]], list[Item]]:
 
 def _parsed(text: str, column: str) -> list[Any]:
     try:
-        found = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+        found = json.loads(text, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_named_once)
+    except _TwiceError as twice:
+        hint = f'the name "{twice}" stands twice in one object and says different things: each name may stand there once'
+        raise Refusal(ReasonCode.BAD_TEXT, hint, column=column, found=text, step=_STEP) from None
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list):
         hint = 'a JSON array is needed, such as ["2026-05-03", "2026-05-04"]'
         raise Refusal(ReasonCode.BAD_TEXT, hint, column=column, found=text, step=_STEP)
+    return found
+
+
+class _TwiceError(ValueError):
+    """A name stands twice in one object, with different values."""
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        for name, value in pairs:
+            if value != found[name]:
+                raise _TwiceError(name)
     return found
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from connectors.sources.json_values import Repeat, TooDeepError
+from connectors.sources.nested import text_of
 from connectors.sources.text_file import has_undecodable, replaced_bytes, shown_bytes
 from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
 
@@ -37,6 +39,16 @@ class CellFaults:
             yield Reason(ReasonCode.UNDECODABLE, "", column, short(cell), hint)
         if "\0" in cell:
             yield Reason(ReasonCode.BAD_TEXT, "", column, short(cell), _NUL_HINT)
+
+
+def repeated(repeat: Repeat, column: str) -> Reason:
+    """Return what is wrong with a column whose value stands under a name that stands twice."""
+    try:
+        found = f"{text_of(repeat.first)} | {text_of(repeat.last)}"
+    except TooDeepError:
+        found = repeat.path
+    hint = f'the name "{repeat.path}" stands twice in one object and says different things: each name may stand there once'
+    return Reason(ReasonCode.BAD_TEXT, "", column, short(found), hint)
 
 
 def short(text: str) -> str:

@@ -9,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from connectors.sources.cell_faults import short
+from connectors.sources.cell_faults import repeated, short
+from connectors.sources.json_values import JsonTexts, Repeat, TooDeepError
 from connectors.sources.names import folded
-from connectors.sources.nested import Flattening, TooDeepError, parse_json, picks_among
+from connectors.sources.nested import Flattening, picks_among
 from mappings.source_bases import AnySource
 from mappings.vocabulary import Reason, ReasonCode, SourceRow
 
@@ -58,15 +59,20 @@ class JsonCells:
 
     def _opened(self, row: SourceRow, ways: Mapping[str, _Way]) -> SourceRow:
         cells = {**row.cells, **dict.fromkeys(self.wanted, "")}
-        problems = list(row.problems)
+        problems, warnings = list(row.problems), list(row.warnings)
         for holder, way in ways.items():
             text = row.cells.get(holder, "")
             try:
-                cells.update(way.cells(text) if text.strip() else {})
+                found, repeats = way.cells(text) if text.strip() else ({}, ())
             except ValueError as error:
                 hint = f"the cell should hold JSON: {error}"
                 problems.append(Reason(ReasonCode.BAD_TEXT, "", holder, short(text), hint))
-        return replace(row, cells=cells, problems=tuple(problems))
+            else:
+                cells.update(found)
+                for repeat in repeats:
+                    used = [name for name in way.names if repeat.is_in(name)]
+                    (problems if used else warnings).extend(repeated(repeat, name) for name in used or [holder])
+        return replace(row, cells=cells, problems=tuple(problems), warnings=tuple(warnings))
 
 
 def _is_inside(name: str, holder: str) -> bool:
@@ -78,18 +84,19 @@ class _Way:
 
     def __init__(self, holder: str, names: Sequence[str]) -> None:
         self._holder = holder
-        self._names = frozenset(names)
-        self._flattening = Flattening(picks_among(self._names, holder))
+        self.names = tuple(names)
+        self._texts = JsonTexts()
+        self._flattening = Flattening(picks_among(names, holder))
 
-    def cells(self, text: str) -> dict[str, str]:
-        """Return the wanted cells that the JSON has.
+    def cells(self, text: str) -> tuple[dict[str, str], tuple[Repeat, ...]]:
+        """Return the wanted cells that the JSON has, and the names that stand twice in it.
 
         Raises:
             ValueError: it is no JSON.
         """
-        value = {self._holder: parse_json(text)}
+        value = {self._holder: self._texts.parse(text)}
         try:
             found = self._flattening.cells(value)
         except TooDeepError:
             raise ValueError("it nests too deeply") from None
-        return {name: cell for name, cell in found.items() if name in self._names}
+        return {name: found[name] for name in self.names if name in found}, self._texts.repeats_in(value)

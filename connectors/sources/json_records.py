@@ -13,7 +13,7 @@ from typing import Any
 
 from connectors.sources.cell_faults import short
 from connectors.sources.errors import BadSourceError
-from connectors.sources.nested import DECODER
+from connectors.sources.json_values import JsonTexts
 from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
 from connectors.sources.text_pieces import PIECE, TextPieces
@@ -40,7 +40,7 @@ class JsonRecords:
         """Give the records, in their order, numbered from 1."""
         pieces = TextPieces(file, self.spec.encoding or ("utf-8",))
         try:
-            yield from self._records(_JsonText(pieces), file.name)
+            yield from self._records(_JsonText(pieces, JsonTexts()), file.name)
         finally:
             pieces.release()
 
@@ -49,7 +49,7 @@ class JsonRecords:
         for number, (value, line) in enumerate(_walk(text, steps or [_EACH], is_certain=True), start=1):
             origin = Origin(f"{name}:{line} (record {number})", number)
             if isinstance(value, dict):
-                yield Record(origin, value)
+                yield Record(origin, value, repeats=text.values.repeats_in(value))
             else:
                 yield Record(origin, {}, NO_OBJECT, str(value))
         if text.peek():
@@ -115,8 +115,9 @@ def _member(text: _JsonText, name: str, steps: Sequence[str], *, is_certain: boo
 class _JsonText:
     """The text still to be read, as values and marks."""
 
-    def __init__(self, pieces: TextPieces) -> None:
+    def __init__(self, pieces: TextPieces, values: JsonTexts) -> None:
         self._pieces = pieces
+        self.values = values
         self._buffer = ""
         self._place = 0
         self._is_all = False
@@ -149,7 +150,7 @@ class _JsonText:
         self.peek()
         while True:
             try:
-                value, end = DECODER.raw_decode(self._buffer, self._place)
+                value, end = self.values.decode_at(self._buffer, self._place)
             except json.JSONDecodeError as error:
                 reached = error.pos - self._place
                 if not self._more():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from connectors.sources.errors import BadSourceError, EmptySourceError
 from connectors.sources.json_records import NO_OBJECT
-from connectors.sources.nested import parse_json
+from connectors.sources.json_values import JsonTexts
 from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
 from connectors.sources.text_file import Lines, chosen_encoding
@@ -40,11 +40,12 @@ class NdjsonRecords:
 def _records(lines: Lines, name: str) -> Iterator[Record]:
     number = 0
     is_any = False
+    values = JsonTexts()
     for number, line in enumerate(lines, start=1):
         lines.clear()
         if not line.strip():
             continue
-        record = _record(Origin(f"{name}:{number}", number), line)
+        record = _record(values, Origin(f"{name}:{number}", number), line)
         if record.problem and not is_any:
             hint = "is it one document over several lines? Then say `kind: json`"
             raise BadSourceError(str(record.origin), f"the first line is no JSON object ({record.problem})", hint=hint)
@@ -54,9 +55,11 @@ def _records(lines: Lines, name: str) -> Iterator[Record]:
         raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
 
 
-def _record(origin: Origin, line: str) -> Record:
+def _record(values: JsonTexts, origin: Origin, line: str) -> Record:
     try:
-        value = parse_json(line)
+        value = values.parse(line)
     except ValueError as error:
         return Record(origin, {}, f"this line is not JSON: {error}", line)
-    return Record(origin, value) if isinstance(value, dict) else Record(origin, {}, NO_OBJECT, line)
+    if not isinstance(value, dict):
+        return Record(origin, {}, NO_OBJECT, line)
+    return Record(origin, value, repeats=values.repeats_in(value))

@@ -11,38 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from connectors.sources.json_values import Number, TooDeepError
+
 _DEEPEST = 50
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,6})\]")
 
 OWN_TEXT = ""
 """The key under which an object holds a text of its own, beside what stands inside it."""
-
-
-class Number(str):
-    """A number, as the text that stands in the file."""
-
-    __slots__ = ()
-
-
-class TooDeepError(ValueError):
-    """The value nests deeper than any list of events does."""
-
-
-def parse_json(text: str) -> Any:
-    """Return the value of a JSON text, its numbers as they stand there.
-
-    Raises:
-        ValueError: it is no JSON, or nests too deeply.
-    """
-    try:
-        return DECODER.decode(text)
-    except RecursionError as error:
-        raise TooDeepError("it nests too deeply") from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{error.msg}, at character {error.pos + 1}") from error
-
-
-DECODER = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=Number, strict=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +42,7 @@ class Flattening:
         for column, steps in self.picks.items():
             picked = _picked(value, steps)
             if picked is not None:
-                found[column] = picked if isinstance(picked, str) else _text(picked)
+                found[column] = picked if isinstance(picked, str) else text_of(picked)
         return found
 
     def _put(self, found: dict[str, str], path: str, value: Any, depth: int) -> None:
@@ -77,9 +52,9 @@ class Flattening:
             for key, inner in value.items():
                 self._put(found, (f"{path}.{key}" if path else key) if key else path or "#text", inner, depth + 1)
         elif isinstance(value, list) and path in self.separators and all(map(_is_plain, value)):
-            found[path] = self.separators[path].join(filter(None, map(_text, value)))
+            found[path] = self.separators[path].join(filter(None, map(text_of, value)))
         else:
-            found[path] = value if type(value) is str else _text(value)
+            found[path] = value if type(value) is str else text_of(value)
 
 
 def picks_among(columns: Iterable[str], holder: str = "") -> dict[str, tuple[str | int, ...]]:
@@ -110,7 +85,12 @@ def _is_plain(value: Any) -> bool:
     return not isinstance(value, dict | list)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Return a value as the text of a cell: lists and objects as JSON, `null` as "".
+
+    Raises:
+        TooDeepError: it nests too deeply.
+    """
     match value:
         case str():
             return str(value)

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from connectors.sources.cell_faults import CellFaults, short
+from connectors.sources.cell_faults import CellFaults, repeated, short
 from connectors.sources.contract import Reading
 from connectors.sources.errors import BadSourceError
 from connectors.sources.header import wanted_columns
+from connectors.sources.json_values import Repeat, TooDeepError
 from connectors.sources.names import Asked, Matched, matched
-from connectors.sources.nested import Flattening, TooDeepError, picks_among
+from connectors.sources.nested import Flattening, picks_among
 from connectors.sources.opened_file import OpenedFile, opened, told_of_change, whole
 from connectors.sources.text_file import has_undecodable
 from mappings.source_bases import RecordSource
@@ -31,12 +32,16 @@ _MOST_COLUMNS = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as it stands in its file; `problem` is why it cannot be used, `found` what stands there then."""
+    """A record as it stands in its file; `problem` is why it cannot be used, `found` what stands there then.
+
+    `repeats` are the names that stand twice in one of its objects and say different things.
+    """
 
     origin: Origin
     value: Mapping[str, Any]
     problem: str = ""
     found: str = ""
+    repeats: tuple[Repeat, ...] = ()
 
 
 Cut = Callable[[OpenedFile], Generator[Record]]
@@ -94,11 +99,21 @@ class _Rows:
             flat, problem = _flat(record, self.flattening)
             cells = {name: flat.get(key, "") for name, key in self.pairs}
             text = "".join(cells.values())
-            if problem or "\0" in text or has_undecodable(text):
+            if problem or record.repeats or "\0" in text or has_undecodable(text):
                 reason = Reason(ReasonCode.BAD_TEXT, "", "", short(record.found), problem)
-                yield self.faults.row(record.origin, cells, (reason,) if problem else ())
+                yield self._repeating(record, self.faults.row(record.origin, cells, (reason,) if problem else ()))
             else:
                 yield SourceRow(record.origin, cells)
+
+    def _repeating(self, record: Record, row: SourceRow) -> SourceRow:
+        """Tell the names that stand twice, by the columns that are made of what they say."""
+        problems, warnings = list(row.problems), list(row.warnings)
+        for repeat in record.repeats:
+            columns = [name for name, key in self.pairs if repeat.is_in(key)]
+            used = [name for name in columns if name in self.faults.wanted]
+            reasons = problems if used else warnings
+            reasons.extend(repeated(repeat, name) for name in used or columns[:1])
+        return replace(row, problems=tuple(problems), warnings=tuple(warnings))
 
 
 def _flat(record: Record, flattening: Flattening) -> tuple[dict[str, str], str]:

@@ -100,15 +100,18 @@ class _Element:
     has_text: bool = False
 
     def put(self, name: str, child: _Element) -> None:
-        value = child.value()
+        self.add(name, child.value())
+        self.parts.extend(child.parts)
+        self.has_children = True
+
+    def add(self, name: str, value: Any) -> None:
+        """Put a value beside those of the same name: elements repeat, and attributes may once their prefixes are dropped."""
         if name not in self.inside:
             self.inside[name] = value
         elif isinstance(self.inside[name], list):
             self.inside[name].append(value)
         else:
             self.inside[name] = [self.inside[name], value]
-        self.parts.extend(child.parts)
-        self.has_children = True
 
     def value(self, *, is_record: bool = False) -> Any:
         text = _as_read("".join(self.parts))
@@ -139,8 +142,10 @@ class _Elements:
         if self._record or self._is_record():
             if not self._record:
                 self._line, self.held = self.line_of(), 0
-            inside = {f"@{self._called(key)}": _as_read(value) for key, value in attributes.items()}
-            self._record.append(_Element(inside))
+            element = _Element()
+            for key, value in attributes.items():
+                element.add(f"@{self._called(key)}", _as_read(value))
+            self._record.append(element)
         elif len(self.names) < _MOST_NAMES:
             self.names.setdefault("/".join(self._open))
         # A list with nothing in it is no mistake: the way leads to it, or there is nothing but the root.

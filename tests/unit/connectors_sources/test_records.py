@@ -252,3 +252,54 @@ def test_undecodable_bytes_are_a_problem_in_a_mapped_column_and_a_warning_elsewh
     (row,) = read(tmp_path, b"[%s]" % content if kind == "json" else content, "t", kind=kind, **spec)
     assert [(problem.code, problem.column, problem.found) for problem in row.problems] == [(ReasonCode.UNDECODABLE, "t", "\\xe9")]
     assert [warning.column for warning in row.warnings] == ["u"]
+
+
+@pytest.mark.parametrize("kind", ["json", "ndjson"])
+def test_a_name_that_stands_twice_in_one_object_rejects_its_row_if_the_column_is_used(tmp_path: Path, kind: str) -> None:
+    records = ['{"id": "1", "title": "A", "title": "B", "v": {"city": "X", "city": "Y"}}', '{"id": "2", "title": "C"}']
+    content = "\n".join(records) if kind == "ndjson" else f"[{', '.join(records)}]"
+    first, second = read(tmp_path, content, "id", "title", kind=kind)
+    assert [(reason.column, reason.found) for reason in first.problems] == [("title", "A | B")]
+    assert 'the name "title" stands twice' in first.problems[0].hint
+    assert [(reason.column, reason.found) for reason in first.warnings] == [("v.city", "X | Y")]
+    assert not second.problems
+    assert not second.warnings
+
+
+def test_a_name_that_says_the_same_twice_does_no_harm(tmp_path: Path) -> None:
+    (row,) = read(tmp_path, '[{"id": 1, "id": 1, "v": {"a": null, "a": null}}]', "id", kind="json")
+    assert (row.cells["id"], row.problems, row.warnings) == ("1", (), ())
+
+
+@pytest.mark.parametrize(
+    ("record", "wanted", "told"),
+    [
+        ('{"o": [{"u": 1}, {"u": 2, "u": 3}]}', "o", ["o"]),
+        ('{"o": [{"u": 1}, {"u": 2, "u": 3}]}', "o[1].u", ["o[1].u"]),
+        ('{"o": [{"u": 1}, {"u": 2, "u": 3}]}', "o[0].u", []),
+        ('{"o": {"u": 1, "u": 3}}', "o[0].u", ["o[0].u"]),
+        ('{"o": [{"u": 1, "u": 3}]}', "o[0]", ["o[0]"]),
+        ('{"o": {"u": 1}, "o": {"w": 2}}', "o.w", ["o.w"]),
+        ('{"o": {"u": 1}, "ou": 2}', "ou", []),
+        ('{"o": 1, "o": null, "ou": 2}', "ou", []),
+    ],
+)
+def test_a_repeated_name_is_told_of_the_columns_that_are_made_of_it(
+    tmp_path: Path, record: str, wanted: str, told: list[str]
+) -> None:
+    (row,) = read(tmp_path, f"[{record}]", wanted, kind="json")
+    assert [reason.column for reason in row.problems] == told
+
+
+def test_a_name_that_stands_twice_in_the_json_of_a_cell_rejects_the_row_if_it_is_used(tmp_path: Path) -> None:
+    content = 'id;info\n1;"{""city"": ""X"", ""city"": ""Y"", ""n"": 1}"\n2;"{""city"": ""X"", ""n"": 1, ""n"": 2}"\n'
+    first, second = read(tmp_path, content, "info.city", delimiter=";", json_columns=["info"])
+    assert [(reason.column, reason.found) for reason in first.problems] == [("info.city", "X | Y")]
+    assert not second.problems
+    assert [(reason.column, reason.found) for reason in second.warnings] == [("info", "1 | 2")]
+
+
+def test_attributes_of_one_name_after_their_prefixes_are_dropped_are_a_list(tmp_path: Path) -> None:
+    content = '<a xmlns:x="urn:x"><event href="one" x:href="two"/><event href="three"/></a>'
+    rows = read(tmp_path, content, kind="xml", records="event", namespaces="drop")
+    assert column(rows, "@href") == ['["one", "two"]', "three"]

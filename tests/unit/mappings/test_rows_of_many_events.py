@@ -230,6 +230,16 @@ def test_lists_that_belong_together_go_item_by_item_and_one_item_holds_for_all(
     assert keys(by_date.outcomes(row(DATES="03.05.2026;04.05.2026", TIMES="15:00;20:00"))) == ["1|03.05.2026", "1|04.05.2026"]
 
 
+def test_an_item_in_which_a_name_stands_twice_and_says_different_things_rejects_its_row(
+    exploding: Callable[..., RowMapper], row: Row
+) -> None:
+    objects = exploding("{columns: DATES, json: true, key: DATES.id}")
+    (told,) = objects.outcomes(row(DATES='[{"id": 7, "id": 8}]'))
+    assert isinstance(told, Rejection)
+    assert 'the name "id" stands twice' in told.reasons[0].hint
+    assert refused(objects.outcomes(row(DATES='[{"id": 7, "id": 7}]'))) != refused([told])
+
+
 def test_a_json_array_is_one_event_for_each_text_or_object(exploding: Callable[..., RowMapper], row: Row) -> None:
     texts = exploding("{columns: DATES, json: true}")
     assert keys(texts.outcomes(row(DATES='["03.05.2026", null, "04.05.2026"]'))) == ["1|03.05.2026", "1|04.05.2026"]

@@ -10,6 +10,7 @@ import json
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from urllib.parse import quote, quote_plus
 
 MASK = "[key]"
@@ -18,22 +19,59 @@ SHORTEST_SECRET = 8
 
 
 class Mask:
-    """Hides secrets: as they are, escaped for JSON, HTML or an address, in base64, or as hexadecimal digits."""
+    """Hides secrets: as they are, escaped for JSON, HTML or an address, in base64, or as hexadecimal digits.
 
-    def __init__(self, secrets: Iterable[str]) -> None:
-        spellings = {form for secret in secrets if len(secret) >= SHORTEST_SECRET for form in _spellings(secret)}
-        longest_first = sorted(spellings, key=lambda form: (-len(form), form))
-        self._text = re.compile("|".join(map(re.escape, longest_first))) if spellings else None
-        self._bytes = re.compile(self._text.pattern.encode()) if self._text else None
-        self._shortest = min(map(len, spellings), default=0)
+    One that several rooms hold may learn further secrets while they work: a token that a service gives us for an hour.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._known = set[str]()
+        self._forms: _Forms | None = None
+        self.learn(*secrets)
+
+    def learn(self, *secrets: str) -> None:
+        """Hide these as well, from now on; a text of several lines, such as a private key, line by line."""
+        self._known.update(line for secret in secrets for line in _lines(secret) if len(line) >= SHORTEST_SECRET)
+        self._forms = None
 
     def hide(self, text: str) -> str:
         """Return the text without the secrets."""
-        return text if self._text is None or len(text) < self._shortest else self._text.sub(MASK, text)
+        forms = self._forms or self._prepared()
+        return text if forms.text is None or len(text) < forms.shortest else forms.text.sub(MASK, text)
 
     def hide_bytes(self, content: bytes) -> bytes:
         """Return the content without the secrets."""
-        return content if self._bytes is None else self._bytes.sub(MASK.encode(), content)
+        forms = self._forms or self._prepared()
+        return content if forms.content is None else forms.content.sub(MASK.encode(), content)
+
+    def _prepared(self) -> _Forms:
+        """Compile what to look for: not before somebody asks, as most processes never show anything secret."""
+        self._forms = _Forms.of(self._known)
+        return self._forms
+
+
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    """All spellings of the secrets, in texts and in bytes; None where there are none."""
+
+    text: re.Pattern[str] | None
+    content: re.Pattern[bytes] | None
+    shortest: int
+
+    @classmethod
+    def of(cls, secrets: Iterable[str]) -> _Forms:
+        spellings = {form for secret in secrets for form in _spellings(secret)}
+        if not spellings:
+            return cls(None, None, 0)
+        longest_first = sorted(spellings, key=lambda form: (-len(form), form))
+        text = "|".join(map(re.escape, longest_first))
+        return cls(re.compile(text), re.compile(text.encode()), min(map(len, spellings)))
+
+
+def _lines(secret: str) -> Iterator[str]:
+    """Yield a secret of one line as it is; of one with several each that is no caption (`-----BEGIN PRIVATE KEY-----`)."""
+    lines = secret.splitlines()
+    yield from (line.strip() for line in lines if not line.startswith("-----")) if len(lines) > 1 else [secret]
 
 
 def _spellings(secret: str) -> Iterator[str]:

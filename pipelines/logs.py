@@ -23,7 +23,7 @@ def configure_logs(settings: Settings) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *_rendering(settings.log_format),
-            _masking(Mask(settings.secrets)),
+            _masking(settings.mask),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level[settings.log_level]),
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # as it is then: somebody may have put another in its place

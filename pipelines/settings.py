@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from dotenv import dotenv_values
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SecretStr
 
+from connectors.masking import Mask
+from connectors.sources.access import Access
 from mappings.errors import ConfigError
+from pipelines.source_access import source_access
 
 _API_PREFIX = "/api/public/v1"
 """An address is accepted with it and without (`connectors.event_api.http`), and is the same destination either way."""
@@ -36,6 +40,8 @@ class Settings(BaseModel):
     dagster_home: Path
     dagster_url: str = ""
     allow_private_images: bool = False
+    access: InstanceOf[Access] = Field(default_factory=Access, repr=False, exclude=True)
+    """Who we are to the services that rows are read from."""
 
     @property
     def destination(self) -> str:
@@ -52,11 +58,12 @@ class Settings(BaseModel):
         """The kind of database that the ledger is in, as Dagster names it."""
         return "postgres" if self.state_url.startswith("postgres") else "sqlite"
 
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """All that must not be seen: the key of the service, the password of the state DB."""
+    @cached_property
+    def mask(self) -> Mask:
+        """What hides all that must not be seen: the key of the service, the password of the state DB, all of `access`."""
         password = _password_of(self.state_url)
-        return tuple(filter(None, (self.api_key.get_secret_value(), password, unquote(password))))
+        self.access.mask.learn(self.api_key.get_secret_value(), password, unquote(password))
+        return self.access.mask
 
 
 def namespace_of(destination: str) -> str:
@@ -84,6 +91,7 @@ def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
         "dagster_home": (cwd / values.get("DAGSTER_HOME", ".eventsync/dagster")).resolve(),
         "dagster_url": values.get("EVENTSYNC_DAGSTER_URL", "").strip(),
         "allow_private_images": _switch("EVENTSYNC_ALLOW_PRIVATE_IMAGES", values, problems),
+        "access": source_access(values, cwd, problems),
     }
     if problems:
         raise ConfigError("\n".join(problems), hint="mend the environment (or the .env file here) and run again")

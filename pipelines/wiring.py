@@ -132,7 +132,7 @@ class Workshop:
 
     def source(self, mapping: FeedMapping, mapper: RowMapper) -> Source:
         """Return the feed's source, not yet opened."""
-        return open_source(mapping.source, mapping.path.parent, mapper.columns)
+        return open_source(mapping.source, mapping.path.parent, mapper.columns, access=self.settings.access)
 
     def mapper(self, mapping: FeedMapping) -> RowMapper:
         """Compile the mapping against the lists of the service.

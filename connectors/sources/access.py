@@ -10,6 +10,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from connectors.masking import Mask
+
 NO_SECRET = SecretStr("")
 
 
@@ -46,10 +48,14 @@ class SalesforceAccess:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """All that a feed's source may need to be let in."""
+    """All that a feed's source may need to be let in.
+
+    `mask` hides all of it wherever a text leaves this process; whoever is given a token for a while has the mask learn it.
+    """
 
     google: GoogleAccess = field(default_factory=GoogleAccess)
     salesforce: SalesforceAccess = field(default_factory=SalesforceAccess)
+    mask: Mask = field(default_factory=Mask, repr=False, compare=False)
 
 
 NO_ACCESS = Access()

@@ -11,6 +11,7 @@ from typing import assert_never
 from connectors.sources.access import NO_ACCESS, Access
 from connectors.sources.contract import Source
 from connectors.sources.csv_file import CsvFile
+from connectors.sources.discreet import DiscreetSource
 from connectors.sources.feed_source import FeedSource
 from connectors.sources.ics_records import ALWAYS_THERE, IcsRecords
 from connectors.sources.json_records import JsonRecords
@@ -42,8 +43,8 @@ def open_source(spec: SourceSpec, base: Path, columns: frozenset[str], *, access
         return open_source(join.source, base, columns, access=access)
 
     if spec.join or spec.null or spec.null_in or spec.json_columns:
-        return FeedSource(spec, asked, open_file, open_table)
-    return open_file(asked)
+        return DiscreetSource(FeedSource(spec, asked, open_file, open_table), access.mask)
+    return DiscreetSource(open_file(asked), access.mask)
 
 
 def _file(spec: SourceSpec, path: str, base: Path, asked: Asked) -> Source:

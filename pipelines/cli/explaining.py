@@ -5,16 +5,18 @@ What a step did is `mappings.tracing`'s, what the ledger has `state.books`'.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 from connectors.sources.catalogue import open_source
+from connectors.sources.contract import Source
 from mappings.engine import RowMapper, compile_feed
 from mappings.errors import ConfigError
 from mappings.refusals import did_you_mean
 from mappings.schema import FeedMapping
 from mappings.tracing import Explanation, TracedStep, explain_row
-from mappings.vocabulary import RowKey, RowOutcome, Skipped, SourceRow
+from mappings.vocabulary import FeedName, RowKey, RowOutcome, Skipped, SourceRow
 from pipelines.cli.at_hand import typed_key
 from pipelines.cli.feed_files import named_mapping
 from pipelines.cli.known_lists import Known, known_lists
@@ -42,7 +44,8 @@ def explain_one(word: str, row: str, *, as_json: bool) -> int:
     known = known_lists(settings)
     mapper = compile_feed(mapping, known.directory, now())
     with output.progress(f"looking for {row} in {mapping.feed}") as bar:
-        found = _find(mapping, mapper, row, bar)
+        source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
+        found = _find(mapping.feed, _rows(source, bar), mapper, row)
     explanation = explain_row(mapping, known.directory, found, now())
     entries = _entries(settings, mapping, {outcome.row_key for outcome in explanation.outcomes})
     output.document(_document(mapping, known, found, explanation, entries))
@@ -51,14 +54,20 @@ def explain_one(word: str, row: str, *, as_json: bool) -> int:
     return 0
 
 
-def _find(mapping: FeedMapping, mapper: RowMapper, word: str, bar: Progress) -> SourceRow:
+def _rows(source: Source, bar: Progress) -> Generator[SourceRow, None, None]:
+    with source.read() as reading:
+        for row in reading.rows:
+            bar.advance()
+            yield row
+
+
+def _find(feed: FeedName, rows: Generator[SourceRow, None, None], mapper: RowMapper, word: str) -> SourceRow:
     """Return the row that a person means: by place, by key, else by number."""
     numbered: SourceRow | None = None
     keys: dict[RowKey, None] = {}
     wanted = typed_key(word)
-    with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
-        for row in reading.rows:
-            bar.advance()
+    with closing(rows):
+        for row in rows:
             seen = mapper.glance(row)
             if row.origin.place == word or (seen is not None and seen[0] == wanted):
                 return row
@@ -69,8 +78,8 @@ def _find(mapping: FeedMapping, mapper: RowMapper, word: str, bar: Progress) -> 
     if numbered is None:
         near = did_you_mean(wanted, keys)
         raise ConfigError(
-            f"{mapping.feed}: the source has no row {word!r}",
-            hint=near or f"`eventsync preview {mapping.feed}` shows rows and keys",
+            f"{feed}: the source has no row {word!r}",
+            hint=near or f"`eventsync preview {feed}` shows rows and keys",
         )
     return numbered
 

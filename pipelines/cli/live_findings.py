@@ -37,7 +37,7 @@ def ask_for(
     """
     lists = ask_everything(settings, is_probing=is_probing)
     with _memory(settings) as memory:
-        return {mapping.path: (*_service(settings, lists, mapping, memory), _source(mapping)) for mapping in mappings}
+        return {mapping.path: (*_service(settings, lists, mapping, memory), _source(settings, mapping)) for mapping in mappings}
 
 
 @contextmanager
@@ -56,10 +56,10 @@ def _service(settings: Settings, lists: Lists, mapping: FeedMapping, memory: Lis
     yield from of_contract(lists.page, mapping)
 
 
-def _source(mapping: FeedMapping) -> LiveFinding:
+def _source(settings: Settings, mapping: FeedMapping) -> LiveFinding:
     columns = attempt(mapping, Directory())[0].columns
     try:
-        with open_source(mapping.source, mapping.path.parent, columns).read() as reading:
+        with open_source(mapping.source, mapping.path.parent, columns, access=settings.access).read() as reading:
             first = next(reading.rows, None)
     except SyncError as error:
         return refused("source", error)

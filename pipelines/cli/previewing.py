@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from connectors.sources.catalogue import open_source
+from connectors.sources.contract import Source
 from mappings.engine import RowMapper, compile_feed
 from mappings.schema import FeedMapping
 from mappings.vocabulary import RowOutcome
@@ -51,9 +52,10 @@ def preview_feed(word: str, wanted: Wanted, *, as_json: bool) -> int:
     known = known_lists(settings)
     mapper = compile_feed(mapping, known.directory, now())
     account = PreviewAccount()
+    source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
     with (
         output.progress(f"reading {mapping.feed}") as bar,
-        closing(_read(mapping, mapper, account, bar, wanted.most_read)) as outcomes,
+        closing(_read(source, mapper, account, bar, wanted.most_read)) as outcomes,
     ):
         first = list(_shown(outcomes, wanted))
         # Whether the source ends here is known only by asking for one row more.
@@ -67,10 +69,10 @@ def preview_feed(word: str, wanted: Wanted, *, as_json: bool) -> int:
 
 
 def _read(
-    mapping: FeedMapping, mapper: RowMapper, account: PreviewAccount, bar: Progress, most: int | None
+    source: Source, mapper: RowMapper, account: PreviewAccount, bar: Progress, most: int | None
 ) -> Generator[RowOutcome, None, None]:
     """Yield what becomes of each row, counted, up to `most` of them."""
-    with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
+    with source.read() as reading:
         for outcome in mapper.over(islice(reading.rows, most)):
             account.take(outcome)
             bar.advance(not outcome.part.is_further)

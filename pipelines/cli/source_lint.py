@@ -36,7 +36,7 @@ class SourceFindings:
 
 def look_at_source(mapping: FeedMapping) -> SourceFindings:
     """Read the first rows of a source that is at hand; nothing is found where it is not."""
-    if not mapping.source.is_at_hand:
+    if not all(source.is_at_hand for source in (mapping.source, *(join.source for join in mapping.source.join))):
         return SourceFindings()
     mapper, _ = attempt(mapping, Directory(), now())
     try:

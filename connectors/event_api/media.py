@@ -18,13 +18,12 @@ import httpx
 from connectors.event_api.addresses import (
     GuardedResolver,
     Resolve,
-    is_numeric,
-    is_public,
     is_usual_port,
     resolve_by_system,
 )
 from connectors.event_api.pictures import recognise
 from connectors.event_api.transport import FrankTransport
+from connectors.public_addresses import is_numeric, is_public
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.errors import SyncError
 

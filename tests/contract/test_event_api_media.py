@@ -16,8 +16,8 @@ from unit.connectors_api.wired import SECRET, Service, api_over, page, told
 from virtual_time import at_once
 
 from connectors.errors import KeyRefusedError
-from connectors.event_api.addresses import is_public
 from connectors.event_api.media import Image, ImageFetcher, ImageLimits, ImageProblem, ImageUnchanged
+from connectors.public_addresses import is_public
 from mappings.errors import SyncError
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from mappings.evaluation import read_cell, required
+from mappings.evaluation import nfc, read_cell, required
 from mappings.identity import row_key
 from mappings.refusals import Refusal
 from mappings.schema import KeyColumn
@@ -16,6 +16,8 @@ from mappings.vocabulary import Reason, ReasonCode, RowKey
 
 _ROUNDED = re.compile(r"[+-]?\d(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
 _SHEET_ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|NULL!|DIV/0!|NUM!|#+)")
+_PLAIN = re.compile(rf"(?!(?i:{_ROUNDED.pattern})\Z)[0-9A-Za-z][0-9A-Za-z_:/.-]*")
+"""A key that is itself, as most are: nothing to trim, to escape or to doubt."""
 _HINT = "format the column as text, and put the original identifiers back"
 
 ReadKey = Callable[[Mapping[str, str]], "RowKey | tuple[Reason, ...]"]
@@ -40,8 +42,13 @@ def compile_key(columns: tuple[KeyColumn, ...]) -> ReadKey:
 
 
 def _one_column(column: KeyColumn) -> ReadKey:
+    name, is_plain = column.column, _PLAIN.fullmatch
+
     def read(cells: Mapping[str, str]) -> RowKey | tuple[Reason, ...]:
-        part = read_cell(cells, column.column)
+        part = cells.get(name, "")
+        if is_plain(part):
+            return RowKey(part)
+        part = nfc(part)
         refusal = key_refusal(part.strip(), column)
         return row_key((part,)) if refusal is None else (refusal.reason(""),)
 

@@ -18,6 +18,8 @@ from mappings.transforms.text import SPACES
 from mappings.vocabulary import ReasonCode
 
 _MOST_LAYERS = 8
+_REFERENCE = re.compile("&[#A-Za-z]")
+"""How every character reference begins."""
 _BREAKS = re.compile(r"<\s*(?:br\s*/?|/(?:p|div|li|tr|h[1-6]|ul|ol|table|blockquote|section|article))\s*>", re.IGNORECASE)
 _LINE_SPACE = re.compile(r"[^\S\n]+")
 _BACKSLASHED = re.compile(r"((?:\\u[0-9A-Fa-f]{4})+)|\\([nNrt\"'\\/,;])")
@@ -29,7 +31,10 @@ _MANY_LINES = re.compile(r"(?<![^\S\n])[^\S\n]*+\n\s*")
 def unescape(text: str) -> str:
     """Undo HTML's character references until nothing changes: exports often escape twice."""
     for _ in range(_MOST_LAYERS):
-        plain = html.unescape(text.replace("&amp;", "&"))  # nearly all there is to undo, found much sooner
+        plain = text.replace("&amp;", "&")  # nearly all there is to undo, found much sooner
+        if not _REFERENCE.search(plain):
+            return plain
+        plain = html.unescape(plain)
         if plain == text:
             return text
         text = plain

@@ -45,6 +45,8 @@ class Collapse(Step):
 
 def collapse(text: str) -> str:
     """Turn every run of white space into one space, and trim."""
+    if text.isprintable() and "  " not in text:  # then a single space is all the white space there is
+        return text.strip(" ")
     if text.isascii():
         return " ".join(text.split())
     return _BLANKS.sub(" ", text).strip()

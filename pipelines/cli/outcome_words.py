@@ -6,26 +6,29 @@ import json
 from collections.abc import Iterable
 from typing import Any, Literal, assert_never
 
-from mappings.vocabulary import REASON_TEXTS, Absorbed, MappedRow, Reason, Rejection, RowOutcome, Skipped
+from mappings.vocabulary import REASON_TEXTS, Absorbed, Gone, MappedRow, Reason, Rejection, Skipped
+from pipelines.cli.preview_claims import Foreseen, Held
 
-OutcomeKind = Literal["events", "rejected", "skipped"]
+OutcomeKind = Literal["events", "rejected", "held", "skipped"]
 
 
-def kind_of(outcome: RowOutcome) -> OutcomeKind:
+def kind_of(outcome: Foreseen) -> OutcomeKind:
     """Return the word by which people ask for outcomes like this one; a row that another speaks for is no event."""
     match outcome:
         case MappedRow():
             return "events"
         case Rejection():
             return "rejected"
-        case Skipped() | Absorbed():
+        case Held():
+            return "held"
+        case Skipped() | Absorbed() | Gone():
             return "skipped"
         case _:
             assert_never(outcome)
 
 
-def outcome_document(outcome: RowOutcome) -> dict[str, Any]:
-    """Tell scripts: `event`, `rejected`, `skipped` or `absorbed`, with the row's place and key."""
+def outcome_document(outcome: Foreseen) -> dict[str, Any]:
+    """Tell scripts: `event`, `rejected`, `held`, `skipped` or `absorbed`, with the row's place and key."""
     row: dict[str, Any] = {"place": outcome.origin.place, "row_key": outcome.row_key}
     match outcome:
         case MappedRow():
@@ -33,15 +36,19 @@ def outcome_document(outcome: RowOutcome) -> dict[str, Any]:
             return {**row, "event": json.loads(outcome.body), **cover, "warnings": outcome.warnings}
         case Rejection():
             return {**row, "rejected": outcome.reasons, "warnings": ()}
+        case Held():
+            return {**row, "held": outcome.twin_key, "warnings": ()}
         case Skipped():
             return {**row, "skipped": outcome.because, "warnings": ()}
         case Absorbed():
             return {**row, "absorbed": outcome.into, "warnings": ()}
+        case Gone():
+            return {**row, "gone": True, "warnings": ()}
         case _:
             assert_never(outcome)
 
 
-def outcome_told(outcome: RowOutcome) -> str:
+def outcome_told(outcome: Foreseen) -> str:
     """Tell people: the payload with its warnings, each reason with what would be accepted, or the rule's label."""
     match outcome:
         case MappedRow():
@@ -52,10 +59,14 @@ def outcome_told(outcome: RowOutcome) -> str:
         case Rejection():
             head = f"{outcome.origin}  REJECTED {outcome.row_key}".rstrip()
             return _block(head, [reason_told(reason) for reason in outcome.reasons])
+        case Held():
+            return f"{outcome.origin}  HELD {outcome.row_key}: it looks like a copy of {outcome.twin_key}\n"
         case Skipped():
             return f"{outcome.origin}  left out: {outcome.because}\n"
         case Absorbed():
             return f"{outcome.origin}  {outcome.into}: another row of the key {outcome.row_key} speaks for it\n"
+        case Gone():
+            return f"{outcome.origin}  gone: its source says that {outcome.row_key or 'the row'} was deleted\n"
         case _:
             assert_never(outcome)
 

@@ -15,7 +15,7 @@ def preview(
     feed: FeedOrFile,
     rows: Annotated[int, typer.Option("--rows", min=0, help="Show the first N rows, or the first N of those asked for.")] = 10,
     only: Annotated[
-        Literal["events", "rejected", "skipped"] | None, typer.Option("--only", help="Show only rows that become this.")
+        Literal["events", "rejected", "held", "skipped"] | None, typer.Option("--only", help="Show only rows that become this.")
     ] = None,
     read_all: Annotated[bool, typer.Option("--all", help="Read the source to its end for the account.")] = False,
     as_json: AsJson = False,
@@ -33,9 +33,11 @@ def preview(
         # A file that you are writing
         eventsync preview drafts/lisbon.yaml --rows 3
 
-    Reading ends with the last row shown, unless --all is given. Channels and classifications are the service's where
-    it answers; without it any slug is accepted and channel ids are stand-ins, which is said. What a run would send,
-    compared with what was sent before, tells `eventsync run FEED --dry-run`. Exit code 0, also with rejected rows.
+    Reading ends with the last row shown, unless --all is given. Rows of one key that contradict each other are rejected
+    once both are read, as in a run; with --all the counts are those of a first run. Channels and classifications are the
+    service's where it answers; without it any slug is accepted and channel ids are stand-ins, which is said. What a run
+    would send, compared with what was sent before, tells `eventsync run FEED --dry-run`. Exit code 0, also with rejected
+    rows.
     """
     from pipelines.cli.previewing import Wanted, preview_feed  # noqa: PLC0415  # keeps `--help` fast
 

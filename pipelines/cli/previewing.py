@@ -6,7 +6,7 @@ How rows are counted is `preview_account`'s, how one is told `outcome_words`'.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -14,14 +14,15 @@ from typing import Any
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
-from mappings.engine import RowMapper, compile_feed
+from mappings.engine import compile_feed
 from mappings.schema import FeedMapping
-from mappings.vocabulary import RowOutcome
+from mappings.vocabulary import RowOutcome, SourceRow
 from pipelines.cli.feed_files import named_mapping
 from pipelines.cli.known_lists import Known, known_lists
 from pipelines.cli.outcome_words import OutcomeKind, kind_of, outcome_document, outcome_told
 from pipelines.cli.output import Output, Progress
 from pipelines.cli.preview_account import PreviewAccount
+from pipelines.cli.preview_claims import Claims, Foreseen
 from pipelines.cli.unmapped import COLUMNS
 from pipelines.clock import now
 from pipelines.settings import current_settings
@@ -51,35 +52,48 @@ def preview_feed(word: str, wanted: Wanted, *, as_json: bool) -> int:
     mapping = named_mapping(settings, word)
     known = known_lists(settings)
     mapper = compile_feed(mapping, known.directory, now())
-    account = PreviewAccount()
+    account, claims = PreviewAccount(), Claims()
     source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
     with (
         output.progress(f"reading {mapping.feed}") as bar,
-        closing(_read(source, mapper, account, bar, wanted.most_read)) as outcomes,
+        closing(_Reading(account, claims, bar, wanted).of(source, mapper.over)) as outcomes,
     ):
-        first = list(_shown(outcomes, wanted))
+        met = list(_shown(outcomes, wanted))
         # Whether the source ends here is known only by asking for one row more.
         is_at_end = next(outcomes, None) is None if wanted.only and not wanted.is_whole else account.read < wanted.count
         deque(outcomes if wanted.is_whole else (), maxlen=0)
     account.is_whole = wanted.is_whole or is_at_end
+    first = [outcome for outcome in map(claims.in_the_end, met) if wanted.only in {None, kind_of(outcome)}]
     output.document(_document(mapping, known, first, account))
     if not as_json:
         _show(output, mapping, known, first, account)
     return 0
 
 
-def _read(
-    source: Source, mapper: RowMapper, account: PreviewAccount, bar: Progress, most: int | None
-) -> Generator[RowOutcome, None, None]:
-    """Yield what becomes of each row, counted, up to `most` of them."""
-    with source.read() as reading:
-        for outcome in mapper.over(islice(reading.rows, most)):
-            account.take(outcome)
-            bar.advance(not outcome.part.is_further)
-            yield outcome
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A source being read by somebody who wants to see some of its rows: each is counted as what a run would make of it."""
+
+    account: PreviewAccount
+    claims: Claims
+    bar: Progress
+    wanted: Wanted
+
+    def of(self, source: Source, over: Callable[[Iterable[SourceRow]], Iterator[RowOutcome]]) -> Generator[Foreseen, None, None]:
+        """Yield what becomes of each row, and of an earlier event once it is known to be none where rejected rows are wanted."""
+        with source.read() as reading:
+            for outcome in over(islice(reading.rows, self.wanted.most_read)):
+                foreseen = self.claims.foresee(outcome)
+                for row in self.claims.taken_back():
+                    self.account.take_back(row)
+                    if self.wanted.only == "rejected":
+                        yield row.rejection
+                self.account.take(foreseen)
+                self.bar.advance(not outcome.part.is_further)
+                yield foreseen
 
 
-def _shown(outcomes: Iterable[RowOutcome], wanted: Wanted) -> Iterable[RowOutcome]:
+def _shown(outcomes: Iterable[Foreseen], wanted: Wanted) -> Iterable[Foreseen]:
     """Yield all that becomes of the first rows wanted; nothing is read beyond them."""
     if not wanted.count:
         return
@@ -97,7 +111,7 @@ def _shown(outcomes: Iterable[RowOutcome], wanted: Wanted) -> Iterable[RowOutcom
                 return
 
 
-def _document(mapping: FeedMapping, known: Known, first: Iterable[RowOutcome], account: PreviewAccount) -> dict[str, Any]:
+def _document(mapping: FeedMapping, known: Known, first: Iterable[Foreseen], account: PreviewAccount) -> dict[str, Any]:
     return {
         "feed": mapping.feed,
         "lists": known.lists,
@@ -107,7 +121,7 @@ def _document(mapping: FeedMapping, known: Known, first: Iterable[RowOutcome], a
     }
 
 
-def _show(output: Output, mapping: FeedMapping, known: Known, first: Iterable[RowOutcome], account: PreviewAccount) -> None:
+def _show(output: Output, mapping: FeedMapping, known: Known, first: Iterable[Foreseen], account: PreviewAccount) -> None:
     if known.sentence:
         output.note(f"{known.sentence}\n")
     for outcome in first:
@@ -126,4 +140,5 @@ def _account_line(account: PreviewAccount) -> str:
     terms += [f"{how} {count:,}" for how, count in account.absorbed.items()]
     so_far = "the whole source" if account.is_whole else "so far; --all reads the whole source"
     expanded = f" + expanded {account.expanded:,}" if account.expanded else ""
-    return f"read {account.read:,} ({so_far}){expanded} = {' + '.join([*terms, f'rejected {account.rejected:,}'])}"
+    terms += [f"rejected {account.rejected:,}", *([f"held {account.held:,}"] if account.held else [])]
+    return f"read {account.read:,} ({so_far}){expanded} = {' + '.join(terms)}"

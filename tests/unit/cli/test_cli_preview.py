@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from unit.cli.conftest import HEADER, MAPPING, ROWS, SECRET, Desk
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_each_row_is_shown_with_its_place_and_what_becomes_of_it(desk: Desk) -> None:
@@ -90,3 +94,64 @@ def test_a_broken_mapping_is_an_error_with_every_problem(desk: Desk) -> None:
 def test_a_source_without_rows_is_previewed_as_nothing(desk: Desk) -> None:
     desk.source([], HEADER)
     assert desk.run("preview", "town-hall", "--json").document["account"]["read"] == 0
+
+
+TWO_OF_ONE_KEY = (
+    "1,Jazz,2030-05-01,19:30,,concert",
+    "1,Jazz,2030-05-01,19:30,,concert",
+    "2,Hamlet,2030-05-03,20:00,,play",
+    "1,Blues,2030-05-01,19:30,,concert",
+    "1,Jazz,2030-05-01,19:30,,concert",
+    "3,Hamlet,2030-05-03,20:00,,play",
+)
+
+
+def test_rows_of_one_key_that_contradict_each_other_are_rejected_as_a_run_rejects_them(desk: Desk) -> None:
+    desk.source(TWO_OF_ONE_KEY)
+    told = desk.run("preview", "town-hall", "--json").document
+    first, again, hamlet, other, third, copy = told["rows"]
+    assert [row["rejected"][0]["hint"] for row in (first, other, third)] == [
+        "another one is at events.csv:5",
+        "the first one is at events.csv:2",
+        "the first one is at events.csv:2",
+    ]
+    assert (again["absorbed"], hamlet["event"]["title"], copy["held"]) == ("duplicate", "Hamlet", "2")
+    assert told["account"]["reasons"] == {"duplicate_key": 3}
+    said = desk.run("preview", "town-hall")
+    assert "events.csv:2  REJECTED 1" in said.out
+    assert "events.csv:7  HELD 3: it looks like a copy of 2" in said.out
+    assert "= events 1 + left out 0 + duplicate 1 + rejected 3 + held 1" in said.out
+
+
+def test_a_row_that_is_contradicted_later_is_among_the_rejected_and_not_among_the_events(desk: Desk) -> None:
+    desk.source(TWO_OF_ONE_KEY)
+    rejected = desk.run("preview", "town-hall", "--only", "rejected", "--json").document["rows"]
+    assert [row["place"] for row in rejected] == ["events.csv:2", "events.csv:5", "events.csv:6"]
+    events = desk.run("preview", "town-hall", "--only", "events", "--all", "--json").document["rows"]
+    assert [row["place"] for row in events] == ["events.csv:4"]
+    (held,) = desk.run("preview", "town-hall", "--only", "held", "--json").document["rows"]
+    assert held["place"] == "events.csv:7"
+
+
+def test_a_preview_of_everything_counts_as_a_first_run_does(desk: Desk) -> None:
+    desk.source(TWO_OF_ONE_KEY)
+    with desk.service():
+        assert_counts_agree(desk, ["town-hall"])
+
+
+def test_a_preview_of_everything_counts_as_a_first_run_does_on_feeds_that_partners_publish(desk: Desk) -> None:
+    desk.monkeypatch.setenv("EVENTSYNC_FEEDS", str(ROOT / "tests" / "feeds"))
+    with desk.service():
+        feeds = [feed["feed"] for feed in desk.run("feeds", "--json").document["feeds"]]
+        assert len(feeds) > 10
+        assert_counts_agree(desk, feeds)
+
+
+def assert_counts_agree(desk: Desk, feeds: list[str]) -> None:
+    rehearsed = desk.run("run", "--all", "--dry-run", "--json").document["rehearsals"]
+    assert sorted(one["feed"] for one in rehearsed) == sorted(feeds)
+    for one in rehearsed:
+        account = desk.run("preview", one["feed"], "--rows", "0", "--all", "--json").document["account"]
+        counts = {name: account[name] for name in ("read", "expanded", "duplicate", "grouped", "rejected", "held")}
+        counts |= {"new": account["events"], "filtered": sum(account["skipped"].values())}
+        assert counts == {name: one["read"][name] for name in counts}, one["feed"]

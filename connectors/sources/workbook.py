@@ -17,11 +17,11 @@ from connectors.sources.names import Asked, column_letters
 from connectors.sources.odd_rows import OddRows
 from connectors.sources.opened_file import OpenedFile, opened, told_of_change, whole
 from connectors.sources.row_limits import within_limits
+from connectors.sources.sheet_grid import Area, cells_of, source_rows
 from connectors.sources.xlsx_cells import cell_texts
 from connectors.sources.xlsx_package import XlsxPackage
-from connectors.sources.xlsx_sheet import Area, SheetRow, sheet_rows
+from connectors.sources.xlsx_sheet import sheet_rows
 from mappings.source_specs import WorkbookSource
-from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,36 +46,9 @@ class Workbook:
         sheet, part = package.part_of(self.spec.sheet)
         name, area = f"{file.name} ({sheet})", Area.of(self.spec.range or "")
         stored = sheet_rows(package, part, cell_texts(package), area, spreads=self.spec.merged == "spread")
-        present = read_header(self.spec.header, name, lambda: _cells(next(stored, None)), hint="check `source.range`")
+        present = read_header(self.spec.header, name, lambda: cells_of(next(stored, None)), hint="check `source.range`")
         columns = wanted_columns(present, self.asked, name)
-        odd = OddRows(self.spec, columns.names, CellFaults(self.asked.columns, ()))
-        rows = _SheetRows(f"{sheet}!{column_letters(area.left)}", odd).of(stored)
+        rows = source_rows(
+            stored, f"{sheet}!{column_letters(area.left)}", OddRows(self.spec, columns.names, CellFaults(self.asked.columns, ()))
+        )
         return Reading(columns.names, within_limits(rows, self.spec)).with_empty(columns.absent)
-
-
-def _cells(row: SheetRow | None) -> list[str] | None:
-    return None if row is None else row.cells
-
-
-@dataclass(frozen=True, slots=True)
-class _SheetRows:
-    """Makes source rows of a sheet's rows; `place` is what a row's number is put behind."""
-
-    place: str
-    odd: OddRows
-
-    def of(self, stored: Iterator[SheetRow]) -> Iterator[SourceRow]:
-        columns = self.odd.columns
-        width, blanks = len(columns), [""] * len(columns)
-        for row in stored:
-            origin = Origin(f"{self.place}{row.number}", row.number)
-            if row.faults or len(row.cells) > width:
-                yield self.odd.row(origin, row.cells, tuple(self._problems(row)))
-            else:
-                yield SourceRow(origin, dict(zip(columns, row.cells + blanks[len(row.cells) :], strict=True)))
-
-    def _problems(self, row: SheetRow) -> Iterator[Reason]:
-        for place, fault in row.faults.items():
-            column = self.odd.columns[place] if place < len(self.odd.columns) else ""
-            if column in self.odd.faults.wanted:
-                yield Reason(ReasonCode.BAD_TEXT, "", column, fault.found, fault.hint)

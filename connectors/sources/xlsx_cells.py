@@ -1,6 +1,7 @@
-"""What a workbook's cell says, as text: numbers, dates and times as their format shows them, strings from their table.
+"""What a workbook's cell says, as text: its type and format, and the strings of their table.
 
-Where the cells stand is `xlsx_sheet`'s. Formats and types are those of ECMA-376, part 1, sections 18.8.30 and 18.18.11.
+Where the cells stand is `xlsx_sheet`'s, what a number says `sheet_cells`'s.
+Formats and types are those of ECMA-376, part 1, sections 18.8.30 and 18.18.11.
 """
 
 from __future__ import annotations
@@ -9,53 +10,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from decimal import Decimal
 
 from connectors.sources.errors import BadSourceError
 from connectors.sources.safe_xml import XmlPieces
+from connectors.sources.sheet_cells import Fault, NumberFormat, number_format, number_text
 from connectors.sources.xlsx_package import XlsxPackage
 
 _MOST_TEXT = 512 * 1024 * 1024
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
-_ELAPSED = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
-_NO_FORMAT = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]')
-_LONG = "a spreadsheet keeps 15 digits of a number: format the column as text, and put the original numbers back"
 _UNCALCULATED = "the formula was never calculated: open the workbook in a spreadsheet program and save it"
-
-
-@dataclass(frozen=True, slots=True)
-class NumberFormat:
-    """What a cell's format makes of its number: a date, a time, both, a length of time, or digits with leading zeros."""
-
-    has_date: bool = False
-    has_time: bool = False
-    is_elapsed: bool = False
-    digits: int = 0
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the number stays a number."""
-        return not (self.has_date or self.has_time or self.digits)
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Why a cell's value cannot be trusted: what a person sees there, and what would help."""
-
-    found: str
-    hint: str
-
-
-def number_format(code: str) -> NumberFormat:
-    """Read a format code such as `dd/mm/yyyy hh:mm`, `[h]:mm` or `00000`."""
-    first = code.split(";", 1)[0]
-    is_elapsed = _ELAPSED.search(first) is not None
-    plain = _NO_FORMAT.sub("", first).lower()
-    if plain == "general":
-        return NumberFormat()
-    has_time = is_elapsed or "h" in plain or "s" in plain
-    has_date = "y" in plain or "d" in plain or ("m" in plain and not has_time)
-    return NumberFormat(has_date, has_time, is_elapsed, len(plain) if plain and not plain.strip("0") else 0)
 
 
 _DATE, _TIME, _BOTH = NumberFormat(has_date=True), NumberFormat(has_time=True), NumberFormat(has_date=True, has_time=True)
@@ -85,31 +48,13 @@ class CellTexts:
                 return self.strings[place] if place < len(self.strings) else Fault("", "the workbook is damaged: save it anew")
             case "n":
                 known = self.formats[style] if style < len(self.formats) else NumberFormat()
-                return plain_number(raw) if known.is_plain else self._formatted(raw, known)
+                return number_text(raw, known, self._day)
             case "b":
                 return "TRUE" if raw == "1" else "FALSE"
             case "e":
                 return Fault(raw, "mend the formula, or put its value there")
             case _:
                 return unescaped(raw)
-
-    def _formatted(self, raw: str, known: NumberFormat) -> str | Fault:
-        if known.digits:
-            number = plain_number(raw)
-            return number.zfill(known.digits) if isinstance(number, str) and number.isdecimal() else number
-        try:
-            seconds = round(float(raw) * 86_400)
-        except (ValueError, OverflowError):
-            return raw
-        if seconds < 0:
-            return Fault(raw, "a date or time before the beginning of the calendar")
-        days, of_day = divmod(seconds, 86_400)
-        if known.is_elapsed or not known.has_date:
-            return _clock(seconds if known.is_elapsed else of_day)
-        day = self._day(days)
-        if isinstance(day, Fault):
-            return Fault(raw, day.hint)
-        return f"{day}T{_clock(of_day, is_full=True)}" if known.has_time else day
 
     def _day(self, days: int) -> str | Fault:
         if not self.is_1904 and days == 60:
@@ -119,23 +64,6 @@ class CellTexts:
             return (start + timedelta(days=days)).isoformat()
         except OverflowError:
             return Fault("", "a date after the year 9999")
-
-
-def _clock(seconds: int, *, is_full: bool = False) -> str:
-    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
-    return f"{clock}:{seconds % 60:02}" if is_full or seconds % 60 else clock
-
-
-def plain_number(raw: str) -> str | Fault:
-    """Return a number as a person sees it: `5`, `12.5`, never `5.0` or `1E+20`; whole numbers of 16 digits are not trusted."""
-    if len(raw) <= 15 and raw.isascii() and raw.isdecimal() and (raw[0] != "0" or raw == "0"):
-        return raw
-    try:
-        shown = format(float(raw), ".15g")
-    except ValueError:
-        return raw
-    plain = format(Decimal(shown), "f") if "e" in shown else shown
-    return Fault(plain, _LONG) if len(plain.lstrip("-")) > 15 and "." not in plain else plain
 
 
 def unescaped(text: str) -> str:

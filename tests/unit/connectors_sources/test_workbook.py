@@ -15,7 +15,8 @@ from unit.connectors_sources.reading import cells, column, rows_of
 from workbooks import write_xlsx
 
 from connectors.sources.errors import BadSourceError
-from connectors.sources.xlsx_cells import CellTexts, Fault, NumberFormat, number_format, plain_number
+from connectors.sources.sheet_cells import Fault, NumberFormat, number_format, plain_number
+from connectors.sources.xlsx_cells import CellTexts
 from mappings.vocabulary import ReasonCode, SourceRow
 
 

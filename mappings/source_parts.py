@@ -13,7 +13,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from mappings.measures import OneOrMany, Pattern, Text, mistake
 from mappings.strict import Strict
 
-_RANGE = re.compile(r"([A-Z]{1,3})?([1-9][0-9]{0,6})?(?::([A-Z]{1,3})?([1-9][0-9]{0,6})?)?")
+CELL_RANGE = re.compile(r"([A-Z]{1,3})?([1-9][0-9]{0,6})?(?::([A-Z]{1,3})?([1-9][0-9]{0,6})?)?")
+"""How a part of a sheet is written, in upper case and without dollar signs."""
 
 
 def _spelt_out(text: object) -> object:
@@ -42,7 +43,7 @@ def _text_encoding(name: str) -> str:
 
 def _cell_range(text: str) -> str:
     plain = text.replace("$", "").upper()
-    if not plain or not _RANGE.fullmatch(plain):
+    if not plain or not CELL_RANGE.fullmatch(plain):
         raise mistake(f'"{text}" is not a range of cells', 'write it like "B3:H200", "A:F" or "A5"')
     return plain
 
@@ -94,4 +95,28 @@ class Header(Strict):
             raise mistake("row 0 says that the file has no header", "give the columns' names in `names`")
         if self.matches is not None and self.row != 1:
             raise mistake("the header is found by its row or by a pattern", "write one of row, matches")
+        return self
+
+
+class WriteBack(Strict):
+    """Columns of the sheet itself that are given to us, to say in them what became of each row.
+
+    They must be there, and the mapping may not read them. All their cells are ours; no other column is ever written.
+    """
+
+    status: Text = Field(default="", description="The column for a word: published, draft, rejected, waits.")
+    event_id: Text = Field(default="", description="The column for the event's number at the service.")
+    problem: Text = Field(default="", description="The column for what is wrong with the row, and what would be right.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns given."""
+        return tuple(filter(None, (self.status, self.event_id, self.problem)))
+
+    @model_validator(mode="after")
+    def _some_and_different(self) -> Self:
+        if not self.names:
+            raise mistake("no column is given", 'give one at least: `write_back: {status: "Status"}`')
+        if len(set(self.names)) < len(self.names):
+            raise mistake("status, event_id and problem must be different columns")
         return self

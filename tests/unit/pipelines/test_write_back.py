@@ -1,0 +1,186 @@
+"""What became of each row is written into its sheet: only what differs, at the right row, whatever editors do meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connectors.sources.errors import MissingColumnsError, SourceUnavailableError
+from connectors.sources.marks import Mark, MarkedRow
+from mappings.keys import compile_key
+from mappings.schema import KeyColumn
+from mappings.source_parts import WriteBack
+from mappings.vocabulary import RowKey
+from pipelines.row_marks import RowMark, RowMarks
+from pipelines.write_back import WriteBackJob, WrittenBack, write_back
+
+COLUMNS = WriteBack(status="Status", event_id="Event", problem="Problem")
+PUBLISHED = RowMark("published", (71,))
+REJECTED = RowMark("rejected", problem="Day: This is not a date.")
+
+
+def no_edit(_board: Board) -> None:
+    """Leave the sheet alone."""
+
+
+@dataclass
+class Board:
+    """A sheet with a header in row 1. `before_write` is what an editor does just before our next write arrives."""
+
+    rows: list[dict[str, str]]
+    before_write: Callable[[Board], None] = no_edit
+    written: list[Mark] = field(default_factory=list)
+    writes: int = 0
+    keeps: Callable[[str], str] = str
+
+    def look(self) -> Sequence[MarkedRow]:
+        return [MarkedRow(number, dict(cells)) for number, cells in enumerate(self.rows, start=2)]
+
+    def write(self, marks: Sequence[Mark]) -> None:
+        self.before_write(self)
+        self.writes += 1
+        self.written.extend(marks)
+        for mark in marks:
+            while mark.number - 2 >= len(self.rows):
+                self.rows.append({})
+            self.rows[mark.number - 2][mark.column] = self.keeps(mark.text)
+
+    def said(self) -> dict[str, tuple[str, ...]]:
+        return {row.get("ID", ""): tuple(row.get(name, "") for name in COLUMNS.names) for row in self.rows}
+
+
+def sheet(*ids: str) -> Board:
+    return Board([{"ID": one, "Status": "", "Event": "", "Problem": ""} for one in ids])
+
+
+def marked(board: Board, marks: Mapping[str, RowMark], columns: WriteBack = COLUMNS) -> WrittenBack:
+    read_key = compile_key((KeyColumn(column="ID"),))
+    return write_back(WriteBackJob(board, columns, read_key, {RowKey(key): mark for key, mark in marks.items()}))
+
+
+def test_every_row_says_what_became_of_it() -> None:
+    board = sheet("1", "2")
+    assert marked(board, {"1": PUBLISHED, "2": REJECTED}) == WrittenBack(cells=4)
+    assert board.said() == {"1": ("published", "71", ""), "2": ("rejected", "", "Day: This is not a date.")}
+
+
+def test_a_second_time_nothing_is_written() -> None:
+    board = sheet("1", "2")
+    marked(board, {"1": PUBLISHED, "2": REJECTED})
+    assert (marked(board, {"1": PUBLISHED, "2": REJECTED}), board.writes) == (WrittenBack(), 1)
+
+
+def test_only_what_differs_is_written() -> None:
+    board = sheet("1", "2")
+    marked(board, {"1": PUBLISHED, "2": REJECTED})
+    board.written.clear()
+    marked(board, {"1": PUBLISHED, "2": RowMark("draft", (72,))})
+    assert board.written == [Mark(3, "Status", "draft"), Mark(3, "Event", "72"), Mark(3, "Problem", "")]
+
+
+def test_a_row_inserted_just_before_the_write_gets_nobodys_words() -> None:
+    def insert(board: Board) -> None:
+        board.rows.insert(0, {"ID": "new"})
+        board.before_write = no_edit
+
+    board = sheet("1", "2", "3")
+    board.before_write = insert
+    told = marked(board, {"1": PUBLISHED, "2": REJECTED, "3": RowMark("draft", (73,))})
+    assert told.problem == ""
+    assert board.said() == {
+        "new": ("", "", ""),
+        "1": ("published", "71", ""),
+        "2": ("rejected", "", "Day: This is not a date."),
+        "3": ("draft", "73", ""),
+    }
+
+
+def test_an_editor_who_never_stops_is_left_alone_and_the_next_run_mends_it() -> None:
+    def insert(board: Board) -> None:
+        board.rows.insert(0, {"ID": f"new {len(board.rows)}"})
+
+    board = sheet("1", "2")
+    board.before_write = insert
+    told = marked(board, {"1": PUBLISHED, "2": REJECTED})
+    assert "moving its rows" in told.problem
+    board.before_write = no_edit
+    assert marked(board, {"1": PUBLISHED, "2": REJECTED}).problem == ""
+    assert {key: said for key, said in board.said().items() if key in "12"} == {
+        "1": ("published", "71", ""),
+        "2": ("rejected", "", "Day: This is not a date."),
+    }
+
+
+def test_cells_that_do_not_keep_what_is_written_are_told_and_not_fought_over() -> None:
+    board = sheet("1")
+    board.keeps = str.upper
+    assert "do not keep" in marked(board, {"1": PUBLISHED}).problem
+    assert board.writes == 1
+
+
+def test_a_stale_word_of_ours_goes_when_the_row_is_left_out_by_rule_and_the_owners_words_stay() -> None:
+    board = sheet("1", "2")
+    marked(board, {"1": REJECTED, "2": RowMark("waits", problem="Not sent yet.")})
+    board.rows.append({"ID": "3", "Status": "rejected by the board of trustees", "Problem": "ask Ana"})
+    marked(board, {})
+    assert board.said() == {"1": ("", "", ""), "2": ("", "", ""), "3": ("rejected by the board of trustees", "", "ask Ana")}
+
+
+def test_rows_without_a_key_are_left_alone() -> None:
+    board = Board([{"ID": "", "Status": "mine"}, {"ID": "#REF!", "Status": "mine"}, {"ID": "1"}])
+    marked(board, {"1": PUBLISHED})
+    assert [row.get("Status") for row in board.rows] == ["mine", "mine", "published"]
+
+
+def test_without_a_column_for_problems_the_status_says_them() -> None:
+    board = sheet("1")
+    marked(board, {"1": REJECTED}, WriteBack(status="Status"))
+    assert board.said()["1"] == ("rejected: Day: This is not a date.", "", "")
+    marked(board, {}, WriteBack(status="Status"))
+    assert board.said()["1"] == ("", "", "")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SourceUnavailableError("Google answered 503", hint="run again"), MissingColumnsError("Programme", ["Status"], ["Stand"])],
+)
+def test_a_sheet_that_fails_is_told_and_fails_nobody(error: Exception) -> None:
+    def fail(_board: Board) -> None:
+        raise error
+
+    board = sheet("1")
+    board.before_write = fail
+    told = marked(board, {"1": PUBLISHED})
+    assert str(error) in told.problem
+    assert told.cells == 0
+
+
+@given(st.lists(st.sampled_from("abcdef"), max_size=8), st.lists(st.integers(0, 8), max_size=3), st.booleans())
+def test_wherever_rows_go_every_known_key_says_its_own_in_the_end(ids: list[str], inserts: list[int], moves_first: bool) -> None:
+    def edit(board: Board) -> None:
+        if inserts:
+            place = inserts.pop()
+            board.rows.insert(place, {"ID": f"n{place}"})
+            if moves_first:
+                board.rows.append(board.rows.pop(0))
+
+    board = sheet(*ids)
+    board.before_write = edit
+    marks = {one: RowMark("published", (ord(one),)) for one in "abcd"}
+    assert marked(board, marks).problem == ""
+    for row in board.rows:
+        said = tuple(row.get(name, "") for name in COLUMNS.names)
+        known = row.get("ID", "") in marks
+        assert said == (("published", str(ord(row["ID"])), "") if known else ("", "", ""))
+
+
+def test_events_of_one_row_are_told_together_by_the_graver_word() -> None:
+    marks = RowMarks(row_parts=1)
+    marks.add(RowKey("7|2031-05-01"), RowMark("published", (1,)))
+    marks.add(RowKey("7|2031-05-08"), RowMark("rejected", problem="title: too long"))
+    marks.add(RowKey("8"), RowMark("draft", (3,)))
+    assert marks.by_key == {RowKey("7"): RowMark("rejected", (1,), "title: too long"), RowKey("8"): RowMark("draft", (3,))}

@@ -6,6 +6,7 @@ The kinds themselves are `source_specs`'; the small values that they are made of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -60,6 +61,11 @@ class AnySource(Strict):
     def is_at_hand(self) -> bool:
         """Whether it is on this machine, to be looked into without asking anybody."""
         return False
+
+    @property
+    def full_every(self) -> timedelta | None:
+        """How often a source that is read by what changed is read from its start all the same; None: it always is."""
+        return None
 
 
 class FileSource(AnySource):

@@ -13,6 +13,8 @@ How one kind of source keeps the promise is that kind's module; which kinds exis
 * **Closes what it opened**, when the `with` block ends, read to the end or not. Rows are asked for inside the block.
 * **Again.** `read()` may be called any number of times; each reading starts from the first row, or, where the source
   was opened to go on from an earlier reading's cursor, from the same one.
+* **Cursors**, where a kind has them: its model says in `AnySource.full_every` how often it is read from the start all the
+  same. A cursor that means nothing to the source (any more) leads to a reading from the start.
 """
 
 from __future__ import annotations
@@ -31,11 +33,13 @@ class Ending:
 
     `cursor`: from where a later reading may go on, "" if the source knows no such place; it covers exactly the rows that
     were given, and is worth keeping only once they are. `notices`: what whoever watches should know, such as that the
-    reading was cut short by a limit of the source and goes on in the next run.
+    reading was cut short by a limit of the source and goes on in the next run. `is_short`: it was, so that
+    rows are missing behind those that were given, and an absent one has not vanished.
     """
 
     cursor: str = ""
     notices: tuple[str, ...] = ()
+    is_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from mappings.spots import Problem
 from mappings.stepping import Watch
 from mappings.strands import Strand, given_values
 from mappings.together import as_one_row
-from mappings.vocabulary import RowKey, RowOutcome, Skipped, SourceRow
+from mappings.vocabulary import Gone, RowKey, RowOutcome, Skipped, SourceRow
 
 BLANK = "blank row"
 """The label of rows whose cells are all blank."""
@@ -80,11 +80,13 @@ class RowMapper:
         if self._plan.ways:
             return self.outcomes(row)[0]
         opened = self.opened(row)
-        return opened if isinstance(opened, Skipped) else self._ended(row, opened)
+        return self._ended(row, opened) if isinstance(opened, Strand) else opened
 
     def outcomes(self, row: SourceRow, joined: Joined | None = None) -> tuple[RowOutcome, ...]:
         """Return all that becomes of a row, and of the parts of other rows that `joined` it: one outcome at least."""
         opened = self.opened(row)
+        if isinstance(opened, Gone):
+            return (opened,)
         if isinstance(opened, Skipped):
             return as_one_row([opened], [], opened.row_key, None) if self._plan.ways else (opened,)
         if not self._plan.ways:
@@ -94,9 +96,11 @@ class RowMapper:
             strands = strands[:1]
         return as_one_row([self._ended(row, strand, joined) for strand in strands], strands, opened.key, self._plan.days)
 
-    def opened(self, row: SourceRow) -> Strand | Skipped:
+    def opened(self, row: SourceRow) -> Strand | Skipped | Gone:
         """Return what a row is before it is mapped, or why it is left out. Without a usable key, its key is ""."""
         found = self._read_key(row.cells)
+        if row.is_gone:
+            return Gone(row.origin, found if isinstance(found, str) else RowKey(""), bool(self._plan.ways))
         if not (isinstance(found, str) and found.strip("|")) and not row.problems and _is_blank(row.cells):
             return Skipped(row.origin, BLANK)
         state = RowState(row.cells, self._named)
@@ -120,6 +124,11 @@ class RowMapper:
         """
         key = self._read_key(row.cells)
         return (key, self.digest(row)) if isinstance(key, str) else None
+
+    @property
+    def needs_all_rows(self) -> bool:
+        """Whether an event may come of several rows, so that those that changed tell nothing without the others."""
+        return self._plan.join is not None
 
     @property
     def field_columns(self) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from mappings.engine import Directory, compile_feed
 from mappings.errors import ConfigError
 from mappings.rules import Recur, Rule, Window
 from mappings.schema import Example, FeedMapping
-from mappings.vocabulary import Absorbed, MappedRow, Origin, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow
+from mappings.vocabulary import Absorbed, Gone, MappedRow, Origin, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,5 +142,7 @@ def _tell(outcome: RowOutcome) -> str:
             return f'skipped as "{outcome.because}"'
         case Absorbed():
             return f"a row that went into another one ({outcome.into})"
+        case Gone():
+            return "a row that its source has deleted"
         case _:
             assert_never(outcome)

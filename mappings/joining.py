@@ -22,7 +22,7 @@ from mappings.spots import Loc, Problem, Spot
 from mappings.strands import Strand
 from mappings.transforms.step import Kind
 from mappings.values import Fields
-from mappings.vocabulary import Absorbed, Absorption, MappedRow, Reason, RowKey, RowOutcome, Skipped, SourceRow
+from mappings.vocabulary import Absorbed, Absorption, Gone, MappedRow, Reason, RowKey, RowOutcome, Skipped, SourceRow
 
 _RANKED = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.NUMBER, Kind.ANY)
 
@@ -30,7 +30,7 @@ _RANKED = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.NUMBER, Kind.ANY)
 class OneByOne(Protocol):
     """A mapper of rows that know nothing of each other."""
 
-    def opened(self, row: SourceRow) -> Strand | Skipped:
+    def opened(self, row: SourceRow) -> Strand | Skipped | Gone:
         """Return what a row is before it is mapped, or why it is left out."""
         ...
 
@@ -136,7 +136,7 @@ def _first_of_each(mapper: OneByOne, rows: Iterable[SourceRow]) -> Iterator[RowO
 def _key_of(mapper: OneByOne, row: SourceRow) -> RowKey | None:
     """Return the key under which other rows may join this one; a row without one, or left out, stands alone."""
     opened = mapper.opened(row)
-    return None if isinstance(opened, Skipped) or row.problems or not opened.key else opened.key
+    return opened.key if isinstance(opened, Strand) and opened.key and not row.problems else None
 
 
 def _grouped(mapper: OneByOne, lot: Lot, joined: Joined, build: Getter) -> Iterator[RowOutcome]:
@@ -174,7 +174,7 @@ def _newest(mapper: OneByOne, rows: Sequence[SourceRow], rank: Getter) -> Sequen
 
 def _ranked(mapper: OneByOne, row: SourceRow, rank: Getter) -> Any:
     opened = mapper.opened(row)
-    if isinstance(opened, Skipped):
+    if not isinstance(opened, Strand):
         return None
     try:
         found = rank(opened.state)

@@ -226,4 +226,17 @@ class Absorbed:
     part: Part = WHOLE_ROW
 
 
-RowOutcome = MappedRow | Rejection | Skipped | Absorbed
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A row that its source says was deleted; `row_key` is "" where not even that can be read.
+
+    `is_stem`: the row stands for several events, whose keys begin with its own; all of them are gone.
+    """
+
+    origin: Origin
+    row_key: RowKey
+    is_stem: bool = False
+    part: Part = WHOLE_ROW
+
+
+RowOutcome = MappedRow | Rejection | Skipped | Absorbed | Gone

@@ -19,10 +19,11 @@ class ImbalanceError(SyncError):
 @dataclass(frozen=True, slots=True)
 class ReadAccount:
     """Every row read, in exactly one place:
-    `read + expanded = filtered + duplicate + grouped + rejected + held + unchanged + drifted + new`.
+    `read + expanded = filtered + duplicate + grouped + rejected + held + unchanged + drifted + new + gone`.
 
     `expanded`: events that rows gave beyond one each; `grouped`: rows that went into another row's event. Both are 0 for a
-    feed in which a row is an event. `duplicate`: rows that another row of the same key speaks for.
+    feed in which a row is an event. `duplicate`: rows that another row of the same key speaks for. `gone`: rows that an
+    incremental read was told were deleted.
 
     `new` counts every row that this run staged to be sent: rows never seen before, and known ones whose changed payload
     is due (never sent so far, refused as it was, or drafted again). `drifted` counts every row that differs from what was
@@ -40,16 +41,22 @@ class ReadAccount:
     unchanged: int = 0
     drifted: int = 0
     new: int = 0
+    gone: int = 0
 
     def imbalance(self) -> int:
         """Rows read that ended nowhere (positive), or ended somewhere without being read (negative)."""
-        left_out = self.filtered + self.duplicate + self.grouped + self.rejected
+        left_out = self.filtered + self.duplicate + self.grouped + self.rejected + self.gone
         return self.read + self.expanded - left_out - self.held - self.unchanged - self.drifted - self.new
 
     @property
     def wanted(self) -> int:
         """How many events the source asked for, usable or not."""
-        return self.read + self.expanded - self.filtered - self.grouped
+        return self.read + self.expanded - self.filtered - self.grouped - self.gone
+
+    @property
+    def present(self) -> int:
+        """How many rows the source has, of those that it told of."""
+        return self.read - self.gone
 
     def check(self) -> None:
         """Raise `ImbalanceError`, with the numbers, unless they balance."""
@@ -138,16 +145,18 @@ class HeldRow:
 class StageReport:
     """What one read of the source came to, and what the brakes need to judge it.
 
-    Of `account.new`, `restaged` are known rows whose changed payload is due; the rest was never seen before. Of
-    `account.held`, `ignored` are rows that a person decided to hear no more of. `vanished`: newly absent from a whole
-    read, if the feed `is_marking` such rows; `withdrawn`: pending rows, never sent, that the source no longer asks for.
-    `known_before`: entries of the feed before this read that some run has let out, `met` those of them that this read has;
-    `replaced_before`: earlier reads that went out, and lost and gained at least half as many rows as this one. `waiting`:
-    entries, never sent, that earlier reads staged, that none let out, and that this one asks for again; `redrafted`: drafts of
-    changes that no run has let out yet. `last_whole_read`: rows of the last whole read that passed the brakes, None if there
-    was none. `rows`: the same in rows, where rows give several events. `rejections` and `held` are the first few; all are in
-    the state DB. `reasons` counts problems (not warnings). `brakes`: those that stop this run; `accepted`: those that would,
-    had a person not accepted them for it; `stood`: those that stopped the reads before, or passed for one run only.
+    `is_whole`: the read took in all rows of the source. Of `account.new`, `restaged` are known rows whose changed payload is
+    due; the rest was never seen before. Of `account.held`, `ignored` are rows that a person decided to hear no more of.
+    `vanished`: newly absent from a whole read, or deleted by the source's own word, if the feed `is_marking` such rows;
+    `withdrawn`: pending rows, never sent, that the source no longer asks for. `known_before`: entries of the feed before this
+    read that some run has let out, `met` those of them that this read has; `replaced_before`: earlier reads that went out, and
+    lost and gained at least half as many rows as this one. `waiting`: entries, never sent, that earlier reads staged, that none
+    let out, and that this one asks for again; `redrafted`: drafts of changes that no run has let out yet. `last_whole_read`:
+    rows of the last whole read that passed the brakes, None if there was none. `rows`: the same in rows, where rows give
+    several events. `rejections` and `held` are the first few; all are in the state DB. `standing`: rows that earlier reads
+    rejected, and that this one, which was not whole, has not read again. `reasons` counts problems (not warnings). `brakes`:
+    those that stop this run; `accepted`: those that would, had a person not accepted them for it; `stood`: those that stopped
+    the reads before, or passed for one run only.
     """
 
     run_id: str
@@ -161,6 +170,7 @@ class StageReport:
     ignored: int = 0
     waiting: int = 0
     redrafted: int = 0
+    standing: int = 0
     known_before: int = 0
     met: int = 0
     replaced_before: int = 0

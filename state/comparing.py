@@ -11,7 +11,7 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
-from mappings.vocabulary import Absorbed, MappedRow, Origin, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
+from mappings.vocabulary import Absorbed, Gone, MappedRow, Origin, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
 from state.columns import storable
 from state.drafts import drafted, is_of_change
 from state.entries import CANCELLED, Batch, find_known, find_twins
@@ -78,6 +78,8 @@ class Comparison:
                 self.progress.tally.skip(outcome.because)
             case Absorbed():
                 self.progress.tally.absorb(outcome)
+            case Gone():
+                self.progress.tally.gone += 1
             case _:
                 assert_never(outcome)
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
-from mappings.vocabulary import Absorbed, Absorption, MappedRow, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
+from mappings.vocabulary import Absorbed, Absorption, Gone, MappedRow, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
 from state.accounts import HeldRow, ReadAccount, ReasonCount, RejectedRow, RowShares, StageReport
 
 _EXAMPLES = 20
@@ -23,7 +23,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.read = self.duplicate = self.rejected = self.held = self.unchanged = self.drifted = self.new = 0
-        self.expanded = self.grouped = 0
+        self.expanded = self.grouped = self.gone = self.standing = 0
         self.restaged = self.warnings = self.vanished = self.withdrawn = 0
         self.ignored = self.waiting = self.redrafted = self.unreleased = 0
         self._wanted = self._spoilt = 0.0
@@ -38,7 +38,7 @@ class Tally:
         further = sum(outcome.part.is_further for outcome in outcomes)
         self.expanded += further
         self.read += len(outcomes) - further
-        self._wanted += sum(1 / outcome.part.of for outcome in outcomes if not isinstance(outcome, Skipped | Absorbed))
+        self._wanted += sum(1 / outcome.part.of for outcome in outcomes if not isinstance(outcome, Skipped | Absorbed | Gone))
 
     def absorb(self, row: Absorbed) -> None:
         """Count a row that another row of its key speaks for."""
@@ -91,6 +91,7 @@ class Tally:
             unchanged=self.unchanged,
             drifted=self.drifted,
             new=self.new,
+            gone=self.gone,
         )
 
     def report(self, run_id: str, *, is_whole: bool, known_before: int, last_whole_read: int | None) -> StageReport:
@@ -106,6 +107,7 @@ class Tally:
             ignored=self.ignored,
             waiting=self.waiting,
             redrafted=self.redrafted,
+            standing=self.standing,
             known_before=known_before,
             last_whole_read=last_whole_read,
             rows=RowShares(self._wanted, self._spoilt) if self.expanded else None,

@@ -20,7 +20,7 @@ from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
 from mappings.marks import Block, read_blocks
 from mappings.schema import FeedMapping
-from mappings.vocabulary import Absorbed, MappedRow, Reason, Rejection, RowOutcome, Skipped
+from mappings.vocabulary import Absorbed, Gone, MappedRow, Reason, Rejection, RowOutcome, Skipped
 
 AS_OF = datetime(2027, 5, 1, 8, tzinfo=UTC)
 """When every run on the pages starts, as they say."""
@@ -124,6 +124,8 @@ def _line(outcome: RowOutcome, paths: list[str]) -> list[str]:
             return _whole(outcome.row_key, f"left out: {outcome.because}", paths)
         case Absorbed():
             return _whole(outcome.row_key, f"{outcome.into}", paths)
+        case Gone():
+            return _whole(outcome.row_key, "gone", paths)
 
 
 def _whole(key: str, told: str, paths: list[str]) -> list[str]:
@@ -167,7 +169,7 @@ def _reasons(outcome: RowOutcome) -> Iterator[list[str]]:
             reasons = outcome.reasons
         case MappedRow():
             reasons = outcome.warnings
-        case Skipped() | Absorbed():
+        case Skipped() | Absorbed() | Gone():
             return
     for reason in reasons:
         yield [outcome.row_key, reason.field, reason.column, reason.found, f"{reason.code}: {reason.hint}"]

@@ -49,7 +49,7 @@ def _source(feed: LoadedFeed) -> AssetSpec:
         AssetKey(names.source_path(mapping.feed)),
         group_name=names.group_of(mapping.feed),
         owners=[mapping.owner] if mapping.owner else [],
-        kinds={mapping.source.kind},
+        kinds={names.kind_of(mapping.source.kind)},
         description=f"Where the rows of {mapping.feed} come from.",
         metadata=source_metadata(feed),
     )

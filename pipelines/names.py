@@ -12,6 +12,8 @@ LAUNCHED_BY_TAG = "eventsync/launched_by"
 
 AssetPath = tuple[str, str]
 
+_KINDS = {"google_sheets": "googlesheets", "xlsx": "excel"}
+
 
 def group_of(feed: FeedName) -> str:
     """Return the group of a feed's assets; Dagster allows letters, digits and underscores only."""
@@ -21,6 +23,11 @@ def group_of(feed: FeedName) -> str:
 def job_of(feed: FeedName) -> str:
     """Return the name of the job that stages and publishes a feed."""
     return f"sync_{group_of(feed)}"
+
+
+def kind_of(source_kind: str) -> str:
+    """Return what Dagster calls a kind of source; it has a picture for those that it knows by its own word."""
+    return _KINDS.get(source_kind, source_kind)
 
 
 def source_path(feed: FeedName) -> AssetPath:

@@ -13,6 +13,7 @@ from dagster import MetadataValue, TableRecord
 
 from mappings.loader import LoadedFeed
 from mappings.vocabulary import REASON_TEXTS
+from pipelines.places import shown_place
 from pipelines.sync import Published, Staged
 from state.accounts import RejectedRow
 
@@ -29,10 +30,11 @@ _PACE_NAMES = {
 
 
 def source_metadata(feed: LoadedFeed) -> Mapping[str, Any]:
-    """Return where a feed's rows come from and which file says so."""
+    """Return where a feed's rows come from, as an address that a click opens where it is one, and which file says so."""
     schedule = feed.mapping.schedule
+    place = shown_place(feed.mapping.source)
     return {
-        "source": feed.mapping.source.place,
+        "source": MetadataValue.url(place) if place.startswith(("http://", "https://")) else place,
         "mapping file": MetadataValue.path(feed.path),
         "schedule": f"{schedule.cron} ({schedule.timezone})" if schedule else "none",
     }

@@ -18,6 +18,7 @@ PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "docs/authoring.md",
+    "docs/connectors.md",
     "docs/cookbook.md",
     "docs/mapping.md",
     "docs/sandbox.md",
@@ -34,6 +35,7 @@ _SPAN = re.compile(r"`([^`\n]+)`")
 _BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s#]+)[^)]*\)")
 _COMMAND = re.compile(r"(?:^|\s)eventsync((?: +[^#\s]+)*)")
+_TEST = re.compile(r"([\w/]+\.py)::(\w+)")
 _VARIABLE = re.compile(r"\bEVENT(?:SYNC|_API)_[A-Z_]+\b")
 
 
@@ -127,6 +129,24 @@ def test_the_readme_lists_every_variable_that_is_read() -> None:
 def test_the_readme_lists_every_exit_code() -> None:
     told = {int(code) for code in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)}
     assert told == {int(code) for code in ExitCode}
+
+
+def test_every_test_that_the_page_about_connectors_names_exists() -> None:
+    page = (ROOT / "docs" / "connectors.md").read_text("utf-8")
+    named = {found.groups() for found in _TEST.finditer(page)}
+    assert len(named) > 3
+    assert sorted("::".join(one) for one in named if not _is_test(*one)) == []
+
+
+def _is_test(path: str, name: str) -> bool:
+    file = ROOT / "tests" / path
+    return file.is_file() and re.search(rf"^(?:async )?def {name}\(", file.read_text("utf-8"), re.MULTILINE) is not None
+
+
+def test_every_row_of_a_trap_names_the_test_that_shows_it() -> None:
+    page = (ROOT / "docs" / "connectors.md").read_text("utf-8").partition("## What they do, and what we do")[2]
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| trap")]
+    assert [row for row in rows if row.count(" | ") == 3 and not _TEST.search(row)] == []
 
 
 def test_pages_name_no_machine_and_no_registry() -> None:

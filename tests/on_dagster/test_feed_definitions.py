@@ -133,3 +133,17 @@ def test_nothing_in_the_project_file_shadows_the_workspace() -> None:
 
 def _never() -> None:  # type: ignore[misc]
     raise AssertionError("opened while loading")
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("https://partner.example/agenda.csv", "https://partner.example/agenda.csv"),
+        ("https://ana:s3cret-word@partner.example/agenda.csv?token=s3cret-word#x", "https://partner.example/agenda.csv?…#x"),
+        ("https://ana:s3cret-word@[::1/agenda.csv", "https://…"),
+    ],
+)
+def test_the_place_of_a_source_is_an_address_to_click_on_without_its_secrets(desk: Desk, path: str, shown: str) -> None:
+    desk.mapping(text=MAPPING.replace("../{source}", path))
+    place = spec_of(desk.definitions(), SOURCE).metadata["source"]
+    assert place == dg.MetadataValue.url(shown)

@@ -13,7 +13,7 @@ from itertools import chain
 from mappings.compiled_values import compile_value
 from mappings.compiling import Compiler
 from mappings.errors import ConfigError
-from mappings.evaluation import RowState
+from mappings.evaluation import RowState, cells_reader
 from mappings.exploding import is_of_item
 from mappings.joining import Joined
 from mappings.judging import Judge
@@ -203,7 +203,7 @@ def attempt(
         _read_key=compile_key(mapping.key_columns),
         _plan=plan,
         _payload=payload,
-        _judge=Judge(payload, directory.classifications, tuple(sorted(columns)), mapping.digest, _joined(mapping)),
+        _judge=Judge(payload, directory.classifications, cells_reader(sorted(columns)), mapping.digest, _joined(mapping)),
         _named=compiler.named_count,
         asks_the_day=compiler.asks_the_day,
     )

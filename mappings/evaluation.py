@@ -6,7 +6,9 @@ Which values are worked out, and in what order, is `compiling`'s.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
+from operator import itemgetter
 from typing import Any, assert_never
 
 from mappings.policies import Policy, Use
@@ -70,6 +72,22 @@ def read_cell(cells: Mapping[str, str], column: str) -> str:
     """Return a cell's text in NFC, "" where the row has no such cell."""
     text = cells.get(column, "")
     return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def cells_reader(columns: Sequence[str]) -> Callable[[Mapping[str, str]], Iterable[str]]:
+    """Return what gives the raw texts of some columns, one at least, "" for those that the row does not have."""
+    pick = itemgetter(*columns)
+    if len(columns) == 1:
+        return lambda cells: (cells.get(columns[0], ""),)
+
+    def read(cells: Mapping[str, str]) -> Iterable[str]:
+        try:
+            found: tuple[str, ...] = pick(cells)
+        except KeyError:
+            return map(cells.get, columns, repeat(""))
+        return found
+
+    return read
 
 
 def column_reader(column: str) -> Getter:

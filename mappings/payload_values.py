@@ -28,11 +28,6 @@ def settle_for(path: str, flow: Flow) -> Settle:
     return _settle_text if flow == Flow(Kind.TEXT) else settle
 
 
-def as_it_is(value: Any) -> Any:
-    """Return a value that is settled already."""
-    return value
-
-
 def _settle_text(value: Any) -> Any:
     """Return the same as `settle`, sooner for most texts."""
     return value if type(value) is str and value.isascii() and not value.isspace() and value else settle(value)

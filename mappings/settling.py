@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mappings.compiling import Compiled, Compiler, nothing
-from mappings.evaluation import Getter, RowState, is_empty
+from mappings.evaluation import UNSET, Getter, RowState, is_empty
 from mappings.loops import compile_loop
-from mappings.payload_values import Settle, as_it_is, settle_for
+from mappings.payload_values import Settle, settle_for
 from mappings.pictures import first_usable
 from mappings.refusals import Refusal
 from mappings.remembering import remembered
@@ -22,7 +22,7 @@ from mappings.transforms.urls import clean_url
 from mappings.values import Fields, ForEach, Image, Items, Value
 from mappings.vocabulary import Cover
 
-_Asked = tuple[str, str, Getter, Settle]
+_Asked = tuple[str, str, Getter, Settle | None]
 _MOMENTS = frozenset({"startAt", "endAt"})
 _UNPLACED = frozenset({Kind.DATE, Kind.CLOCK, Kind.WALL})
 
@@ -46,7 +46,7 @@ class _Branch:
 def compile_payload(compiler: Compiler, event: Fields) -> Payload:
     """Compile the whole payload; what cannot be compiled is noted with the compiler."""
     payload = Payload()
-    payload.build = _object(compiler, payload, _branch(compiler, event, ("event",)), "")
+    payload.build = _assembled(*_parts(compiler, payload, _branch(compiler, event, ("event",)), ""))
     return payload
 
 
@@ -69,21 +69,27 @@ def _unfolded(compiler: Compiler, value: Value, loc: Loc) -> _Branch | tuple[Val
     return _branch(compiler, value, loc) if isinstance(value, Fields) else (value, loc)
 
 
-def _object(compiler: Compiler, payload: Payload, branch: _Branch, path: str) -> Getter:
-    """Compile an object: constants are put in place once, the other fields are asked for each row."""
+def _parts(compiler: Compiler, payload: Payload, branch: _Branch, path: str) -> tuple[dict[str, Any], tuple[_Asked, ...]]:
+    """Compile the fields of an object: those that are the same in every row, and those that are asked for each row."""
     fixed: dict[str, Any] = {}
     asked: list[_Asked] = []
     for name, inner in branch.fields.items():
         inner_path = f"{path}.{name}" if path else name
         if isinstance(inner, _Branch):
-            asked.append((name, inner_path, _object(compiler, payload, inner, inner_path), as_it_is))
-            continue
-        settled = _field(compiler, payload, inner[0], Spot(inner[1], inner_path))
-        if settled.constant is not None:
-            fixed[name] = settled.settle(settled.constant)
-        elif settled.get is not nothing:
+            settled = _object(compiler, payload, inner, inner_path)
+        else:
+            settled = _field(compiler, payload, inner[0], Spot(inner[1], inner_path))
+        if settled.always is UNSET:
             asked.append((name, inner_path, settled.get, settled.settle))
-    return _assembled({name: value for name, value in fixed.items() if value is not None}, tuple(asked))
+        elif settled.always is not None:
+            fixed[name] = settled.always
+    return fixed, tuple(asked)
+
+
+def _object(compiler: Compiler, payload: Payload, branch: _Branch, path: str) -> _Field:
+    """Compile an object inside the payload."""
+    fixed, asked = _parts(compiler, payload, branch, path)
+    return _Field(_assembled(fixed, asked)) if asked else _Field(always=fixed or None)
 
 
 def _assembled(fixed: dict[str, Any], asked: tuple[_Asked, ...]) -> Getter:
@@ -97,10 +103,10 @@ def _assembled(fixed: dict[str, Any], asked: tuple[_Asked, ...]) -> Getter:
             except Refusal as refusal:
                 row.reasons.append(refusal.reason(path))
                 continue
-            if value is not None:
+            if value is not None and settle_value is not None:
                 value = settle_value(value)
-                if value is not None:
-                    built[name] = value
+            if value is not None:
+                built[name] = value
         return built or None
 
     return build
@@ -108,36 +114,61 @@ def _assembled(fixed: dict[str, Any], asked: tuple[_Asked, ...]) -> Getter:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A compiled field: its value, how the payload holds it, and its text if it is constant."""
+    """A compiled field: its value, how the payload holds it (None: as it is); or what it `always` is, settled."""
 
-    get: Getter
-    settle: Settle
-    constant: str | None = None
+    get: Getter = nothing
+    settle: Settle | None = None
+    always: Any = UNSET
+
+    @property
+    def getter(self) -> Getter:
+        """What gives the field for a row, not settled."""
+        always = self.always
+        return self.get if always is UNSET else lambda _row: always
+
+
+_LEFT_OUT = _Field(always=None)
 
 
 def _field(compiler: Compiler, payload: Payload, value: Value, spot: Spot) -> _Field:
     if isinstance(value, Image):
-        return _Field(_image(compiler, payload, value, spot), as_it_is)
+        return _image(compiler, payload, value, spot)
     if isinstance(value, ForEach):
         loop = compile_loop(compiler, value, spot, lambda give, there: _item(compiler, payload, give, there))
         payload.columns[spot.path] = loop.column
-        return _Field(loop.get, as_it_is)
+        return _Field(loop.get)
     if isinstance(value, Items) and any(isinstance(item, Fields) for item in value.root):
-        return _Field(_list_of_objects(compiler, payload, value, spot), as_it_is)
+        return _Field(_list_of_objects(compiler, payload, value, spot))
     compiled = compiler.value(value, spot)
     payload.columns[spot.path] = compiled.column
     if spot.path in _MOMENTS and compiled.flow.kind in _UNPLACED:
         hint = "say where its clocks are: {at: {day: ..., clock: ..., zone: ...}}, or the step wall_time_in"
         compiler.misfit(spot, f"{spot.path} is a moment, and a {compiled.flow.kind} is none", hint)
-    settle_value = settle_for(spot.path, compiled.flow)
-    if compiler.watch is None and compiled.reads is not None and _comes_again(compiled):
-        return _Field(remembered(compiled.get, settle_value, compiled.reads), as_it_is)
-    return _Field(compiled.get, settle_value, compiled.constant)
+    return _settled(compiler, compiled, settle_for(spot.path, compiled.flow))
 
 
-def _comes_again(compiled: Compiled) -> bool:
+def _settled(compiler: Compiler, compiled: Compiled, settle_value: Settle) -> _Field:
     """Days, places and lists of categories are the same in many rows; titles and addresses are not."""
-    return compiled.constant is None and (compiled.flow != Flow(Kind.TEXT) or not compiled.reads)
+    always = _same_in_all_rows(compiler, compiled)
+    if always is not UNSET:
+        return _Field(always=None if always is None else settle_value(always))
+    if compiler.watch is None and compiled.reads is not None and compiled.flow != Flow(Kind.TEXT):
+        return _Field(remembered(compiled.get, settle_value, compiled.reads))
+    return _Field(compiled.get, settle_value)
+
+
+def _same_in_all_rows(compiler: Compiler, compiled: Compiled) -> Any:
+    """Return what a value is whatever the row, UNSET where it looks at the row or has something to tell about it."""
+    if compiled.constant is not None:
+        return compiled.constant
+    if compiled.reads is None or compiled.reads or compiler.watch is not None or compiler.problems:
+        return UNSET
+    row = RowState({}, compiler.named_count)
+    try:
+        found = compiled.get(row)
+    except Refusal:
+        return UNSET
+    return UNSET if row.warnings or row.reasons else found
 
 
 def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: Spot) -> Getter:
@@ -155,18 +186,19 @@ def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: S
 def _item(compiler: Compiler, payload: Payload, item: Value, spot: Spot) -> Getter:
     """Compile one entry of a list in the payload."""
     if isinstance(item, Fields):
-        return _object(compiler, payload, _branch(compiler, item, spot.loc), spot.path)
+        return _object(compiler, payload, _branch(compiler, item, spot.loc), spot.path).getter
     return _guarded(_field(compiler, payload, item, spot), spot.path)
 
 
-def _image(compiler: Compiler, payload: Payload, value: Image, spot: Spot) -> Getter:
+def _image(compiler: Compiler, payload: Payload, value: Image, spot: Spot) -> _Field:
     if spot.path != "coverImage":
-        return compiler.misfit(spot, "an image has its place in coverImage only").get
+        compiler.misfit(spot, "an image has its place in coverImage only")
+        return _LEFT_OUT
     several = value.image.root if isinstance(value.image, Items) else (value.image,)
     parts = [compiler.value(one, spot.inner("image", may_be_empty=True)) for one in several]
     inner = parts[0] if len(parts) == 1 and not parts[0].flow.is_list else first_usable(parts)
     payload.cover = _cover(inner, value.on_error, "" if value.default is None else clean_url(value.default))
-    return nothing
+    return _LEFT_OUT
 
 
 def _cover(inner: Compiled, on_error: str, default: str) -> Getter:
@@ -189,12 +221,14 @@ def _cover(inner: Compiled, on_error: str, default: str) -> Getter:
 
 
 def _guarded(item: _Field, path: str) -> Getter:
+    get, settle_value = item.getter, item.settle
+
     def guarded(row: RowState) -> Any:
         try:
-            value = item.get(row)
+            value = get(row)
         except Refusal as refusal:
             row.reasons.append(refusal.reason(path))
             return None
-        return None if value is None else item.settle(value)
+        return value if value is None or settle_value is None else settle_value(value)
 
     return guarded

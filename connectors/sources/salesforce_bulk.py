@@ -1,0 +1,171 @@
+"""Reading records through a query job (Bulk API 2.0): made, waited for, read while it streams, deleted at the end.
+
+Which records are asked for, and whether so many that a job is worth it, is `salesforce_records`' matter.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+import urllib3
+
+from connectors.sources.errors import BadSourceError, SourceUnavailableError
+from connectors.sources.salesforce_errors import BusyError, unreachable
+from connectors.sources.salesforce_org import POLICY, Org
+from connectors.sources.salesforce_selection import Selection
+from mappings.errors import SyncError
+
+CHUNK_ROWS = 50_000
+"""Records asked for at a time; they are read as they come, and never kept."""
+
+LONGEST_WAIT_S = 3 * 3600.0
+"""Salesforce tries a query 15 times, for ten minutes each, before it gives a job up."""
+
+_FIRST_LOOK_S, _LATER_LOOK_S = 0.5, 20.0
+_LARGEST_CELL = 16 * 1024 * 1024
+_NOT_IN_BULK = ("not supported by the Bulk API", "FEATURENOTENABLED", "INVALIDENTITY", "EXCEEDEDQUOTA", "EXCEEDED_QUOTA")
+
+
+@dataclass(slots=True)
+class QueryJob:
+    """A job whose results are ready."""
+
+    org: Org
+    path: str
+    _given: int = 0
+
+    def texts(self, selection: Selection) -> Iterator[list[str]]:
+        """Give the records' cells. A chunk that breaks off is asked for again, and what was given of it passed over.
+
+        Raises:
+            SourceUnavailableError: it breaks off again and again.
+            BadSourceError: what comes are not the columns that were asked for.
+        """
+        locator = ""
+        while locator != "null":
+            attempt, self._given = 1, 0
+            while True:
+                before = self._given
+                try:
+                    locator = yield from self._chunk(selection, locator)
+                    break
+                except BusyError as busy:
+                    attempt = 1 if self._given > before else attempt + 1
+                    if attempt > POLICY.attempts:
+                        raise
+                    self.org.timing.sleep(busy.retry_after_s or POLICY.wait_s(attempt, self.org.timing.random))
+
+    def _chunk(self, selection: Selection, locator: str) -> Generator[list[str], None, str]:
+        """Give what is left of a chunk; returns the next one's locator, "null" at the end."""
+        converts = [column.convert for column in selection.columns]
+        asked: dict[str, str | int] = {"maxRecords": CHUNK_ROWS} | ({"locator": locator} if locator else {})
+        with closing(self.org.stream(f"{self.path}/results", **asked)) as response:
+            number = 0
+            for number, cells in _told_of_breaks(_records(response, selection)):
+                if number > self._given:
+                    self._given = number
+                    yield [convert(cell) for convert, cell in zip(converts, cells, strict=True)]
+            promised = response.headers.get("Sforce-NumberOfRecords", "")
+            if promised.isdecimal() and int(promised) != number:
+                raise BusyError(f"Salesforce promised {promised} records of a job and sent {number}", hint="run again later")
+            return response.headers.get("Sforce-Locator", "null") or "null"
+
+
+@contextmanager
+def query_job(org: Org, soql: str, *, with_deleted: bool) -> Iterator[QueryJob]:
+    """Make a job, wait until it is done, and delete it in the end, come what may.
+
+    Raises:
+        NotInBulkError: this object, or today, cannot be read in bulk.
+        SourceUnavailableError: it takes too long, or fails in a way that may clear.
+        BadSourceError: the query is refused.
+    """
+    path = _made(org, soql, with_deleted=with_deleted)
+    state = ""
+    try:
+        state = _wait(org, path)
+        yield QueryJob(org, path)
+    finally:
+        _delete(org, path, is_done=bool(state))
+
+
+class NotInBulkError(BadSourceError):
+    """The object cannot be read in bulk, or no more jobs are allowed today; pages may still work."""
+
+
+def _made(org: Org, soql: str, *, with_deleted: bool) -> str:
+    wish = {"operation": "queryAll" if with_deleted else "query", "query": soql, "columnDelimiter": "COMMA", "lineEnding": "LF"}
+    try:
+        return f"jobs/query/{org.call('POST', 'jobs/query', wish)['id']}"
+    except KeyError as error:
+        raise BadSourceError("a query job", "the answer holds no id", hint="check SALESFORCE_INSTANCE_URL") from error
+    except SyncError as error:
+        if any(mark in str(error) for mark in _NOT_IN_BULK):
+            raise NotInBulkError("a query job", str(error), hint="write api: rest") from error
+        raise
+
+
+def _wait(org: Org, path: str) -> str:
+    timing, look_s = org.timing, _FIRST_LOOK_S
+    started = timing.clock()
+    while True:
+        job = org.call("GET", path)
+        match job.get("state"):
+            case "JobComplete":
+                return "JobComplete"
+            case "Failed" | "Aborted" as state:
+                raise _failed(state, job)
+            case _ if timing.clock() - started > LONGEST_WAIT_S:
+                hours = LONGEST_WAIT_S / 3600
+                raise SourceUnavailableError(f"a query job is not done after {hours:.0f} hours", hint="narrow `source.where`")
+            case _:
+                timing.sleep(look_s)
+                look_s = min(look_s * 1.5, _LATER_LOOK_S)
+
+
+def _failed(state: str, job: Mapping[str, Any]) -> BadSourceError | SourceUnavailableError:
+    said = " ".join(str(job.get("errorMessage") or "it does not say why").split())[:500]
+    message = f"Salesforce ended the query job as {state}: {said}"
+    if any(mark in said for mark in ("MALFORMED_QUERY", "INVALID_FIELD", "INVALID_TYPE", "No such column")):
+        return BadSourceError("the query", message, hint="correct `source` in the mapping file")
+    return SourceUnavailableError(message, hint="run again later; if it stays so, narrow `source.where`")
+
+
+def _delete(org: Org, path: str, *, is_done: bool) -> None:
+    """Leave nothing behind; a job that cannot be deleted is forgotten by Salesforce after seven days."""
+    try:
+        if not is_done:
+            org.call("PATCH", path, {"state": "Aborted"})
+        org.call("DELETE", path)
+    except SyncError:
+        return
+
+
+def _records(response: requests.Response, selection: Selection) -> Iterator[tuple[int, list[str]]]:
+    """Cut a body into records, numbered from 1, while it comes."""
+    csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_CELL))
+    response.raw.decode_content = True
+    # Lines end at LF alone: a cell may hold any other break.
+    reader = csv.reader(io.TextIOWrapper(response.raw, encoding="utf-8", newline="\n"), strict=True)
+    header = next(reader, [])
+    wanted = [column.path.lower() for column in selection.columns]
+    if header and [name.lower() for name in header] != wanted:
+        message = f"the job's columns are {', '.join(header)}, and {', '.join(wanted)} were asked for"
+        raise BadSourceError("a query job", message, hint="write api: rest")
+    for number, cells in enumerate(reader, start=1):
+        if len(cells) != len(wanted):
+            raise BusyError(f"record {number} of a job came with {len(cells)} cells", hint="run again later")
+        yield number, cells
+
+
+def _told_of_breaks(records: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
+    try:
+        yield from records
+    except (urllib3.exceptions.HTTPError, OSError, csv.Error, UnicodeDecodeError) as error:
+        raise unreachable("a query job's results", f"{type(error).__name__}: {error}") from error

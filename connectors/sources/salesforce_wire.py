@@ -1,0 +1,108 @@
+"""The one door through which requests go to Salesforce: time limits on all of them, one address if one was named.
+
+simple-salesforce logs in and speaks REST over it; what answers mean is `salesforce_org`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import requests
+
+from connectors.loopback import is_loopback
+from mappings.errors import ConfigError
+
+CONNECT_S = 10.0
+READ_S = 130.0
+"""Salesforce itself gives a query up after 120 seconds."""
+
+_USAGE = re.compile(r"(?:^|[\s,;])api-usage=(\d+)/(\d+)", re.ASCII)
+
+
+@dataclass(slots=True)
+class Told:
+    """What answers said beside their content: requests used of those allowed in 24 hours, and the org's own time."""
+
+    used: int = 0
+    allowed: int = 0
+    now: datetime | None = None
+    retry_after_s: float | None = None
+    requests: int = field(default=0)
+
+    @property
+    def share(self) -> float:
+        """The share of the daily requests that is used, 0 while nothing is known."""
+        return self.used / self.allowed if self.allowed else 0.0
+
+    def hear(self, response: requests.Response) -> None:
+        """Note what an answer's headers say."""
+        if match := _USAGE.search(response.headers.get("Sforce-Limit-Info", "")):
+            self.used, self.allowed = int(match[1]), int(match[2])
+        asked = response.headers.get("Retry-After", "")
+        self.retry_after_s = float(asked) if asked.isascii() and asked.isdecimal() else None
+        self.now = _date(response.headers.get("Date", "")) or self.now
+
+
+class OrgSession(requests.Session):
+    """The connections to one org.
+
+    simple-salesforce puts its addresses together itself (`https://{domain}.salesforce.com`); with `instance_url` every request,
+    logins too, goes there instead: a My Domain address, or a server on this machine.
+    """
+
+    def __init__(self, instance_url: str, told: Told) -> None:
+        super().__init__()
+        # Without one, requests looks for a password in ~/.netrc and sends that instead of our token.
+        self.auth = _as_it_is
+        self._instance = checked_url(instance_url)
+        self._told = told
+
+    # The base class takes fifteen parameters by position; those after the address pass through as they are.
+    def request(self, method: Any, url: Any, *args: Any, **kwargs: Any) -> requests.Response:
+        """Send a request; redirects are answers like others, as they would lead our token elsewhere."""
+        kwargs.setdefault("timeout", (CONNECT_S, READ_S))
+        kwargs["allow_redirects"] = False
+        self._told.requests += 1
+        response = super().request(method, self._where(url), *args, **kwargs)
+        self._told.hear(response)
+        return response
+
+    def _where(self, url: str) -> str:
+        if not self._instance:
+            return url
+        wanted, parts = urlsplit(self._instance), urlsplit(url)
+        return urlunsplit((wanted.scheme, wanted.netloc, parts.path, parts.query, ""))
+
+
+def checked_url(url: str) -> str:
+    """Return an instance's address without its end, "" for none.
+
+    Raises:
+        ConfigError: it is no address, or one to which passwords would travel unencrypted.
+    """
+    if not url:
+        return ""
+    parts = urlsplit(url)
+    if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or parts.query:
+        message = "SALESFORCE_INSTANCE_URL is not the address of an org"
+        raise ConfigError(message, hint="write it like https://example.my.salesforce.com")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        message = f"SALESFORCE_INSTANCE_URL ({parts.hostname}) is not encrypted, and passwords would travel to it"
+        raise ConfigError(message, hint="write https:// instead of http://")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        return parsedate_to_datetime(text).astimezone(UTC) if text else None
+    except ValueError:
+        return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 from xml.parsers.expat import ExpatError
 
 import requests
@@ -73,7 +74,7 @@ def log_in(access: Access, session: requests.Session) -> tuple[str, str]:
     return token, host
 
 
-def _arguments(access: SalesforceAccess) -> dict[str, str | None]:
+def _arguments(access: SalesforceAccess) -> dict[str, Any]:
     secret = access.consumer_secret.get_secret_value()
     if access.username and access.consumer_key and access.privatekey_file:
         return {"username": access.username, "consumer_key": access.consumer_key, "privatekey": _key(access.privatekey_file)}

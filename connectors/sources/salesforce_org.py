@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import requests
 import urllib3
 from rapidfuzz import process
-from simple_salesforce import Salesforce
+from simple_salesforce.api import Salesforce
 from simple_salesforce.exceptions import SalesforceError, SalesforceExpiredSession
 from simple_salesforce.util import exception_handler
 
@@ -86,7 +86,7 @@ class Org:
             SourceRefusedError: there is no such object that we may see; the nearest one is named.
         """
         try:
-            return Shape.of(self.ask(name, lambda org: org.restful(f"sobjects/{name}/describe")))
+            return Shape.of(self.call("GET", f"sobjects/{name}/describe", about=name))
         except SourceRefusedError as error:
             if error.__cause__ is None or " 404" not in str(error):
                 raise
@@ -110,11 +110,11 @@ class Org:
 
     def limits(self) -> Mapping[str, Any]:
         """Return what the org says of its limits: of each, `Max` and `Remaining`."""
-        return self.ask("its limits", lambda org: org.limits()) or {}
+        return dict(self.ask("its limits", lambda org: org.limits()) or {})
 
-    def call(self, method: str, path: str, content: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """Ask at an address under the API's root; `content` travels as JSON."""
-        return self.ask(path, lambda org: org.restful(path, method=method, json=content)) or {}
+    def call(self, method: str, path: str, content: Mapping[str, Any] | None = None, *, about: str = "") -> Mapping[str, Any]:
+        """Ask at an address under the API's root; `content` travels as JSON, `about` is what messages call it."""
+        return dict(self.ask(about or path, lambda org: org.restful(path, method=method, json=content)) or {})
 
     def stream(self, path: str, **params: str | int) -> requests.Response:
         """Ask for a text that may be long; the answer's body is still to be read, and the answer to be closed."""

@@ -103,7 +103,7 @@ def select_query(query: Query, asked: Asked, shapes: Shapes) -> Selection:
     columns = tuple(Column(*_of(_known(shapes, shape, path))) for path in query.columns)
     spelt = {name.lower(): (name, number) for number, name in enumerate(query.columns)}
     cells = [(name, number) for name, number in spelt.values()]
-    missing, absent = [], []
+    missing, absent = list[str](), list[str]()
     for name in sorted(asked.columns):
         found = next((spelt[one.lower()] for one in (name, *asked.aliases.get(name, ())) if one.lower() in spelt), None)
         if found is None:

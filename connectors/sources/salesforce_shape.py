@@ -121,7 +121,7 @@ def _parts(told: Iterable[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Field
     parts: dict[str, dict[str, Field]] = {name.lower(): {} for name in compounds}
     for one in told:
         whole = one.get("compoundFieldName")
-        if whole in compounds and whole != one["name"]:
+        if isinstance(whole, str) and whole in compounds and whole != one["name"]:
             stem = whole.removesuffix("__c") + "__" if whole.endswith("__c") else whole.removesuffix("Address")
             part = one["name"].removeprefix(stem).removesuffix("__s")
             parts[whole.lower()][part.lower()] = Field(one["name"], one["type"])

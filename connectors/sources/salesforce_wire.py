@@ -6,7 +6,7 @@ simple-salesforce logs in and speaks REST over it; what answers mean is `salesfo
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -26,13 +26,16 @@ _USAGE = re.compile(r"(?:^|[\s,;])api-usage=(\d+)/(\d+)", re.ASCII)
 
 @dataclass(slots=True)
 class Told:
-    """What answers said beside their content: requests used of those allowed in 24 hours, and the org's own time."""
+    """What answers said beside their content: requests used of those allowed in 24 hours, and the org's own time.
+
+    `sent`: the requests that this reading sent, logins among them.
+    """
 
     used: int = 0
     allowed: int = 0
     now: datetime | None = None
     retry_after_s: float | None = None
-    requests: int = field(default=0)
+    sent: int = 0
 
     @property
     def share(self) -> float:
@@ -67,7 +70,7 @@ class OrgSession(requests.Session):
         """Send a request; redirects are answers like others, as they would lead our token elsewhere."""
         kwargs.setdefault("timeout", (CONNECT_S, READ_S))
         kwargs["allow_redirects"] = False
-        self._told.requests += 1
+        self._told.sent += 1
         response = super().request(method, self._where(url), *args, **kwargs)
         self._told.hear(response)
         return response

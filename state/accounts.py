@@ -154,7 +154,8 @@ class StageReport:
     let out, and that this one asks for again; `redrafted`: drafts of changes that no run has let out yet. `last_whole_read`:
     rows of the last whole read that passed the brakes, None if there was none. `rows`: the same in rows, where rows give
     several events. `rejections` and `held` are the first few; all are in the state DB. `standing`: rows that earlier reads
-    rejected, and that this one, which was not whole, has not read again. `reasons` counts problems (not warnings). `brakes`:
+    rejected, and that this one, which was not full, has not read again. `is_blind`: rows wait behind a closed gate that this
+    read has not heard of, so that it may not open it. `reasons` counts problems (not warnings). `brakes`:
     those that stop this run; `accepted`: those that would, had a person not accepted them for it; `stood`: those that stopped
     the reads before, or passed for one run only.
     """
@@ -171,6 +172,7 @@ class StageReport:
     waiting: int = 0
     redrafted: int = 0
     standing: int = 0
+    is_blind: bool = False
     known_before: int = 0
     met: int = 0
     replaced_before: int = 0

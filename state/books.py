@@ -76,7 +76,9 @@ class Books:
     def problems(
         self, book: Book, kind: ProblemKind, *, run_id: str | None = None, after: int = 0, limit: int = _PAGE
     ) -> tuple[ProblemRecord, ...]:
-        """Return one page of the rows that people must see, as a run last met them; without `run_id`, the last that staged.
+        """Return one page of the rows that people must see, as a run lists them; without `run_id`, the last that staged.
+
+        A run that read only a part of the source has on its list what stands from earlier ones.
 
         A held row that a person has decided on is left out.
         """
@@ -97,7 +99,7 @@ class Books:
     def is_held(self, book: Book, row_key: RowKey) -> bool:
         """Whether the last read has held a row as a likely copy, or a person has decided on it as such before."""
         with reading(self._engine) as connection:
-            of_run = (PROBLEM.c.kind == ProblemKind.HELD.value, PROBLEM.c.run_id == _last_staged(connection, book))
+            of_run = (PROBLEM.c.kind == ProblemKind.HELD.value, PROBLEM.c.listed_run == _last_staged(connection, book))
             held = select(PROBLEM.c.id).join(SCOPE, SCOPE.c.id == PROBLEM.c.scope_id)
             held = held.where(*of_run, PROBLEM.c.row_key == storable(row_key))
             decided = select(RELEASE.c.scope_id).join(SCOPE, SCOPE.c.id == RELEASE.c.scope_id)
@@ -119,7 +121,7 @@ class Books:
 
 
 def _of_run(kind: ProblemKind, run_id: str) -> Iterator[ColumnElement[bool]]:
-    yield from (PROBLEM.c.kind == kind.value, PROBLEM.c.run_id == run_id)
+    yield from (PROBLEM.c.kind == kind.value, PROBLEM.c.listed_run == run_id)
     if kind is ProblemKind.HELD:
         yield _IS_UNDECIDED
 
@@ -175,8 +177,10 @@ def _waiting(connection: Connection, scope_id: int, last_read: RunRecord | None)
     states = _counts(connection, ENTRY.c.state, *open_points, ENTRY.c.state.in_([state.value for state in _WAITING]))
     run_id, read = (last_read.run_id, last_read.read) if last_read else ("", None)
     held = select(func.count()).where(PROBLEM.c.scope_id == scope_id, *_of_run(ProblemKind.HELD, run_id))
+    rejected = select(func.count()).where(PROBLEM.c.scope_id == scope_id, *_of_run(ProblemKind.REJECTED, run_id))
+    standing = connection.execute(rejected.where(PROBLEM.c.run_id != run_id)).scalar_one()
     counts = {
-        "rejected": read.rejected if read else 0,
+        "rejected": (read.rejected if read else 0) + standing,
         "held": connection.execute(held).scalar_one(),
         **{state.value: states.get(state.value, 0) for state in _WAITING},
         "drift": _count(connection, *open_points, ENTRY.c.drift_kind.is_not(None)),

@@ -18,6 +18,7 @@ from state.comparing import Progress
 from state.drafts import is_of_change
 from state.earlier import put_back, waiting
 from state.gate import Opening, judge
+from state.listed import stem_of
 from state.records import dump
 from state.tables import ENTRY
 from state.turn import Turn
@@ -46,6 +47,8 @@ _ENTRIES = (
 _UNMARKED = (
     select(ENTRY.c.id, ENTRY.c.row_key).where(*_PAGE_OF_STATE, ENTRY.c.vanished_at.is_(None)).order_by(ENTRY.c.id).limit(_PAGE)
 )
+_UNMARKED_OF = select(ENTRY.c.id, ENTRY.c.row_key).where(_SOME, ENTRY.c.vanished_at.is_(None))
+_KEYS = select(ENTRY.c.id, ENTRY.c.row_key).where(*_PAGE_OF_STATE).order_by(ENTRY.c.id).limit(_PAGE)
 
 
 def finish(
@@ -53,10 +56,12 @@ def finish(
 ) -> StageReport:
     """End a read in the caller's transaction, and return its report with the brakes that it tripped."""
     tally = progress.tally
+    _hear_of_rows(connection, turn, progress)
     unheard = _withdraw(connection, turn, opening, progress)
     is_marking = progress.terms.on_vanish == "report"
-    absent = _newly_absent(connection, turn, progress) if is_marking and opening.is_whole else array("q")
+    absent = _newly_absent(connection, turn, opening, progress) if is_marking else array("q")
     tally.vanished = len(absent)
+    tally.standing = progress.listed.standing
     tally.redrafted = sum(map(progress.seen.is_said, waiting(connection, turn.scope_id)))
     report = tally.report(
         turn.run_id, is_whole=opening.is_whole, known_before=opening.known_before, last_whole_read=opening.last_whole_read
@@ -66,12 +71,14 @@ def finish(
     report = replace(report, is_marking=is_marking, stood=opening.brakes, met=met)
     report = replace(report, replaced_before=count_replacements(connection, turn, report))
     report = _braked(report, brake(report), progress.terms.accepted)
-    judge(connection, turn, opening, report, is_anything_unheard=bool(unheard))
+    report = replace(report, is_blind=bool(unheard) and not opening.is_whole and not opening.was_free)
+    judge(connection, turn, opening, report)
     if not report.brakes:
         _mark_vanished(connection, turn, absent)
     turn.note(
         connection,
         phase=Phase.STAGED.value,
+        is_whole=opening.is_whole,
         read_account=dump(report.account),
         stage_report=dump(report),
         brakes=json.dumps(report.brakes),
@@ -81,7 +88,8 @@ def finish(
 
 def _withdraw(connection: Connection, turn: Turn, opening: Opening, progress: Progress) -> int:
     """Take back pending entries of which nothing was ever sent: those that two rows claim, and those that the source no
-    longer asks for (gone from a whole read, or met in this one as rejected or skipped). Return how many were not heard of.
+    longer asks for (gone from a whole read, gone by its word, or met in this one as rejected or skipped). Return how many
+    were not heard of.
 
     What was refused before goes back to refused, without a fingerprint: whatever the source says next reopens it. A draft of
     a change makes room for the event that was delivered before it.
@@ -93,7 +101,7 @@ def _withdraw(connection: Connection, turn: Turn, opening: Opening, progress: Pr
     for row in _never_sent(connection, turn, seen.boundary):
         is_unasked, is_unreleased = not seen.is_said(row.id), row.id > opening.released_id
         progress.tally.unreleased += is_unreleased and seen.is_present(row.id)
-        if seen.is_disputed(row.id) or (is_unasked and (opening.is_whole or seen.is_present(row.id))):
+        if seen.is_disputed(row.id) or (is_unasked and (opening.is_whole or seen.is_present(row.id) or seen.is_gone(row.id))):
             _place_of(row, withdrawn, refused, drafts).append(row.id)
             progress.tally.withdrawn += not seen.is_disputed(row.id)
         else:
@@ -123,18 +131,35 @@ def _braked(report: StageReport, tripped: Sequence[str], accepted: Sequence[str]
     )
 
 
-def _newly_absent(connection: Connection, turn: Turn, progress: Progress) -> array[int]:
-    """Return the entries that a whole read has not met, though it might have, and that are not marked yet."""
+def _hear_of_rows(connection: Connection, turn: Turn, progress: Progress) -> None:
+    """Lose the events that came of a row before, and that the row, which this read has come to, does not stand for any more."""
+    if not progress.stems:
+        return
+    for state in EntryState:
+        for row in _pages(connection, _KEYS, turn, state, progress.seen.boundary):
+            if stem_of(row.row_key, progress.terms.row_parts) in progress.stems and not progress.seen.is_present(row.id):
+                progress.seen.lose(row.id)
+
+
+def _newly_absent(connection: Connection, turn: Turn, opening: Opening, progress: Progress) -> array[int]:
+    """Return the entries that a whole read has not met, though it might have, or that are gone by the source's word; of them
+    those that are not marked yet.
+    """
     seen, unspoken = progress.seen, progress.unspoken
+    rows = _unmarked(connection, turn, seen.boundary) if opening.is_whole else _unmarked_of(connection, seen.gone)
     return array(
         "q",
-        (
-            row.id
-            for state in EntryState
-            for row in _pages(connection, _UNMARKED, turn, state, seen.boundary)
-            if not seen.is_present(row.id) and not (unspoken.is_any and unspoken.covers(row.row_key))
-        ),
+        (row.id for row in rows if not seen.is_present(row.id) and not (unspoken.is_any and unspoken.covers(row.row_key))),
     )
+
+
+def _unmarked(connection: Connection, turn: Turn, boundary: int) -> Iterator[Row[*tuple[Any, ...]]]:
+    return (row for state in EntryState for row in _pages(connection, _UNMARKED, turn, state, boundary))
+
+
+def _unmarked_of(connection: Connection, entries: Sequence[int]) -> Iterator[Row[*tuple[Any, ...]]]:
+    for few in _in_fews(entries):
+        yield from connection.execute(_UNMARKED_OF, {"entries": few})
 
 
 def _mark_vanished(connection: Connection, turn: Turn, absent: Sequence[int]) -> None:

@@ -6,7 +6,7 @@ What the decision is stands in `plan`; which batches there are is `stage`'s.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from sqlalchemy import Connection
@@ -15,6 +15,7 @@ from mappings.vocabulary import Absorbed, Gone, MappedRow, Origin, Reason, Reaso
 from state.columns import storable
 from state.drafts import drafted, is_of_change
 from state.entries import CANCELLED, Batch, find_known, find_twins
+from state.listed import Listed, stem_of
 from state.pasts import find_pasts
 from state.plan import (
     NO_PAST,
@@ -32,6 +33,7 @@ from state.plan import (
     plan_new,
 )
 from state.problems import Problem, held, rejected, warned, write_problems
+from state.reach import Reach
 from state.releases import IGNORE, RESEND
 from state.seen import Seen
 from state.tally import Tally
@@ -50,6 +52,19 @@ class Progress:
     terms: Terms
     decisions: Mapping[str, str]
     unspoken: Unspoken
+    listed: Listed
+    stems: set[str] = field(default_factory=set)
+    """The rows that this read has come to, where each speaks for all of its events, and the others of its source are not read."""
+
+    def hear(self, outcomes: Sequence[RowOutcome]) -> None:
+        """Note what these rows leave unsaid, and what they speak for."""
+        self.unspoken.hear(outcomes)
+        if self.terms.row_parts is None:
+            return
+        for outcome in outcomes:
+            is_stem = isinstance(outcome, Gone) and outcome.is_stem
+            if outcome.row_key and (is_stem or self.terms.reach is Reach.ONWARD):
+                self.stems.add(stem_of(outcome.row_key, self.terms.row_parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +94,7 @@ class Comparison:
             case Absorbed():
                 self.progress.tally.absorb(outcome)
             case Gone():
-                self.progress.tally.gone += 1
+                self._lose(outcome.row_key)
             case _:
                 assert_never(outcome)
 
@@ -94,6 +109,13 @@ class Comparison:
         self.progress.tally.differ(is_settled=is_recorded and known.is_set_aside)
         if not is_recorded:
             self.batch.cancel(known.entry_id, row.origin)
+
+    def _lose(self, row_key: RowKey) -> None:
+        """The source says that the row was deleted; of what it has sent nobody but a person can take anything back."""
+        self.progress.tally.gone += 1
+        known = self.known.get(storable(row_key)) if row_key else None
+        if known is not None:
+            self.progress.seen.lose(known.entry_id)
 
     def _take_row(self, row: MappedRow) -> None:
         if row.warnings:
@@ -201,7 +223,7 @@ class Comparison:
 
 def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Sequence[RowOutcome]) -> None:
     """Compare rows of different keys with the ledger and write what follows, in the caller's transaction."""
-    progress.unspoken.hear(outcomes)
+    progress.hear(outcomes)
     keys = [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]
     known = find_known(connection, turn.scope_id, keys)
     unknown = [row.twin_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]

@@ -4,13 +4,15 @@ brake stopped. What the brakes look at is the caller's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, and_, case, func, select, update
 
 from mappings.errors import PermanentError
 from state.accounts import StageReport
+from state.bookmark import Bookmark, ReadEnd, drop_bookmark, keep_bookmark
 from state.earlier import let_out
+from state.reach import Reach
 from state.records import load_report
 from state.tables import ENTRY, RUN, SCOPE
 from state.turn import Turn
@@ -41,10 +43,11 @@ class Gate:
 @dataclass(frozen=True, slots=True)
 class Opening:
     """What a stage finds when it opens. `boundary`: the feed's highest entry id; `released_id`: the highest that a gate has let
-    out by itself; `before`: the gate as it was.
+    out by itself; `before`: the gate as it was. `bookmark`: what is kept if the gate opens, known once the read has ended.
     """
 
     is_whole: bool
+    reach: Reach
     stamp: str
     boundary: int
     released_id: int
@@ -53,6 +56,11 @@ class Opening:
     before: GateState
     before_run: str
     before_reason: str
+    bookmark: Bookmark | None = None
+
+    def ended(self, end: ReadEnd) -> Opening:
+        """Return what is known of the read once it has ended."""
+        return replace(self, is_whole=self.is_whole and not end.is_short, bookmark=end.bookmark)
 
     @property
     def brakes(self) -> tuple[str, ...]:
@@ -79,8 +87,12 @@ def read_gate(connection: Connection, scope_id: int) -> Gate:
     return Gate(state is GateState.OPEN, row.gate_reason or _REASONS.get(state, ""), row.gate_run)
 
 
-def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str) -> Opening:
-    """Close the gate for the length of a stage."""
+def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str, reach: Reach) -> Opening:
+    """Close the gate for the length of a stage.
+
+    A full read first takes the bookmark out: only its own passing gives the feed another one, so that what it stages and
+    leaves behind the gate is read again by a full one.
+    """
     scope = connection.execute(select(SCOPE).where(SCOPE.c.id == turn.scope_id).with_for_update()).one()
     is_unknown = and_(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.attempts == 0, ENTRY.c.id > scope.released_id)
     known = func.coalesce(func.sum(case((is_unknown, 0), else_=1)), 0)
@@ -88,9 +100,12 @@ def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str) -> O
     boundary, known_before = connection.execute(entries).one()
     turn.take_over(connection)
     _set(connection, turn, GateState.STAGING)
+    if reach is Reach.FULL or is_whole:
+        drop_bookmark(connection, turn.scope_id)
     turn.note(connection, phase=Phase.STAGING.value, is_whole=is_whole)
     return Opening(
         is_whole=is_whole,
+        reach=reach,
         stamp=stamp,
         boundary=boundary,
         released_id=scope.released_id,
@@ -102,14 +117,17 @@ def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str) -> O
     )
 
 
-def judge(connection: Connection, turn: Turn, opening: Opening, report: StageReport, *, is_anything_unheard: bool) -> None:
-    """Set the gate after a completed stage.
+def judge(connection: Connection, turn: Turn, opening: Opening, report: StageReport) -> None:
+    """Set the gate after a completed stage, and with it the bookmark: it moves only where the gate opens for everyone.
 
     A partial read opens a gate that was closed before it only if it has heard again of every row that waits behind it:
     otherwise three rows picked by hand would let out all that a brake had stopped. What a person accepted for this run
-    stops every other one: that run opens the gate for itself.
+    stops every other one: that run opens the gate for itself. A read onward that has not heard of them all never will:
+    the next one is a full one.
     """
-    is_blind = not opening.is_whole and not opening.was_free and is_anything_unheard
+    is_blind = report.is_blind
+    if is_blind and opening.reach is Reach.ONWARD:
+        drop_bookmark(connection, turn.scope_id)
     tripped = (*report.brakes, *report.accepted)
     if tripped and (opening.brakes or not is_blind):
         still = opening.brakes if is_blind else ()
@@ -117,8 +135,10 @@ def judge(connection: Connection, turn: Turn, opening: Opening, report: StageRep
     elif not tripped and not is_blind:
         _set(connection, turn, GateState.OPEN)
         _release(connection, turn.scope_id)
+        if opening.bookmark is not None:
+            keep_bookmark(connection, turn.scope_id, opening.bookmark)
         if opening.is_whole:
-            _remember_read(connection, turn.scope_id, report.account.read, opening.stamp)
+            _remember_read(connection, turn.scope_id, report.account.present, opening.stamp)
     else:
         restored = {"gate": opening.before.value, "gate_run": opening.before_run, "gate_reason": opening.before_reason}
         connection.execute(update(SCOPE).where(SCOPE.c.id == turn.scope_id).values(**restored))
@@ -167,7 +187,7 @@ def _accept_read(connection: Connection, scope_id: int, run_id: str) -> None:
     stored = connection.execute(select(RUN.c.stage_report).where(RUN.c.scope_id == scope_id, RUN.c.id == run_id)).scalar()
     report = load_report(stored) if stored else None
     if report is not None and report.is_whole:
-        _remember_read(connection, scope_id, report.account.read, "")
+        _remember_read(connection, scope_id, report.account.present, "")
 
 
 def _remember_read(connection: Connection, scope_id: int, rows: int, stamp: str) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, select, update
 
 from mappings.vocabulary import FeedName, RowKey
 from state.accounts import PublishAccount
+from state.bookmark import Bookmark, read_bookmark
 from state.books import Books
 from state.conflicts import insert_if_new
 from state.database import reading, writing
@@ -110,7 +111,8 @@ class Ledger:
     def open_stage(self, run_id: str, *, is_whole: bool, fence: int, stamp: str = "", terms: Terms = USUAL) -> Stage:
         """Close the gate and begin to write down what the source says.
 
-        `is_whole`: the source is read from end to end, so that an absent row has vanished. `stamp`: evidence of the
+        `is_whole`: the source is read from end to end, so that an absent row has vanished; `terms.reach` tells what a read
+        that is not whole takes in. `stamp`: evidence of the
         content's version, kept with the feed once this read has passed its brakes. `terms`: what becomes of copies,
         changes and vanished rows, and which brakes a person accepted. Raises `LeaseLostError` if the fence is not the
         lease's any more.
@@ -136,6 +138,12 @@ class Ledger:
         not be published, `LeaseLostError` if the fence is not the lease's any more.
         """
         return start_outbox(self._turn(run_id, fence), Reach(limit, keys, key_memory_s, row_parts))
+
+    def bookmark(self) -> Bookmark:
+        """Return where the next read may go on."""
+        scope_id = self._scope_id()
+        with reading(self._engine) as connection:
+            return read_bookmark(connection, scope_id)
 
     def open_decisions(self, by: str, fence: int) -> Decisions:
         """Write down what a person decides about rows. `by`: who, as `user@host`."""

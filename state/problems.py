@@ -50,7 +50,7 @@ _FIND = select(PROBLEM.c.digest).where(
 _SEE_AGAIN = (
     update(PROBLEM)
     .where(PROBLEM.c.scope_id == bindparam("scope"), PROBLEM.c.digest == bindparam("problem"))
-    .values(run_id=bindparam("run"), seen_at=bindparam("now"))
+    .values(run_id=bindparam("run"), listed_run=bindparam("run"), seen_at=bindparam("now"))
 )
 
 
@@ -86,6 +86,7 @@ def _as_row(scope_id: int, run_id: str, now: datetime, problem: Problem) -> dict
     return {
         "scope_id": scope_id,
         "run_id": run_id,
+        "listed_run": run_id,
         "kind": problem.kind.value,
         "row_key": row_key,
         "origin": place,

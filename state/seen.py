@@ -11,6 +11,7 @@ _PRESENT = 1
 _SAID = 2
 _STAGED = 4
 _DISPUTED = 8
+_GONE = 16
 _WITHOUT_PRESENT = bytes(range(0, 256, 2))
 
 
@@ -20,6 +21,7 @@ class Seen:
     def __init__(self, boundary: int) -> None:
         self.boundary = boundary
         self.disputed = array("q")
+        self.gone = array("q")
         self._marks = bytearray(boundary + 1)
 
     def meet(self, entry_id: int) -> None:
@@ -39,6 +41,12 @@ class Seen:
         self._mark(entry_id, _DISPUTED)
         self.disputed.append(entry_id)
 
+    def lose(self, entry_id: int) -> None:
+        """The source says that the row is gone; should it speak of it all the same in this read, that counts."""
+        if not self._is(entry_id, _GONE):
+            self._mark(entry_id, _GONE)
+            self.gone.append(entry_id)
+
     def count_present(self) -> int:
         """Count the entries of before this read that the source has."""
         return len(self._marks[: self.boundary + 1].translate(None, _WITHOUT_PRESENT))
@@ -57,7 +65,14 @@ class Seen:
 
     def is_disputed(self, entry_id: int) -> bool:
         """Whether two rows of this read claim the entry."""
-        return entry_id < len(self._marks) and bool(self._marks[entry_id] & _DISPUTED)
+        return self._is(entry_id, _DISPUTED)
+
+    def is_gone(self, entry_id: int) -> bool:
+        """Whether the source has said that the row is gone, and nothing else of it."""
+        return self._is(entry_id, _GONE) and not self.is_present(entry_id)
+
+    def _is(self, entry_id: int, mark: int) -> bool:
+        return entry_id < len(self._marks) and bool(self._marks[entry_id] & mark)
 
     def _mark(self, entry_id: int, mark: int) -> None:
         if entry_id >= len(self._marks):

@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mappings.vocabulary import Absorbed, RowOutcome
 from state.accounts import StageReport
+from state.bookmark import AT_THE_END, ReadEnd
 from state.closing import finish
 from state.comparing import Progress, compare
 from state.gate import Opening, shut
+from state.listed import Listed, carry_list, no_list
 from state.plain_rows import storable_rows
+from state.reach import Reach
 from state.records import dump
 from state.releases import decided_copies
 from state.seen import Seen
@@ -31,11 +34,11 @@ class Stage:
     After an error the stage is over: open another one, which finds what this one wrote and goes on from there.
     """
 
-    def __init__(self, turn: Turn, opening: Opening, terms: Terms, decisions: Mapping[str, str]) -> None:
+    def __init__(self, turn: Turn, opening: Opening, terms: Terms, decisions: Mapping[str, str], listed: Listed) -> None:
         self._turn = turn
         self._opening = opening
         self._statistics = Statistics(turn.engine)
-        self._progress = Progress(Seen(opening.boundary), Tally(), terms, decisions, Unspoken(terms.days))
+        self._progress = Progress(Seen(opening.boundary), Tally(), terms, decisions, Unspoken(terms.days), listed)
 
     def write(self, outcomes: Sequence[RowOutcome]) -> None:
         """Write one chunk of rows, about 500, in one transaction with the counts so far.
@@ -45,28 +48,32 @@ class Stage:
         tally = self._progress.tally
         with self._turn.transaction() as connection:
             tally.begin(outcomes)
+            self._progress.listed.strike(connection, outcomes)
             for batch in _without_repeats(storable_rows(outcomes)):
                 compare(connection, self._turn, self._progress, batch)
             self._turn.note(connection, read_account=dump(tally.account()))
         self._statistics.keep_up(tally.new)
 
-    def close(self, brake: Callable[[StageReport], Sequence[str]]) -> StageReport:
+    def close(self, brake: Callable[[StageReport], Sequence[str]], end: ReadEnd = AT_THE_END) -> StageReport:
         """End the read in one transaction: mark what vanished, withdraw what is no longer asked for, set the gate.
 
         `brake` is shown the report and returns the names of the brakes that it trips; those that a person accepted for
-        this run are set apart in the report, and the gate opens for nobody without that word.
+        this run are set apart in the report, and the gate opens for nobody without that word. `end`: how the source says that
+        the read ended; its bookmark is kept in this very transaction, if the gate opens.
         Raises `ImbalanceError` if the rows do not add up; the gate then stays closed.
         """
         with self._turn.transaction() as connection:
-            return finish(connection, self._turn, self._opening, self._progress, brake)
+            return finish(connection, self._turn, self._opening.ended(end), self._progress, brake)
 
 
 def start_stage(turn: Turn, *, is_whole: bool, stamp: str, terms: Terms) -> Stage:
     """Close the gate and begin a read. Raises `LeaseLostError` if another run has taken the feed over."""
     with turn.transaction() as connection:
-        opening = shut(connection, turn, is_whole=is_whole, stamp=stamp)
+        opening = shut(connection, turn, is_whole=is_whole, stamp=stamp, reach=terms.reach)
         decisions = decided_copies(connection, turn.scope_id)
-    return Stage(turn, opening, terms, decisions)
+        is_anew = terms.reach is Reach.FULL or is_whole
+        listed = no_list() if is_anew else carry_list(connection, turn, terms.row_parts)
+    return Stage(turn, opening, terms, decisions, listed)
 
 
 def _without_repeats(outcomes: Sequence[RowOutcome]) -> Iterable[Sequence[RowOutcome]]:

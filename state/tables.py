@@ -39,7 +39,8 @@ class Row(SQLModel):
 class Scope(Row, table=True):
     """One feed at one destination: its gate, and what the last complete whole read of its source looked like.
 
-    `released_id`: the highest entry that a gate has let out by itself, no person needed.
+    `released_id`: the highest entry that a gate has let out by itself, no person needed. `cursor`: the bookmark of a source
+    that is read by what changed, "" if the next read is a full one; `cursor_fit`: what its rows were mapped by.
     """
 
     __tablename__ = "scope"
@@ -55,6 +56,9 @@ class Scope(Row, table=True):
     released_id: int = Field(default=0, sa_type=BIG_ID)
     stamp: str = Field(default="", sa_type=PlainText)
     created_at: datetime = Field(sa_type=UtcTime)
+    cursor: str = Field(default="", sa_type=PlainText)
+    cursor_fit: str = Field(default="", sa_type=PlainText)
+    full_read_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
 class LedgerEntry(Row, table=True):
@@ -150,15 +154,17 @@ class EarlierEvent(Row, table=True):
 
 class ProblemRow(Row, table=True):
     """A row that people must see. Kept once for as long as it stays the same: `run_id` and `seen_at` are its last
-    sighting, `digest` covers its kind, place, reasons and raw cells.
+    sighting, `digest` covers its kind, place, reasons and raw cells. `listed_run`: the last run on whose list it is, which
+    has not met it where only a part of the source was read; "" once its row was read again and came to something else.
     """
 
     __tablename__ = "problem_row"
-    __table_args__ = (UniqueConstraint("scope_id", "digest"), Index(None, "scope_id", "run_id", "kind", "id"))
+    __table_args__ = (UniqueConstraint("scope_id", "digest"), Index(None, "scope_id", "listed_run", "kind", "id"))
 
     id: int | None = Field(default=None, sa_column=Column(BIG_ID, primary_key=True, autoincrement=True))
     scope_id: int = Field(foreign_key="scope.id", sa_type=BIG_ID)
     run_id: str = Field(sa_type=PlainText)
+    listed_run: str = Field(default="", sa_type=PlainText)
     kind: str = Field(sa_type=PlainText)
     row_key: str = Field(sa_type=PlainText)
     origin: str = Field(sa_type=PlainText)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from state.reach import Reach
+
 OnChange = Literal["report", "ignore", "create_draft_again"]
 OnVanish = Literal["report", "ignore"]
 
@@ -19,6 +21,8 @@ class Terms:
     `on_change`: a delivered row that changed is listed as drift, only counted as such, or drafted again as a new event;
     `on_vanish`: a row that is gone is marked and listed, or not. `holds_twins`: rows that look like copies of known
     entries are held. `drafts_only`: whatever this read pins is a draft. `accepted`: the brakes that this run may pass.
+    `reach`: what the read takes in. `row_parts`: of how many parts a row's own key is, where a row may stand for several events
+    whose keys begin with it; None: a row is an event.
     `days`: the first and the last ISO day of recurring events of which this read says anything; None where no event recurs.
     """
 
@@ -28,6 +32,8 @@ class Terms:
     drafts_only: bool = False
     accepted: tuple[str, ...] = ()
     days: tuple[str, str] | None = None
+    reach: Reach = Reach.FULL
+    row_parts: int | None = None
 
 
 USUAL = Terms()

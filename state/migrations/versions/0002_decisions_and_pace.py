@@ -1,4 +1,6 @@
-"""What people decide about rows, the pace that workers share, what was last known of a service, and a lease's own clock."""
+"""What people decide about rows, the pace that workers share, what was last known of a service, a lease's own clock, and
+where a source that is read by what changed is read on.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +29,13 @@ def upgrade() -> None:
         op.create_index(
             f"ix_ledger_entry_{name}", "ledger_entry", ["scope_id", column], sqlite_where=where, postgresql_where=where
         )
+    op.add_column("scope", sa.Column("cursor", sa.Text(), nullable=False, server_default=""))
+    op.add_column("scope", sa.Column("cursor_fit", sa.Text(), nullable=False, server_default=""))
+    op.add_column("scope", sa.Column("full_read_at", UtcTime(), nullable=True))
+    op.add_column("problem_row", sa.Column("listed_run", sa.Text(), nullable=False, server_default=""))
+    op.execute("UPDATE problem_row SET listed_run = run_id")
+    op.drop_index("ix_problem_row_scope_id_run_id_kind_id", "problem_row")
+    op.create_index("ix_problem_row_scope_id_listed_run_kind_id", "problem_row", ["scope_id", "listed_run", "kind", "id"])
     op.add_column("scope", sa.Column("released_id", BIG_ID, nullable=False, server_default="0"))
     op.execute("UPDATE scope SET released_id = coalesce((SELECT max(id) FROM ledger_entry WHERE scope_id = scope.id), 0)")
     op.create_table(

@@ -33,12 +33,12 @@ def show_demo(folder: Path, *, as_json: bool) -> int:
         SyncError: the sandbox does not start.
     """
     output = Output(json=as_json)
-    with _stage_set(folder) as (sandbox, environ):
+    with stage_set(folder) as (sandbox, environ):
         output.note(f"The sandbox service listens at {sandbox.base_url}; the feeds are in {PACKAGED_FEEDS}.")
         settings = read_settings(environ, Path.cwd())
-        first = _round(settings, output, "First run: every row ends somewhere", show_report)
-        second = _round(settings, output, "Second run: nothing has changed, nothing is sent", show_accounts)
-    sent = sum(_sent(report) for report in second)
+        first = play_round(settings, output, "First run: every row ends somewhere", show_report)
+        second = play_round(settings, output, "Second run: nothing has changed, nothing is sent", show_accounts)
+    sent = sum(sent_in(report) for report in second)
     output.document({"first": first, "second": second, "sent_twice": sent})
     output.note(
         f"\nSecond run: {sent} sent. See it all in the Dagster UI, with the published pages: make ui (or eventsync ui --demo)"
@@ -53,10 +53,10 @@ def show_demo_ui(folder: Path, port: int) -> int:
         SyncError: something does not start.
     """
     output = Output()
-    with _stage_set(folder) as (sandbox, environ):
+    with stage_set(folder) as (sandbox, environ):
         settings = read_settings(environ, Path.cwd())
-        _round(settings, output, "Syncing the sample feeds", show_accounts)
-        return _leave_running(settings, environ, port, [f"The published events: {sandbox.base_url}/"])
+        play_round(settings, output, "Syncing the sample feeds", show_accounts)
+        return leave_running(settings, environ, port, [f"The published events: {sandbox.base_url}/"])
 
 
 def show_ui(port: int) -> int:
@@ -68,12 +68,12 @@ def show_ui(port: int) -> int:
     settings = current_settings()
     require_service(settings)
     prepare_dagster_home(settings.dagster_home)
-    return _leave_running(settings, os.environ, port, [])
+    return leave_running(settings, os.environ, port, [])
 
 
 @contextmanager
-def _stage_set(folder: Path) -> Iterator[tuple[Sandbox, Mapping[str, str]]]:
-    """Empty the demo's folder and start a sandbox there; yields it with the environment that points at it."""
+def stage_set(folder: Path, feeds: Path = PACKAGED_FEEDS) -> Iterator[tuple[Sandbox, Mapping[str, str]]]:
+    """Empty the demo's folder and start a sandbox there; yields it with the environment that points at it and at `feeds`."""
     home = folder.resolve()
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
@@ -82,7 +82,7 @@ def _stage_set(folder: Path) -> Iterator[tuple[Sandbox, Mapping[str, str]]]:
             **os.environ,
             "EVENT_API_BASE_URL": sandbox.base_url,
             "EVENT_API_KEY": sandbox.api_key,
-            "EVENTSYNC_FEEDS": str(PACKAGED_FEEDS),
+            "EVENTSYNC_FEEDS": str(feeds),
             "EVENTSYNC_STATE_URL": f"sqlite:///{home / 'state.db'}",
             "EVENTSYNC_NAMESPACE": "demo",
             "DAGSTER_HOME": str(home / "dagster"),
@@ -95,7 +95,8 @@ def _stage_set(folder: Path) -> Iterator[tuple[Sandbox, Mapping[str, str]]]:
 Show = Callable[[Output, RunReport], None]
 
 
-def _round(settings: Settings, output: Output, title: str, show: Show) -> list[RunReport]:
+def play_round(settings: Settings, output: Output, title: str, show: Show) -> list[RunReport]:
+    """Run every feed there is, and show each report."""
     output.note(f"\n{title}")
     feeds = [feed.mapping for feed in load_folder(settings.feeds).feeds]
     reports = list(run_in_process(settings, feeds, RunOptions(), output.aside))
@@ -104,12 +105,14 @@ def _round(settings: Settings, output: Output, title: str, show: Show) -> list[R
     return reports
 
 
-def _sent(report: RunReport) -> int:
+def sent_in(report: RunReport) -> int:
+    """Return how many rows a run has sent."""
     account = report.publish or {}
     return account.get("new", 0) + account.get("carried_over", 0) - account.get("pending", 0)
 
 
-def _leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: int, lines: list[str]) -> int:
+def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: int, lines: list[str]) -> int:
+    """Run the Dagster UI until Ctrl-C, and tell where it is, with further `lines`."""
     output = Output()
     with running_dagster(settings.dagster_home, environ, free_port(wanted_port)) as url:
         note_path(settings).write_text(json.dumps({"url": url, "pid": os.getpid()}), encoding="utf-8")

@@ -1,0 +1,262 @@
+"""An org as the look-alike keeps it: objects, records, users, and what is to go wrong.
+
+How it is asked over HTTP is `salesforce`'s.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from lookalikes.salesforce_soql import Record, RefusedError, Select, comparable, holds, parse, paths_of
+
+SYSTEM = {"Id": "id", "IsDeleted": "boolean", "Name": "string", "CreatedDate": "datetime", "SystemModstamp": "datetime"}
+PARTS = {
+    "address": ("Street", "City", "State", "PostalCode", "Country", "Latitude", "Longitude"),
+    "location": ("Latitude", "Longitude"),
+}
+
+
+@dataclass
+class SObject:
+    """`fields` name the types of its own fields; `parents` the relationships to other objects by their reference fields."""
+
+    name: str
+    fields: dict[str, str] = field(default_factory=dict)
+    parents: dict[str, tuple[str, str]] = field(default_factory=dict)
+    children: dict[str, tuple[str, str]] = field(default_factory=dict)
+    records: Sequence[Record] = field(default_factory=list)
+    archives: bool = False
+
+    def all_fields(self) -> dict[str, str]:
+        archived = {"IsArchived": "boolean"} if self.archives else {}
+        parts = {part: "string" for name, kind in self.fields.items() if kind in PARTS for part in self.parts(name)}
+        return SYSTEM | archived | self.fields | dict.fromkeys(self.parents, "reference") | parts
+
+    def parts(self, whole: str) -> Iterator[str]:
+        for part in PARTS[self.fields[whole]]:
+            yield f"{whole[:-3]}__{part}__s" if whole.endswith("__c") else f"{whole.removesuffix('Address')}{part}"
+
+    def describe(self) -> dict[str, Any]:
+        told = []
+        wholes = {part: name for name, kind in self.fields.items() if kind in PARTS for part in self.parts(name)}
+        for name, kind in self.all_fields().items():
+            kind = "double" if name in wholes and "tude" in name else kind  # noqa: PLW2901
+            relation, parent = self.parents.get(name, (None, None))
+            one = {"name": name, "type": kind, "label": name, "compoundFieldName": wholes.get(name)}
+            told.append(one | {"relationshipName": relation, "referenceTo": parent.split(",") if parent else []})
+        children = [{"relationshipName": name, "childSObject": child} for name, (child, _) in self.children.items()]
+        return {"name": self.name, "fields": told, "childRelationships": children, "queryable": True}
+
+
+@dataclass
+class Troubles:
+    """What is to go wrong. Numbers of data requests count queries, pages and results, from 1."""
+
+    page_rows: int = 2000
+    sessions_end_at: set[int] = field(default_factory=set)
+    locators_end_at: set[int] = field(default_factory=set)
+    locators_die_with_sessions: bool = False
+    answers: list[tuple[int, str, str]] = field(default_factory=list)
+    """The next data requests are answered so: status, code, message."""
+    retry_after: str = ""
+    polls: int = 1
+    fails_as: str = ""
+    not_in_bulk: bool = False
+    cut_after: list[int] = field(default_factory=list)
+    """The next results break off after so many bytes."""
+    before_page: Callable[[int], None] = lambda _: None
+    """Called with the number of each data request: where somebody edits in the middle."""
+
+
+@dataclass
+class Org:
+    objects: dict[str, SObject] = field(default_factory=dict)
+    username: str = "worker@example.com"
+    password: str = "correct-horse-battery"
+    token: str = "security-token-4711"
+    consumer_key: str = "consumer-key-3MVG9"
+    consumer_secret: str = "consumer-secret-8812"
+    public_key: bytes = b""
+    troubles: Troubles = field(default_factory=Troubles)
+    used: int = 0
+    allowed: int = 15_000
+    logins: int = 0
+    data_requests: int = 0
+    sessions: set[str] = field(default_factory=set)
+    locators: dict[str, tuple[list[Record], Select, str]] = field(default_factory=dict)
+    jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    """Each request: method and path; of queries the SOQL instead of the path."""
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def add(self, *objects: SObject) -> Org:
+        self.objects |= {one.name: one for one in objects}
+        return self
+
+    def open_session(self) -> str:
+        self.logins += 1
+        session = f"00Dx0000000BV7z!session-{self.logins:04}-{'q7' * 20}"
+        self.sessions = {session}
+        if self.troubles.locators_die_with_sessions:
+            self.locators.clear()
+        return session
+
+    def matching(self, select: Select, *, with_deleted: bool) -> list[Record]:
+        one = self.object(select.source)
+        self.check(one, [*(path for path in select.fields if isinstance(path, str)), *paths_of(select.where)])
+        hidden = () if with_deleted else ("IsDeleted", "IsArchived")
+        found = [
+            record
+            for record in one.records
+            if not any(record.get(flag) for flag in hidden)
+            and holds(select.where, lambda path, of=record: self.get(one, of, path))
+        ]
+        for path, is_falling in reversed(select.order):
+            found.sort(key=lambda record: _sortable(self.get(one, record, path)), reverse=is_falling)
+        return found if select.limit is None else found[: select.limit]
+
+    def object(self, name: str) -> SObject:
+        for known, one in self.objects.items():
+            if known.lower() == name.lower():
+                return one
+        raise RefusedError(
+            "INVALID_TYPE", f"sObject type '{name}' is not supported. If you are attempting to use a custom object"
+        )
+
+    def check(self, one: SObject, paths: Iterable[str]) -> None:
+        for path in paths:
+            first, _, rest = path.partition(".")
+            relations = {name.lower(): parent for name, parent in one.parents.values()}
+            if rest and first.lower() in relations:
+                self.check(self.object(relations[first.lower()].split(",")[0]), [rest])
+            elif rest:
+                raise RefusedError("INVALID_FIELD", f"Didn't understand relationship '{first}' in field path.")
+            elif first.lower() not in map(str.lower, one.all_fields()):
+                text = f"\nSELECT Id, {first}\n           ^\nERROR at Row:1:Column:12\n"
+                text += f"No such column '{first}' on entity '{one.name}'."
+                raise RefusedError(
+                    "INVALID_FIELD", f"{text} If you are attempting to use a custom field, be sure to append the '__c'"
+                )
+
+    def get(self, one: SObject, record: Record, path: str) -> Any:
+        first, _, rest = path.partition(".")
+        if not rest:
+            return record.get(first, record.get(_canonical(one, first)))
+        reference, parent = next((field, to) for field, (name, to) in one.parents.items() if name.lower() == first.lower())
+        above = self.object(parent.split(",")[0])
+        for candidate in above.records:
+            if record.get(reference) and candidate["Id"][:15] == record[reference][:15]:
+                return self.get(above, candidate, rest)
+        return None
+
+    def json_of(self, select: Select, record: Record) -> dict[str, Any]:
+        one = self.object(select.source)
+        url = f"/services/data/v59.0/sobjects/{one.name}/{record['Id']}"
+        told: dict[str, Any] = {"attributes": {"type": one.name, "url": url}}
+        for path in select.fields:
+            if isinstance(path, Select):
+                told[path.source] = self.children(one, record, path)
+            else:
+                self._put(one, told, path, record)
+        return told
+
+    def children(self, one: SObject, record: Record, inner: Select) -> dict[str, Any] | None:
+        child, reference = one.children[inner.source]
+        below = Select(inner.fields, child, ("test", reference, "=", record["Id"]), inner.order, inner.limit)
+        found = self.matching(below, with_deleted=False)
+        return self.page(found, below, "child") if found else None
+
+    def page(self, records: list[Record], select: Select, kind: str, start: int = 0, total: int = -1) -> dict[str, Any]:
+        rows = self.troubles.page_rows
+        told = {"totalSize": len(records) if total < 0 else total, "done": start + rows >= len(records)}
+        if not told["done"]:
+            locator = f"01g{next(self.numbers):012}-{start + rows}"
+            self.locators[locator] = (records, select, kind)
+            told["nextRecordsUrl"] = f"/services/data/v59.0/query/{locator}"
+        told["records"] = [self.json_of(select, record) for record in records[start : start + rows]]
+        return told
+
+    def run(self, soql: str, *, with_deleted: bool) -> dict[str, Any]:
+        select = parse(soql)
+        if select.is_count:
+            is_plain = select.where is None and not isinstance(self.object(select.source).records, list)
+            count = len(self.object(select.source).records) if is_plain else len(self.matching(select, with_deleted=with_deleted))
+            return {"totalSize": count, "done": True, "records": []}
+        return self.page(self.matching(select, with_deleted=with_deleted), select, "query")
+
+    def more(self, locator: str) -> dict[str, Any]:
+        if locator not in self.locators:
+            raise RefusedError("INVALID_QUERY_LOCATOR", "invalid query locator")
+        records, select, kind = self.locators[locator]
+        return self.page(records, select, kind, int(locator.rpartition("-")[2]))
+
+    def _put(self, one: SObject, told: dict[str, Any], path: str, record: Record) -> None:
+        first, _, rest = path.partition(".")
+        if not rest:
+            told[_canonical(one, first)] = self.get(one, record, first)
+            return
+        reference, (name, parent) = next((field, of) for field, of in one.parents.items() if of[0].lower() == first.lower())
+        if not record.get(reference):
+            told[name] = None
+            return
+        above = self.object(parent.split(",")[0])
+        row = next((row for row in above.records if row["Id"][:15] == record[reference][:15]), None)
+        if row is None:
+            told[name] = None
+            return
+        inner = told.setdefault(name, {"attributes": {"type": above.name}})
+        self._put(above, inner, rest, row)
+
+
+def _canonical(one: SObject, name: str) -> str:
+    return next((known for known in one.all_fields() if known.lower() == name.lower()), name)
+
+
+def _sortable(value: Any) -> Any:
+    return (value is not None, comparable(value) if value is not None else 0)
+
+
+def dumps(value: Any) -> str:
+    """JSON as Salesforce writes it: decimals with their digits."""
+    marks: dict[str, str] = {}
+
+    def mark(number: Any) -> str:
+        name = f"\x00{len(marks)}\x00"
+        marks[json.dumps(name)] = str(number)
+        return name
+
+    text = json.dumps(value, default=lambda one: mark(one) if isinstance(one, Decimal) else str(one))
+    if marks:
+        text = re.sub(r'"\\u0000\d+\\u0000"', lambda match: marks[match[0]], text)
+    return text
+
+
+def csv_cell(value: Any, kind: str) -> str:
+    """A cell as Bulk API 2.0 writes it: quoted, moments with a Z, numbers as a double prints."""
+    match value:
+        case None:
+            text = ""
+        case bool():
+            text = "true" if value else "false"
+        case Decimal() | int() | float():
+            text = _as_double(Decimal(value))
+        case _:
+            text = str(value)
+    if kind == "datetime":
+        text = text.replace("+0000", "Z")
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _as_double(number: Decimal) -> str:
+    """A number as Java prints a double: 100.0, 12.5, 1.25E7."""
+    if abs(number) < 10**7:
+        return str(float(number))
+    digits, exponent = f"{number:E}".split("E")
+    mantissa = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"

@@ -25,21 +25,22 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """An earlier answer under this very key that refused the key or its scope (401, 403): a service may have stored it.
+    """An earlier answer under this very key that denied access (401, 403, 404): a service may have stored it.
 
-    `request_id` "" where it told none. `is_retried`: a person has asked for the row again since.
+    It says nothing of what was created under the key before. `is_resent`: a person lets the row go on under its next key,
+    should access be denied once more.
     """
 
     request_id: str
-    is_retried: bool = False
+    is_resent: bool = False
 
     def is_repeated_by(self, answer: Answer) -> bool:
         """Whether an answer is that very one, and so says nothing of today."""
         return answer.status in DENYING and bool(answer.request_id) and answer.request_id == self.request_id
 
 
-DENYING = frozenset({401, 403})
-"""What refuses the API key or its scope (spec, Errors)."""
+DENYING = frozenset({401, 403, 404})
+"""What denies access: to the key, its scope, the channel (spec, Errors). A service may look at that before the row's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Intent:
     `is_unanswered`: an earlier claim may have sent it and never saw the answer. `unanswered_s`: seconds since the first
     such attempt began, `quiet_s`: since the last such claim was written down, both as the intent was handed out.
     `refused_request_id`: the request id of an earlier definitive refusal under this very key, "" if there was none.
-    `denial`: the last answer under this key was one, and no attempt is unaccounted for.
+    `denial`: the last one that was told under this key.
     `cover` is set while the image still has to be fetched and its id put into the body.
     """
 

@@ -17,13 +17,13 @@ from state.words import EntryState
 
 _COLUMNS = (
     *("scope_id", "row_key", "state", "idempotency_key", "revision", "body", "cover_url", "cover_on_error", "fingerprint"),
-    *("row_digest", "twin_digest", "channel_id", "attempts", "refused_request_id", "origin", "staged_run", "sent_run"),
-    *("created_at", "updated_at"),
+    *("row_digest", "twin_digest", "channel_id", "attempts", "refused_request_id", "denied_request_id"),
+    *("origin", "staged_run", "sent_run", "created_at", "updated_at"),
 )
 _INSERT = insert(ENTRY).values({name: bindparam(name) for name in _COLUMNS})
 
 EntryTuple = tuple[object, ...]
-"""One new entry, in the order of the columns above; times as the driver takes them."""
+"""One new entry, in the order of the columns above, which is the table's; times as the driver takes them."""
 
 
 def new_entry(turn: Turn, key: IdempotencyKey, row: MappedRow, now: object) -> EntryTuple:
@@ -42,6 +42,7 @@ def new_entry(turn: Turn, key: IdempotencyKey, row: MappedRow, now: object) -> E
         row.twin_digest,
         row.channel_id,
         0,
+        "",
         "",
         storable(row.origin.place),
         turn.run_id,

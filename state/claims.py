@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, false, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, case, false, func, or_, select, update
 
 from mappings.delivery import Answer, Denial, Intent
 from mappings.identity import event_key, names_of
 from mappings.vocabulary import Cover, IdempotencyKey, RowKey
-from state.records import DENIED_ANSWERS, load_answer
+from state.records import load_answer
 from state.tables import ENTRY
 from state.verdicts import Claim
 from state.words import Decision, EntryState
@@ -27,14 +27,6 @@ _FEW_ROWS = 100
 _IS_TO_RESEND = ENTRY.c.decision == Decision.RESEND.value
 IS_SET_ASIDE = func.coalesce(ENTRY.c.decision, "") == Decision.IGNORE.value
 """A person has set the entry aside: it stays as it is, and nobody is told of it."""
-
-WAS_DENIED = and_(
-    ENTRY.c.state == EntryState.PENDING.value,
-    ENTRY.c.attempts > 0,
-    ENTRY.c.unanswered_at.is_(None),
-    or_(*(ENTRY.c.answer.startswith(beginning, autoescape=True) for beginning in DENIED_ANSWERS)),
-)
-"""The entry waits because the key or its scope was refused when it was sent last."""
 
 _PENDING = (
     ENTRY.c.scope_id == bindparam("scope"),
@@ -48,7 +40,7 @@ _PENDING = (
 _CLAIMED = (
     *(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.idempotency_key, ENTRY.c.body, ENTRY.c.channel_id, ENTRY.c.revision),
     *(ENTRY.c.unanswered_at, ENTRY.c.refused_request_id, ENTRY.c.cover_url, ENTRY.c.cover_on_error, ENTRY.c.decision),
-    *(ENTRY.c.updated_at, ENTRY.c.answer, ENTRY.c.attempts),
+    *(ENTRY.c.updated_at, ENTRY.c.answer, ENTRY.c.denied_request_id),
 )
 _OLDEST = select(*_CLAIMED).where(*_PENDING, ENTRY.c.id > bindparam("after")).order_by(ENTRY.c.id).limit(bindparam("want"))
 _THESE = select(*_CLAIMED).where(*_PENDING, ENTRY.c.id.in_(bindparam("entries", expanding=True))).order_by(ENTRY.c.id)
@@ -157,7 +149,6 @@ def note_refusal(connection: Connection, entry_id: int, request_id: str) -> None
 
 def as_intent(row: Row[*tuple[Any, ...]], now: datetime) -> Intent:
     """Turn an entry that was claimed at `now` into what is handed to the client."""
-    denied = _denied(row)
     is_vouched_for = row.decision == Decision.RESEND or row.unanswered_at is None
     return Intent(
         entry_id=row.id,
@@ -168,7 +159,7 @@ def as_intent(row: Row[*tuple[Any, ...]], now: datetime) -> Intent:
         is_unanswered=row.unanswered_at is not None,
         refused_request_id=row.refused_request_id,
         cover=None if row.cover_url is None else Cover(row.cover_url, row.cover_on_error),
-        denial=None if denied is None else Denial(denied.request_id, is_retried=row.decision == Decision.RETRY),
+        denial=_denial(row),
         unanswered_s=0.0 if is_vouched_for else max((now - row.unanswered_at).total_seconds(), 0.0),
         quiet_s=max((now - row.updated_at).total_seconds(), 0.0),
     )
@@ -182,16 +173,15 @@ def as_claim(row: Row[*tuple[Any, ...]]) -> Claim:
         refused_request_id=row.refused_request_id,
         is_begun=row.cover_url is None,
         is_retry=row.decision == Decision.RETRY,
-        denied=_denied(row),
+        denied_request_id=row.denied_request_id,
         failed=_failed(row),
     )
 
 
-def _denied(row: Row[*tuple[Any, ...]]) -> Answer | None:
-    """Return the answer to the last attempt if that refused the key or its scope; a row that never left has only heard of it."""
-    if row.answer is None or not row.attempts or row.unanswered_at is not None or not row.answer.startswith(DENIED_ANSWERS):
+def _denial(row: Row[*tuple[Any, ...]]) -> Denial | None:
+    if not row.denied_request_id:
         return None
-    return load_answer(row.answer)
+    return Denial(row.denied_request_id, is_resent=row.decision == Decision.RETRY and row.unanswered_at is None)
 
 
 def _failed(row: Row[*tuple[Any, ...]]) -> Answer | None:

@@ -5,11 +5,12 @@ How it is written, and who may write it when, is `decisions`'.
 | the entry is              | `event_id`   | `resend`                        | `ignore`                     |
 |---------------------------|--------------|---------------------------------|------------------------------|
 | pending, unanswered       | delivered    | pending, same key: a risk       | uncertain, set aside         |
+| pending, access denied    | delivered    | pending, same key, then next: a risk | not possible: nothing waits |
 | pending otherwise         | delivered    | as it is: the next run sends it | not possible: nothing waits  |
 | delivered                 | see below    | not possible                    | set aside, if drifted or gone|
 | delivered_unconfirmed     | delivered    | pending, next key: a risk       | set aside                    |
 | refused                   | delivered    | pending, same key: a retry      | set aside                    |
-| blocked                   | delivered    | pending, same key: a retry      | set aside                    |
+| blocked                   | delivered    | pending, same key, then next: a risk | set aside               |
 | uncertain                 | delivered    | pending, same key: a risk       | set aside                    |
 | conflict                  | delivered    | pending, next key: a risk       | set aside                    |
 
@@ -88,6 +89,11 @@ _KEPT_FAILURE = (
     "; and where the service only repeats its failure under that key, it goes out under the next one: if the event was created"
     " before that failure was told, there will be two as well"
 )
+_DENIED = (
+    "the service denied access when it was sent, which says nothing of what was sent before. It is sent under the same key;"
+    " where access is denied once more, under the next one: if its event exists after all, made before this ledger was"
+    " begun anew or restored, there will be two"
+)
 _USED_KEY = (
     "the service has said that its key is used. It is sent under the next key: if the event exists after all, there will be two"
 )
@@ -123,6 +129,8 @@ def _take_event(record: RowRecord, event_id: int) -> Change | AsItIs:
 def _resend(record: RowRecord) -> Change | AsItIs:
     is_unanswered = record.unanswered_at is not None
     match record.state:
+        case EntryState.PENDING | EntryState.BLOCKED if waits_for_access(record):
+            return Change(EntryState.PENDING, Decision.RETRY, risk=_DENIED)
         case EntryState.PENDING if record.decision is Decision.RESEND or not is_unanswered:
             return AsItIs("the next run sends it")
         case EntryState.PENDING | EntryState.UNCERTAIN:
@@ -140,6 +148,15 @@ def _resend(record: RowRecord) -> Change | AsItIs:
             )
         case _:
             assert_never(record.state)
+
+
+def waits_for_access(record: RowRecord) -> bool:
+    """Whether the row is to be sent as soon as access is there, and may never find it: the service may have stored the denial.
+
+    A row that a person has sent out in spite of that waits no longer.
+    """
+    is_owed = record.state in {EntryState.PENDING, EntryState.BLOCKED} and record.unanswered_at is None
+    return is_owed and record.is_denied and record.decision is not Decision.RETRY
 
 
 def _has_failed(record: RowRecord) -> bool:
@@ -168,6 +185,8 @@ def _take_back(record: RowRecord) -> Change | AsItIs:
         return Change(record.state, None, record.event_id)
     if record.state is EntryState.PENDING and record.decision is Decision.RESEND and record.unanswered_at is not None:
         return Change(EntryState.UNCERTAIN, None)
+    if record.state is EntryState.PENDING and record.decision is Decision.RETRY and record.is_denied:
+        return Change(EntryState.PENDING, None)
     if record.decision is None:
         return AsItIs("nothing was decided about it")
     raise NotPossibleError(

@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select, update
 
-from mappings.delivery import DENYING, Answer
+from mappings.delivery import Answer
 from mappings.errors import ConfigError
 from mappings.vocabulary import RowKey
-from state.claims import IS_SET_ASIDE, WAS_DENIED
+from state.claims import IS_SET_ASIDE
 from state.columns import storable
 from state.deciding import (
     FOUND,
@@ -28,6 +28,7 @@ from state.deciding import (
     TakeBack,
     TakeEvent,
     decide,
+    waits_for_access,
 )
 from state.owners import destination_of, find_owners
 from state.records import dump_answer
@@ -37,8 +38,10 @@ from state.views import RowRecord, as_record
 from state.words import Decision, EntryState
 
 _FEW = 500
-RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED, EntryState.PENDING)
-"""The states of rows that `retry` sends again, as nothing was created; of those pending, the ones turned away with the key."""
+_PENDING = "it is pending: the next run sends it"
+_DENIED = "; if the service only repeats a denial that it has stored: `eventsync resolve FEED KEY --resend`"
+RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
+"""The states of rows that `retry` sends again: they were turned away."""
 SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
 """The states in which an event may be at the service under an id that we do not know."""
 
@@ -57,15 +60,11 @@ class LeftAlone:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """How many rows are pending again, by the state that they were in; which of those named are not, and why.
-
-    `pending`: those that were so already, as the service refused the API key or its scope when they were sent.
-    """
+    """How many rows are pending again, by the state that they were in; which of those meant are not, and why."""
 
     refused: int
     blocked: int
     left_alone: tuple[LeftAlone, ...]
-    pending: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +99,16 @@ class Decisions:
     def retry(self, states: Collection[EntryState] = RETRIABLE, row_keys: Collection[RowKey] | None = None) -> Retried:
         """Make rows that were turned away pending again, with the same body and under the same key.
 
-        Those that are pending as the API key or its scope was refused may go on under their next key, should the service
-        only repeat that.
-        The request id of a refusal stays remembered. Rows that the source no longer asks for are left alone, and so
-        are those set aside, unless they are named.
+        The request id of a refusal stays remembered: refused again, the row goes on under its next key. One whose channel was
+        denied does not, as that is no proof that nothing was created. Rows that the source no longer asks for are left
+        alone, and so are those set aside, unless they are named. Rows that are pending as access was denied are told of.
         """
         with self._turn.transaction() as connection:
-            chosen = None if row_keys is None else self._named(connection, row_keys)
-            left_alone = tuple(_left_alone(chosen or (), states))
+            meant = self._denied(connection) if row_keys is None else self._named(connection, row_keys)
+            left_alone = tuple(_left_alone(meant, states))
             keys = None if row_keys is None else sorted(row_keys)
             counts = {state: self._reopen(connection, state, keys) for state in RETRIABLE if state in states}
-        refused, blocked, pending = (counts.get(state, 0) for state in RETRIABLE)
-        return Retried(refused, blocked, left_alone, pending)
+        return Retried(counts.get(EntryState.REFUSED, 0), counts.get(EntryState.BLOCKED, 0), left_alone)
 
     def resolve(self, row_key: RowKey, choice: Choice) -> Resolved | None:
         """Do what a person has chosen for one row; None where the ledger has no entry of this key.
@@ -171,7 +168,7 @@ class Decisions:
         if change.is_next_revision:
             revision = before.revision + 1
             columns |= {"revision": revision, "idempotency_key": self._turn.key(before.row_key, revision)}
-            columns |= {"attempts": 0, "unanswered_at": None, "refused_request_id": ""}
+            columns |= {"attempts": 0, "unanswered_at": None, "refused_request_id": "", "denied_request_id": ""}
         if change.decision is Decision.RETRY:
             columns["attempts"] = 0
         connection.execute(update(ENTRY).where(ENTRY.c.id == before.entry_id).values(**columns))
@@ -207,13 +204,17 @@ class Decisions:
         records = (self._record(connection, row_key) for row_key in row_keys)
         return [record for record in records if record is not None]
 
+    def _denied(self, connection: Connection) -> list[RowRecord]:
+        ours = (ENTRY.c.scope_id == self._turn.scope_id, ENTRY.c.state == EntryState.PENDING.value)
+        rows = connection.execute(select(ENTRY).where(*ours, ENTRY.c.denied_request_id != "").order_by(ENTRY.c.id))
+        return [record for record in map(as_record, rows) if waits_for_access(record)]
+
     def _reopen(self, connection: Connection, state: EntryState, row_keys: Sequence[RowKey] | None) -> int:
-        is_denied = state is EntryState.PENDING
         which = (ENTRY.c.scope_id == self._turn.scope_id, ENTRY.c.state == state.value, *_asked_for())
-        which = (*which, WAS_DENIED, func.coalesce(ENTRY.c.decision, "") != Decision.RETRY.value) if is_denied else which
-        again = self._told(Change(EntryState.PENDING, Decision.RETRY))
-        if not is_denied:
-            again["attempts"] = case((ENTRY.c.unanswered_at.is_(None), 0), else_=ENTRY.c.attempts)
+        # The next run reopens what is blocked anyway; only a refusal told again makes use of a person's word.
+        decision = Decision.RETRY if state is EntryState.REFUSED else Decision.RETRIED
+        again = self._told(Change(EntryState.PENDING, decision))
+        again["attempts"] = case((ENTRY.c.unanswered_at.is_(None), 0), else_=ENTRY.c.attempts)
         if row_keys is None:
             return connection.execute(update(ENTRY).where(*which, ~IS_SET_ASIDE).values(**again)).rowcount
         count = 0
@@ -231,17 +232,12 @@ def _asked_for() -> Iterator[ColumnElement[bool]]:
 
 def _left_alone(records: Collection[RowRecord], states: Collection[EntryState]) -> Iterator[LeftAlone]:
     for record in records:
-        if record.state is EntryState.PENDING and (record.decision is Decision.RETRY or not _was_denied(record)):
-            yield LeftAlone(record.row_key, "it is pending: the next run sends it")
+        if record.state is EntryState.PENDING:
+            yield LeftAlone(record.row_key, _PENDING + _DENIED * waits_for_access(record))
         elif record.state not in states:
             yield LeftAlone(record.row_key, f"it is {record.state.value.replace('_', ' ')}")
         elif record.vanished_at is not None or not record.is_asked_for:
             yield LeftAlone(record.row_key, "the source no longer asks for it")
-
-
-def _was_denied(record: RowRecord) -> bool:
-    answered = record.answer if record.attempts and record.unanswered_at is None else None
-    return answered is not None and answered.status in DENYING
 
 
 def _release(row_key: RowKey, choice: Choice) -> str:

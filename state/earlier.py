@@ -27,7 +27,8 @@ _RETIRE = insert(EARLIER).from_select(
 _CLEAR = (
     update(ENTRY)
     .where(ENTRY.c.id.in_(_SOME))
-    .values(event_id=None, answer=None, unanswered_at=None, resent_run=None, refused_request_id="", sent_run="")
+    .values(event_id=None, answer=None, unanswered_at=None, resent_run=None, sent_run="")
+    .values(refused_request_id="", denied_request_id="")
     .values(decision=None, decided_at=None, decided_by=None)
 )
 _LATEST = select(EARLIER.c.entry_id, func.max(EARLIER.c.replaced_at).label("at")).where(EARLIER.c.entry_id.in_(_SOME))
@@ -49,6 +50,7 @@ _PUT_BACK = (
         unanswered_at=None,
         resent_run=None,
         refused_request_id="",
+        denied_request_id="",
         drift_body=None,
         drift_fingerprint=None,
         drift_kind=None,

@@ -186,7 +186,7 @@ class Outbox:
         claim = self._held_claim(intent)
         effect = effect_of(verdict, claim)
         key = self._turn.key(intent.row_key, claim.revision + 1) if effect.is_next_revision else intent.key
-        return Settlement(intent.entry_id, claim, effect, key, claim.answer_to_keep(verdict), verdict.attempts, verdict.is_resent)
+        return Settlement(intent.entry_id, claim, effect, key, verdict.answer, verdict.attempts, verdict.is_resent)
 
     def _claim(self, connection: Connection, again: Sequence[int], want: int) -> _Claimed:
         """Claim entries that go on under a next key, then others that this drain has not handed out before."""

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from pydantic import TypeAdapter
 
-from mappings.delivery import DENYING, Answer
+from mappings.delivery import Answer
 from mappings.vocabulary import Reason
 from state.accounts import PublishAccount, ReadAccount, StageReport
 
@@ -21,10 +21,6 @@ _REASONS = TypeAdapter(tuple[Reason, ...])
 def dump(record: ReadAccount | PublishAccount | StageReport) -> str:
     """Write any of them, in ASCII: raw cells may hold what no database takes as text."""
     return json.dumps(asdict(record))
-
-
-DENIED_ANSWERS = tuple(f'{{"status": {status},' for status in sorted(DENYING))
-"""How a stored answer begins that refused the API key or its scope: what was never refused is told so without reading it."""
 
 
 def dump_answer(answer: Answer) -> str:

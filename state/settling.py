@@ -18,6 +18,7 @@ from state.tables import ENTRY
 from state.verdicts import Claim, Effect
 from state.words import Decision, EntryState
 
+_TURNED_AWAY = frozenset({EntryState.REFUSED, EntryState.BLOCKED})
 _AS_WRITTEN = select(ENTRY.c.id, ENTRY.c.state, ENTRY.c.idempotency_key, ENTRY.c.answer).where(
     ENTRY.c.id.in_(bindparam("entries", expanding=True))
 )
@@ -29,13 +30,14 @@ _SETTLE = (
         event_id=bindparam("new_event_id"),
         answer=bindparam("new_answer"),
         refused_request_id=bindparam("new_refused_request_id"),
+        denied_request_id=bindparam("new_denied_request_id"),
         revision=bindparam("new_revision"),
         idempotency_key=bindparam("new_key"),
         attempts=case((bindparam("restarts", type_=ENTRY.c.attempts.type) == 1, 0), else_=ENTRY.c.attempts + bindparam("more")),
         unanswered_at=case((bindparam("keeps", type_=ENTRY.c.attempts.type) == 1, ENTRY.c.unanswered_at), else_=None),
         decision=case(
             (
-                and_(bindparam("restarts", type_=ENTRY.c.attempts.type) == 1, ENTRY.c.decision == Decision.RETRY.value),
+                and_(bindparam("uses_up", type_=ENTRY.c.attempts.type) == 1, ENTRY.c.decision == Decision.RETRY.value),
                 Decision.RETRIED.value,
             ),
             else_=ENTRY.c.decision,
@@ -85,9 +87,11 @@ def _as_row(settlement: Settlement, now: datetime) -> dict[str, object]:
         "new_event_id": effect.event_id,
         "new_answer": dump_answer(settlement.answer),
         "new_refused_request_id": effect.refused_request_id,
+        "new_denied_request_id": effect.denied_request_id,
         "new_revision": claim.revision + effect.is_next_revision,
         "new_key": settlement.key,
         "restarts": int(effect.is_next_revision),
+        "uses_up": int(effect.is_next_revision or effect.state in _TURNED_AWAY),
         "more": settlement.attempts - claim.is_begun,
         "keeps": int(effect.keeps_unanswered),
         "resent": int(settlement.is_resent),

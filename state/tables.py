@@ -67,7 +67,8 @@ class LedgerEntry(Row, table=True):
     `id` grows with age, and is never used twice. `attempts` counts the requests begun with the pinned body under the
     present key; `unanswered_at` is the first of them that may have reached the service without a definitive answer.
     `resent_run` is the last run that sent it again after such an attempt, None if none did: a service that ignores
-    idempotency keys may have it twice.
+    idempotency keys may have it twice. `refused_request_id` and `denied_request_id` tell the last refusal and the last
+    denial of access under the present key, "" if there was none.
     """
 
     __tablename__ = "ledger_entry"
@@ -101,6 +102,7 @@ class LedgerEntry(Row, table=True):
     unanswered_at: datetime | None = Field(default=None, sa_type=UtcTime)
     answer: str | None = Field(default=None, sa_type=PlainText)
     refused_request_id: str = Field(default="", sa_type=PlainText)
+    denied_request_id: str = Field(default="", sa_type=PlainText)
     drift_body: bytes | None = None
     drift_fingerprint: str | None = Field(default=None, sa_type=PlainText)
     drift_kind: str | None = Field(default=None, sa_type=PlainText)

@@ -92,7 +92,8 @@ class RowRecord:
 
     `is_asked_for`: not taken back by its source since it was turned away. `resent_run`: the last run that sent it again
     after an attempt without an answer, "" if none did. `earlier_event_ids`: events of the row that a draft of a later change
-    has taken the place of here; at the service they still are.
+    has taken the place of here; at the service they still are. `is_denied`: the service has denied access to it under
+    this key, and may repeat that for ever.
     """
 
     entry_id: int
@@ -120,6 +121,7 @@ class RowRecord:
     is_asked_for: bool = True
     resent_run: str = ""
     earlier_event_ids: tuple[int, ...] = ()
+    is_denied: bool = False
 
     @property
     def is_set_aside(self) -> bool:
@@ -184,4 +186,5 @@ def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
         decided_by=row.decided_by or "",
         resent_run=row.resent_run or "",
         is_asked_for=bool(row.fingerprint),
+        is_denied=bool(row.denied_request_id),
     )

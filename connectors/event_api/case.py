@@ -93,15 +93,15 @@ class Case:
         return not self.may_exist or (self.used_key_answers >= USED_KEY_ASKS and clock_s >= self.under_way_until)
 
     def is_stored_denial(self, answer: Answer) -> bool:
-        """Whether a refused key or scope is, or may be, an earlier answer that the service stored under this row's key.
+        """Whether denied access is, or may be, an earlier answer that the service stored under this row's key.
 
-        It is where it has the earlier one's request id. It may be where a person has asked for the row again: then the next
-        key tells, as nothing was created under this one.
+        It is where it has the earlier one's request id: then nothing else was ever stored there. Under another one it may be,
+        or access is missing still and the event exists, made before our books began: only a person can take that risk.
         """
         denial = self.intent.denial
         if denial is None:
             return False
-        return denial.is_repeated_by(answer) or (denial.is_retried and not self.may_exist)
+        return denial.is_repeated_by(answer) or (denial.is_resent and not self.may_exist)
 
     def wait_s(self, attempt: int, met: object, random: Random) -> float:
         """Return how long to wait after an answer that settles nothing. A 409 is asked about at growing intervals."""

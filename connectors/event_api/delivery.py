@@ -124,11 +124,11 @@ class Courier:
         return meaning
 
     def _own(self, case: Case, meaning: Meaning) -> Meaning:
-        """Take as this row's own what concerns no other: a stored refusal of the key or its scope, told again.
+        """Take as this row's own what concerns no other: a stored denial of access, told again.
 
         And doubt an id that another row was given a moment ago: it is a copy of that row's answer, not the answer to this one.
         """
-        if isinstance(meaning, KeyRefused | ScopeMissing) and case.is_stored_denial(meaning.answer):
+        if isinstance(meaning, KeyRefused | ScopeMissing | NoAccess) and case.is_stored_denial(meaning.answer):
             return Refused(meaning.answer)
         if not isinstance(meaning, Created):
             return meaning

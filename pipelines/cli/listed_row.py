@@ -10,6 +10,7 @@ from typing import Any, assert_never
 from connectors.event_api.complaints import in_short
 from mappings.vocabulary import REASON_TEXTS, Reason
 from pipelines.cli.tables_csv import ToldRow, told
+from state.deciding import waits_for_access
 from state.views import ProblemRecord, RowRecord
 from state.words import DriftKind, EntryState, ProblemKind
 
@@ -103,12 +104,19 @@ _FALLBACKS = {
 }
 
 
+def _when_pending(record: RowRecord, feed: str) -> str:
+    if waits_for_access(record):
+        again = _command("resolve", feed, record, "--resend")
+        return f"the next run sends it again; if the service only repeats a denial that it has stored: {again}"
+    return "the next run sends it" if record.attempts == 0 else "the next run sends it again, with the same key"
+
+
 def _hint(record: RowRecord, feed: str) -> str:  # noqa: C901, PLR0911  # one arm per state
     if record.is_set_aside:
         return _was_set_aside(feed, record)
     match record.state:
         case EntryState.PENDING:
-            return "the next run sends it" if record.attempts == 0 else "the next run sends it again, with the same key"
+            return _when_pending(record, feed)
         case EntryState.DELIVERED:
             return ""
         case EntryState.DELIVERED_UNCONFIRMED:
@@ -118,7 +126,7 @@ def _hint(record: RowRecord, feed: str) -> str:  # noqa: C901, PLR0911  # one ar
             return f"nothing was created; it is sent again as soon as its payload changes, or as it is after {again}"
         case EntryState.BLOCKED:
             access = f"ask for access to channel {record.channel_id}; then the next run sends it again"
-            return f"{access}; if the service goes on repeating its refusal: `eventsync retry {feed} --state blocked`"
+            return f"{access}; if the service goes on repeating its denial: {_command('resolve', feed, record, '--resend')}"
         case EntryState.UNCERTAIN:
             again = "the next run sends it again with the same key, unless the service may have forgotten that key meanwhile"
             return f"{again}: then {_person_decides(feed, record)}"

@@ -21,7 +21,7 @@ def resolve(  # noqa: PLR0913, PLR0917  # the options of the surface
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before a row may be created twice.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Decide about rows that wait for a person: in conflict, uncertain, unconfirmed, refused, held, or drifted.
+    """Decide about rows that wait for a person: in conflict, uncertain, unconfirmed, refused, denied, held, or drifted.
 
     For example:
 
@@ -35,8 +35,9 @@ def resolve(  # noqa: PLR0913, PLR0917  # the options of the surface
         eventsync resolve lisbon-agenda A-17 --undo
 
     An uncertain row is sent again under its own key, and under its next one where the service only repeats a failure that
-    it keeps; one in conflict, or delivered under an unknown id, under its next key at once. Either asks first: if the
-    event exists after all, there will be two. `eventsync reconcile` looks for it. A held row goes out at the next read.
+    it keeps; so does a row to which access was denied, where it is denied again. One in conflict, or delivered under an
+    unknown id, goes out under its next key at once. Each asks first: if the event exists after all, there will be two.
+    `eventsync reconcile` looks for it. A held row goes out at the next read.
     Who decides, what and when is kept.
     Exit codes: 0 done (or so already), 1 not confirmed, 2 not possible, 4 a run holds the feed.
     """

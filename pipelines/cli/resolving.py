@@ -188,6 +188,8 @@ def _what(change: Change) -> str:
             return "it is listed again"
         case _ if change.is_next_revision:
             return "the next run sends it under its next key"
+        case "retry" if change.risk:
+            return "the next run sends it under the same key, and under its next one if access is denied again"
         case _:
             return "the next run sends it again under the same key"
 

@@ -48,17 +48,17 @@ def _states(word: str | None) -> tuple[EntryState, ...]:
 
 
 def _tell(output: Output, at_hand: FeedAtHand, retried: Retried) -> None:
-    count, feed = retried.refused + retried.blocked + retried.pending, at_hand.book.feed
+    count, feed = retried.refused + retried.blocked, at_hand.book.feed
     send = f"eventsync run {feed} --publish-only"
     output.document(
         {
             "feed": feed,
-            "retried": {"refused": retried.refused, "blocked": retried.blocked, "pending": retried.pending},
+            "retried": {"refused": retried.refused, "blocked": retried.blocked},
             "left_alone": retried.left_alone,
             "to_send": send if count else None,
         }
     )
-    kinds = ((retried.refused, "refused"), (retried.blocked, "blocked"), (retried.pending, "pending"))
+    kinds = ((retried.refused, "refused"), (retried.blocked, "blocked"))
     terms = [f"{number:,} {word}" for number, word in kinds if number]
     if count:
         output.note(f"{feed}: {' and '.join(terms)} row{'s' * (count != 1)} to be sent again")

@@ -21,7 +21,7 @@ _HELP = {
     "uncertain": "the next run sends them again; those too old for that: `eventsync reconcile {feed}`",
     "delivered_unconfirmed": "`eventsync reconcile {feed}` looks their ids up",
     "refused": "mend the source or the mapping; or as they are: `eventsync retry {feed}`",
-    "blocked": "ask for access to their channels; the next run sends them again, or `eventsync retry {feed} --state blocked`",
+    "blocked": "ask for access to their channels; the next run sends them again",
     "held": "`eventsync resolve {feed} KEY --resend` sends one, `--ignore` says that it is a copy",
     "rejected": "`eventsync rows {feed} --state rejected --csv FILE` is for the partner",
     "drift": "`eventsync diff {feed}` shows them; change or publish them by hand, then `eventsync resolve {feed} KEY --ignore`",

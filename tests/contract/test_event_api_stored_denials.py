@@ -5,7 +5,7 @@ A stored failure is another matter: the event may exist, and the key stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,11 +20,18 @@ from mappings.delivery import Denial, Postponed, Superseded
 from mappings.errors import SyncError, TransientError
 from mappings.vocabulary import RowKey
 from pipelines.drain import Drain
-from state.decisions import LeftAlone, Retried
+from state.deciding import Change, Resend
+from state.decisions import Retried
 from state.outbox import Settled
 from state.words import Decision, EntryState
 
 DENIALS = {"scope": (403, "insufficient_scope", ScopeMissingError), "key": (401, "invalid_api_key", KeyRefusedError)}
+LOCKED = {
+    "scope": (403, "insufficient_scope"),
+    "key": (401, "invalid_api_key"),
+    "channel": (403, "forbidden"),
+    "gone": (404, "not_found"),
+}
 
 
 @pytest.fixture
@@ -38,19 +45,23 @@ def world(tmp_path: Path) -> Iterator[World]:
 class Storing:
     """A service that stores every answer under the idempotency key, those that deny access as well.
 
-    `tells_anew`: a stored answer comes with another request id each time.
+    `tells_anew`: a stored answer comes with another request id each time. `is_locked`: access is missing, and looked at
+    before the key.
     """
 
     status: int
     code: str
     tells_anew: bool = False
     is_open: bool = False
+    is_locked: bool = False
     stored: dict[str, httpx.Response] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
         key = request.headers["idempotency-key"]
         self.asked.append(key)
+        if self.is_locked:
+            return told(self.status, self.code, request_id=f"req-locked-{len(self.asked)}")
         request_id = f"req-{len(self.asked) if self.tells_anew else len(self.stored)}"
         if self.tells_anew and key in self.stored and self.stored[key].status_code != 201:
             return told(self.status, self.code, request_id=request_id)
@@ -58,7 +69,7 @@ class Storing:
         return self.stored.setdefault(key, fresh)
 
 
-def _drained(world: World, service: Storing) -> SyncError | None:
+def _drained(world: World, service: Callable[[httpx.Request], Awaitable[httpx.Response]]) -> SyncError | None:
     async def main() -> SyncError | None:
         api, http = api_over(service)
         async with http:
@@ -115,39 +126,60 @@ def test_a_person_gets_rows_through_whose_stored_denial_is_told_under_other_requ
     service.is_open = True
     assert isinstance(_drained(world, service), DENIALS[denial][2])
     decisions = world.ledger.open_decisions("ann@desk", world.lease.token)
-    retried = decisions.retry()
-    assert retried == Retried(0, 0, (), pending=retried.pending)
-    assert retried.pending
-    assert decisions.retry().pending == 0
+    told = decisions.retry()
+    assert told == Retried(0, 0, told.left_alone)
+    assert told.left_alone
+    assert isinstance(_drained(world, service), DENIALS[denial][2])
+    for one in decisions.retry().left_alone:
+        decisions.resolve(one.row_key, Resend())
     assert _drained(world, service) is None
     assert set(world.states().values()) == {"delivered"}
     assert world.known("0").revision == 1
     assert world.known("0").decision is Decision.RETRIED
 
 
-def test_only_pending_rows_that_were_denied_themselves_are_retried(world: World) -> None:
+def test_only_rows_that_were_denied_themselves_can_be_let_out_under_their_next_key(world: World) -> None:
     world.stage([row("asked"), row("behind"), row("waiting")])
     outbox = world.outbox()
     first, second = outbox.settle_and_claim([], 2)
     barred = Postponed(answer(403, "req-1"), TransientError("the scope is missing"))
     told_only = Postponed(barred.answer, barred.cause, attempts=0)
     outbox.settle_and_claim([Settled(first, barred), Settled(second, told_only)], 0)
-    retried = world.ledger.open_decisions("ann@desk", world.lease.token).retry(
-        [EntryState.PENDING], [RowKey("asked"), RowKey("behind"), RowKey("waiting")]
-    )
-    because = "it is pending: the next run sends it"
-    assert retried == Retried(0, 0, (LeftAlone(RowKey("behind"), because), LeftAlone(RowKey("waiting"), because)), pending=1)
+    decisions = world.ledger.open_decisions("ann@desk", world.lease.token)
+    outcomes = {key: decisions.resolve(RowKey(key), Resend()) for key in ("asked", "behind", "waiting")}
+    changed = [key for key, resolved in outcomes.items() if resolved is not None and isinstance(resolved.outcome, Change)]
+    assert changed == ["asked"]
     handed_out = {one.row_key: one.denial for one in world.outbox().settle_and_claim([], 3)}
-    assert handed_out == {"asked": Denial("req-1", is_retried=True), "behind": None, "waiting": None}
+    assert handed_out == {"asked": Denial("req-1", is_resent=True), "behind": None, "waiting": None}
 
 
-def test_a_denied_row_that_was_cut_off_later_keeps_its_key(world: World) -> None:
+@pytest.mark.parametrize("denial", LOCKED)
+def test_where_the_books_were_lost_no_key_is_left_by_itself_while_access_is_missing(
+    world: World, tmp_path: Path, denial: str
+) -> None:
+    """The event is there under the first key: whoever is asked before the key is looked at says nothing of it."""
+    service = Storing(*LOCKED[denial], is_open=True)
+    world.stage([row("a")])
+    assert _drained(world, service) is None
+    young = World(tmp_path / "young.db")
+    young.stage([row("a")])
+    service.is_locked = True
+    for _ in range(3):
+        _drained(young, service)
+        young.ledger.open_decisions("ann@desk", young.lease.token).retry()
+    service.is_locked = False
+    assert _drained(young, service) is None
+    assert (young.known("a").state, len(set(service.asked))) == (EntryState.DELIVERED, 1)
+    young.engine.dispose()
+
+
+def test_a_denied_row_that_was_cut_off_later_keeps_its_key_until_the_very_denial_is_told_again(world: World) -> None:
     world.stage([row("a")])
     world.publish(Postponed(answer(403, "req-1"), TransientError("the scope is missing")))
     world.outbox().settle_and_claim([], 1)
     world.crash()
     (again,) = world.outbox().settle_and_claim([], 1)
-    assert (again.denial, again.is_unanswered) == (None, True)
+    assert (again.denial, again.is_unanswered) == (Denial("req-1"), True)
 
 
 def test_a_stored_failure_stays_uncertain_under_the_same_key_in_every_run_and_says_so(world: World) -> None:
@@ -170,3 +202,16 @@ def test_a_conflict_after_a_denial_is_a_conflict_as_access_is_checked_before_the
     world.publish(Postponed(answer(403, "req-1"), TransientError("the scope is missing")))
     world.publish(Superseded(answer(409, "req-2")))
     assert world.states() == {"a": "conflict"}
+
+
+def test_a_bare_409_for_a_row_whose_channel_was_denied_is_a_conflict_too(world: World) -> None:
+    answers = iter([told(403, "forbidden"), told(409, "conflict")])
+
+    async def service(_: httpx.Request) -> httpx.Response:
+        return next(answers)
+
+    world.stage([row("a")])
+    assert _drained(world, service) is None
+    assert world.states() == {"a": "blocked"}
+    assert _drained(world, service) is None
+    assert (world.states(), world.known("a").revision) == ({"a": "conflict"}, 0)

@@ -56,6 +56,8 @@ class Character:
     keeps_refusals: bool
     replays_other_bodies: bool
     names_a_wait: bool
+    checks_channel_first: bool = False
+    """Access to the channel is looked at before the idempotency key, as access by the API key is everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,8 @@ class ModelService:
         self.pass_time()
         if not self.is_key_good:
             return self._said(401, "invalid_api_key")
+        if self.character.checks_channel_first and not self.is_channel_open:
+            return self._said(403, "forbidden")
         if self.character.idempotency != "ignore" and (answer := self._of_used_key(key, body)) is not None:
             return answer
         wait_s = _WORK_S.get(word, 0.02)

@@ -26,7 +26,7 @@ class Person:
 
     worker: Worker
     next_keys: Counter[str] = field(default_factory=Counter)
-    """How often a row was sent under a further key, although the service had said that its key was used."""
+    """How often a row was let out under a further key: the service had said that its key was used, or denied access to it."""
     forgotten: set[str] = field(default_factory=set)
     """Rows sent again under a key that the service may have forgotten."""
     named: dict[str, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Person:
 
     def _remember(self, after: RowRecord, change: Change, choice: Choice) -> None:
         match choice:
-            case Resend() if change.is_next_revision:
+            case Resend() if change.is_next_revision or (change.risk and after.unanswered_at is None):
                 assert change.risk
                 self.next_keys[after.row_key] += 1
             case Resend() if change.risk:

@@ -44,6 +44,7 @@ CHARACTERS = st.builds(
     keeps_refusals=st.booleans(),
     replays_other_bodies=st.booleans(),
     names_a_wait=st.booleans(),
+    checks_channel_first=st.booleans(),
 )
 CHOICES = st.sampled_from(["the event", "a wrong event", "another row's event", Resend(), Resend(), SetAside(), TakeBack()])
 DONE = {EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED}

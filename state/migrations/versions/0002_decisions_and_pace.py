@@ -20,6 +20,8 @@ def upgrade() -> None:
     op.add_column("ledger_entry", sa.Column("decided_at", UtcTime(), nullable=True))
     op.add_column("ledger_entry", sa.Column("decided_by", sa.Text(), nullable=True))
     op.add_column("ledger_entry", sa.Column("resent_run", sa.Text(), nullable=True))
+    op.add_column("ledger_entry", sa.Column("denied_request_id", sa.Text(), nullable=False, server_default=""))
+    op.execute("UPDATE ledger_entry SET denied_request_id = refused_request_id, refused_request_id = '' WHERE state = 'blocked'")
     op.add_column("lease", sa.Column("boot", sa.Text(), nullable=False, server_default=""))
     op.add_column("lease", sa.Column("beat_s", sa.Float(), nullable=False, server_default="0"))
     op.add_column("sync_run", sa.Column("notices", sa.Text(), nullable=False, server_default="[]"))

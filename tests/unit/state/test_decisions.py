@@ -8,7 +8,7 @@ import pytest
 from unit.state.world import DESTINATION, FEED, World, answer, row
 
 from connectors.errors import KeyRefusedError
-from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
+from mappings.delivery import Blocked, Conflict, Denial, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.identity import idempotency_key
 from mappings.vocabulary import FeedName, RowKey
 from state.books import Books
@@ -81,11 +81,51 @@ def test_only_the_states_and_rows_asked_for_are_retried(world: World) -> None:
     assert world.states() == {"a": "refused", "b": "pending", "c": "pending", "d": "delivered"}
 
 
-def test_a_row_turned_away_with_the_key_is_retried_once_and_then_told_to_be_pending(world: World) -> None:
+@pytest.mark.parametrize("row_keys", [None, [RowKey("a")]])
+def test_a_retry_tells_of_a_row_turned_away_with_the_key_what_lets_it_out(world: World, row_keys: list[RowKey] | None) -> None:
     ended(world, Postponed(answer(401), KeyRefusedError("the key is revoked")))
-    assert decisions(world).retry(row_keys=[RowKey("a")]).pending == 1
-    again = decisions(world).retry(row_keys=[RowKey("a")])
-    assert (again.pending, again.left_alone) == (0, (LeftAlone(RowKey("a"), "it is pending: the next run sends it"),))
+    before = world.known("a")
+    (told,) = decisions(world).retry(row_keys=row_keys).left_alone
+    assert told.row_key == "a"
+    assert told.because.startswith("it is pending: the next run sends it; if the service only repeats a denial")
+    assert "--resend" in told.because
+    assert world.known("a") == before
+
+
+@pytest.mark.parametrize(
+    "verdict", [Postponed(answer(401), KeyRefusedError("revoked")), Blocked(answer(403)), Blocked(answer(404))]
+)
+def test_a_person_who_lets_a_denied_row_out_under_its_next_key_is_told_of_the_risk_once(world: World, verdict: Verdict) -> None:
+    ended(world, verdict)
+    change = resolved(world, "a", Resend()).outcome
+    assert isinstance(change, Change)
+    assert "there will be two" in change.risk
+    assert isinstance(resolved(world, "a", Resend()).outcome, AsItIs)
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert intent.denial == Denial(verdict.answer.request_id, is_resent=True)
+    world.crash()
+    world.publish(Superseded(answer(verdict.answer.status, "req-2")), verdict)
+    entry = world.known("a")
+    assert (entry.state, entry.revision) == (EntryState.CONFLICT, 0), "an attempt is unaccounted for"
+
+
+def test_a_denied_row_goes_on_under_its_next_key_once_for_each_resend(world: World) -> None:
+    denied = Postponed(answer(401), KeyRefusedError("the key is revoked"))
+    ended(world, denied)
+    resolved(world, "a", Resend())
+    world.publish(Superseded(answer(401, "req-2")), denied)
+    entry = world.known("a")
+    assert (entry.state, entry.revision, entry.decision) == (EntryState.PENDING, 1, Decision.RETRIED)
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert intent.denial == Denial("req-x")
+
+
+def test_a_resend_of_a_denied_row_can_be_taken_back(world: World) -> None:
+    ended(world, Postponed(answer(401), KeyRefusedError("the key is revoked")))
+    resolved(world, "a", Resend())
+    resolved(world, "a", TakeBack())
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert intent.denial == Denial("req-x")
 
 
 def test_rows_that_the_source_no_longer_asks_for_are_not_retried(world: World) -> None:
@@ -112,11 +152,18 @@ def test_without_a_persons_word_a_refusal_of_the_corrected_row_stays_one(world: 
     assert (world.known("a").state, world.known("a").revision) == (EntryState.REFUSED, 0)
 
 
-def test_a_channel_that_stays_blocked_after_a_retry_is_blocked_under_the_next_key(world: World) -> None:
+def test_a_retry_of_a_blocked_row_takes_no_risk_and_keeps_its_key(world: World) -> None:
     ended(world, Blocked(answer(403, "req-1")))
     decisions(world).retry()
-    account = world.publish(Blocked(answer(403, "req-1")), Receipt(7, answer(201)))
-    assert (account.delivered, world.known("a").revision) == (1, 1)
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert intent.denial == Denial("req-1")
+    world.crash()
+
+
+def test_a_row_whose_channel_was_denied_is_not_superseded_by_a_409(world: World) -> None:
+    ended(world, Blocked(answer(403, "req-1")))
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert intent.refused_request_id == ""
 
 
 def test_a_retried_row_that_was_cut_off_is_not_moved_to_another_key_by_a_refusal(world: World) -> None:

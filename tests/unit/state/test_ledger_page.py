@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from unit.state.world import World, answer, row
 
-from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
+from connectors.errors import KeyRefusedError
+from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from state.deciding import AsItIs, Choice, NotPossibleError, Resend, SetAside, TakeEvent, decide
 from state.views import RowRecord
 from state.words import EntryState
@@ -20,6 +21,7 @@ VERDICTS: dict[str, Verdict] = {
     "delivered, drifted": Receipt(7, answer(201)),
     "delivered_unconfirmed": Unconfirmed(answer(409)),
     "refused": Refusal(answer(400)),
+    "pending, access denied": Postponed(answer(401), KeyRefusedError("the key is revoked")),
     "blocked": Blocked(answer(403)),
     "uncertain": Uncertain(answer(503)),
     "conflict": Conflict(answer(409)),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from unit.state.world import answer
 
@@ -21,8 +23,10 @@ from state.words import EntryState
 POSTPONED = Postponed(answer(401), TransientError("key refused"))
 
 
-def claim(*, was_unanswered: bool = False, refused: str = "", revision: int = 0) -> Claim:
-    return Claim(revision, was_unanswered, refused, is_begun=True)
+def claim(
+    *, was_unanswered: bool = False, refused: str = "", denied: str = "", is_retry: bool = False, revision: int = 0
+) -> Claim:
+    return Claim(revision, was_unanswered, refused, is_begun=True, denied_request_id=denied, is_retry=is_retry)
 
 
 @pytest.mark.parametrize("was_unanswered", [False, True])
@@ -69,29 +73,32 @@ def test_a_row_refused_without_any_request_leaves_no_trace_at_the_service() -> N
     assert effect_of(Refusal(answer(0, ""), attempts=0), claim()).refused_request_id == ""
 
 
-def test_a_blocked_channel_is_no_refusal_to_go_by_while_an_attempt_is_unanswered() -> None:
-    assert effect_of(Blocked(answer(403, "req-9")), claim(was_unanswered=True)).refused_request_id == ""
-    assert effect_of(Blocked(answer(403, "req-9")), claim()).refused_request_id == "req-9"
+@pytest.mark.parametrize("verdict", [Blocked(answer(403, "req-9")), Blocked(answer(404, "req-9")), POSTPONED])
+def test_denied_access_is_remembered_by_its_request_id_and_is_no_refusal_to_go_by(verdict: Verdict) -> None:
+    effect = effect_of(verdict, claim(denied="req-8"))
+    assert (effect.refused_request_id, effect.denied_request_id) == ("", verdict.answer.request_id)
 
 
-def test_a_blocked_row_whose_stored_answer_is_repeated_goes_on_under_the_next_key() -> None:
-    effect = effect_of(Blocked(answer(403, "req-9")), claim(refused="req-9"))
-    assert (effect.state, effect.is_next_revision, effect.refused_request_id) == (EntryState.PENDING, True, "")
+def test_a_row_that_was_held_up_without_a_request_has_no_denial_of_its_own() -> None:
+    assert effect_of(replace(POSTPONED, attempts=0), claim()).denied_request_id == ""
+    assert effect_of(replace(POSTPONED, attempts=0), claim(denied="req-8")).denied_request_id == "req-8"
 
 
-@pytest.mark.parametrize(
-    ("verdict", "was_unanswered"),
-    [
-        (Blocked(answer(403, "req-10")), False),
-        (Blocked(answer(403, "req-9"), attempts=0), False),
-        (Blocked(answer(403, "req-9")), True),
-        (Blocked(answer(403, "req-9"), is_unanswered=True), False),
-    ],
-    ids=["asked anew", "not asked", "an attempt before this run may have made it", "an attempt of this run may have made it"],
-)
-def test_a_blocked_row_stays_under_its_key_otherwise(verdict: Blocked, was_unanswered: bool) -> None:
-    effect = effect_of(verdict, claim(refused="req-9", was_unanswered=was_unanswered))
-    assert (effect.state, effect.is_next_revision) == (EntryState.BLOCKED, False)
+def test_a_stored_denial_told_again_proves_that_nothing_was_created_whatever_went_unanswered() -> None:
+    for was_unanswered in (False, True):
+        effect = effect_of(Superseded(answer(403, "req-9")), claim(denied="req-9", was_unanswered=was_unanswered))
+        assert (effect.state, effect.is_next_revision, effect.denied_request_id) == (EntryState.PENDING, True, "")
+
+
+def test_a_denial_told_anew_leads_to_the_next_key_only_at_a_persons_risk_and_with_no_attempt_unaccounted_for() -> None:
+    anew = Superseded(answer(401, "req-10"))
+    assert effect_of(anew, claim(denied="req-9", is_retry=True)).is_next_revision
+    assert effect_of(anew, claim(denied="req-9")).state is EntryState.CONFLICT
+    assert effect_of(anew, claim(denied="req-9", is_retry=True, was_unanswered=True)).state is EntryState.CONFLICT
+
+
+def test_a_denial_explains_no_409() -> None:
+    assert effect_of(Superseded(answer(409)), claim(denied="req-9", is_retry=True)).state is EntryState.CONFLICT
 
 
 def test_a_corrected_row_goes_on_under_the_next_key() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_result
+from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_result
 
 T = TypeVar("T")
 
@@ -81,6 +81,25 @@ async def ask_until(
         retry_error_callback=_answer,
     )
     return await retrying(once)
+
+
+def ask_again_until(
+    settled: Callable[[T], bool],
+    ask: Callable[[], T],
+    *,
+    wait_s: Callable[[int, T], float],
+    is_spent: Callable[[int, float], bool],
+    sleep: Callable[[float], None],
+) -> T:
+    """Do the same as `ask_until` where nobody else is kept waiting."""
+    retrying = Retrying(
+        sleep=sleep,
+        wait=lambda state: wait_s(state.attempt_number, _answer(state)),
+        stop=lambda state: is_spent(state.attempt_number, state.upcoming_sleep),
+        retry=retry_if_result(lambda answer: not settled(answer)),
+        retry_error_callback=_answer,
+    )
+    return retrying(ask)
 
 
 def _answer(state: RetryCallState) -> Any:

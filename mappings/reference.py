@@ -51,7 +51,8 @@ _PARTS: Mapping[str, type[Strict]] = {
 
 _FAMILY_HEADINGS = (
     "every kind",
-    "rows and columns: `csv`, `tsv`, `xlsx`",
+    "files: `csv`, `tsv`, `xlsx`, `json`, `ndjson`, `xml`, `ics`",
+    "rows and columns: `csv`, `tsv`, `xlsx`, `google_sheets`",
     "delimited text: `csv`, `tsv`",
     "records: `json`, `ndjson`, `xml`, `ics`",
 )

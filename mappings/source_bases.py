@@ -9,14 +9,18 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from mappings.measures import OneOrMany, Pattern, Text, mistake
+from mappings.file_names import Days, MarkerName, Size, checked_path, is_address, without_secrets
+from mappings.measures import Duration, OneOrMany, Pattern, Text, mistake
 from mappings.source_parts import Encoding, Header, Mark, Names, OptionalMark
 from mappings.strict import Strict
 
 if TYPE_CHECKING:
     from mappings.source_specs import SourceSpec
+
+_DAILY = timedelta(days=1)
+_NEVER = timedelta(days=36_500)
 
 
 class Join(Strict):
@@ -71,28 +75,52 @@ class AnySource(Strict):
 class FileSource(AnySource):
     """What is said of a file of any kind."""
 
-    path: str = Field(
+    path: Annotated[str, AfterValidator(checked_path)] = Field(
         min_length=1,
-        description="Path (relative to the mapping file) or URL of the file; `*`, `?` and `[...]` match several files,"
-        " read in the order of their names (numbers in them count as numbers).",
+        description="Path (relative to the mapping file) or address of the file (`https://`, `sftp://`, `s3://`, ...); `*`, `?`"
+        " and `[...]` match several files, `{date:%Y%m%d}` those of several days, read in the order of their days and names"
+        " (numbers in them count as numbers).",
     )
-    files: Literal["all", "newest"] = Field(
-        default="all", description="Of several files that match: read all, or only the last by name."
+    files: Literal["all", "newest", "new"] = Field(
+        default="all",
+        description="Of several files that match: `all` are read as one; the `newest` only, by its day and name; or each"
+        " `new` one once, and again when it changes: deliveries, of which no row vanishes.",
+    )
+    days: Days = Field(default=Days(), description="Which days `{date}` stands for: `back`, `ahead` and `zone`.")
+    settle: Duration | None = Field(
+        default=None,
+        description="A file counts once nobody has changed it for so long (`30s`): somebody may still be writing it.",
+    )
+    marker: MarkerName | None = Field(
+        default=None, description='A file counts once another one lies beside it: "{name}.done", "{stem}.ok".'
+    )
+    member: Text = Field(
+        default="", description='Which file of a zip archive is meant, as a pattern: "*/events.csv"; nothing: its only one.'
+    )
+    largest: Size | None = Field(
+        default=None, description="How large a file elsewhere may be to be fetched; 2 GB, if nothing is said."
     )
 
     @property
     def place(self) -> str:
-        """The path, as it stands in the mapping file."""
-        return self.path
+        """The path, as it stands in the mapping file; of an address no password and no query."""
+        return without_secrets(self.path) if is_address(self.path) else self.path
 
     @property
     def is_at_hand(self) -> bool:
         """Whether the path is one of this machine."""
-        return "://" not in self.path
+        return not is_address(self.path)
+
+    @property
+    def full_every(self) -> timedelta | None:
+        """Files elsewhere are fetched daily, though they say that they have not changed; deliveries are read once each."""
+        if self.files == "new":
+            return _NEVER
+        return _DAILY if is_address(self.path) else None
 
 
-class GridSource(FileSource):
-    """What is said of a file of rows and columns."""
+class GridSource(AnySource):
+    """What is said of rows and columns, in a file or elsewhere."""
 
     header: Header = Field(default=Header(), description="Where the columns' names stand: `row`, `matches`, `rows` and `names`.")
     comment: Text = Field(default="", description='Rows whose first cell begins so, such as "#", are no rows.')
@@ -105,7 +133,7 @@ class GridSource(FileSource):
     )
 
 
-class DelimitedSource(GridSource):
+class DelimitedSource(FileSource, GridSource):
     """What is said of a delimited text file, whatever its delimiter."""
 
     encoding: Annotated[tuple[Encoding, ...], OneOrMany()] = Field(

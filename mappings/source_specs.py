@@ -10,6 +10,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Discriminator, Field, Tag
 
 from mappings.measures import Text
+from mappings.sheet_specs import GoogleSheetsSource
 from mappings.source_bases import AnySource, DelimitedSource, FileSource, GridSource, Join, RecordSource
 from mappings.source_parts import CellRange, Mark
 
@@ -32,7 +33,7 @@ class TsvSource(DelimitedSource):
     delimiter: Mark = Field(default="\t", description="One character; a tab, if nothing is said.")
 
 
-class WorkbookSource(GridSource):
+class WorkbookSource(FileSource, GridSource):
     """A sheet of an Excel workbook (.xlsx, .xlsm). Cells become the text that a person sees in a plain format.
 
     Text stays as it is. Numbers have no needless digits (`5`, `12.5`), dates and times are ISO (`2026-05-03`, `19:30`,
@@ -98,7 +99,7 @@ class IcsSource(RecordSource):
 
 
 def _kind_of_source(value: object) -> str:
-    if isinstance(value, FileSource):
+    if isinstance(value, AnySource):
         return f"kind:{value.kind}"
     if isinstance(value, dict):
         return f"kind:{value.get('kind', 'block')}"
@@ -112,12 +113,22 @@ SourceSpec = Annotated[
     | Annotated[JsonSource, Tag("kind:json")]
     | Annotated[NdjsonSource, Tag("kind:ndjson")]
     | Annotated[XmlSource, Tag("kind:xml")]
-    | Annotated[IcsSource, Tag("kind:ics")],
+    | Annotated[IcsSource, Tag("kind:ics")]
+    | Annotated[GoogleSheetsSource, Tag("kind:google_sheets")],
     Discriminator(_kind_of_source),
 ]
 """The closed union of source kinds, discriminated by `kind`."""
 
-SOURCES: tuple[type[AnySource], ...] = (CsvSource, TsvSource, WorkbookSource, JsonSource, NdjsonSource, XmlSource, IcsSource)
+SOURCES: tuple[type[AnySource], ...] = (
+    CsvSource,
+    TsvSource,
+    WorkbookSource,
+    JsonSource,
+    NdjsonSource,
+    XmlSource,
+    IcsSource,
+    GoogleSheetsSource,
+)
 """Every kind, in the order of the reference."""
 
 SHARED: tuple[type[AnySource], ...] = (AnySource, FileSource, GridSource, DelimitedSource, RecordSource)

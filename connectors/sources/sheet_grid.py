@@ -58,6 +58,16 @@ def cells_of(row: SheetRow | None) -> list[str] | None:
     return None if row is None else row.cells
 
 
+def with_gaps(rows: Iterator[SheetRow], top: int) -> Iterator[SheetRow]:
+    """Put blank rows where numbers are passed over, from `top` on."""
+    due = top
+    for row in rows:
+        for number in range(due, row.number):
+            yield SheetRow(number, [])
+        yield row
+        due = max(due, row.number + 1)
+
+
 def to_last_filled(rows: Iterator[SheetRow]) -> Iterator[SheetRow]:
     """Give the rows down to the last that is not blank."""
     # Numbers only: a sheet may have a million blank rows before its last one.

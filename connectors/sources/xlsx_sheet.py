@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from connectors.sources.names import column_number
 from connectors.sources.safe_xml import XmlPieces
 from connectors.sources.sheet_cells import Fault
-from connectors.sources.sheet_grid import LAST_COLUMN, LAST_ROW, Area, SheetRow, spread, to_last_filled
+from connectors.sources.sheet_grid import LAST_COLUMN, LAST_ROW, Area, SheetRow, spread, to_last_filled, with_gaps
 from connectors.sources.xlsx_cells import CellTexts
 from connectors.sources.xlsx_package import XlsxPackage
 
@@ -21,19 +21,10 @@ def sheet_rows(package: XlsxPackage, part: str, texts: CellTexts, area: Area, *,
     Raises:
         BadSourceError: the sheet is damaged, or unpacks without end.
     """
-    rows = _with_gaps(_stored(package, part, texts, area), area.top)
+    rows = with_gaps(_stored(package, part, texts, area), area.top)
     if spreads:
         rows = spread(rows, _merged(package, part), area)
     return to_last_filled(rows)
-
-
-def _with_gaps(rows: Iterator[SheetRow], top: int) -> Iterator[SheetRow]:
-    due = top
-    for row in rows:
-        for number in range(due, row.number):
-            yield SheetRow(number, [])
-        yield row
-        due = max(due, row.number + 1)
 
 
 def _stored(package: XlsxPackage, part: str, texts: CellTexts, area: Area) -> Iterator[SheetRow]:

@@ -1,0 +1,172 @@
+"""A tab of a Google spreadsheet as a source: the tab found, its header found, its rows given as they were at one moment.
+
+How the rows are copied is `google_copy`'s; what a spreadsheet can be asked `google_spreadsheet`'s.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import islice
+
+from connectors.sources.access import Access
+from connectors.sources.cell_faults import CellFaults
+from connectors.sources.clockwork import REAL, Clockwork
+from connectors.sources.contract import Reading
+from connectors.sources.errors import SourceUnavailableError
+from connectors.sources.google_cells import GoogleCells
+from connectors.sources.google_client import opened_spreadsheet
+from connectors.sources.google_copy import Copy, Part, copy_whole
+from connectors.sources.google_parts import part_of
+from connectors.sources.google_refusals import GridMovedError
+from connectors.sources.google_spreadsheet import GoogleSpreadsheet, Piece, Spreadsheet
+from connectors.sources.header import read_header, wanted_columns
+from connectors.sources.names import Asked, column_letters, folded
+from connectors.sources.odd_rows import OddRows
+from connectors.sources.row_limits import within_limits
+from connectors.sources.sheet_grid import SheetRow, cells_of, source_rows, spread, to_last_filled
+from mappings.sheet_specs import GoogleSheetsSource
+from mappings.vocabulary import SourceRow
+
+_IN_MEMORY = 4 * 1024 * 1024
+_TRIES = 4
+_RESTLESS = "run again when nobody is editing it; a formula that never rests (NOW, RAND) in a used column has this effect too"
+
+
+@dataclass(frozen=True, slots=True)
+class GoogleSheet:
+    """The tab that `spec` describes, as one feed reads it."""
+
+    spec: GoogleSheetsSource
+    asked: Asked
+    access: Access
+    clockwork: Clockwork = REAL
+
+    @contextmanager
+    def read(self) -> Iterator[Reading]:
+        """Keep the promises of `Source.read`. A row's number is the tab's own; its place is `Programme!A17`.
+
+        A small tab is read at once: two requests, and the stamp is a digest of all that was read. A larger one is copied when
+        its first row is asked for; its stamp is the version that the Drive API tells, "" where we may not ask for it or where
+        the tab has formulas, which change without an edit.
+        """
+        with (
+            opened_spreadsheet(self.spec, self.access, clockwork=self.clockwork) as sheet,
+            tempfile.SpooledTemporaryFile(_IN_MEMORY) as file,
+        ):
+            looked = sheet.look()
+            part = part_of(self.spec, looked)
+            copy = Copy(file, GoogleCells())
+            copying = _Copying(self.spec, sheet, copy, part, sheet.piece(part.place(part.area.top, part.first_height)))
+            yield self._opened(copying, looked)
+
+    def _opened(self, copying: _Copying, looked: Spreadsheet) -> Reading:
+        part, name = copying.part, f"{looked.title} ({copying.part.tab})"
+        settings = {"sheet_zone": looked.zone, "sheet_locale": looked.locale}
+        copying.copy.add(copying.first, part.area.top)
+        present, passed = copying.header(name)
+        given = {
+            asked: settings[asked]
+            for asked in sorted(self.asked.columns & settings.keys())
+            if asked not in set(map(folded, present))
+        }
+        columns = wanted_columns(present, self.asked.without(given), name)
+        stored = self._stored(copying, columns.names, name, (present, passed))
+        odd = OddRows(self.spec, columns.names, CellFaults(self.asked.columns, ()))
+        rows = within_limits(source_rows(stored, f"{place_of(part)}", odd), self.spec)
+        reading = Reading(columns.names, rows, copying.stamp(looked)).with_empty(columns.absent)
+        return _with_given(reading, given)
+
+    def _stored(
+        self, copying: _Copying, names: Sequence[str], name: str, header: tuple[Sequence[str], int]
+    ) -> Iterator[SheetRow]:
+        """Give the rows below the header; what is not copied yet is copied when the first is asked for."""
+        if not copying.is_all:
+            copying.copy_whole(_used(self.spec, names, self.asked), name)
+            if copying.header(name) != header:
+                raise SourceUnavailableError(f"{name}: its columns were changed while we read it", hint="run again")
+        yield from islice(copying.rows(), header[1], None)
+
+
+@dataclass(slots=True)
+class _Copying:
+    """A reading under way: the part, its first piece, and the copy. All is read anew where an editor came between."""
+
+    spec: GoogleSheetsSource
+    sheet: GoogleSpreadsheet
+    copy: Copy
+    part: Part
+    first: Piece
+
+    @property
+    def is_all(self) -> bool:
+        """Whether the first piece is all there is."""
+        return self.part.is_last(self.part.area.top, self.part.first_height)
+
+    def rows(self) -> Iterator[SheetRow]:
+        """Give what is copied, from the part's first row on."""
+        rows = self.copy.rows(self.part.area.top)
+        if self.spec.merged == "spread":
+            rows = spread(rows, self.copy.merged, self.part.area)
+        return to_last_filled(rows)
+
+    def header(self, name: str) -> tuple[tuple[str, ...], int]:
+        """Return the columns' names, and how many rows were read to find them."""
+        rows, passed = self.rows(), 0
+
+        def next_row() -> list[str] | None:
+            nonlocal passed
+            passed += 1
+            return cells_of(next(rows, None))
+
+        return read_header(self.spec.header, name, next_row, hint="check `source.range`"), passed
+
+    def copy_whole(self, used: Sequence[int], name: str) -> None:
+        """Copy all of the part as it is at one moment.
+
+        Raises:
+            SourceUnavailableError: it was changed each time.
+        """
+        for tried in range(_TRIES):
+            try:
+                if tried:
+                    self.part = part_of(self.spec, self.sheet.look())
+                    self.first = self.sheet.piece(self.part.place(self.part.area.top, self.part.first_height))
+                if copy_whole(self.sheet, self.part, self.first, used, self.copy):
+                    return
+            except GridMovedError:
+                continue
+        raise SourceUnavailableError(f"{name} was changed each of {_TRIES} times while we read it", hint=_RESTLESS)
+
+    def stamp(self, looked: Spreadsheet) -> str:
+        """Return evidence of the content's version, "" where there is none that can be trusted."""
+        if self.is_all:
+            around = f"{self.part} {looked.zone} {looked.locale}".encode()
+            return f"digest={blake2b(self.copy.digest().encode() + around, digest_size=16).hexdigest()}"
+        version = self.sheet.version()
+        tab = next(tab for tab in looked.tabs if tab.title == self.part.tab)
+        return "" if not version or self.sheet.has_formulas(tab) else version
+
+
+def place_of(part: Part) -> str:
+    """Return what a row's number is put behind, as a spreadsheet writes it: `Programme!A`, `'Spring 2026'!A`."""
+    is_plain = part.tab.isidentifier() and not part.tab[-1].isdecimal()
+    title = part.tab if is_plain else "'" + part.tab.replace("'", "''") + "'"
+    return f"{title}!{column_letters(part.area.left)}"
+
+
+def _used(spec: GoogleSheetsSource, names: Sequence[str], asked: Asked) -> Sequence[int]:
+    """Return the places of the columns whose cells matter to anybody."""
+    used = [place for place, column in enumerate(names) if column in asked.columns or (spec.comment and not place)]
+    return used if used and spec.until is None else range(len(names))
+
+
+def _with_given(reading: Reading, given: Mapping[str, str]) -> Reading:
+    """Put the spreadsheet's own settings beside the cells of each row."""
+    if not given:
+        return reading
+    rows: Iterator[SourceRow] = (replace(row, cells={**row.cells, **given}) for row in reading.rows)
+    return replace(reading, columns=(*reading.columns, *given), rows=rows)

@@ -1,0 +1,169 @@
+"""One Google spreadsheet as its API gives it: what it consists of, cells, plain values, its version; and values written.
+
+The only module that knows the API's addresses and fields. What cells say is `google_cells`'s, how one asks `google_wire`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gspread.urls import (
+    DRIVE_FILES_API_V3_URL,
+    SPREADSHEET_URL,
+    SPREADSHEET_VALUES_BATCH_UPDATE_URL,
+    SPREADSHEET_VALUES_BATCH_URL,
+)
+
+from connectors.sources.errors import SourceRefusedError
+from connectors.sources.google_cells import CELL_FIELDS
+from connectors.sources.google_wire import GoogleWire, Question
+from connectors.sources.sheet_grid import LAST_COLUMN, LAST_ROW, Area
+
+_PARTS = (
+    "properties(title,locale,timeZone),namedRanges(name,range),"
+    "sheets.properties(sheetId,title,index,sheetType,gridProperties(rowCount,columnCount))"
+)
+_PIECE = f"sheets(merges,data(startRow,startColumn,rowData.values({CELL_FIELDS})))"
+_FORMULAS = "sheets.data.rowData.values.userEnteredValue.formulaValue"
+_MIME = "application/vnd.google-apps.spreadsheet"
+_EVERYWHERE = {"supportsAllDrives": "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """One tab with cells: its number (gid) for life, and how many rows and columns its grid has now."""
+
+    number: int
+    title: str
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRange:
+    """A range that the spreadsheet's owner has given a name; `tab` is the number of its tab."""
+
+    name: str
+    tab: int
+    area: Area
+
+
+@dataclass(frozen=True, slots=True)
+class Spreadsheet:
+    """What a spreadsheet consists of. `zone` and `locale` are its own settings: `Europe/Lisbon`, `pt_PT`."""
+
+    title: str
+    zone: str
+    locale: str
+    tabs: tuple[Tab, ...]
+    ranges: tuple[NamedRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of a tab, each as far as it has cells, and what is merged in the whole tab."""
+
+    rows: Sequence[Sequence[Mapping[str, Any]]]
+    merged: tuple[Area, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GoogleSpreadsheet:
+    """The spreadsheet with one id. `name` is what people call it in messages."""
+
+    wire: GoogleWire
+    id: str
+    name: str
+
+    def look(self) -> Spreadsheet:
+        """Ask what it consists of: one request."""
+        told = self.wire.ask(Question(SPREADSHEET_URL % self.id, f"{self.name}: looking at its tabs", {"fields": _PARTS}))
+        properties = told.get("properties", {})
+        tabs = [_tab(sheet["properties"]) for sheet in told.get("sheets", ()) if "gridProperties" in sheet["properties"]]
+        ranges = (
+            NamedRange(one["name"], one["range"].get("sheetId", 0), _area(one["range"])) for one in told.get("namedRanges", ())
+        )
+        return Spreadsheet(
+            properties.get("title", ""), properties.get("timeZone", ""), properties.get("locale", ""), tuple(tabs), tuple(ranges)
+        )
+
+    def piece(self, place: str) -> Piece:
+        """Read the cells of a range in A1 notation, as they are at one moment: one request."""
+        question = Question(SPREADSHEET_URL % self.id, f"{self.name}: reading {place}", {"ranges": place, "fields": _PIECE})
+        sheets = self.wire.ask(question).get("sheets") or [{}]
+        grid = (sheets[0].get("data") or [{}])[0]
+        rows = [row.get("values", ()) for row in grid.get("rowData", ())]
+        return Piece(rows, tuple(map(_area, sheets[0].get("merges", ()))))
+
+    def values(self, places: Sequence[str]) -> list[list[list[Any]]]:
+        """Read the plain values of several ranges, as they are at one moment: one request; numbers and dates as numbers."""
+        params = {"ranges": list(places), "valueRenderOption": "UNFORMATTED_VALUE", "dateTimeRenderOption": "SERIAL_NUMBER"}
+        question = Question(SPREADSHEET_VALUES_BATCH_URL % self.id, f"{self.name}: reading {', '.join(places)}", params)
+        return [found.get("values", []) for found in self.wire.ask(question)["valueRanges"]]
+
+    def write(self, texts: Mapping[str, Sequence[Sequence[str]]]) -> None:
+        """Write rows of texts into ranges, all or none: one request. A text is never read as a formula, a number or a date.
+
+        The wire must have been made for writing.
+        """
+        parts = [{"range": place, "values": [list(row) for row in rows]} for place, rows in texts.items()]
+        address = SPREADSHEET_VALUES_BATCH_UPDATE_URL % self.id
+        self.wire.ask(Question(address, f"{self.name}: writing", body={"valueInputOption": "RAW", "data": parts}))
+
+    def has_formulas(self, tab: Tab) -> bool:
+        """Whether a cell of the tab is worked out: it may change although nobody edits. One request."""
+        params = {"ranges": quoted(tab.title), "fields": _FORMULAS}
+        told = self.wire.ask(Question(SPREADSHEET_URL % self.id, f"{self.name}: looking for formulas", params))
+        return any(
+            cell
+            for sheet in told.get("sheets", ())
+            for grid in sheet.get("data", ())
+            for row in grid.get("rowData", ())
+            for cell in row.get("values", ())
+        )
+
+    def version(self) -> str:
+        """Return the file's version by the Drive API (a quota of its own), "" where we may not ask it."""
+        params = {**_EVERYWHERE, "fields": "version,modifiedTime"}
+        try:
+            told = self.wire.ask(Question(f"{DRIVE_FILES_API_V3_URL}/{self.id}", f"{self.name}: asking for its version", params))
+        except SourceRefusedError:
+            return ""
+        return f"version={told['version']} modified={told.get('modifiedTime', '')}" if "version" in told else ""
+
+
+def find_spreadsheet(wire: GoogleWire, title: str) -> str:
+    """Return the id of the one spreadsheet of that title among those that we may see.
+
+    Raises:
+        SourceRefusedError: there is none, or more than one.
+    """
+    escaped = title.replace("\\", "\\\\").replace("'", "\\'")
+    query = f"mimeType = '{_MIME}' and name = '{escaped}' and trashed = false"
+    params = {**_EVERYWHERE, "includeItemsFromAllDrives": "true", "q": query, "pageSize": 10, "fields": "files(id,name)"}
+    found = [file["id"] for file in wire.ask(Question(DRIVE_FILES_API_V3_URL, f'looking for "{title}"', params)).get("files", ())]
+    if len(found) == 1:
+        return str(found[0])
+    if found:
+        hint = f"give the id or the address of the right one in `source.spreadsheet`: {', '.join(found)}"
+        raise SourceRefusedError(f'{len(found)} spreadsheets are called "{title}"', hint=hint)
+    hint = "is it shared with us, and its title spelt exactly so? The address from the browser is surer than a title"
+    raise SourceRefusedError(f'no spreadsheet that we may see is called "{title}"', hint=hint)
+
+
+def quoted(title: str) -> str:
+    """Return a tab's title as A1 notation takes any: in quotes."""
+    return "'" + title.replace("'", "''") + "'"
+
+
+def _tab(properties: Mapping[str, Any]) -> Tab:
+    grid = properties["gridProperties"]
+    return Tab(properties.get("sheetId", 0), properties["title"], grid.get("rowCount", 0), grid.get("columnCount", 0))
+
+
+def _area(told: Mapping[str, int]) -> Area:
+    """Read a GridRange: counted from 0, its ends excluded, unbounded where nothing is said."""
+    left, top = told.get("startColumnIndex", 0) + 1, told.get("startRowIndex", 0) + 1
+    return Area(left, top, told.get("endColumnIndex", LAST_COLUMN), told.get("endRowIndex", LAST_ROW))

@@ -28,6 +28,7 @@ from mappings.rules import (
     Window,
     WindowSpan,
 )
+from mappings.salesforce_specs import FieldTest, Incremental
 from mappings.schema import Example, FeedMapping, KeyColumn
 from mappings.source_bases import Join
 from mappings.source_parts import Header
@@ -41,6 +42,8 @@ from mappings.vocabulary import REASON_TEXTS, ReasonCode
 _PARTS: Mapping[str, type[Strict]] = {
     "`header`, inside `source`": Header,
     "`join`, inside `source`": Join,
+    "`where`, inside `source`": FieldTest,
+    "`incremental`, inside `source`": Incremental,
     "`schedule`": Schedule,
     "`key`": KeyColumn,
     "`publish`": PublishPolicy,

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Discriminator, Field, Tag
 
 from mappings.measures import Text
+from mappings.salesforce_specs import SalesforceSource
 from mappings.sheet_specs import GoogleSheetsSource
 from mappings.source_bases import AnySource, DelimitedSource, FileSource, GridSource, Join, RecordSource
 from mappings.source_parts import CellRange, Mark
@@ -114,7 +115,8 @@ SourceSpec = Annotated[
     | Annotated[NdjsonSource, Tag("kind:ndjson")]
     | Annotated[XmlSource, Tag("kind:xml")]
     | Annotated[IcsSource, Tag("kind:ics")]
-    | Annotated[GoogleSheetsSource, Tag("kind:google_sheets")],
+    | Annotated[GoogleSheetsSource, Tag("kind:google_sheets")]
+    | Annotated[SalesforceSource, Tag("kind:salesforce")],
     Discriminator(_kind_of_source),
 ]
 """The closed union of source kinds, discriminated by `kind`."""
@@ -128,6 +130,7 @@ SOURCES: tuple[type[AnySource], ...] = (
     XmlSource,
     IcsSource,
     GoogleSheetsSource,
+    SalesforceSource,
 )
 """Every kind, in the order of the reference."""
 

@@ -16,6 +16,7 @@ from connectors.sources.feed_source import FeedSource
 from connectors.sources.file_source import open_files
 from connectors.sources.names import Asked
 from mappings.errors import ConfigError
+from mappings.salesforce_specs import SalesforceSource
 from mappings.sheet_specs import GoogleSheetsSource
 from mappings.source_bases import FileSource, Join
 from mappings.source_specs import SourceSpec
@@ -48,6 +49,8 @@ def open_source(
                 return open_files(spec, base, asked, since=cursor, clockwork=clockwork)
             case GoogleSheetsSource():
                 return _google_sheet(spec, asked, access, clockwork)
+            case SalesforceSource():
+                return _salesforce(spec, asked, access, cursor, clockwork)
             case _:
                 assert_never(spec)
 
@@ -67,6 +70,16 @@ def _google_sheet(spec: GoogleSheetsSource, asked: Asked, access: Access, clockw
         message = f"to read {spec.place}, the module {error.name} is missing"
         raise ConfigError(message, hint="pip install 'eventsync[sheets]'") from error
     return GoogleSheet(spec, asked, access, clockwork)
+
+
+def _salesforce(spec: SalesforceSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> Source:
+    try:
+        # Here, as it is an extra, and feeds of other kinds need not wait for it.
+        from connectors.sources.salesforce_records import SalesforceRecords  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        message = f"to read {spec.place}, the module {error.name} is missing"
+        raise ConfigError(message, hint="pip install 'eventsync[salesforce]'") from error
+    return SalesforceRecords(spec, asked, access, since, clockwork)
 
 
 def _is_read_once(spec: SourceSpec) -> bool:

@@ -59,7 +59,7 @@ class QueryJob:
                     attempt = 1 if self._given > before else attempt + 1
                     if attempt > POLICY.attempts:
                         raise
-                    self.org.timing.sleep(busy.retry_after_s or POLICY.wait_s(attempt, self.org.timing.random))
+                    self.org.clockwork.sleep(busy.retry_after_s or POLICY.wait_s(attempt, self.org.clockwork.chance))
 
     def _chunk(self, selection: Selection, locator: str) -> Generator[list[str], None, str]:
         """Give what is left of a chunk; returns the next one's locator, "null" at the end."""
@@ -112,8 +112,8 @@ def _made(org: Org, soql: str, *, with_deleted: bool) -> str:
 
 
 def _wait(org: Org, path: str) -> str:
-    timing, look_s = org.timing, _FIRST_LOOK_S
-    started = timing.clock()
+    clockwork, look_s = org.clockwork, _FIRST_LOOK_S
+    started = clockwork.clock_s()
     while True:
         job = org.call("GET", path)
         match job.get("state"):
@@ -121,11 +121,11 @@ def _wait(org: Org, path: str) -> str:
                 return "JobComplete"
             case "Failed" | "Aborted" as state:
                 raise _failed(state, job)
-            case _ if timing.clock() - started > LONGEST_WAIT_S:
+            case _ if clockwork.clock_s() - started > LONGEST_WAIT_S:
                 hours = LONGEST_WAIT_S / 3600
                 raise SourceUnavailableError(f"a query job is not done after {hours:.0f} hours", hint="narrow `source.where`")
             case _:
-                timing.sleep(look_s)
+                clockwork.sleep(look_s)
                 look_s = min(look_s * 1.5, _LATER_LOOK_S)
 
 

@@ -18,13 +18,13 @@ from simple_salesforce.util import exception_handler
 
 from connectors.retry import RetryPolicy
 from connectors.sources.access import Access
+from connectors.sources.clockwork import Clockwork
 from connectors.sources.errors import BadSourceError, SourceRefusedError
 from connectors.sources.json_values import Number
 from connectors.sources.names import folded
 from connectors.sources.salesforce_errors import BusyError, LocatorLostError, sorted_out, unreachable
 from connectors.sources.salesforce_login import API_VERSION, log_in
 from connectors.sources.salesforce_shape import Shape
-from connectors.sources.salesforce_timing import Timing
 from connectors.sources.salesforce_wire import OrgSession, Told
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Org:
     """The org that `access` leads to; closed by whoever made it. Nothing is asked before the first question."""
 
     access: Access
-    timing: Timing
+    clockwork: Clockwork
     told: Told = field(default_factory=Told)
     _session: OrgSession | None = None
     _salesforce: Salesforce | None = None
@@ -136,15 +136,15 @@ class Org:
             SourceRefusedError, BadSourceError: it will not answer this.
             LocatorLostError: it has forgotten the query.
         """
-        attempt, started = 1, self.timing.clock()
+        attempt, started = 1, self.clockwork.clock_s()
         while True:
             try:
                 return self._once(about, request)
             except BusyError as busy:
-                wait_s = busy.retry_after_s or POLICY.wait_s(attempt, self.timing.random)
-                if POLICY.is_spent(attempt, self.timing.clock() - started, wait_s):
+                wait_s = busy.retry_after_s or POLICY.wait_s(attempt, self.clockwork.chance)
+                if POLICY.is_spent(attempt, self.clockwork.clock_s() - started, wait_s):
                     raise
-                self.timing.sleep(wait_s)
+                self.clockwork.sleep(wait_s)
                 attempt += 1
 
     def _once(self, about: str, request: Callable[[Salesforce], T]) -> T:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from connectors.sources.access import Access
+from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Reading
 from connectors.sources.names import Asked
 from connectors.sources.salesforce_bulk import NotInBulkError, query_job
@@ -20,7 +21,6 @@ from connectors.sources.salesforce_progress import Progress, digest_of, earlier,
 from connectors.sources.salesforce_selection import DELETED, ID, Selection, select_object, select_query
 from connectors.sources.salesforce_shape import Shapes
 from connectors.sources.salesforce_soql import after_row, quoted, since
-from connectors.sources.salesforce_timing import REAL, Timing
 from mappings.salesforce_specs import SalesforceSource
 from mappings.soql import parse_query
 from mappings.vocabulary import Origin, SourceRow
@@ -34,12 +34,12 @@ class SalesforceRecords:
     asked: Asked
     access: Access
     cursor: str = ""
-    timing: Timing = REAL
+    clockwork: Clockwork = REAL
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`."""
-        with closing(Org(self.access, self.timing)) as org:
+        with closing(Org(self.access, self.clockwork)) as org:
             shapes = Shapes(org.describe)
             if self.spec.query is not None:
                 selection = select_query(parse_query(self.spec.query), self.asked, shapes)

@@ -261,27 +261,31 @@ def serving(org: Org, port: int = 0) -> Iterator[Server]:
 
 
 def demo_org() -> Org:
-    """A venue, and a few events at it."""
-    venue = {"Id": "a02000000000001AAA", "Name": "Grande Salle", "City__c": "Lyon"}
-    days = range(1, 13)
-    events = [
+    """A festival's sessions: enough of them for a run to be looked at, one that is not ready, one that was deleted."""
+    venues = [{"Id": f"a025g00000Venu{letter}AAA", "Name": name} for letter, name in zip("AB", _VENUES, strict=True)]
+    sessions = [
         {
-            "Id": f"a010000000000{day:02}AAA",
-            "Name": f"Concert {day}",
-            "Start__c": f"2027-05-{day:02}T17:30:00.000+0000",
-            "End__c": f"2027-05-{day:02}T20:00:00.000+0000",
-            "Url__c": f"https://example.org/concerts/{day}",
-            "Venue__c": venue["Id"],
+            "Id": f"a015g00000Sess{chr(64 + day)}AAA",
+            "Name": f"{_NAMES[day % len(_NAMES)]} {day}",
+            "Start__c": f"2031-06-{day:02}T19:{day:02}:00.000+0000" if day != 7 else None,
+            "Stage__c": "Confirmed" if day % 6 else "Planned",
+            "Public__c": day % 5 != 0,
+            "Genres__c": "Concert;Family" if day % 2 else "Talk",
+            "Venue__c": venues[day % 2]["Id"],
             "SystemModstamp": f"2026-05-{day:02}T08:00:00.000+0000",
-            "IsDeleted": False,
+            "IsDeleted": day == 13,
         }
-        for day in days
+        for day in range(1, 25)
     ]
-    fields = {"Start__c": "datetime", "End__c": "datetime", "Url__c": "url"}
+    fields = {"Start__c": "datetime", "Stage__c": "picklist", "Public__c": "boolean", "Genres__c": "multipicklist"}
     return Org().add(
-        SObject("Event__c", fields, parents={"Venue__c": ("Venue__r", "Venue__c")}, records=events),
-        SObject("Venue__c", {"City__c": "string"}, records=[venue]),
+        SObject("Session__c", fields, parents={"Venue__c": ("Venue__r", "Venue__c")}, records=sessions),
+        SObject("Venue__c", records=venues),
     )
+
+
+_VENUES = ("LX Factory", "Teatro do Bairro")
+_NAMES = ("Fado under the bridge", "Late jazz", "Stories for children", "Brass on the square")
 
 
 def main() -> None:

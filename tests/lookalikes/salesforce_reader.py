@@ -1,0 +1,120 @@
+"""Reading from the look-alike of Salesforce as a feed does, with time that passes at once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from lookalikes.salesforce import Server, serving
+from lookalikes.salesforce_org import Org, SObject
+from pydantic import SecretStr
+
+from connectors.sources.access import Access, SalesforceAccess
+from connectors.sources.clockwork import Clockwork
+from connectors.sources.contract import Ending
+from connectors.sources.names import Asked
+from connectors.sources.salesforce_records import SalesforceRecords
+from mappings.source_specs import SalesforceSource
+from mappings.vocabulary import SourceRow
+
+
+@dataclass
+class Clock:
+    """Time that passes while somebody sleeps."""
+
+    now: float = 0.0
+    slept: list[float] = field(default_factory=list)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    @property
+    def clockwork(self) -> Clockwork:
+        return Clockwork(lambda: self.now, lambda: self.now, self.sleep, lambda: 0.5)
+
+
+@dataclass
+class Read:
+    rows: list[SourceRow]
+    columns: tuple[str, ...]
+    ending: Ending
+    is_whole: bool
+
+    @property
+    def cells(self) -> list[dict[str, str]]:
+        return [dict(row.cells) for row in self.rows]
+
+    def column(self, name: str) -> list[str]:
+        return [row.cells[name] for row in self.rows]
+
+
+@dataclass
+class Reader:
+    """Reads one org, over HTTP."""
+
+    org: Org
+    server: Server
+    clock: Clock = field(default_factory=Clock)
+
+    def access(self, **changes: Any) -> Access:
+        org = self.org
+        said: dict[str, Any] = {
+            "username": org.username,
+            "password": SecretStr(org.password),
+            "security_token": SecretStr(org.token),
+            "instance_url": self.server.base_url,
+        }
+        return Access(salesforce=SalesforceAccess(**said | changes))
+
+    def source(self, columns: set[str] | None = None, *, since: str = "", access: Access | None = None, **spec: Any) -> Any:
+        words = {"kind": "salesforce"} | ({"object": "Event__c"} if "query" not in spec else {}) | spec
+        model = SalesforceSource.model_validate(words)
+        return SalesforceRecords(model, Asked.of(model, columns or set()), access or self.access(), since, self.clock.clockwork)
+
+    def read(self, columns: set[str] | None = None, *, since: str = "", access: Access | None = None, **spec: Any) -> Read:
+        with self.source(columns, since=since, access=access, **spec).read() as reading:
+            rows = list(reading.rows)
+            return Read(rows, reading.columns, reading.ending(), reading.is_whole)
+
+    @property
+    def queries(self) -> list[str]:
+        return [asked for _, asked in self.org.asked if asked.startswith("SELECT") or " SELECT" in asked]
+
+
+@contextmanager
+def reader_of(org: Org) -> Iterator[Reader]:
+    with serving(org) as server:
+        yield Reader(org, server)
+
+
+def record_id(number: int) -> str:
+    return f"a01{number:012}AAA"
+
+
+def events(count: int, **more: Any) -> list[dict[str, Any]]:
+    """So many events, each changed a minute after the one before."""
+    return [event(number, **more) for number in range(1, count + 1)]
+
+
+def event(number: int, minute: int | None = None, **more: Any) -> dict[str, Any]:
+    return {
+        "Id": record_id(number),
+        "Name": f"Event {number}",
+        "SystemModstamp": moment(number if minute is None else minute),
+        "IsDeleted": False,
+    } | more
+
+
+def moment(minute: int) -> str:
+    hours, minutes = divmod(minute, 60)
+    days, hours = divmod(hours, 24)
+    return f"2026-05-{1 + days:02}T{hours:02}:{minutes:02}:00.000+0000"
+
+
+def org_of(records: list[dict[str, Any]], fields: dict[str, str] | None = None, **rest: Any) -> Org:
+    org = Org(numbers=itertools.count(1))
+    return org.add(SObject("Event__c", fields or {}, records=records, **rest))

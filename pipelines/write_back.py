@@ -60,8 +60,8 @@ _STUBBORN = "some cells do not keep what is written: is there a formula, or a ru
 class _Work:
     """One attempt. `cells` were written so far; `own` texts are ours, and so may be taken away from rows they are not of.
 
-    Google has no "write if unchanged": rows that moved between a look and a write get each other's words. The look after
-    each write sees it, and the next plan mends it.
+    No sheet has a "write if unchanged": rows that move in the instant of a write get each other's words. The look after each
+    write sees it, and the next plan mends it.
     """
 
     job: WriteBackJob
@@ -77,19 +77,21 @@ class _Work:
             plan = [mark for mark in wanted if mark not in self.tried][:AT_ONCE]
             if not plan:
                 return _STUBBORN if wanted else ""
-            now = self._written(plan)
-            if self._places(now) != self._places(seen):
+            is_written = self._written(plan)
+            now = self.job.board.look()
+            if not is_written or self._places(now) != self._places(seen):
                 moved += 1
                 self.tried.clear()
             seen = now
         return _MOVING
 
-    def _written(self, plan: Sequence[Mark]) -> Sequence[MarkedRow]:
-        self.job.board.write(plan)
+    def _written(self, plan: Sequence[Mark]) -> bool:
+        if not self.job.board.write(plan):
+            return False
         self.cells += len(plan)
         self.tried.update(plan)
         self.own.update(mark.text for mark in plan if mark.text)
-        return self.job.board.look()
+        return True
 
     def _places(self, rows: Sequence[MarkedRow]) -> dict[int, object]:
         return {row.number: self.job.read_key(row.cells) for row in rows}

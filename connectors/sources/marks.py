@@ -39,8 +39,8 @@ class MarkBoard(Protocol):
         """
         ...
 
-    def write(self, marks: Sequence[Mark]) -> None:
-        """Write these cells as plain text, in as few requests as possible; the rows are where the last look has found them.
+    def write(self, marks: Sequence[Mark]) -> bool:
+        """Write these cells as plain text, if the rows are still where the last look has found them; False if not.
 
         Raises:
             SyncError: it cannot be written; some of the cells may have been.

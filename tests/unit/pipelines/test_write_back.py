@@ -36,18 +36,24 @@ class Board:
     written: list[Mark] = field(default_factory=list)
     writes: int = 0
     keeps: Callable[[str], str] = str
+    is_wary: bool = False
+    """Whether it sees in time, once, that rows have moved."""
 
     def look(self) -> Sequence[MarkedRow]:
         return [MarkedRow(number, dict(cells)) for number, cells in enumerate(self.rows, start=2)]
 
-    def write(self, marks: Sequence[Mark]) -> None:
+    def write(self, marks: Sequence[Mark]) -> bool:
         self.before_write(self)
+        if self.is_wary:
+            self.is_wary = False
+            return False
         self.writes += 1
         self.written.extend(marks)
         for mark in marks:
             while mark.number - 2 >= len(self.rows):
                 self.rows.append({})
             self.rows[mark.number - 2][mark.column] = self.keeps(mark.text)
+        return True
 
     def said(self) -> dict[str, tuple[str, ...]]:
         return {row.get("ID", ""): tuple(row.get(name, "") for name in COLUMNS.names) for row in self.rows}
@@ -97,6 +103,18 @@ def test_a_row_inserted_just_before_the_write_gets_nobodys_words() -> None:
         "2": ("rejected", "", "Day: This is not a date."),
         "3": ("draft", "73", ""),
     }
+
+
+def test_nothing_is_written_where_the_sheet_sees_in_time_that_its_rows_have_moved() -> None:
+    def insert(board: Board) -> None:
+        board.rows.insert(0, {"ID": "new"})
+        board.before_write = no_edit
+
+    board = sheet("1", "2")
+    board.before_write, board.is_wary = insert, True
+    assert marked(board, {"1": PUBLISHED, "2": REJECTED}) == WrittenBack(cells=4)
+    assert board.writes == 1
+    assert board.said()["new"] == ("", "", "")
 
 
 def test_an_editor_who_never_stops_is_left_alone_and_the_next_run_mends_it() -> None:

@@ -69,7 +69,7 @@ def _in_rows(report: StageReport) -> tuple[float, float]:
 
 def _shrink(report: StageReport, limits: Brakes) -> _Answer:
     """Trip where a whole read lost more than its share, or everything; rows known from partial reads count as a first read."""
-    now = report.account.read
+    now = report.account.present
     before = report.last_whole_read if report.last_whole_read is not None or now else report.known_before or None
     lost = max((before or 0) - now, 0) if report.is_whole else 0
     tripped = limits.shrink is not None and lost > 0 and (now == 0 or _is_beyond(lost, before or 0, limits.shrink))
@@ -118,7 +118,7 @@ def _gone(report: StageReport, new: int) -> int:
     """Return how many known rows this read has newly missed; where a feed wants none marked, what its length tells of that."""
     if report.is_marking or not report.is_whole:
         return report.vanished
-    return min(max((report.last_whole_read or 0) - (report.account.read - new), 0), report.known_before)
+    return min(max((report.last_whole_read or 0) - (report.account.present - new), 0), report.known_before)
 
 
 def _copies(report: StageReport) -> _Answer:

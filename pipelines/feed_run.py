@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import structlog
 
@@ -18,6 +18,7 @@ from pipelines.gate import brake_error, pass_the_gate, raise_if_braked
 from pipelines.holding import Hold
 from pipelines.interruption import InterruptedRunError
 from pipelines.interrupts import deferred, window
+from pipelines.marking import mark_rows
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, Outcome, outcome_of
 from pipelines.sending import PublishJob
@@ -126,9 +127,13 @@ class FeedAtWork:
         self._begin_phase(grip, "staging")
         job = self.workshop.stage_job(self.mapping, self.ticket.run_id, grip.hold, self.options, self.watcher.read)
         staged = stage(job)
+        of_reading = [notice for notice in staged.notices if notice not in job.notices]
+        self.workshop.notice(self.mapping, self.ticket.run_id, of_reading, about="how the source was read")
         if staged.missing:
             told = f"{_MISSING}: {', '.join(staged.missing)}"
             add_notices(self.workshop.engine, self.workshop.settings.destination, self.mapping.feed, self.ticket.run_id, [told])
+        if staged.stopping or self.options.stage_only:
+            mark_rows(self.workshop, self.mapping, self.ticket.run_id)
         self._close(self._unless_missing(_stage_outcome(staged, self.mapping.feed)))
         return staged
 
@@ -138,6 +143,7 @@ class FeedAtWork:
         job = self.workshop.publish_job(self.mapping, self.ticket.run_id, grip.hold, self.options, self.watcher.settled)
         self.watcher.owed(job.outbox.owed)
         published = self._drained(job)
+        published = replace(published, written_back=mark_rows(self.workshop, self.mapping, self.ticket.run_id))
         self.workshop.notice(self.mapping, self.ticket.run_id, published.outlook.notices)
         put_pace(self.workshop.engine, self.workshop.settings.destination, self.mapping.feed, self.ticket.run_id, published.pace)
         self._close(self._unless_missing(outcome_of_publish(published, self.mapping)), published.account)

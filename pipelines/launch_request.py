@@ -16,6 +16,7 @@ def launch_config(options: RunOptions) -> dict[str, Any]:
         "row_keys": list(options.keys),
         "as_draft": options.status == "draft",
         "accept": list(options.accept),
+        "full": options.full,
         "wait": options.wait,
         "publish_only": options.publish_only,
     }

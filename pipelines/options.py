@@ -34,6 +34,7 @@ class RunOptions(Strict):
     accept: tuple[BrakeName, ...] = Field(default=(), description="Brakes that this one run may pass.")
     stage_only: bool = Field(default=False, description="Read and stage; send nothing.")
     publish_only: bool = Field(default=False, description="Send what is already staged; do not read the source.")
+    full: bool = Field(default=False, description="Read the source from its start, also where only what changed would be read.")
     wait: bool = Field(default=False, description="Wait for another run of the feed to end, instead of leaving.")
 
     @model_validator(mode="after")
@@ -41,4 +42,6 @@ class RunOptions(Strict):
         """Refuse what a run could only seem to obey: what is staged already keeps the body that it has."""
         if self.publish_only and self.status is not None:
             raise ValueError("status cannot be asked for with publish_only: what is staged keeps its status; stage it again")
+        if self.publish_only and self.full:
+            raise ValueError("full cannot be asked for with publish_only: nothing is read")
         return self

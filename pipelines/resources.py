@@ -19,6 +19,7 @@ class LaunchOptions(ConfigurableResource[RunOptions]):
     as_draft: bool = Field(default=False, description="Send every event as a draft, whatever the mapping says.")
     accept: list[str] = Field(default=[], description="Brakes that this one run may pass: rejected, shrink, new, copies.")
     wait: bool = Field(default=False, description="Wait for another run of the feed to end, instead of leaving.")
+    full: bool = Field(default=False, description="Read the source from its start, also where only what changed would be read.")
     publish_only: bool = Field(default=False, description="Send what is already staged; accepts the brakes named above.")
 
     def create_resource(self, context: object) -> RunOptions:
@@ -30,6 +31,7 @@ class LaunchOptions(ConfigurableResource[RunOptions]):
                 "keys": tuple(self.row_keys),
                 "status": "draft" if self.as_draft else None,
                 "accept": tuple(self.accept),
+                "full": self.full,
                 "wait": self.wait,
                 "publish_only": self.publish_only,
             }

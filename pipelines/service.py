@@ -6,6 +6,7 @@ What is asked over it is `connectors.event_api`'s.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
@@ -82,6 +83,13 @@ class Told:
 
     directory: Directory
     classifications: Classifications | None
+
+    @property
+    def evidence(self) -> str:
+        """Text that changes whenever the lists do; one that the service does not tell counts as none."""
+        known = self.directory.channels
+        channels = {} if known is None or isinstance(known, _Untold) else dict(known)
+        return json.dumps([sorted(channels.items()), sorted(self.directory.classifications or ())])
 
 
 async def ask_lists(api: EventApi) -> Told:

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TypeVar
 
-from connectors.sources.contract import Source
+from connectors.sources.contract import Ending, Reading, Source
 from mappings.engine import RowMapper
 from mappings.errors import SyncError
 from mappings.identity import names_of
+from mappings.row_plan import is_unfolding
 from mappings.schema import FeedMapping
 from mappings.vocabulary import WHOLE_ROW, RowKey, RowOutcome, SourceRow
+from pipelines.approach import FROM_THE_START, Approach
 from pipelines.brakes import BrakeVerdict, judge
 from pipelines.covers import CoverProblem
 from pipelines.drain import Advance
@@ -27,9 +29,12 @@ from pipelines.pace_told import pace_numbers
 from pipelines.preflight import CLEAR, Outlook
 from pipelines.sending import PublishJob, Sending
 from pipelines.stoppable import run_stoppable
+from pipelines.write_back import WrittenBack
 from state.accounts import PublishAccount, StageReport
+from state.bookmark import ReadEnd
 from state.lease import LeaseLostError
 from state.ledger import Ledger
+from state.reach import Reach
 from state.standing import NOTHING, Standing
 from state.terms import Terms
 
@@ -68,11 +73,12 @@ class Published:
     standing: Standing = NOTHING
     outlook: Outlook = CLEAR
     pace: Mapping[str, float] = field(default_factory=dict)
+    written_back: WrittenBack = field(default_factory=WrittenBack)
 
 
 @dataclass(frozen=True, slots=True)
 class StageJob:
-    """One stage: where rows come from, what maps them, where they are recorded."""
+    """One stage: where rows come from, what maps them, where they are recorded. The source was opened as `approach` says."""
 
     run_id: str
     fence: int
@@ -83,12 +89,14 @@ class StageJob:
     options: RunOptions
     advance: Advance
     notices: tuple[str, ...] = ()
+    approach: Approach = FROM_THE_START
 
 
 def stage(job: StageJob) -> Staged:
-    """Read the source whole, map every row, record what is to be said; then ask the brakes.
+    """Read the source, map every row, record what is to be said; then ask the brakes.
 
-    COMMIT POINT 1: each `write` is one transaction over a chunk of rows; the gate opens only in `close`.
+    COMMIT POINT 1: each `write` is one transaction over a chunk of rows; the gate opens only in `close`, and only with it moves
+    the feed's bookmark: it covers exactly the rows that were given.
 
     Raises:
         SyncError: the source cannot be read, or the state DB cannot record; what was staged so far is not published.
@@ -104,19 +112,37 @@ def stage(job: StageJob) -> Staged:
     with ExitStack() as stack:
         with window():
             reading = stack.enter_context(job.source.read())
-        is_whole = reading.is_whole and not job.options.keys
-        staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=reading.stamp, terms=_terms(job))
+        reach = _reach(job, reading)
+        is_whole = reading.is_whole and reach is not Reach.PICKED
+        terms = _terms(job, reach)
+        staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=reading.stamp, terms=terms)
         for chunk in interruptible(batched(_chosen(job, reading.rows), CHUNK_ROWS)):
             staging.write(chunk)
             job.advance(sum(not outcome.part.is_further for outcome in chunk))
             if missing:
                 missing.difference_update(chain.from_iterable(names_of(each.row_key, row_parts) for each in chunk))
-    report = staging.close(brake)
+        ending = reading.ending()
+    bookmark = job.approach.bookmark(ending.cursor, is_full=reach is Reach.FULL)
+    report = staging.close(brake, ReadEnd(bookmark, is_short=ending.is_short))
     report.account.check()
-    return Staged(report, tuple(verdicts), job.notices, tuple(sorted(missing)))
+    notices = (*job.notices, *job.approach.notices, *_noticed(report, reach, ending))
+    return Staged(report, tuple(verdicts), notices, tuple(sorted(missing)))
 
 
-def _terms(job: StageJob) -> Terms:
+def _reach(job: StageJob, reading: Reading) -> Reach:
+    """Return what the read takes in: a source that was to go on may have lost its place, and begin anew."""
+    if job.options.keys:
+        return Reach.PICKED
+    return Reach.FULL if reading.is_whole else job.approach.reach
+
+
+def _noticed(report: StageReport, reach: Reach, ending: Ending) -> Iterator[str]:
+    yield from ending.notices
+    if report.is_blind and reach is Reach.ONWARD:
+        yield "rows that an earlier run staged were not among those that changed: the next run reads the source whole"
+
+
+def _terms(job: StageJob, reach: Reach) -> Terms:
     policy, options = job.mapping.publish, job.options
     return Terms(
         on_change=policy.on_change,
@@ -124,6 +150,8 @@ def _terms(job: StageJob) -> Terms:
         drafts_only=options.status == "draft",
         accepted=options.accept,
         days=job.mapper.days,
+        reach=reach,
+        row_parts=len(job.mapping.key_columns) if is_unfolding(job.mapping.rows) else None,
     )
 
 

@@ -24,6 +24,7 @@ from mappings.engine import RowMapper, compile_feed
 from mappings.row_plan import is_unfolding
 from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey
+from pipelines.approach import AtHand, approach_of
 from pipelines.breaker import Breaker, patience_with
 from pipelines.clock import monotonic_s, now
 from pipelines.covers import Covers
@@ -60,12 +61,16 @@ def _log(sentence: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """The open state DB and the settings that everything else is made from; `tell` reaches whoever watches the run."""
+    """The open state DB and the settings that everything else is made from; `tell` reaches whoever watches the run.
+
+    `writes_back`: sheets whose owners ask for it are told what became of their rows; a rehearsal tells nobody.
+    """
 
     settings: Settings
     engine: StateDb
     tell: Tell = _log
     insistence: RetryPolicy = INSISTENCE
+    writes_back: bool = False
 
     def ledger(self, mapping: FeedMapping) -> Ledger:
         """Return the ledger of one feed at the configured destination."""
@@ -91,8 +96,10 @@ class Workshop:
         change = None if told.classifications is None else ListMemory(self.notes).note(mapping, told.classifications)
         notices = () if change is None else (str(change),)
         self.notice(mapping, run_id, notices)
-        source, ledger = self.source(mapping, mapper), self.ledger(mapping)
-        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices)
+        ledger = self.ledger(mapping)
+        approach = approach_of(AtHand(mapping, mapper, told.evidence, now()), options, ledger.bookmark())
+        source = self.source(mapping, mapper, since=approach.since)
+        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, approach)
 
     def publish_job(self, mapping: FeedMapping, run_id: str, lease: Hold, options: RunOptions, advance: Advance) -> PublishJob:
         """Wire one drain: the outbox is opened, the client only when the drain begins."""
@@ -130,9 +137,9 @@ class Workshop:
         fetcher = ImageFetcher(limits, sleep=asyncio.sleep, random=random.random, in_flight=mapping.publish.most_in_flight)
         return Covers(fetcher, MediaMemory(self.engine, self.settings.destination), self.settings.namespace, now)
 
-    def source(self, mapping: FeedMapping, mapper: RowMapper) -> Source:
-        """Return the feed's source, not yet opened."""
-        return open_source(mapping.source, mapping.path.parent, mapper.columns, access=self.settings.access)
+    def source(self, mapping: FeedMapping, mapper: RowMapper, *, since: str = "") -> Source:
+        """Return the feed's source, not yet opened; to go on from the cursor `since`, if it has such."""
+        return open_source(mapping.source, mapping.path.parent, mapper.columns, access=self.settings.access, since=since)
 
     def mapper(self, mapping: FeedMapping) -> RowMapper:
         """Compile the mapping against the lists of the service.
@@ -147,11 +154,11 @@ class Workshop:
         """What is remembered of the configured service as a whole."""
         return ServiceNotes(self.engine, self.settings.destination, now)
 
-    def notice(self, mapping: FeedMapping, run_id: str, told: Sequence[str]) -> None:
-        """Tell what a run noticed of the service: in the log, and on the run's page."""
+    def notice(self, mapping: FeedMapping, run_id: str, told: Sequence[str], *, about: str = "the service has changed") -> None:
+        """Tell what a run noticed of the service, or of what `about` says: in the log, and on the run's page."""
         log = structlog.get_logger().bind(feed=mapping.feed, run_id=run_id)
         for sentence in told:
-            log.warning("the service has changed", notice=sentence)
+            log.warning(about, notice=sentence)
         if told:
             add_notices(self.engine, self.settings.destination, mapping.feed, run_id, told)
 
@@ -187,6 +194,6 @@ def open_workshop(settings: Settings, tell: Tell = _log) -> Iterator[Workshop]:
     """
     engine = open_database(settings.state_url)
     try:
-        yield Workshop(settings, engine, tell)
+        yield Workshop(settings, engine, tell, writes_back=True)
     finally:
         engine.dispose()

@@ -30,6 +30,9 @@ def run(  # noqa: PLR0913, PLR0917  # the options of the surface
     ] = None,
     stage_only: Annotated[bool, typer.Option("--stage-only", help="Stage; send nothing.")] = False,
     publish_only: Annotated[bool, typer.Option("--publish-only", help="Send what is staged; do not read the source.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Read the source from its start, also where only what changed would be read.")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another run of the feed, instead of leaving.")] = False,
     no_dagster: Annotated[bool, typer.Option("--no-dagster", help="The engine alone: for cron and containers.")] = False,
     as_json: AsJson = False,
@@ -46,6 +49,8 @@ def run(  # noqa: PLR0913, PLR0917  # the options of the surface
         eventsync run lisbon-agenda --limit 10 --status draft
         # Row 17 with each of its days, and one day of row 18
         eventsync run lisbon-agenda --keys '17,18|2031-03-03'
+        # Every row again, of a source that is read by what changed
+        eventsync run crm-events --full
         # The good rows, in spite of a brake
         eventsync run lisbon-agenda --accept rejected
 
@@ -62,6 +67,7 @@ def run(  # noqa: PLR0913, PLR0917  # the options of the surface
         accept=accept or [],
         stage_only=stage_only,
         publish_only=publish_only,
+        full=full,
         wait=wait,
     )
     return run_feeds(

@@ -1,0 +1,118 @@
+"""How a run comes to its source: from the start, onward from the feed's bookmark, or for rows that a person named.
+
+Decided before anything is opened, from what is at hand. What a read does to the bookmark is `state.gate`'s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from mappings.engine import RowMapper
+from mappings.schema import FeedMapping
+from pipelines.options import RunOptions
+from state.bookmark import NO_BOOKMARK, Bookmark
+from state.reach import Reach
+
+_UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Approach:
+    """What a read takes in. `since`: the source's cursor to go on from, "" for its start; `fit`: what the rows are mapped by;
+    `began`: when; `full_read_at`: when the full read began that this one builds on. `because`: why a feed that could go on
+    begins anew, "" where there is nothing to tell. `moves`: the next read may go on from where this one ends.
+    """
+
+    reach: Reach = Reach.FULL
+    since: str = ""
+    fit: str = ""
+    began: datetime | None = None
+    full_read_at: datetime | None = None
+    because: str = ""
+    moves: bool = False
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What whoever watches should know of it."""
+        return (f"read whole: {self.because}",) if self.because else ()
+
+    def bookmark(self, cursor: str, *, is_full: bool) -> Bookmark | None:
+        """Return the bookmark that a read leaves which ended at `cursor`, None if it leaves the feed's as it is.
+
+        `is_full`: it has read all there is, whether it was to or not.
+        """
+        if not cursor or not self.moves:
+            return None
+        return Bookmark(cursor, self.fit, self.began if is_full else self.full_read_at)
+
+
+FROM_THE_START = Approach()
+"""How a source without cursors is always read."""
+PICKED = Approach(Reach.PICKED)
+"""Rows are sought by their keys in the whole source, and what is found tells nothing of where it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtHand:
+    """What is known before a read: the feed, its compiled mapper, evidence of the service's lists, the time."""
+
+    mapping: FeedMapping
+    mapper: RowMapper
+    lists: str
+    began: datetime
+
+    @property
+    def fit(self) -> str:
+        """Evidence of all that rows are mapped and judged by: as long as it is the same, an unchanged row stays what it is."""
+        policy = self.mapping.publish
+        parts = (self.mapping.source.model_dump_json(), self.lists, policy.on_change, policy.on_vanish)
+        digest = hashlib.blake2b(self.mapping.digest, digest_size=16)
+        for part in parts:
+            digest.update(len(part).to_bytes(8, "big") + part.encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()
+
+
+def approach_of(known: AtHand, options: RunOptions, bookmark: Bookmark = NO_BOOKMARK) -> Approach:
+    """Decide how a run reads its source.
+
+    A run that sends drafts only moves no bookmark: its rows must come again, to be seen for what the mapping makes of them.
+    """
+    full_every = known.mapping.source.full_every
+    if options.keys:
+        return PICKED
+    if full_every is None:
+        return FROM_THE_START
+    moves = options.status is None and not known.mapper.needs_all_rows
+    because = next(_reasons(known, options, bookmark, full_every), "")
+    if because or not bookmark.cursor:
+        return Approach(fit=known.fit, began=known.began, because=because, moves=moves)
+    return Approach(Reach.ONWARD, bookmark.cursor, known.fit, known.began, bookmark.full_read_at, moves=moves)
+
+
+def _reasons(known: AtHand, options: RunOptions, bookmark: Bookmark, full_every: timedelta) -> Iterator[str]:
+    """Yield why the read begins anew, the first of which is told."""
+    if known.mapper.needs_all_rows:
+        yield "rows of one key belong together in this feed, so that those that changed tell nothing without the others"
+    if options.full:
+        yield "asked for"
+    if bookmark.full_read_at is None:
+        return
+    if not bookmark.cursor:
+        yield "an earlier read was stopped or cut short, and what it staged waits to be judged"
+    elif bookmark.fit != known.fit:
+        yield "the mapping, the source or the service's lists are not those of the last read"
+    if known.began - bookmark.full_read_at >= full_every:
+        yield f"the last whole read is older than {_spelt(full_every)}"
+
+
+def _spelt(length: timedelta) -> str:
+    """Spell a length as mapping files do: 1d12h."""
+    rest = round(length.total_seconds())
+    told = ""
+    for unit, seconds in _UNITS:
+        count, rest = divmod(rest, seconds)
+        told += f"{count}{unit}" if count else ""
+    return told or "0s"

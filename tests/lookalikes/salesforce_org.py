@@ -129,12 +129,16 @@ class Org:
             "INVALID_TYPE", f"sObject type '{name}' is not supported. If you are attempting to use a custom object"
         )
 
+    def parent(self, names: str) -> SObject:
+        """The object above; of several kinds of parents, what they have in common."""
+        return self.object("Name" if "," in names else names)
+
     def check(self, one: SObject, paths: Iterable[str]) -> None:
         for path in paths:
             first, _, rest = path.partition(".")
             relations = {name.lower(): parent for name, parent in one.parents.values()}
             if rest and first.lower() in relations:
-                self.check(self.object(relations[first.lower()].split(",")[0]), [rest])
+                self.check(self.parent(relations[first.lower()]), [rest])
             elif rest:
                 raise RefusedError("INVALID_FIELD", f"Didn't understand relationship '{first}' in field path.")
             elif first.lower() not in map(str.lower, one.all_fields()):
@@ -149,7 +153,7 @@ class Org:
         if not rest:
             return record.get(first, record.get(_canonical(one, first)))
         reference, parent = next((field, to) for field, (name, to) in one.parents.items() if name.lower() == first.lower())
-        above = self.object(parent.split(",")[0])
+        above = self.parent(parent)
         for candidate in above.records:
             if record.get(reference) and candidate["Id"][:15] == record[reference][:15]:
                 return self.get(above, candidate, rest)
@@ -205,7 +209,7 @@ class Org:
         if not record.get(reference):
             told[name] = None
             return
-        above = self.object(parent.split(",")[0])
+        above = self.parent(parent)
         row = next((row for row in above.records if row["Id"][:15] == record[reference][:15]), None)
         if row is None:
             told[name] = None

@@ -70,13 +70,13 @@ class Reader:
         }
         return Access(salesforce=SalesforceAccess(**said | changes))
 
-    def source(self, columns: set[str] | None = None, *, since: str = "", access: Access | None = None, **spec: Any) -> Any:
+    def source(self, asked: set[str] | None = None, /, *, since: str = "", access: Access | None = None, **spec: Any) -> Any:
         words = {"kind": "salesforce"} | ({"object": "Event__c"} if "query" not in spec else {}) | spec
         model = SalesforceSource.model_validate(words)
-        return SalesforceRecords(model, Asked.of(model, columns or set()), access or self.access(), since, self.clock.clockwork)
+        return SalesforceRecords(model, Asked.of(model, asked or set()), access or self.access(), since, self.clock.clockwork)
 
-    def read(self, columns: set[str] | None = None, *, since: str = "", access: Access | None = None, **spec: Any) -> Read:
-        with self.source(columns, since=since, access=access, **spec).read() as reading:
+    def read(self, asked: set[str] | None = None, /, *, since: str = "", access: Access | None = None, **spec: Any) -> Read:
+        with self.source(asked, since=since, access=access, **spec).read() as reading:
             rows = list(reading.rows)
             return Read(rows, reading.columns, reading.ending(), reading.is_whole)
 

@@ -1,0 +1,267 @@
+"""What a record of Salesforce becomes, by either API, and what is asked to get it; against a server that answers as it does."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from lookalikes.salesforce_org import Org, SObject
+from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of, record_id
+
+from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError
+from mappings.errors import ConfigError
+
+FIELDS = {
+    "Start__c": "datetime", "Day__c": "date", "Opens__c": "time", "Price__c": "currency", "CurrencyIsoCode": "picklist",
+    "Seats__c": "double", "Open__c": "boolean", "Kinds__c": "multipicklist", "Text__c": "textarea", "Address__c": "address",
+    "Place__c": "location", "BillingAddress": "address",
+}  # fmt: skip
+FULL = {
+    "Start__c": "2026-05-03T17:30:00.000+0000", "Day__c": "2026-05-03", "Opens__c": "19:00:00.000Z", "Price__c": Decimal("12.5"),
+    "CurrencyIsoCode": "EUR", "Seats__c": Decimal(12000000), "Open__c": True, "Kinds__c": "Music;Open air",
+    "Text__c": 'One, "two"\r\nthree\n\u2028 2026-05-03T17:30:00.000+0000 \t', "Address__City__s": "Lyon", "BillingCity": "Paris",
+    "Place__Latitude__s": Decimal("45.764"),
+}  # fmt: skip
+COLUMNS = {*FIELDS} - {"Address__c", "Place__c", "BillingAddress"} | {
+    "address__c.city",
+    "Place__c.Latitude",
+    "BillingAddress.City",
+}
+
+
+def _org(**rest: Any) -> Org:
+    parents = {"Venue__c": ("Venue__r", "Venue__c"), "OwnerId": ("Owner", "Group,User")}
+    children = {"Sessions__r": ("Session__c", "Event__c")}
+    records = [event(1, Venue__c="a02000000000001", **FULL), event(2)]
+    org = org_of(records, FIELDS, parents=parents, children=children, **rest)
+    names = [{"Id": "a02000000000001AAA", "Name": "Grande Salle", "City__c": "Lyon", "Region__c": "a03000000000001AAA"}]
+    sessions = [
+        {"Id": f"a04{number:012}AAA", "Event__c": record_id(1), "Name": f"S{number}", "Fee__c": Decimal("5.0")}
+        for number in range(7, 0, -1)
+    ]
+    return org.add(
+        SObject("Venue__c", {"City__c": "string"}, {"Region__c": ("Region__r", "Region__c")}, records=names),
+        SObject("Region__c", records=[{"Id": "a03000000000001AAA", "Name": "Rhône"}]),
+        SObject("Session__c", {"Fee__c": "currency"}, {"Event__c": ("Event__r", "Event__c")}, records=sessions),
+        SObject("Name"),
+    )
+
+
+@pytest.mark.parametrize("api", ["rest", "bulk"])
+def test_a_record_has_the_same_cells_whichever_way_it_comes(api: str) -> None:
+    with reader_of(_org()) as reader:
+        full, bare = reader.read(COLUMNS, api=api).cells
+
+    assert full == {
+        "Id": record_id(1),
+        "Start__c": "2026-05-03T17:30:00Z", "Day__c": "2026-05-03", "Opens__c": "19:00:00", "Price__c": "12.5",
+        "CurrencyIsoCode": "EUR", "Seats__c": "12000000", "Open__c": "true", "Kinds__c": "Music;Open air",
+        "Text__c": 'One, "two"\r\nthree\n\u2028 2026-05-03T17:30:00.000+0000 \t', "address__c.city": "Lyon",
+        "BillingAddress.City": "Paris", "Place__c.Latitude": "45.764",
+    }  # fmt: skip
+    assert set(bare.values()) == {"", record_id(2)}
+
+
+@pytest.mark.parametrize("api", ["rest", "bulk"])
+def test_parents_are_columns_and_a_missing_parent_is_empty(api: str) -> None:
+    with reader_of(_org()) as reader:
+        rows = reader.read({"Name", "venue__R.name", "Venue__r.Region__r.Name", "Venue__c", "Owner.Name"}, api=api)
+
+    assert rows.column("venue__R.name") == ["Grande Salle", ""]
+    assert rows.column("Venue__r.Region__r.Name") == ["Rhône", ""]
+    assert rows.column("Venue__c") == ["a02000000000001AAA", ""], "a reference has 18 characters, even if it was sent with 15"
+    assert rows.column("Owner.Name") == ["", ""]
+
+
+def test_child_rows_are_a_list_in_one_cell_read_to_the_last_page_and_always_in_one_order() -> None:
+    org = _org()
+    org.troubles.page_rows = 3
+    with reader_of(org) as reader:
+        first, second = reader.read({"Sessions__r", "Name"}, children={"sessions__r": ["Name", "Fee__c", "Event__r.Name"]}).cells
+
+    children = json.loads(first["Sessions__r"])
+    assert [child["Name"] for child in children] == [f"S{number}" for number in range(1, 8)]
+    assert children[0] == {"Name": "S1", "Fee__c": "5", "Event__r": {"Name": "Event 1"}}
+    assert second["Sessions__r"] == "[]"
+
+
+def test_each_row_is_at_the_page_of_its_record() -> None:
+    with reader_of(_org()) as reader:
+        rows = reader.read({"Name"}).rows
+        assert [row.origin.place for row in rows] == [f"{reader.server.base_url}/{record_id(number)}" for number in (1, 2)]
+
+
+@pytest.mark.parametrize(("count", "in_bulk"), [(20, False), (21, True)])
+def test_the_number_of_records_chooses_the_way(count: int, in_bulk: bool) -> None:
+    with reader_of(org_of(events(count))) as reader:
+        rows = reader.read({"Name"}, bulk_above=20)
+
+        assert rows.column("Name") == [f"Event {number}" for number in range(1, count + 1)]
+        assert bool(reader.org.jobs) is False, "no job is left behind"
+        assert any(asked.startswith("job query") for _, asked in reader.org.asked) is in_bulk
+
+
+def test_what_cannot_be_read_in_bulk_is_read_in_pages_and_said_so() -> None:
+    org = org_of(events(30))
+    org.troubles.not_in_bulk = True
+    with reader_of(org) as reader:
+        rows = reader.read({"Name"}, bulk_above=5)
+        with pytest.raises(BadSourceError, match="not supported by the Bulk API"):
+            reader.read({"Name"}, api="bulk")
+
+    assert len(rows.rows) == 30
+    assert "read in pages" in rows.ending.notices[0]
+
+
+def test_few_requests_are_left_so_many_records_are_read_in_bulk() -> None:
+    org = org_of(events(50))
+    org.allowed, org.used, org.troubles.page_rows = 100, 90, 10
+    with reader_of(org) as reader:
+        assert len(reader.read({"Name"}, bulk_above=49).rows) == 50
+        assert any(asked.startswith("job query") for _, asked in org.asked)
+
+
+def test_an_empty_object_is_a_reading_without_rows_that_has_its_columns() -> None:
+    for api in ("auto", "rest", "bulk"):
+        with reader_of(org_of([])) as reader:
+            read = reader.read({"Name"}, api=api)
+            assert (read.rows, read.columns, read.is_whole) == ([], ("Name", "Id"), True)
+
+
+def test_all_fields_that_are_missing_are_told_at_once_with_the_nearest() -> None:
+    with reader_of(_org()) as reader, pytest.raises(MissingColumnsError) as caught:
+        reader.read(
+            {"Nmae", "Venue__r.Cty__c", "BillingAddress.Town", "BillingAddress"}, where={"field": "Statrt__c", "value": "x"}
+        )
+
+    assert set(caught.value.missing) == {"BillingAddress", "BillingAddress.Town", "Nmae", "Statrt__c", "Venue__r.Cty__c"}
+    assert caught.value.nearest["Nmae"] == "Name"
+    assert caught.value.nearest["Venue__r.Cty__c"] == "Venue__r.City__c"
+    assert "may not see" in caught.value.hint
+
+
+def test_a_field_that_may_be_absent_is_empty() -> None:
+    with reader_of(org_of(events(1))) as reader:
+        assert reader.read({"Name", "Hidden__c"}, optional=["Hidden__c"]).column("Hidden__c") == [""]
+        assert reader.read({"TITLE"}, columns={"TITLE": ["Title__c", "name"]}).column("TITLE") == ["Event 1"]
+
+
+def test_an_object_that_is_not_there_is_named_with_the_nearest() -> None:
+    with reader_of(_org()) as reader, pytest.raises(SourceRefusedError) as caught:
+        reader.read({"Name"}, object="Evnet__c")
+
+    assert "Evnet__c" in str(caught.value)
+    assert "did you mean Event__c" in caught.value.hint
+
+
+def test_unknown_child_rows_and_their_fields_are_named() -> None:
+    with reader_of(_org()) as reader:
+        with pytest.raises(MissingColumnsError) as caught:
+            reader.read({"Name"}, children={"Sesions__r": ["Name"]})
+        assert caught.value.nearest == {"Sesions__r": "Sessions__r"}
+        with pytest.raises(MissingColumnsError, match="Session__c"):
+            reader.read({"Name"}, children={"Sessions__r": ["Nam"]})
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+def test_any_text_is_quoted_so_that_it_is_found_and_nothing_else(hostile: Reader, text: str) -> None:
+    text += "x'\\"
+    hostile.org.objects["Event__c"].records = [event(1, Name=text), event(2, Name="other")]  # type: ignore[misc]
+    assert hostile.read({"Name"}, where={"field": "Name", "value": text}).column("Name") == [text]
+
+
+@pytest.fixture
+def hostile() -> Any:
+    with reader_of(org_of([])) as reader:
+        yield reader
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        ({"field": "Seats__c", "op": ">", "value": "12"}, [2]),
+        ({"field": "Open__c", "value": "TRUE"}, [1]),
+        ({"field": "Day__c", "op": ">=", "value": "2026-05-04"}, [2]),
+        ({"field": "Start__c", "op": "<", "value": "2026-05-03T19:30:01+02:00"}, [1]),
+        ({"field": "Name", "op": "LIKE", "value": "Event%"}, [1, 2]),
+        ({"field": "Name", "op": "in", "value": ["Event 1", "Event 3"]}, [1]),
+        ({"field": "Name", "op": "not in", "value": ["Event 1"]}, [2]),
+        ({"field": "Kinds__c", "op": "includes", "value": ["Music;Talk", "Film"]}, [2]),
+        ({"field": "Text__c", "op": "missing"}, [1]),
+        ([{"field": "Text__c", "op": "present"}, {"field": "Name", "op": "!=", "value": "x"}], [2]),
+        ({"field": "Id", "value": record_id(2)[:15]}, [2]),
+    ],
+)
+def test_conditions_are_written_as_their_fields_types_ask(where: Any, found: list[int]) -> None:
+    one = {
+        "Seats__c": 12,
+        "Open__c": True,
+        "Day__c": "2026-05-03",
+        "Start__c": "2026-05-03T17:30:00.000+0000",
+        "Kinds__c": "Music",
+    }
+    two = {
+        "Seats__c": 13,
+        "Open__c": False,
+        "Day__c": "2026-05-04",
+        "Start__c": "2026-05-03T17:31:00.000+0000",
+        "Kinds__c": "Film",
+    }
+    with reader_of(org_of([event(1, **one), event(2, **two, Text__c="x")], FIELDS)) as reader:
+        assert reader.read({"Name"}, where=where).column("Id") == [record_id(number) for number in found]
+
+
+def test_values_that_do_not_suit_their_fields_are_told_all_at_once() -> None:
+    where = [
+        {"field": "Open__c", "value": "yes"},
+        {"field": "Seats__c", "value": "12,5"},
+        {"field": "Day__c", "value": "03.05.2026"},
+        {"field": "Start__c", "value": "2026-05-03T17:30:00"},
+        {"field": "Day__c", "op": ">", "value": "LAST_N_DAYS:30"},
+    ]
+    with reader_of(_org()) as reader, pytest.raises(ConfigError) as caught:
+        reader.read({"Name"}, where=where)
+
+    assert [f"source.where {number}" in str(caught.value) for number in (1, 2, 3, 4, 5)] == [True] * 4 + [False]
+
+
+def test_a_query_is_asked_as_it_stands_and_its_columns_are_those_it_names() -> None:
+    soql = "SELECT Name, Start__c, Venue__r.City__c, (SELECT Name FROM Sessions__r) FROM Event__c WHERE Name = 'Event 1' LIMIT 5"
+    with reader_of(_org()) as reader:
+        read = reader.read({"Name", "venue__r.city__c", "Sessions__r"}, query=soql)
+        assert soql in reader.queries
+        with pytest.raises(MissingColumnsError, match="the query lacks"):
+            reader.read({"Title"}, query=soql)
+
+    assert read.cells[0]["venue__r.city__c"] == "Lyon"
+    assert read.cells[0]["Start__c"] == "2026-05-03T17:30:00Z"
+    assert [child["Name"] for child in json.loads(read.cells[0]["Sessions__r"])] == [f"S{number}" for number in range(7, 0, -1)]
+    assert read.rows[0].origin.place == "Event__c (row 1)"
+
+
+def test_a_plain_query_of_many_records_is_read_in_bulk() -> None:
+    with reader_of(org_of(events(12))) as reader:
+        read = reader.read(query="SELECT Id, Name FROM Event__c WHERE Name != 'x' ORDER BY Name", bulk_above=10)
+        assert "SELECT COUNT() FROM Event__c WHERE Name != 'x'" in reader.queries
+
+    assert len(read.rows) == 12
+
+
+def test_a_refused_query_tells_what_salesforce_said() -> None:
+    with reader_of(_org()) as reader, pytest.raises(BadSourceError) as caught:
+        reader.read(query="SELECT Nmae FROM Event__c LIMIT 1")
+
+    assert "INVALID_FIELD" in str(caught.value)
+    assert "No such column 'Nmae' on entity 'Event__c'" in str(caught.value)
+
+
+def test_archived_records_are_records_and_deleted_ones_are_not() -> None:
+    records = [event(1, IsArchived=True), event(2, IsDeleted=True), event(3)]
+    for api in ("rest", "bulk"):
+        with reader_of(org_of(records, archives=True)) as reader:
+            assert reader.read({"Name"}, api=api).column("Name") == ["Event 1", "Event 3"]

@@ -9,7 +9,6 @@ import csv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from connectors.sources.cell_faults import CellFaults
 from connectors.sources.contract import Reading
@@ -18,7 +17,7 @@ from connectors.sources.errors import EmptySourceError
 from connectors.sources.header import read_header, wanted_columns
 from connectors.sources.names import Asked
 from connectors.sources.odd_rows import OddRows
-from connectors.sources.opened_file import opened, told_of_change, whole
+from connectors.sources.opened_file import FileAt, opened, told_of_change, whole
 from connectors.sources.row_limits import within_limits
 from mappings.source_bases import DelimitedSource
 from mappings.vocabulary import Origin, SourceRow
@@ -28,17 +27,16 @@ _DELIMITERS = ";,\t|"
 
 @dataclass(frozen=True, slots=True)
 class CsvFile:
-    """A delimited text file as one feed reads it: `path` beside the folder `base`."""
+    """A delimited text file as one feed reads it."""
 
     spec: DelimitedSource
-    path: str
-    base: Path
+    file: FileAt
     asked: Asked
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A row's number is the physical line of the file on which it begins."""
-        with opened(self.path, self.base) as file:
+        with opened(self.file) as file:
             with told_of_change(file):
                 records = CsvRecords(file, self.spec)
                 present = read_header(self.spec.header, file.name, records.next_row, hint="check `source.delimiter`")

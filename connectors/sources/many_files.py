@@ -1,105 +1,117 @@
-"""Several files of one kind as one source: which files a pattern means, and their rows one file after the other.
+"""Several files of one kind as one source: their rows one file after the other, and what their places are called.
 
-How one of them is read is its kind's matter.
+Which files those are is `file_choice`'s, how one of them is read its kind's; files that are read once each are `deliveries`'.
 """
 
 from __future__ import annotations
 
-import glob
-import re
+import hashlib
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from connectors.sources.contract import Reading, Source
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
-from connectors.sources.opened_file import is_address
-from mappings.source_bases import FileSource
+from connectors.sources.contract import Ending, Reading, Source
+from connectors.sources.errors import SourceUnavailableError
+from connectors.sources.file_choice import FileChoice
+from connectors.sources.found_file import FoundFile, OpenStored
+from connectors.sources.kept_copies import KeptCopies
 from mappings.vocabulary import Origin, SourceRow
 
-_DIGITS = re.compile(r"(\d+)")
-_MOST_FILES = 10_000
-
-
-def is_pattern(path: str) -> bool:
-    """Whether a path means all the files that match it; an address never does."""
-    return not is_address(path) and any(mark in path for mark in "*?[")
-
-
-def files_of(spec: FileSource, base: Path) -> tuple[str, ...]:
-    """Return the files that a pattern means, in the order of their names (`9` before `10`, `9.csv` before `9-late.csv`).
-
-    Raises:
-        SourceRefusedError: there is none, or far too many.
-    """
-    pattern = str(Path(base, spec.path).expanduser())
-    found = [path for path in glob.iglob(pattern, recursive=True) if Path(path).is_file()]  # noqa: PTH207  # pathlib's knows no absolute patterns
-    if not found:
-        raise SourceRefusedError(f"no file matches {pattern}", hint="has the partner delivered it? Check `source.path`")
-    if len(found) > _MOST_FILES:
-        raise SourceRefusedError(f"{len(found)} files match {pattern}", hint="narrow `source.path`, or say `files: newest`")
-    ordered = sorted(found, key=_natural)
-    return tuple(ordered[-1:] if spec.files == "newest" else ordered)
-
-
-def _natural(path: str) -> tuple[Sequence[tuple[int, str]], Sequence[tuple[int, str]], str]:
-    """A name that goes on where another ends comes after it, whatever the ending: 2026.csv, then 2026-late.csv."""
-    name = Path(path).name
-    return _counted(path.removesuffix(name) + name.partition(".")[0]), _counted(name), path
-
-
-def _counted(text: str) -> tuple[tuple[int, str], ...]:
-    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text))
+OpenOne = Callable[[OpenStored], Source]
 
 
 @dataclass(frozen=True, slots=True)
 class ManyFiles:
-    """The files that `find` gives, each opened as a source by `open_one`; what a row's place is, its file says."""
+    """All files of a choice, each opened as a source by `open_one`; what a row's place is, its file says.
 
-    find: Callable[[], Sequence[str]]
-    open_one: Callable[[str], Source]
+    `since`: the version that all of them together had when they were read before; `keeps_versions`: whether it is worth
+    telling, as files elsewhere are dear to fetch.
+    """
+
+    choice: FileChoice
+    open_one: OpenOne
+    columns: tuple[str, ...]
+    keeps_versions: bool = False
+    since: str = ""
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`: every file's header is looked at before the first row of the first."""
-        paths = self.find()
-        parts: list[_Part] = []
-        for path in paths:
-            source = self.open_one(path)
-            with source.read() as reading:
-                parts.append(_Part(source, path, _folder(path, paths), reading.columns, reading.stamp))
-        columns = tuple(dict.fromkeys(column for part in parts for column in part.columns))
-        stamps = [f"{Path(path).name} {part.stamp}" for path, part in zip(paths, parts, strict=True) if part.stamp]
-        with closing(_rows(parts, columns)) as rows:
-            yield Reading(columns, rows, "; ".join(stamps) if len(stamps) == len(parts) else "")
+        files = self.choice.all_finished()
+        version = _version_of(files) if self.keeps_versions else ""
+        if version and version == self.since:
+            yield unchanged(self.columns, version, files[-1].label)
+            return
+        with opened_together(files, self.choice, self.open_one) as (columns, parts), closing(_rows(parts, columns)) as rows:
+            stamps = [f"{part.file.name} {part.stamp}" for part in parts if part.stamp]
+            stamp = "; ".join(stamps) if len(stamps) == len(parts) else ""
+            yield Reading(columns, rows, stamp, ending=lambda: Ending(version))
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """One file as it was found; `folder` is put before its rows' places where two files have one name."""
+class Part:
+    """One file of several; `folder` is put before its rows' places where two files have one name."""
 
+    file: FoundFile
     source: Source
-    path: str
     folder: str
     columns: tuple[str, ...]
     stamp: str
 
+    def rows(self, columns: tuple[str, ...]) -> Iterator[SourceRow]:
+        """Read the file's rows, with all of the columns.
 
-def _folder(path: str, paths: Sequence[str]) -> str:
-    name = Path(path).name
-    return f"{Path(path).parent.name}/" if sum(Path(other).name == name for other in paths) > 1 else ""
-
-
-def _rows(parts: Sequence[_Part], columns: tuple[str, ...]) -> Generator[SourceRow]:
-    blank = dict.fromkeys(columns, "")
-    for part in parts:
-        with part.source.read() as reading:
-            if reading.stamp != part.stamp:
-                raise SourceUnavailableError(f"{part.path} changed while we read the files before it", hint="run again")
-            if reading.columns == columns and not part.folder:
+        Raises:
+            SourceUnavailableError: it is another file by now.
+        """
+        blank = dict.fromkeys(columns, "")
+        with self.source.read() as reading:
+            if reading.stamp != self.stamp:
+                raise SourceUnavailableError(f"{self.file.label} changed while we read the files before it", hint="run again")
+            if reading.columns == columns and not self.folder:
                 yield from reading.rows
-                continue
+                return
             for row in reading.rows:
-                origin = Origin(f"{part.folder}{row.origin.place}", row.origin.number)
+                origin = Origin(f"{self.folder}{row.origin.place}", row.origin.number)
                 yield replace(row, origin=origin, cells={**blank, **row.cells})
+
+
+@contextmanager
+def opened_together(
+    files: Sequence[FoundFile], choice: FileChoice, open_one: OpenOne
+) -> Iterator[tuple[tuple[str, ...], Sequence[Part]]]:
+    """Look at every file's header; give the columns of all of them together, and the files, to be read one by one."""
+    with ExitStack() as open_things:
+        copies = open_things.enter_context(KeptCopies.of(choice.files))
+        parts = []
+        for file in files:
+            source = open_one(copies.opener(file))
+            with source.read() as reading:
+                parts.append(Part(file, source, _folder(file, files), reading.columns, reading.stamp))
+        yield tuple(dict.fromkeys(column for part in parts for column in part.columns)), parts
+
+
+def unchanged(columns: tuple[str, ...], version: str, name: str) -> Reading:
+    """Return the reading of what is as it was: no row has changed since."""
+    notice = f"{name} has not changed since it was last read"
+    return Reading(columns, iter(()), version, is_whole=False, ending=lambda: Ending(version, (notice,)))
+
+
+def _version_of(files: Sequence[FoundFile]) -> str:
+    if not all(file.version for file in files):
+        return ""
+    digest = hashlib.blake2b(digest_size=16)
+    for file in files:
+        digest.update(f"{file.label}\0{file.version}\0".encode("utf-8", "surrogateescape"))
+    return f"files={digest.hexdigest()}"
+
+
+def _folder(file: FoundFile, files: Sequence[FoundFile]) -> str:
+    if sum(other.name == file.name for other in files) < 2:
+        return ""
+    return f"{file.label.rpartition('/')[0].rpartition('/')[2]}/".lstrip("/")
+
+
+def _rows(parts: Sequence[Part], columns: tuple[str, ...]) -> Generator[SourceRow]:
+    for part in parts:
+        yield from part.rows(columns)

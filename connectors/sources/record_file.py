@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from connectors.sources.cell_faults import CellFaults, repeated, short
@@ -19,7 +18,7 @@ from connectors.sources.header import wanted_columns
 from connectors.sources.json_values import Repeat, TooDeepError
 from connectors.sources.names import Asked, Matched, matched
 from connectors.sources.nested import Flattening, picks_among
-from connectors.sources.opened_file import OpenedFile, opened, told_of_change, whole
+from connectors.sources.opened_file import FileAt, OpenedFile, opened, told_of_change, whole
 from connectors.sources.text_file import has_undecodable
 from mappings.source_bases import RecordSource
 from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
@@ -50,18 +49,17 @@ Cut = Callable[[OpenedFile], Generator[Record]]
 
 @dataclass(frozen=True, slots=True)
 class RecordFile:
-    """A file of records at `path` (beside the folder `base`), as one feed reads it."""
+    """A file of records, as one feed reads it."""
 
     spec: RecordSource
-    path: str
-    base: Path
+    file: FileAt
     asked: Asked
     cut: Cut
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A column that no record has is missing, unless there are no records."""
-        with opened(self.path, self.base) as file:
+        with opened(self.file) as file:
             flattening = Flattening(picks_among(self.asked.columns), self.spec.join_lists)
             with told_of_change(file):
                 present = self._present(file, flattening)

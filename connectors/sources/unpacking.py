@@ -6,17 +6,21 @@ What the unpacked bytes mean is their reader's matter; a workbook is a package o
 from __future__ import annotations
 
 import bz2
+import fnmatch
 import gzip
 import io
 import lzma
 import os
+import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from tempfile import TemporaryFile
 from typing import BinaryIO, Protocol
 
 from connectors.sources.errors import BadSourceError
+from mappings.errors import ConfigError
 
 _BUFFER_BYTES = 64 * 1024
 _MOST_SHOWN = 20
@@ -39,11 +43,14 @@ class _Packed(Protocol):
 
 
 @contextmanager
-def unpacked(stored: BinaryIO, name: str) -> Iterator[tuple[BinaryIO, str]]:
+def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[BinaryIO, str]]:
     """Give the stream to read a stored file by, and what people call it: itself, unless it is packed.
 
+    `member`: which file of a zip archive is meant, by a pattern such as `*/events.csv`; "": its only one.
+
     Raises:
-        BadSourceError: it is an archive of several files, or damaged.
+        BadSourceError: it is an archive in which not one file is meant, or damaged.
+        ConfigError: it is packed with Zstandard, and what unpacks that is not installed.
     """
     head = stored.read(6)
     stored.seek(0)
@@ -51,7 +58,7 @@ def unpacked(stored: BinaryIO, name: str) -> Iterator[tuple[BinaryIO, str]]:
     with ExitStack() as open_things:
         if head.startswith(b"PK\x03\x04"):
             archive = open_things.enter_context(_archive(stored, name))
-            stream, name, size = _only_member(archive, stored, name)
+            stream, name, size = _one_member(archive, stored, name, member)
         else:
             stream = _stream(head, stored)
         if stream is stored:
@@ -61,12 +68,51 @@ def unpacked(stored: BinaryIO, name: str) -> Iterator[tuple[BinaryIO, str]]:
             yield open_things.enter_context(watched), name
 
 
+@contextmanager
+def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[BinaryIO]:
+    """Give what a server packed for the way only (`Content-Encoding`), in a nameless file of its own if it did.
+
+    Raises:
+        BadSourceError: it is packed in a way that nobody asked for, damaged, or unpacks without end.
+    """
+    stream.seek(0)
+    match encoding.strip().lower():
+        case "" | "identity":
+            yield stream
+        case "gzip" | "x-gzip":
+            if stream.read(2) != b"\x1f\x8b":
+                stream.seek(0)
+                yield stream
+                return
+            stream.seek(0)
+            with TemporaryFile(prefix="eventsync-") as plain:
+                packed = gzip.GzipFile(fileobj=stream)
+                with io.BufferedReader(Unpacking(packed, os.fstat(stream.fileno()).st_size, name), _BUFFER_BYTES) as watched:
+                    shutil.copyfileobj(watched, plain)
+                plain.seek(0)
+                yield plain
+        case other:
+            message = f'the server sends it packed as "{other}", which nobody asked for'
+            raise BadSourceError(name, message, hint="ask the partner to send the file as it is, or packed with gzip")
+
+
 def _stream(head: bytes, stored: BinaryIO) -> _Packed:
     if head.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=stored)
     if head.startswith(b"BZh"):
         return bz2.BZ2File(stored)
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        return _zstandard(stored)
     return lzma.LZMAFile(stored) if head.startswith(b"\xfd7zXZ\x00") else stored
+
+
+def _zstandard(stored: BinaryIO) -> _Packed:
+    try:
+        from connectors.sources.zstandard_file import ZstandardFile  # noqa: PLC0415  # an extra: wanted by few
+    except ImportError:
+        hint = "run `pip install 'eventsync[zstd]'`"
+        raise ConfigError("the file is packed with Zstandard, and nothing here unpacks that", hint=hint) from None
+    return ZstandardFile(stored)
 
 
 def _archive(stored: BinaryIO, name: str) -> zipfile.ZipFile:
@@ -77,17 +123,28 @@ def _archive(stored: BinaryIO, name: str) -> zipfile.ZipFile:
         raise BadSourceError(name, message, hint="ask the partner for the whole file") from error
 
 
-def _only_member(archive: zipfile.ZipFile, stored: BinaryIO, name: str) -> tuple[_Packed, str, int]:
+def _one_member(archive: zipfile.ZipFile, stored: BinaryIO, name: str, pattern: str) -> tuple[_Packed, str, int]:
     members = [member for member in archive.infolist() if not member.is_dir() and not member.filename.startswith("__MACOSX/")]
     if "[Content_Types].xml" in archive.NameToInfo:
         stored.seek(0)
         return stored, name, 0
-    if len(members) != 1:
-        shown = ", ".join(member.filename for member in members[:_MOST_SHOWN])
-        raise BadSourceError(name, f"the archive holds {len(members)} files: {shown}", hint="an archive may hold one file only")
-    if members[0].flag_bits & 1:
+    meant = [member for member in members if fnmatch.fnmatchcase(member.filename, pattern)] if pattern else members
+    if len(meant) != 1:
+        raise _not_one(name, pattern, members, meant)
+    if meant[0].flag_bits & 1:
         raise BadSourceError(name, "the archive is locked with a password", hint="ask for it without one")
-    return archive.open(members[0]), f"{name}/{members[0].filename}", members[0].compress_size
+    return archive.open(meant[0]), f"{name}/{meant[0].filename}", meant[0].compress_size
+
+
+def _not_one(name: str, pattern: str, members: list[zipfile.ZipInfo], meant: list[zipfile.ZipInfo]) -> BadSourceError:
+    shown = ", ".join(member.filename for member in (meant or members)[:_MOST_SHOWN])
+    if not pattern:
+        hint = 'say which one is meant: `member: "*/events.csv"`'
+        return BadSourceError(name, f"the archive holds {len(members)} files: {shown}", hint=hint)
+    if meant:
+        message = f'{len(meant)} files of the archive match "{pattern}": {shown}'
+        return BadSourceError(name, message, hint="make `member` match one of them only")
+    return BadSourceError(name, f'no file of the archive matches "{pattern}"; it holds {shown or "none"}', hint="check `member`")
 
 
 class Unpacking(io.RawIOBase):
@@ -127,6 +184,7 @@ class Unpacking(io.RawIOBase):
             chunk = self._stream.read(len(buffer))
         except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError) as error:
             raise self._damaged() from error
+
         except OSError as error:
             # The disk's own errors have a number, the unpacker's have none.
             if error.errno is not None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from connectors.sources.cell_faults import CellFaults
 from connectors.sources.contract import Reading
 from connectors.sources.header import read_header, wanted_columns
 from connectors.sources.names import Asked, column_letters
 from connectors.sources.odd_rows import OddRows
-from connectors.sources.opened_file import OpenedFile, opened, told_of_change, whole
+from connectors.sources.opened_file import FileAt, OpenedFile, opened, told_of_change, whole
 from connectors.sources.row_limits import within_limits
 from connectors.sources.sheet_grid import Area, cells_of, source_rows
 from connectors.sources.xlsx_cells import cell_texts
@@ -26,17 +25,16 @@ from mappings.source_specs import WorkbookSource
 
 @dataclass(frozen=True, slots=True)
 class Workbook:
-    """A sheet of the workbook at `path` (beside the folder `base`), as one feed reads it."""
+    """A sheet of a workbook, as one feed reads it."""
 
     spec: WorkbookSource
-    path: str
-    base: Path
+    file: FileAt
     asked: Asked
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A row's number is the sheet's own; its place is `Programme!A17`."""
-        with opened(self.path, self.base, unpacks=False) as file:
+        with opened(self.file, unpacks=False) as file:
             with told_of_change(file):
                 reading = self._opened(file)
             yield Reading(reading.columns, whole(file, reading.rows), file.stamp)

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from connectors.sources.catalogue import open_source
+from connectors.sources.file_source import file_at
 from connectors.sources.opened_file import opened
 from mappings.errors import ConfigError, MappingFileError
 from mappings.infer import Draft, Sample, Wishes, draft_feed, feed_name
@@ -25,7 +26,7 @@ from mappings.source_specs import SourceSpec
 from pipelines.cli.feed_files import mapping_or_error, shown_path
 from pipelines.cli.findings import FeedFindings, find
 from pipelines.cli.output import Output
-from pipelines.cli.source_guess import HEAD_BYTES, Head, SourceGuess, guess_source
+from pipelines.cli.source_guess import HEAD_BYTES, Head, SourceGuess, guess_source, joined_lists
 from pipelines.settings import Settings, current_settings
 
 _TOP = 60
@@ -79,18 +80,27 @@ def read_sample(source: str, out: Path) -> tuple[Sample, bool]:
     Raises:
         SyncError: the source cannot be read.
     """
-    with opened(source, Path.cwd()) as file:
+    with opened(file_at(source, Path.cwd())) as file:
         content = file.stream.read(HEAD_BYTES + 1)
     head = Head(file.name, content[:HEAD_BYTES], is_whole=len(content) <= HEAD_BYTES)
     guess = _with_header(guess_source(head), source)
+    columns, rows, is_whole = _rows_of(guess, source)
+    joined = joined_lists(guess, columns, rows)
+    if joined is not guess:
+        columns, rows, is_whole = _rows_of(joined, source)
+    title = f"{file.name}: {len(rows):,} rows looked at{'' if is_whole else ', the first of more'}"
+    lines = joined.lines(_path_from(out, source))
+    return Sample(title, lines, columns, rows, joined.guesses(), joined.settings.get("join_lists", {})), is_whole
+
+
+def _rows_of(guess: SourceGuess, source: str) -> tuple[tuple[str, ...], list[Mapping[str, str]], bool]:
+    """Return the columns, the first rows, and whether these are all; faulty rows say nothing."""
     spec = _SPEC.validate_python({**guess.settings, "path": source})
     with open_source(spec, Path.cwd(), frozenset()).read() as reading:
         read = list(islice(reading.rows, SAMPLED + 1))
     rows: list[Mapping[str, str]] = [row.cells for row in read[:SAMPLED] if not row.problems]
     columns = tuple(dict.fromkeys([*reading.columns, *(name for row in rows for name in row)]))
-    title = f"{file.name}: {len(rows):,} rows looked at{'' if len(read) <= SAMPLED else ', the first of more'}"
-    lines = guess.lines(_path_from(out, source))
-    return Sample(title, lines, columns, rows, guess.guesses()), len(read) <= SAMPLED
+    return columns, rows, len(read) <= SAMPLED
 
 
 def _with_header(guess: SourceGuess, source: str) -> SourceGuess:

@@ -14,7 +14,7 @@ import pytest
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
-from connectors.sources.far_file import without_secrets
+from mappings.file_names import without_secrets
 from mappings.source_specs import CsvSource
 
 _SECRET = "http://user:s3cret@127.0.0.1:{port}/agenda.csv?token=hush"

@@ -1,0 +1,100 @@
+"""Files that are delivered one after another: each is read once, and again when it changes; none of them vanishes.
+
+Which files are there, and whether they are finished, is `file_choice`'s; that their rows make events once is the ledger's.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from connectors.sources.contract import Ending, Reading
+from connectors.sources.file_choice import FileChoice, Unfinished
+from connectors.sources.found_file import FoundFile
+from connectors.sources.many_files import OpenOne, Part, opened_together
+from mappings.vocabulary import SourceRow
+
+_HEAD = "files.1:"
+_DIGEST_BYTES = 9
+_LETTERS = _DIGEST_BYTES * 4 // 3
+_MOST_TOLD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """The files of a choice that were not read before, as `since` says: a cursor of an earlier reading."""
+
+    choice: FileChoice
+    open_one: OpenOne
+    columns: tuple[str, ...]
+    since: str = ""
+
+    @contextmanager
+    def read(self) -> Iterator[Reading]:
+        """Keep the promises of `Source.read`.
+
+        A file that is still being written is not there yet. No file at all is a mistake at first, and a quiet day later.
+        The cursor covers exactly the files all of whose rows were given, among those that are there.
+        """
+        known = read_marks(self.since)
+        there = self.choice.found()
+        if not there and not self.since.startswith(_HEAD):
+            raise self.choice.nothing_there()
+        fresh = [file for file in there if mark_of(file) not in known]
+        unfinished = self.choice.unfinished(fresh, is_patient=False)
+        later = {one.file for one in unfinished}
+        finished = [file for file in fresh if file not in later]
+        progress = _Progress(known.intersection(map(mark_of, there)))
+        ending = _Ended(progress, tuple(finished), unfinished)
+        with (
+            opened_together(finished, self.choice, self.open_one) as (columns, parts),
+            closing(progress.over(parts, columns)) as rows,
+        ):
+            yield Reading(columns or self.columns, rows, is_whole=False, ending=ending)
+
+
+def mark_of(file: FoundFile) -> str:
+    """Return what stands for a file of this version in a cursor: no name, no address, and so no secret."""
+    said = f"{file.label}\0{file.version}".encode("utf-8", "surrogateescape")
+    return base64.urlsafe_b64encode(hashlib.blake2b(said, digest_size=_DIGEST_BYTES).digest()).decode("ascii")
+
+
+def read_marks(cursor: str) -> frozenset[str]:
+    """Return the marks in a cursor; one that we did not write has none."""
+    if not cursor.startswith(_HEAD):
+        return frozenset()
+    marks = cursor.removeprefix(_HEAD)
+    return frozenset(marks[place : place + _LETTERS] for place in range(0, len(marks), _LETTERS))
+
+
+@dataclass(slots=True)
+class _Progress:
+    """The marks of all files that need not be read again."""
+
+    marks: frozenset[str]
+
+    def over(self, parts: Sequence[Part], columns: tuple[str, ...]) -> Generator[SourceRow]:
+        for part in parts:
+            yield from part.rows(columns)
+            # One whose version is no evidence yet, as it is so fresh, is read once more rather than never again.
+            if part.file.version:
+                self.marks = self.marks.union({mark_of(part.file)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    progress: _Progress
+    read: tuple[FoundFile, ...]
+    unfinished: tuple[Unfinished, ...]
+
+    def __call__(self) -> Ending:
+        return Ending(_HEAD + "".join(sorted(self.progress.marks)), tuple(self._notices()))
+
+    def _notices(self) -> Iterator[str]:
+        names = [file.label for file in self.read]
+        more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
+        yield f"new or changed files: {', '.join(names[:_MOST_TOLD])}{more}" if names else "no new file has come"
+        yield from (f"{one}; it is left for a later run" for one in self.unfinished[:_MOST_TOLD])

@@ -1,0 +1,89 @@
+"""The bounds of fetching a file from another machine: how large, how long, how slow, how often it is tried.
+
+What is fetched, and by which protocol, is `web_files`' and `store_files`'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from connectors.retry import RetryPolicy
+from connectors.sources.clockwork import REAL, Clockwork
+from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+
+LARGEST_BYTES = 2 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """`largest`: bytes. `silence_s`: between two pieces; `longest_s`: the whole, retries included. A file that comes slower than
+    `slowest_bytes` a second, over any `window_s`, is given up. `hops`: redirects in a row.
+    """
+
+    largest: int = LARGEST_BYTES
+    connect_s: float = 30.0
+    silence_s: float = 60.0
+    longest_s: float = 3600.0
+    slowest_bytes: float = 1024.0
+    window_s: float = 60.0
+    hops: int = 5
+    retries: RetryPolicy = field(default=RetryPolicy(attempts=5, budget_s=300.0, first_wait_s=1.0))
+    clockwork: Clockwork = REAL
+
+
+@dataclass(slots=True)
+class Watch:
+    """Watches one file come in, piece by piece. `shown` is its address without secrets."""
+
+    bounds: Fetching
+    shown: str
+    ends_at: float
+    _since: float = 0.0
+    _bytes: int = 0
+
+    @classmethod
+    def begun(cls, bounds: Fetching, shown: str) -> Watch:
+        """Begin now."""
+        now = bounds.clockwork.clock_s()
+        return cls(bounds, shown, now + bounds.longest_s, now)
+
+    def again(self) -> None:
+        """Begin a new attempt: the time that passed between two is nobody's slowness."""
+        self._since, self._bytes = self.bounds.clockwork.clock_s(), 0
+
+    def saw(self, piece: int, total: int) -> None:
+        """Take note of a piece; `total` bytes are there by now.
+
+        Raises:
+            SourceRefusedError: it is too large.
+            SourceUnavailableError: it comes too slowly.
+        """
+        self.announced(total)
+        now = self.bounds.clockwork.clock_s()
+        self._bytes += piece
+        if now > self.ends_at:
+            message = f"{self.shown} was not there after {self.bounds.longest_s:.0f} s ({total} bytes had come)"
+            raise SourceUnavailableError(message, hint="ask the partner for a faster server, or a smaller or packed file")
+        if now - self._since >= self.bounds.window_s:
+            if self._bytes < self.bounds.slowest_bytes * (now - self._since):
+                message = f"{self.shown} comes too slowly: {self._bytes} bytes in {now - self._since:.0f} s"
+                raise SourceUnavailableError(message, hint="run again later")
+            self._since, self._bytes = now, 0
+
+    def announced(self, total: int) -> None:
+        """Refuse a file that says, or shows, that it is too large.
+
+        Raises:
+            SourceRefusedError: it is.
+        """
+        if total > self.bounds.largest:
+            message = f"{self.shown} is larger than {in_words(self.bounds.largest)}"
+            raise SourceRefusedError(message, hint="is it the right file? If so, say `largest: 5GB` in its source")
+
+
+def in_words(size: int) -> str:
+    """Return a number of bytes as a mapping file would write it."""
+    for unit, power in (("GB", 3), ("MB", 2), ("kB", 1)):
+        if size >= 1024**power:
+            return f"{size / 1024**power:.4g} {unit}"
+    return f"{size} bytes"

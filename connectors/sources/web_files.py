@@ -1,0 +1,204 @@
+"""Files on the web: fetched whole into a nameless copy, resumed where a connection broke, not fetched at all if unchanged.
+
+Where redirects may lead is `web_hops`', what an answer says `web_answers`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from tempfile import TemporaryFile
+from typing import BinaryIO
+from urllib.parse import urlsplit
+
+import httpx
+
+from connectors.sources.errors import SourceUnavailableError
+from connectors.sources.fetching import Fetching, Watch
+from connectors.sources.found_file import FoundFile, KeptFile, OpenStored, StoredFile, digest_of
+from connectors.sources.unpacking import sent_unpacked
+from connectors.sources.web_answers import (
+    answered_at,
+    asking_whether_changed,
+    changed_at,
+    firm_version_of,
+    goes_on_from,
+    refuse_other_answers,
+    resumable_version_of,
+    size_of,
+    version_of,
+)
+from connectors.sources.web_hops import WebDoor
+from mappings.file_names import without_secrets
+
+_GREAT_STEP_BYTES = 1024 * 1024
+"""An attempt that brings so much is no failure: a long download may break as often as it likes, if it gets on."""
+
+_LONGEST_PAUSE_S = 30.0
+"""A longer one that a server asks for is the next run's."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebFiles:
+    """The files of the web. Nobody can list them: a path is an address."""
+
+    bounds: Fetching
+
+    def shown(self, path: str) -> str:
+        """Return an address as it may be shown."""
+        return without_secrets(path)
+
+    def look(self, path: str) -> FoundFile | None:
+        """Return what is at an address, None if nothing is: one or two small requests."""
+        with closing(WebDoor(self.bounds)) as door:
+            # A server may refuse HEAD, or know nothing of it, and still give the file.
+            return self._looked("HEAD", door, path) or self._looked("GET", door, path)
+
+    def _looked(self, method: str, door: WebDoor, path: str) -> FoundFile | None:
+        with door.ask(method, path, {"accept-encoding": "gzip"}) as answer:
+            if answer.status_code in {404, 410} or (method == "HEAD" and answer.status_code != 200):
+                return None
+            refuse_other_answers(answer, without_secrets(path))
+            return FoundFile(path, name_of(path), firm_version_of(answer), changed_at(answer), size_of(answer))
+
+    def matching(self, pattern: str) -> Sequence[FoundFile]:
+        """Return the file at an address, if it is there."""
+        found = self.look(pattern)
+        return [found] if found else []
+
+    def at(self, path: str) -> OpenStored:
+        """Return what fetches the file at an address."""
+
+        @contextmanager
+        def open_stored() -> Iterator[StoredFile]:
+            with self.fetched(path) as kept, kept.opened() as stored:
+                yield stored
+
+        return open_stored
+
+    def kept_at(self, path: str) -> AbstractContextManager[KeptFile]:
+        """Return what fetches a copy of the file at an address."""
+        return self.fetched(path)
+
+    @contextmanager
+    def fetched(self, path: str) -> Iterator[KeptFile]:
+        """Give a copy of the file at an address.
+
+        Raises:
+            SourceRefusedError: no such file, no access, too large, or led astray.
+            SourceUnavailableError: it did not come, or not whole, however often we asked.
+        """
+        with self.fetched_if_changed(path, "") as kept:
+            if kept is None:
+                raise SourceUnavailableError(f"{without_secrets(path)} answered 304 to no question", hint="run again later")
+            yield kept
+
+    @contextmanager
+    def fetched_if_changed(self, path: str, known: str) -> Iterator[KeptFile | None]:
+        """The same; None if the file still has the version that is `known`, which costs one request without a body."""
+        with ExitStack() as open_things:
+            # Nameless from the beginning: nothing is left behind, not even by `kill -9`.
+            stream = open_things.enter_context(TemporaryFile(prefix="eventsync-"))
+            door = open_things.enter_context(closing(WebDoor(self.bounds)))
+            answer = _Download(door, path, stream, Watch.begun(self.bounds, without_secrets(path))).run(known)
+            if answer is None:
+                yield None
+                return
+            name = name_of(path)
+            whole = open_things.enter_context(sent_unpacked(stream, name, answer.headers.get("content-encoding", "")))
+            yield KeptFile(whole, name, version_of(answer) or digest_of(whole), firm_version_of(answer), _age_s(answer))
+
+
+@dataclass(slots=True)
+class _Download:
+    """A download under way: what has come so far, and by which validator the rest may be asked for."""
+
+    door: WebDoor
+    path: str
+    stream: BinaryIO
+    watch: Watch
+    received: int = 0
+    validator: str = ""
+    headers: httpx.Response | None = None
+
+    def run(self, known: str) -> httpx.Response | None:
+        """Fetch until all is there; return the answer that describes it, None if it still has the known version."""
+        bounds, clockwork = self.door.bounds, self.door.bounds.clockwork
+        attempt, started = 0, clockwork.clock_s()
+        while True:
+            attempt, before = attempt + 1, self.received
+            try:
+                self.watch.again()
+                return self._attempt(known)
+            except SourceUnavailableError as trouble:
+                if self.received - before >= _GREAT_STEP_BYTES:
+                    attempt, started = 0, clockwork.clock_s()
+                pause = max(bounds.retries.wait_s(max(attempt, 1), clockwork.chance), trouble.retry_after_s or 0.0)
+                elapsed = clockwork.clock_s() - started
+                if pause > _LONGEST_PAUSE_S or bounds.retries.is_spent(attempt, elapsed, pause):
+                    raise
+                if clockwork.clock_s() + pause > self.watch.ends_at:
+                    raise
+            clockwork.sleep(pause)
+
+    def _attempt(self, known: str) -> httpx.Response | None:
+        asked = self._asked(known)
+        with self.door.ask("GET", self.path, asked) as answer:
+            if answer.status_code == 304 and known and not self.received:
+                return None
+            if answer.status_code == 416 and self.received:
+                self._forget()
+                raise SourceUnavailableError(f"{self.watch.shown} became shorter while we fetched it", hint="run again")
+            refuse_other_answers(answer, self.watch.shown)
+            if answer.status_code == 206:
+                self._go_on(answer)
+            elif known and version_of(answer) == known:
+                return None
+            else:
+                self._begin(answer)
+            self._take(answer)
+        return self.headers
+
+    def _asked(self, known: str) -> dict[str, str]:
+        """Always the same encodings, as each is a representation of its own, with a version and a length of its own."""
+        asked = {"accept-encoding": "gzip"}
+        if self.received and self.validator:
+            return asked | {"range": f"bytes={self.received}-", "if-range": self.validator}
+        return asked | dict(asking_whether_changed(known))
+
+    def _begin(self, answer: httpx.Response) -> None:
+        self._forget()
+        self.validator, self.headers = resumable_version_of(answer), answer
+        self.watch.announced(size_of(answer) or 0)
+
+    def _go_on(self, answer: httpx.Response) -> None:
+        if not self.received or not goes_on_from(answer, self.received, self.validator):
+            self._forget()
+            message = f"{self.watch.shown} changed while we fetched it, or its server gives other parts than it was asked for"
+            raise SourceUnavailableError(message, hint="run again; if it stays so, tell the partner")
+
+    def _take(self, answer: httpx.Response) -> None:
+        for piece in answer.iter_raw():
+            self.stream.write(piece)
+            self.received += len(piece)
+            self.watch.saw(len(piece), self.received)
+        self.stream.flush()
+
+    def _forget(self) -> None:
+        self.stream.seek(0)
+        self.stream.truncate()
+        self.received, self.validator, self.headers = 0, "", None
+
+
+def _age_s(answer: httpx.Response) -> float | None:
+    """Return how long the file had been as it is, by the server's own clock."""
+    changed, now = changed_at(answer), answered_at(answer)
+    return None if changed is None or now is None else now - changed
+
+
+def name_of(address: str) -> str:
+    """Return what people call the file at an address: its name, or its host."""
+    parts = urlsplit(address.rpartition("::")[2])
+    return PurePosixPath(parts.path).name or parts.hostname or without_secrets(address)

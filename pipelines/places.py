@@ -1,22 +1,17 @@
-"""Where a feed's rows are, as it may be shown to anybody: without the user names, passwords and tokens of its address.
+"""Where a feed's rows are, for a person who wants to look: the address that a click opens.
 
-Where they truly are is the source's own `place`.
+How a source is called in words is its own `place`.
 """
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit, urlunsplit
+from mappings.sheet_specs import GoogleSheetsSource
+from mappings.source_specs import SourceSpec
 
-from mappings.source_bases import AnySource
 
-
-def shown_place(source: AnySource) -> str:
-    """Return a source's place; of an address without its user, its password and its query: secrets travel in all three."""
-    if "://" not in source.place:
-        return source.place
-    try:
-        parts = urlsplit(source.place)
-    except ValueError:  # what cannot be read cannot be cleaned
-        return f"{source.place.partition('://')[0]}://…"
-    query = "…" if parts.query else ""
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, query, parts.fragment))
+def address_of(source: SourceSpec) -> str:
+    """Return the address of a source on the web, without any secret; "" where it has none that a browser opens."""
+    if isinstance(source, GoogleSheetsSource):
+        tab = "" if source.tab_number is None else f"/edit#gid={source.tab_number}"
+        return f"https://docs.google.com/spreadsheets/d/{source.spreadsheet_id}{tab}" if source.spreadsheet_id else ""
+    return source.place if source.place.startswith(("http://", "https://")) else ""

@@ -13,7 +13,7 @@ from dagster import MetadataValue, TableRecord
 
 from mappings.loader import LoadedFeed
 from mappings.vocabulary import REASON_TEXTS
-from pipelines.places import shown_place
+from pipelines.places import address_of
 from pipelines.sync import Published, Staged
 from state.accounts import RejectedRow
 
@@ -32,9 +32,9 @@ _PACE_NAMES = {
 def source_metadata(feed: LoadedFeed) -> Mapping[str, Any]:
     """Return where a feed's rows come from, as an address that a click opens where it is one, and which file says so."""
     schedule = feed.mapping.schedule
-    place = shown_place(feed.mapping.source)
+    address = address_of(feed.mapping.source)
     return {
-        "source": MetadataValue.url(place) if place.startswith(("http://", "https://")) else place,
+        "source": MetadataValue.url(address) if address else feed.mapping.source.place,
         "mapping file": MetadataValue.path(feed.path),
         "schedule": f"{schedule.cron} ({schedule.timezone})" if schedule else "none",
     }
@@ -64,6 +64,10 @@ def published_metadata(published: Published) -> Mapping[str, Any]:
     counts["rows per second"] = round(answered / published.duration_s, 1) if published.duration_s else 0.0
     counts |= {_PACE_NAMES[name]: number for name, number in published.pace.items() if name in _PACE_NAMES}
     counts["dagster/row_count"] = account.delivered
+    if published.written_back.cells or published.written_back.problem:
+        counts["cells written back"] = published.written_back.cells
+    if published.written_back.problem:
+        counts["not written back"] = published.written_back.problem
     if published.outlook.notices:
         counts["notices"] = MetadataValue.md("\n".join(f"* {notice}" for notice in published.outlook.notices))
     return counts

@@ -14,7 +14,6 @@ from pipelines.cli.feed_files import shown_path
 from pipelines.cli.output import Output
 from pipelines.cli.shelf import Shelf, open_shelf
 from pipelines.cli.source_words import source_words
-from pipelines.places import shown_place
 from pipelines.settings import current_settings
 from state.views import FeedStatus
 
@@ -51,7 +50,7 @@ def _document(mapping: FeedMapping, status: FeedStatus | None) -> dict[str, Any]
         "feed": mapping.feed,
         "path": shown_path(mapping.path),
         "owner": mapping.owner,
-        "source": {"kind": mapping.source.kind, "path": shown_place(mapping.source)},
+        "source": {"kind": mapping.source.kind, "path": mapping.source.place},
         "schedule": mapping.schedule,
         "destination": status.book.destination if status else None,
         "counts": status.counts if status else None,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from mappings.source_specs import SourceSpec
-from pipelines.places import shown_place
 
 
 def source_words(spec: SourceSpec) -> str:
     """Return a source in a few words: `csv ../events.csv`."""
-    return f"{spec.kind} {shown_place(spec)}"
+    return f"{spec.kind} {spec.place}"

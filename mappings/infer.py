@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mappings.infer_calendar import CalendarDraft
 from mappings.infer_columns import ColumnSeen, see_columns
@@ -17,6 +17,7 @@ from mappings.infer_keys import guess_key
 from mappings.infer_moments import Guessed, Moments
 from mappings.infer_roles import guess_roles
 from mappings.infer_words import Role
+from mappings.infer_zones import UNKNOWN, guess_zone
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
@@ -25,7 +26,8 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 class Sample:
     """Rows of a source as they were read. `source` are the lines of the mapping's `source` block; `title` what people call it.
 
-    `columns` stand in the source's order; `guesses` are what was guessed in order to read it.
+    `columns` stand in the source's order; `guesses` are what was guessed in order to read it; `joined` what stands
+    between the items of columns whose lists were joined.
     """
 
     title: str
@@ -33,6 +35,7 @@ class Sample:
     columns: tuple[str, ...]
     rows: Sequence[Mapping[str, str]]
     guesses: tuple[Guessed, ...] = ()
+    joined: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_calendar(self) -> bool:
@@ -59,12 +62,13 @@ class Draft:
 
 def draft_feed(sample: Sample, wishes: Wishes) -> Draft:
     """Write a first mapping for the sample, without examples."""
-    columns = see_columns(sample.columns, sample.rows)
+    columns = see_columns(sample.columns, sample.rows, sample.joined)
     roles = guess_roles(columns)
     key = guess_key(columns, {role: guess.column for role, guess in roles.items()})
     moments = Moments(roles, columns, wishes.order)
     draft = CalendarDraft if sample.is_calendar else FileDraft
-    file = draft(wishes.feed, sample.title, sample.source, key, roles, moments, wishes.zone)
+    clocks = UNKNOWN if wishes.zone else guess_zone(columns, roles)
+    file = draft(wishes.feed, sample.title, sample.source, key, roles, moments, wishes.zone, clocks)
     text = file.text()
     aside = () if sample.is_calendar else tuple(_left_aside(columns, file))
     return Draft(text, (*sample.guesses, *_overwritten(columns), *file.guesses, *aside))

@@ -24,14 +24,17 @@ _NUMBER = re.compile(r"[+-]?(?:\d[\d\s.,]*)")
 _CODE = re.compile(r"(?=.*\d)[\w.:/-]{2,64}")
 _COUNTED = re.compile(r"([A-Za-z]*)([0-9]{1,15})")
 _MOSTLY = 0.8
+_OFTEN = 0.3
+_SEPARATORS = (";", "|", ",", "/")
 
 
 @dataclass(frozen=True)
 class ColumnSeen:
-    """One column of a sample: its name, and its cells from top to bottom."""
+    """One column of a sample: its name, and its cells from top to bottom. `joined_by`: what the reader joined lists with."""
 
     name: str
     cells: tuple[str, ...]
+    joined_by: str = ""
 
     @cached_property
     def filled(self) -> tuple[str, ...]:
@@ -42,6 +45,24 @@ class ColumnSeen:
     def counts(self) -> Counter[str]:
         """The different texts, and how often each stands there."""
         return Counter(self.filled)
+
+    @cached_property
+    def separator(self) -> str:
+        """What stands between the texts of a cell, where cells are lists of texts that recur; "" where they are not."""
+        return self.joined_by or next(filter(self._parts_texts, _SEPARATORS), "")
+
+    @cached_property
+    def parts(self) -> Counter[str]:
+        """The different texts of the lists in the cells, or of the cells, and how often each stands there."""
+        if not self.separator:
+            return self.counts
+        parts = (part.strip() for text in self.filled for part in text.split(self.separator.strip()))
+        return Counter(filter(None, parts))
+
+    def _parts_texts(self, separator: str) -> bool:
+        with_several = [text for text in self.filled if separator in text]
+        different = {part.strip() for text in self.counts for part in text.split(separator)}
+        return len(with_several) >= max(2, _OFTEN * len(self.filled)) and len(different) < len(self.counts)
 
     @cached_property
     def times(self) -> TimesSeen | None:
@@ -116,7 +137,7 @@ class ColumnSeen:
         return sum(pattern.fullmatch(text) is not None for text in self.filled) / len(self.filled) if self.filled else 0.0
 
 
-def see_columns(names: Sequence[str], rows: Rows) -> tuple[ColumnSeen, ...]:
-    """Look at each column of a sample; rows whose cells are all blank say nothing."""
+def see_columns(names: Sequence[str], rows: Rows, joined: Mapping[str, str]) -> tuple[ColumnSeen, ...]:
+    """Look at each column of a sample; rows whose cells are all blank say nothing. `joined`: columns of joined lists."""
     kept = [row for row in rows if any(not (text == "" or text.isspace()) for text in row.values())]
-    return tuple(ColumnSeen(name, tuple(row.get(name, "") for row in kept)) for name in names)
+    return tuple(ColumnSeen(name, tuple(row.get(name, "") for row in kept), joined.get(name, "")) for name in names)

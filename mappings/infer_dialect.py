@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 from charset_normalizer import from_bytes
 
+from mappings.infer_east_asian import guess_east_asian
+
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _LIKELY = ("windows-1252", "windows-1250", "shift_jis", "cp949", "gb18030", "big5", "windows-1251", "iso-8859-2", "koi8-r")
-_OF_TWO_BYTES = ("cp949", "shift_jis", "gb18030", "big5")
 _NAMES = {"cp1252": "windows-1252", "cp1250": "windows-1250", "cp1251": "windows-1251", "cp932": "shift_jis"}
 _LATIN = ("windows-125", "iso", "latin", "mac", "cp4", "cp7", "cp8", "cp10", "hp")
 _WESTERN = frozenset("€‚„…‘’“”•–—™«»·°§©®´¡¿\u00a0")
@@ -46,28 +47,18 @@ def guess_encoding(head: bytes, *, is_whole: bool) -> tuple[str, str, bool]:
             return encoding, "the file begins with a byte order mark", True
     if not _breaks(head, "utf-8", is_whole=is_whole):
         return "utf-8", "every byte decodes as UTF-8", True
-    best = from_bytes(head[:_HINT_BYTES]).best()
-    name, broken = _nearly(head[:_HINT_BYTES]) if best is None else ("", 0)
-    if name:
+    name, broken = guess_east_asian(head[:_HINT_BYTES])
+    best = None if name else from_bytes(head[:_HINT_BYTES]).best()
+    if name and broken:
         return name, f"all but {broken} places are text in {name}: what stands there must be mended at the source", False
+    if name:
+        return name, f"every byte is text in {name}, and reads as such", False
     hinted = _NAMES.get(best.encoding, best.encoding.replace("_", "-")) if best is not None else "windows-1252"
     if hinted.startswith(_LATIN) and _reads_western(head):
         hinted = "windows-1252"
     fitting = [name for name in dict.fromkeys((hinted, *_LIKELY)) if not _breaks(head, name, is_whole=is_whole)]
     chosen = fitting[0] if fitting else hinted
     return chosen, f"the bytes are no UTF-8 and look like {chosen}: compare letters with accents", False
-
-
-def _nearly(head: bytes) -> tuple[str, int]:
-    """Return the East Asian encoding in which all but a few places are text, and how many those are; "" if there is none."""
-    for name in _OF_TWO_BYTES:
-        text = head.decode(name, "replace")
-        broken = text.count("\ufffd")
-        if broken <= max(3, len(text) // 5_000):
-            best = from_bytes(text.replace("\ufffd", "").encode(name)).best()
-            if best is not None and _NAMES.get(best.encoding, best.encoding) == name:
-                return name, broken
-    return "", 0
 
 
 def _reads_western(head: bytes) -> bool:

@@ -5,6 +5,7 @@ What is guessed is `infer_roles`' and `infer_keys`'; the examples come from `inf
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -13,7 +14,8 @@ from mappings.infer_keys import KeyGuess
 from mappings.infer_moments import Guessed, Moments
 from mappings.infer_roles import RoleGuess, Surety
 from mappings.infer_words import Role
-from mappings.infer_yaml import column_text, comment, listed, scalar
+from mappings.infer_yaml import column_text, comment, listed, one_or_list, scalar
+from mappings.infer_zones import UNKNOWN, ZoneGuess, country_language
 from mappings.lint_words import FILL_IN, FILL_IN_NAME
 
 _MOST_MAPPED = 40
@@ -36,6 +38,7 @@ class FileDraft:
     roles: dict[Role, RoleGuess]
     moments: Moments
     zone: str = ""
+    clocks: ZoneGuess = UNKNOWN
     guesses: list[Guessed] = field(default_factory=list)
 
     def text(self) -> str:
@@ -70,8 +73,7 @@ class FileDraft:
     def _let(self) -> Iterator[str]:
         lines = list(self.moments.let())
         if not self.zone and Role.ZONE not in self.roles:
-            why = "no column names a time zone: put the one whose clocks the partner means, such as Europe/Lisbon"
-            lines += [self._told(Guessed("timezone", "", "unsure", why)), f"{FILL_IN_NAME}zone: UTC"]
+            lines += self._clocks()
         for guess in self.moments.guesses:
             self.guesses.append(guess)
         if all(line.startswith("#") for line in lines):
@@ -81,9 +83,44 @@ class FileDraft:
             yield from (f"  {line}" for line in lines)
         yield ""
 
+    def _clocks(self) -> Iterator[str]:
+        """Write the zone that the sample speaks for: as it is where that is likely, to be looked at otherwise."""
+        guess = self.clocks
+        yield self._told(Guessed("timezone", guess.column, guess.surety, guess.why))
+        if guess.surety == "unsure":
+            yield f"{FILL_IN_NAME}zone: {scalar(guess.zone or 'UTC')}"
+        elif guess.zone:
+            yield f"zone: {scalar(guess.zone)}"
+        if guess.by_country:
+            yield from self._zones_of_countries(guess)
+
+    def _zones_of_countries(self, guess: ZoneGuess) -> Iterator[str]:
+        is_open = guess.surety == "unsure"
+        head = ["  first_of:", f"    - from: {column_text(guess.column)}", "      on_error: omit", "      do:"]
+        yield "zone:"
+        yield from head if is_open else [f"  from: {column_text(guess.column)}", "  do:"]
+        indent = "        " if is_open else "    "
+        yield f"{indent}- map:"
+        yield from (f"{indent}    {scalar(text)}: {scalar(zone)}" for text, zone in guess.by_country.items())
+        if is_open:
+            yield f"    - ${FILL_IN_NAME}zone"
+
     def _rows(self) -> Iterator[str]:
+        lines = [*self._cancelled(), *(f"  {line}" for line in self.moments.rows())]
+        yield from self._without_a_day()
+        if lines:
+            yield "rows:"
+            yield from lines
+            yield ""
+
+    def _cancelled(self) -> Iterator[str]:
         status = self.roles.get(Role.STATUS)
         gone = [text for text in status.column.counts if _is_cancelled(text)] if status else []
+        if status and gone:
+            yield f"  - skip: {{column: {scalar(status.column.name)}, in: {listed(gone)}, ignore: [case]}}"
+            yield "    because: cancelled"
+
+    def _without_a_day(self) -> Iterator[str]:
         start = self.roles.get(Role.START)
         if start is not None and not start.column.is_full:
             without = len(start.column.cells) - len(start.column.filled)
@@ -91,11 +128,6 @@ class FileDraft:
             yield "# rows:"
             yield f"#   - skip: {{column: {scalar(start.column.name)}, is: missing}}"
             yield "#     because: no date yet"
-            yield ""
-        if status and gone:
-            yield "rows:"
-            yield f"  - skip: {{column: {scalar(status.column.name)}, in: {listed(gone)}, ignore: [case]}}"
-            yield "    because: cancelled"
             yield ""
 
     def _event(self) -> Iterator[str]:
@@ -125,14 +157,17 @@ class FileDraft:
         if self.zone:
             return scalar(self.zone)
         guess = self.roles.get(Role.ZONE)
-        return f"{{from: {column_text(guess.column.name)}, do: [zone]}}" if guess else f"${FILL_IN_NAME}zone"
+        if guess is not None:
+            return f"{{from: {column_text(guess.column.name)}, do: [zone]}}"
+        is_named = self.clocks.surety == "likely" or self.clocks.by_country
+        return "$zone" if is_named else f"${FILL_IN_NAME}zone"
 
     def _status(self) -> Iterator[str]:
         yield "status: draft # the safe default: somebody looks at each event; write published once you trust the mapping"
 
     def _kinds(self) -> Iterator[str]:
         guess = self.roles.get(Role.CATEGORY)
-        if guess is None or len(guess.column.counts) > _MOST_MAPPED:
+        if guess is None or len(guess.column.parts) > _MOST_MAPPED:
             yield f"classifications: [{FILL_IN}] # slugs of the service's list: `eventsync check {self.feed} --live` names them"
             return
         yield self._told(
@@ -142,8 +177,10 @@ class FileDraft:
         yield f"  from: {column_text(guess.column.name)}"
         yield f"  on_empty: {{use: [{FILL_IN}], warn: true}}"
         yield "  do:"
+        if guess.column.separator:
+            yield f"    - split: {scalar(guess.column.separator)}"
         yield "    - map:"
-        yield from _mapped(guess.column)
+        yield from _mapped(guess.column.parts)
 
     def _place(self) -> Iterator[str]:
         city = self.roles.get(Role.CITY)
@@ -157,6 +194,7 @@ class FileDraft:
             )
             yield "approxLocation.city:"
             yield from self._city(city.column)
+            yield from self._country()
         if venue is not None:
             yield self._told(Guessed("locationName", venue.column.name, venue.surety, venue.why))
             yield f"locationName: {{from: {column_text(venue.column.name)}, do: [collapse], on_empty: omit}}"
@@ -170,8 +208,15 @@ class FileDraft:
             yield f"    from: {column_text(column.name)}"
             yield "    do:"
             yield "      - map:"
-            yield from (f"  {line}" for line in _mapped(column))
+            yield from (f"  {line}" for line in _mapped(column.counts))
         yield f"  name: {{from: {column_text(column.name)}, do: [collapse], on_empty: omit}}"
+
+    def _country(self) -> Iterator[str]:
+        guess = self.roles.get(Role.COUNTRY)
+        languages, unknown = ((), frozenset()) if guess is None else country_language(guess.column)
+        if guess is not None and languages and len(unknown) * 2 < len(guess.column.counts):
+            step = f"[{{country: {one_or_list(languages)}}}]"
+            yield f"  countryCode: {{from: {column_text(guess.column.name)}, do: {step}, on_empty: omit, on_error: warn}}"
 
     def _links(self) -> Iterator[str]:
         link, price, image = (self.roles.get(role) for role in (Role.URL, Role.PRICE, Role.IMAGE))
@@ -195,8 +240,8 @@ def _key_part(column: ColumnSeen) -> str:
     return scalar(column.name) if column.is_full else f"{{column: {scalar(column.name)}, optional: true}}"
 
 
-def _mapped(column: ColumnSeen) -> Iterator[str]:
-    for text, count in column.counts.most_common(_MOST_MAPPED):
+def _mapped(counts: Counter[str]) -> Iterator[str]:
+    for text, count in counts.most_common(_MOST_MAPPED):
         yield f"        {scalar(text)}: {FILL_IN} # {count} row{'s' * (count != 1)}"
 
 

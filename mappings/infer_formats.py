@@ -14,7 +14,7 @@ from typing import Any
 
 from mappings.transforms.formats import Format, NotRealError, compile_format, read_clock, read_date, read_datetime
 
-_LANGUAGES = ("en", "pt", "es", "fr", "de", "it", "pl", "nl", "cs", "sv", "da", "fi", "ja", "ko", "zh", "ru", "tr")
+LANGUAGES = ("en", "pt", "es", "fr", "de", "it", "pl", "nl", "cs", "sv", "da", "fi", "ja", "ko", "zh", "ru", "tr")
 _ISO = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y年%m月%d日", "%Y년 %m월 %d일", "%Y. %m. %d.")
 _COMPACT = "%Y%m%d"
 _DAY_FIRST = tuple(f"%d{mark}%m{mark}{year}" for mark in "/.-" for year in ("%Y", "%y"))
@@ -28,6 +28,7 @@ _CLOCKS = (
     *("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M%p", "%I:%M:%S %p", "%I %p", "%I%p", "%I.%M%p", "%I.%M %p"),
     *("%Hh%M", "%Hh", "%H h", "%H h %M", "%H時%M分", "%H:%M Uhr", "%H.%M Uhr", "%H Uhr", "%H.%M"),
 )
+_USUAL_CLOCKS = frozenset(_CLOCKS[:8])
 _OFFSETS = ("", "%z", " %z")
 _BETWEEN = (" ", "T", ", ", " - ")
 _PROBED = 60
@@ -42,6 +43,11 @@ class Form:
     format: Format
     locale: str
     read: Callable[[Format, str], Any]
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """It reads one day or time, and nothing stands between several."""
+        return ()
 
     @property
     def spelling(self) -> str:
@@ -92,7 +98,7 @@ def _candidates(probed: Sequence[str]) -> Iterator[Form]:
         days.append(_COMPACT)
     yield from _with_clocks(days, "en", probed)
     if any(char.isalpha() for text in probed for char in text if char not in "TZ"):
-        for locale in _LANGUAGES:
+        for locale in LANGUAGES:
             yield from _with_clocks(_NAMED, locale, probed)
 
 
@@ -100,8 +106,16 @@ def _with_clocks(days: Sequence[str], locale: str, probed: Sequence[str]) -> Ite
     begun = [day for day in days if any(map(compile_format(day, locale).pattern.match, probed))]
     for day in begun:
         yield _form("date", day, locale)
-    for day, between, clock, offset in product(begun, _BETWEEN, _CLOCKS[:8], _OFFSETS):
+    for day, between, clock, offset in product(begun, _BETWEEN, _clocks_in(probed), _OFFSETS):
         yield _form("moment" if offset else "datetime", f"{day}{between}{clock}{offset}", locale)
+
+
+def _clocks_in(probed: Sequence[str]) -> Iterator[str]:
+    """Yield the clocks that may stand behind a day in these texts: the usual ones, and those with a word that is there."""
+    for clock in _CLOCKS:
+        word = clock.rpartition("%")[2][1:].strip() or clock.partition("%H")[2][:1].strip(":. ")
+        if clock in _USUAL_CLOCKS or (word and any(word in text for text in probed)):
+            yield clock
 
 
 _READ: dict[str, Callable[[Format, str], Any]] = {

@@ -12,9 +12,10 @@ from mappings.infer_columns import ColumnSeen
 from mappings.infer_roles import RoleGuess, Surety, agreed_order, in_order
 from mappings.infer_times import TimesSeen, Written
 from mappings.infer_words import Role
-from mappings.infer_yaml import column_text, comment, one_or_list, scalar
+from mappings.infer_yaml import column_text, comment, listed, one_or_list, scalar
 
 _NO_DAY = "%Y-%m-%d"
+_CLOCKS = {Role.CLOCK: "$clock", Role.END_CLOCK: "$end_clock"}
 _STEPS = {"date": "date", "time": "time", "datetime": "datetime", "moment": "datetime"}
 
 
@@ -43,31 +44,63 @@ class Moments:
 
     def let(self) -> Iterator[str]:
         """Write the named values that the fields use."""
-        for role, name in ((Role.START, "starts"), (Role.CLOCK, "clock"), (Role.END, "ends"), (Role.END_CLOCK, "end_clock")):
-            if role in self.roles and not (role is Role.CLOCK and self._start_has_clock):
+        names = {Role.CLOCK: "clock", Role.END: "ends", Role.END_CLOCK: "end_clock"}
+        for role, name in {Role.START: "days" if self.has_lists else "starts", **names}.items():
+            if self._is_read(role):
                 yield from self._named(role, name)
+        if self.has_lists:
+            yield "first_day: {from: $days, do: [first]}"
         if self._range is not None:
-            yield from self._range_end(self._range)
+            yield from self._end_of(self._range, "end_clock", "range_end")
+        if self._days_range is not None:
+            yield from self._end_of(self._days_range, "ends", "range_end")
         if Role.START not in self.roles:
             self.guesses.append(
                 Guessed("startAt", "", "unsure", "no column holds dates: every row is rejected until you name one")
             )
             yield str(self.guesses[-1])
 
+    def rows(self) -> Iterator[str]:
+        """Write the rule that makes an event of each day of a cell, where cells hold lists of days."""
+        if self.has_lists:
+            yield "- recur: {from: $first_day, until: $first_day, extra: $days} # an event for each day of the list"
+
     def fields(self, zone: str) -> Iterator[str]:
         """Write startAt and endAt."""
-        clock = "$clock" if Role.CLOCK in self.roles else ""
-        yield f"startAt: {self._moment('$starts', clock, Role.START, zone, '00:00')}"
-        if Role.END in self.roles:
-            clock = "$end_clock" if Role.END_CLOCK in self.roles else ""
-            yield f"endAt: {self._moment('$ends', clock, Role.END, zone, '23:59')}"
-        elif Role.START in self.roles and (Role.END_CLOCK in self.roles or self._range is not None):
-            yield f"endAt: {{at: {{day: $starts, clock: $end_clock, zone: {zone}}}, on_empty: omit}}"
+        day = "$day" if self.has_lists else "$starts"
+        clock, end_clock = (name if self._is_read(role) else "" for role, name in _CLOCKS.items())
+        yield f"startAt: {self._moment(day, clock, Role.START, zone, '00:00')}"
+        if self._is_read(Role.END):
+            yield f"endAt: {self._moment('$ends', end_clock, Role.END, zone, '23:59')}"
+        elif self._days_range is not None:
+            yield f'endAt: {{at: {{day: $ends, zone: {zone}, all_day: "23:59"}}, on_empty: omit}}'
+        elif Role.START in self.roles and (end_clock or self._range is not None):
+            yield f"endAt: {{at: {{day: {day}, clock: $end_clock, zone: {zone}}}, on_empty: omit}}"
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether the column of the day holds lists of days."""
+        return self._start_kind == "dates"
+
+    @property
+    def _start_kind(self) -> str:
+        times = self._times(Role.START)
+        return "" if times is None else times.ways[0].kind
+
+    @property
+    def _days_range(self) -> RoleGuess | None:
+        """The column whose cells hold the first and the last day, where no other column tells the last."""
+        return self.roles[Role.START] if self._start_kind == "date_range" and Role.END not in self.roles else None
+
+    def _is_read(self, role: Role) -> bool:
+        """Whether a column's times are the event's: none needs a clock beside its own, nor one last day for a list of days."""
+        if role is Role.CLOCK and self._start_has_clock:
+            return False
+        return role in self.roles and not (role is Role.END and self.has_lists)
 
     @property
     def _start_has_clock(self) -> bool:
-        times = self._times(Role.START)
-        return times is not None and times.ways[0].kind in ("datetime", "moment")
+        return self._start_kind in ("datetime", "moment")
 
     @property
     def _range(self) -> RoleGuess | None:
@@ -80,7 +113,10 @@ class Moments:
 
     def _times(self, role: Role) -> TimesSeen | None:
         guess = self.roles.get(role)
-        times = None if guess is None else guess.column.times
+        return None if guess is None else self._ordered(guess)
+
+    def _ordered(self, guess: RoleGuess) -> TimesSeen | None:
+        times = guess.column.times
         if times is None or not times.is_ambiguous:
             return times
         order = self.order or agreed_order(self.columns)[0]
@@ -95,18 +131,19 @@ class Moments:
         needs = "" if role is Role.START else ", on_empty: omit"
         if self._is_open(times):
             yield from (f"# {name}: {_value(guess.column, one.ways, needs)}" for one in (times, times.in_other_order()))
-            yield f"{name}: {_value(guess.column, (Written('date', (_NO_DAY,)),), needs)} # put one of the two lines above here"
+            none = Written("dates" if times.ways[0].by else "date", (_NO_DAY,), by=times.ways[0].by)
+            yield f"{name}: {_value(guess.column, (none,), needs)} # put one of the two lines above here"
         else:
             yield f"{name}: {_value(guess.column, times.ways, needs, prefix='range_start' if times.is_range else '')}"
 
-    def _range_end(self, guess: RoleGuess) -> Iterator[str]:
-        if guess.column.times is not None:
-            yield f"end_clock: {_value(guess.column, guess.column.times.ways, ', on_empty: omit', prefix='range_end')}"
+    def _end_of(self, guess: RoleGuess, name: str, prefix: str) -> Iterator[str]:
+        times = guess.column.times if guess.column.times is None or Role.START not in self.roles else self._ordered(guess)
+        if times is not None and not self._is_open(times):
+            yield f"{name}: {_value(guess.column, times.ways, ', on_empty: omit', prefix=prefix)}"
 
     def _guess(self, role: Role, guess: RoleGuess, times: TimesSeen) -> Guessed:
         about = {Role.START: "startAt", Role.CLOCK: "startAt", Role.END: "endAt"}.get(role, "endAt")
-        formats = ", ".join(spelling for way in times.ways for spelling in way.formats)
-        why = f"{guess.why}; {times.fitting:,} of {times.filled:,} filled cells fit {formats}"
+        why = f"{guess.why}; {times.fitting:,} of {times.filled:,} filled cells {_fitting(times)}"
         surety: Surety = guess.surety if times.fitting == times.filled else "likely"
         if times.order and times.proving:
             why = f"{why}; {times.proving:,} prove {times.order}-first"
@@ -157,5 +194,24 @@ def _value(column: ColumnSeen, ways: Sequence[Written], needs: str, *, prefix: s
 
 def _steps(way: Written, prefix: str) -> str:
     locale = f", locale: {way.locale}" if way.locale else ""
-    step = f"{{{_STEPS[way.kind]}: {one_or_list(way.formats)}{locale}}}"
-    return f"{prefix}, {step}" if prefix else step
+    half = "end" if prefix == "range_end" else "start"
+    match way.kind:
+        case "clock":
+            return "clock"
+        case "clock_range":
+            return f"{{clock_range: {half}}}"
+        case "date_range":
+            return f"{{date_range: {half}, formats: {one_or_list(way.formats)}{locale}}}"
+        case "dates":
+            return f"{{dates: {one_or_list(way.formats)}, by: {listed(way.by)}{locale}}}"
+        case _:
+            step = f"{{{_STEPS[way.kind]}: {one_or_list(way.formats)}{locale}}}"
+            return f"{prefix}, {step}" if prefix else step
+
+
+def _fitting(times: TimesSeen) -> str:
+    formats = ", ".join(spelling for way in times.ways for spelling in way.formats if spelling)
+    if not formats:
+        return "are times as people write them"
+    several = {"dates": ", several days in one", "date_range": ", the first and the last day in one"}
+    return f"fit {formats}{several.get(times.ways[0].kind, '')}"

@@ -36,12 +36,16 @@ def _is_day(column: ColumnSeen) -> bool:
     return column.times is not None and not column.times.is_time
 
 
+def _is_last_day(column: ColumnSeen) -> bool:
+    return column.times is not None and not column.times.is_time and not column.times.has_several
+
+
 def _is_clock(column: ColumnSeen) -> bool:
     return column.times is not None and column.times.is_time
 
 
 def _is_few(column: ColumnSeen) -> bool:
-    return column.is_text and 0 < len(column.counts) <= _FEW
+    return column.is_text and 0 < len(column.parts) <= _FEW
 
 
 def _is_zone(column: ColumnSeen) -> bool:
@@ -81,7 +85,7 @@ _PARTS: tuple[tuple[Role, frozenset[Role], Fits], ...] = (
     (Role.ZONE, frozenset({Role.ZONE}), _is_zone),
     (Role.END_CLOCK, frozenset({Role.END}), _is_clock),
     (Role.CLOCK, frozenset({Role.CLOCK, Role.START}), _is_clock),
-    (Role.END, frozenset({Role.END}), _is_day),
+    (Role.END, frozenset({Role.END}), _is_last_day),
     (Role.START, frozenset({Role.START, Role.CLOCK}), _is_day),
     (Role.CITY, frozenset({Role.CITY}), _is_words),
     (Role.COUNTRY, frozenset({Role.COUNTRY}), _is_words),

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from mappings.infer_clocks import SpokenClock, spoken_clocks
+from mappings.infer_days import SeveralDays, list_forms, range_forms
 from mappings.infer_formats import Form, likely_forms, swapped
 
+_AnyForm = Form | SeveralDays | SpokenClock
+_CLOCKS = frozenset({"time", "clock", "clock_range"})
+_SEVERAL = frozenset({"dates", "date_range"})
+Find = Callable[[Sequence[str]], Iterable[_AnyForm]]
 _RANGE = re.compile(r"(\S.*?)\s*(?:[–—〜～~-]|\bto\b|\bbis\b)\s*(\S.*)")
 _ENOUGH = 0.6
-_LONGEST = 60
+_LONGEST = 200
 _MOST_FORMATS = 5
 _DISTINCT = 500
 
@@ -23,12 +29,14 @@ _DISTINCT = 500
 class Written:
     """How dates or times are written: the formats that one step can try, the commonest first, and their language.
 
-    `kind`: `date`, `datetime`, `moment` (with an offset) or `time`.
+    `kind`: `date`, `datetime`, `moment` (with an offset) or `time`; `clock` and `clock_range` (without formats); `dates`
+    (lists, cut apart `by` these texts) or `date_range`.
     """
 
     kind: str
     formats: tuple[str, ...]
     locale: str = ""
+    by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,12 @@ class TimesSeen:
     @property
     def is_time(self) -> bool:
         """True for times of day without a date."""
-        return self.ways[0].kind == "time"
+        return self.ways[0].kind in _CLOCKS
+
+    @property
+    def has_several(self) -> bool:
+        """True for cells with several days."""
+        return not self.kinds.isdisjoint(_SEVERAL)
 
     @property
     def is_ambiguous(self) -> bool:
@@ -79,20 +92,30 @@ def see_times(cells: Sequence[str]) -> TimesSeen | None:
     likely = [text for text in texts if len(text) <= _LONGEST and any(map(str.isdigit, text))]
     if not likely or len(likely) < _ENOUGH * len(texts):
         return None
-    seen = _see(texts)
-    if seen is not None and seen.share >= _ENOUGH:
+    seen = _best(texts, (likely_forms,))
+    if seen is None or seen.share < 1:
+        seen = _best(texts, (likely_forms, list_forms, range_forms))
+    if seen is not None and seen.share == 1:
         return seen
     begins = [_begin(text) for text in texts]
-    ranges = _see(begins) if begins != texts else None
-    if ranges is None or not ranges.is_time or ranges.share < _ENOUGH:
-        return None
-    return replace(ranges, is_range=True)
+    ranges = _see(begins, likely_forms) if begins != texts else None
+    if ranges is not None and ranges.is_time and (seen is None or ranges.fitting > seen.fitting):
+        seen = replace(ranges, is_range=True)
+    spoken = _see(texts, spoken_clocks)
+    if spoken is not None and (seen is None or spoken.fitting > seen.fitting):
+        seen = replace(spoken, is_range=spoken.ways[0].kind == "clock_range")
+    return seen if seen is not None and seen.share >= _ENOUGH else None
 
 
-def _see(texts: Sequence[str]) -> TimesSeen | None:
+def _best(texts: Sequence[str], finders: Iterable[Find]) -> TimesSeen | None:
+    found = [seen for find in finders if (seen := _see(texts, find)) is not None]
+    return max(found, key=lambda seen: seen.fitting, default=None)
+
+
+def _see(texts: Sequence[str], find: Find) -> TimesSeen | None:
     counts = Counter(text for text in texts if 0 < len(text) <= _LONGEST)
     distinct = [text for text, _ in counts.most_common(_DISTINCT)]
-    forms = list(likely_forms(distinct))
+    forms = list(find(distinct))
     order, proving = _order(forms, counts, distinct)
     kept = [form for form in forms if form.order in ("", order)]
     chosen = list(_chosen(kept, counts, distinct))
@@ -107,7 +130,7 @@ def _see(texts: Sequence[str]) -> TimesSeen | None:
     return TimesSeen(tuple(_ways(chosen)), fitting, len(texts), used, proving if used else 0, odd)
 
 
-def _order(forms: Sequence[Form], counts: Counter[str], distinct: Sequence[str]) -> tuple[str, int]:
+def _order(forms: Sequence[_AnyForm], counts: Counter[str], distinct: Sequence[str]) -> tuple[str, int]:
     """Return the order of day and month, and how many cells prove it: a cell does that only one order can read.
 
     Cells that prove both are no proof of either.
@@ -122,7 +145,7 @@ def _order(forms: Sequence[Form], counts: Counter[str], distinct: Sequence[str])
     return order, 0 if all(proofs.values()) else proofs[order]
 
 
-def _chosen(forms: Sequence[Form], counts: Counter[str], distinct: Sequence[str]) -> Iterator[Form]:
+def _chosen(forms: Sequence[_AnyForm], counts: Counter[str], distinct: Sequence[str]) -> Iterator[_AnyForm]:
     """Yield formats until all cells fit or nothing more does, the one with the most cells first."""
     fitting = {form: [text for text in distinct if form.fits(text)] for form in forms}
     left = set(distinct)
@@ -134,16 +157,16 @@ def _chosen(forms: Sequence[Form], counts: Counter[str], distinct: Sequence[str]
         yield best
         left.difference_update(fitting[best])
         # A column holds times of day or dates: cells of the other kind are slips.
-        fitting = {form: texts for form, texts in fitting.items() if (form.kind == "time") == (best.kind == "time")}
+        fitting = {form: texts for form, texts in fitting.items() if (form.kind in _CLOCKS) == (best.kind in _CLOCKS)}
 
 
-def _ways(chosen: Iterable[Form]) -> Iterator[Written]:
+def _ways(chosen: Iterable[_AnyForm]) -> Iterator[Written]:
     """Put the formats that one step can try together, in the order in which they were found."""
-    together: dict[tuple[str, str], list[str]] = {}
+    together: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for form in chosen:
-        together.setdefault((form.kind, form.locale), []).append(form.spelling)
-    for (kind, locale), formats in together.items():
-        yield Written(kind, tuple(formats), locale)
+        together.setdefault((form.kind, form.locale, form.by), []).append(form.spelling)
+    for (kind, locale, by), formats in together.items():
+        yield Written(kind, tuple(formats), locale, by)
 
 
 def _begin(text: str) -> str:

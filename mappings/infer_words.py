@@ -59,7 +59,7 @@ _WORDS: Mapping[Role, str] = {
     Role.CLOCK: """time uhrzeit zeit hora horas horario heure heures horaire horaires ora ore orario godzin* godz tijd tid
         clock hour 時間 時刻 时间 시간 время""",
     Role.START: """start starts begin begins beginn beginning anfang inicio inizio debut from von ab desde date dates datum
-        dia day when fecha data rozpocz* poczatek dtstart giorno jour dag 開始* 開催日 日付 日時 日期 日 시작*
+        dia dias day days tage when fecha data rozpocz* poczatek dtstart giorno jour dag 開始* 開催日 日付 日時 日期 日 시작*
         날짜 дата начало""",
     Role.ADDRESS: """address adresse adresa adres direccion endereco indirizzo ulica ulice strasse street region prefecture
         住所 地址 주소""",

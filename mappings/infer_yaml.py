@@ -32,9 +32,10 @@ def one_or_list(texts: tuple[str, ...]) -> str:
     return scalar(texts[0]) if len(texts) == 1 else listed(texts)
 
 
-def block(entries: Mapping[str, str]) -> str:
-    """Write texts by name on one line."""
-    return "{" + ", ".join(f"{scalar(name)}: {scalar(text)}" for name, text in entries.items()) + "}"
+def block(entries: Mapping[str, str | int]) -> str:
+    """Write texts and numbers by name on one line."""
+    told = (f"{scalar(name)}: {value if isinstance(value, int) else scalar(value)}" for name, value in entries.items())
+    return f"{{{', '.join(told)}}}"
 
 
 def comment(text: str) -> str:

@@ -6,8 +6,8 @@ Reading its rows is `connectors.sources`'; what the rows mean is `mappings.infer
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -16,10 +16,11 @@ import orjson
 from mappings.errors import ConfigError
 from mappings.infer_dialect import guess_dialect, guess_encoding
 from mappings.infer_moments import Guessed
-from mappings.infer_yaml import comment, scalar
+from mappings.infer_yaml import block, comment, scalar
 
 HEAD_BYTES = 8 * 1024 * 1024
 """So much of a file is looked at."""
+_MARKS = ("; ", " | ", ", ", " / ")
 _TAG = re.compile(r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<(/?)([A-Za-z_][\w:.-]*)[^<>]*?(/?)>", re.DOTALL)
 
 
@@ -55,7 +56,7 @@ class SourceGuess:
         )
 
     def _line(self, key: str, value: object) -> str:
-        told = f"{key}: {{row: {value['row']}}}" if isinstance(value, dict) else f"{key}: {_spelt(str(value))}"
+        told = f"{key}: {block(value) if isinstance(value, dict) else _spelt(str(value))}"
         why = self.why.get(key, "")
         return f"{told} # {comment(why)}" if why else told
 
@@ -72,6 +73,35 @@ def guess_source(head: Head) -> SourceGuess:
         if is_kind(begin, suffix):
             return guess(head)
     return _delimited(head)
+
+
+def joined_lists(guess: SourceGuess, columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> SourceGuess:
+    """Return the guess with the columns whose cells are lists of plain texts joined, or itself where there are none."""
+    if guess.settings["kind"] not in {"json", "ndjson", "xml"}:
+        return guess
+    lists = {name: found for name in columns if (found := [*_plain_lists(row.get(name, "") for row in rows)])}
+    joined = {name: mark for name, found in lists.items() if (mark := _mark_between(found))}
+    if not joined:
+        return guess
+    why = {**guess.why, "join_lists": f"lists of texts: {', '.join(joined)}"}
+    return replace(guess, settings={**guess.settings, "join_lists": joined}, why=why)
+
+
+def _plain_lists(cells: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the cells that are JSON arrays of texts."""
+    for cell in cells:
+        if cell.startswith("[") and cell.endswith("]"):
+            try:
+                found = orjson.loads(cell)
+            except orjson.JSONDecodeError:
+                continue
+            if isinstance(found, list) and found and all(isinstance(item, str) for item in found):
+                yield found
+
+
+def _mark_between(lists: Sequence[Sequence[str]]) -> str:
+    """Return what can stand between the items because it stands in none of them."""
+    return next((mark for mark in _MARKS if not any(mark.strip() in item for items in lists for item in items)), "")
 
 
 def _delimited(head: Head) -> SourceGuess:

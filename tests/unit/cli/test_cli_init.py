@@ -72,7 +72,7 @@ def test_the_evidence_stands_beside_each_guess(desk: Desk) -> None:
     drafted(desk, agenda(desk))
     text = (desk.folder / "feeds" / "drafted.yaml").read_text("utf-8")
     assert '# sure: "INICIO" is called so; 3 of 3 filled cells fit %d/%m/%Y; 1 prove day-first' in text
-    assert "# unsure: no column names a time zone" in text
+    assert '# likely: "CIDADE" is Lisboa in 2 of 3 rows\n  zone: Europe/Lisbon' in text
 
 
 def test_columns_that_the_draft_does_not_read_are_told(desk: Desk) -> None:
@@ -285,6 +285,13 @@ FOUND: dict[str, tuple[str, str, str, list[str], int | None]] = {
     "w3c-csvw-events.csv": ("Name", "Start Date", "", ["Ticket Url"], 2),
 }
 """What a person sees in each file: the columns of the title, the first and the last day and a key, and how many events it has."""
+ZONES = {
+    "de-ticketmaster.csv": ("Europe/Berlin", True),
+    "../../../mappings/feeds/samples/osaka-fireworks.csv": ("Asia/Tokyo", False),
+    "pl-krakow.csv": ("Europe/Warsaw", False),
+    "pl-krakow-tiktak.csv": ("Europe/Warsaw", False),
+}
+"""Whose clocks their cities or their letters speak for, and whether that is likely; nothing speaks for the others'."""
 SURE_KEYS = {"../../../mappings/feeds/samples/osaka-fireworks.csv"}
 """All others have no identifier that is the partner's own, and the file must say so."""
 
@@ -301,7 +308,9 @@ def test_each_real_feed_gives_a_file_that_passes_check_and_finds_title_days_and_
     assert [part if isinstance(part, str) else part["column"] for part in feed["key"]] == key
     (surety,) = (guess["surety"] for guess in said["guesses"] if guess["about"] == "key")
     assert (surety == "sure") == (name in SURE_KEYS)
-    assert [guess["surety"] for guess in said["guesses"] if guess["about"] == "timezone"] == ["unsure"]
+    (surety,) = (guess["surety"] for guess in said["guesses"] if guess["about"] == "timezone")
+    zone, is_likely = ZONES.get(name, ("UTC", False))
+    assert (feed["let"]["zone" if is_likely else "fill_in_zone"], surety) == (zone, "likely" if is_likely else "unsure")
     account = desk.run("preview", "drafted", "--rows", "0", "--all", "--json").document["account"]
     assert account["events"] == events or (events is None and account["events"] > 0)
 
@@ -320,3 +329,56 @@ def test_a_zone_is_found_by_whatever_name_and_the_instants_beside_it(desk: Desk)
     feed, _ = drafted(desk, "a.csv")
     assert feed["event"]["timezone"] == {"from": "tz", "do": ["zone"]}
     assert feed["examples"][0]["event"]["startAt"] == "2030-07-01T13:00:00-04:00"
+
+
+def test_days_of_several_in_one_cell_are_events_of_their_own_and_lists_of_texts_are_joined(desk: Desk) -> None:
+    shows = [
+        {"id": "x7", "name": "Jazz", "days": "3, 5 and 7 May 2030", "hour": "19 Uhr 30", "tags": ["Music", "Open air"]},
+        {"id": "k2", "name": "Fado", "days": "8 May 2030", "hour": "kl. 20", "tags": ["Music"]},
+    ]
+    (desk.folder / "shows.json").write_text(json.dumps(shows), "utf-8")
+    feed, _ = drafted(desk, "shows.json", "--zone", "Europe/Lisbon")
+    assert feed["source"]["join_lists"] == {"tags": "; "}
+    split, mapped = feed["event"]["classifications"]["do"]
+    assert (split, sorted(mapped["map"])) == ({"split": "; "}, ["Music", "Open air"])
+    rows = desk.run("preview", "drafted", "--json").document["rows"]
+    assert [(row["row_key"], row["event"]["startAt"]) for row in rows] == [
+        ("x7|2030-05-03", "2030-05-03T19:30:00+01:00"),
+        ("x7|2030-05-05", "2030-05-05T19:30:00+01:00"),
+        ("x7|2030-05-07", "2030-05-07T19:30:00+01:00"),
+        ("k2|2030-05-08", "2030-05-08T20:00:00+01:00"),
+    ]
+
+
+def test_an_open_order_of_day_and_month_stays_open_in_lists_of_days_too(desk: Desk) -> None:
+    (desk.folder / "a.csv").write_text("id,name,dates\nB7,Jazz,03/05/2030; 04/05/2030\nB9,Fado,05/05/2030\n", "utf-8")
+    _, said = drafted(desk, "a.csv")
+    assert said["problems"] == []
+    text = (desk.folder / "feeds" / "drafted.yaml").read_text("utf-8")
+    assert '# days: {from: dates, do: [{dates: "%d/%m/%Y", by: [";"]}]}' in text
+    assert '# days: {from: dates, do: [{dates: "%m/%d/%Y", by: [";"]}]}' in text
+
+
+def test_the_first_and_the_last_day_in_one_cell_are_the_beginning_and_the_end(desk: Desk) -> None:
+    (desk.folder / "a.csv").write_text(
+        "id,name,date\nB7,Jazz,3-5 May 2030\nB9,Fado,28 Feb - 2 Mar 2030\nC1,Rap,9 May 2030\n", "utf-8"
+    )
+    drafted(desk, "a.csv", "--zone", "Europe/Lisbon")
+    rows = desk.run("preview", "drafted", "--json").document["rows"]
+    assert [(row["event"]["startAt"][:10], row["event"].get("endAt", "")[:10]) for row in rows] == [
+        ("2030-05-03", "2030-05-05"),
+        ("2030-02-28", "2030-03-02"),
+        ("2030-05-09", ""),
+    ]
+
+
+def test_rows_of_several_countries_have_each_its_own_zone_and_those_of_many_zones_are_left_to_the_author(desk: Desk) -> None:
+    rows = "B7,Jazz,2030-07-01,Germany\nB9,Fado,2030-07-02,Portugal\nC1,Rap,2030-07-02,USA\n"
+    (desk.folder / "a.csv").write_text(f"id,name,date,country\n{rows}", "utf-8")
+    feed, said = drafted(desk, "a.csv")
+    mapped, rest = feed["let"]["zone"]["first_of"]
+    assert (mapped["do"][0]["map"], rest) == ({"Germany": "Europe/Berlin", "Portugal": "Europe/Lisbon"}, "$fill_in_zone")
+    (why,) = (guess["why"] for guess in said["guesses"] if guess["about"] == "timezone")
+    assert why == '"country" names 3 countries; no single zone is that of USA'
+    told = desk.run("preview", "drafted", "--json").document["rows"]
+    assert [row["event"]["startAt"][19:] for row in told] == ["+02:00", "+01:00", "+00:00"]

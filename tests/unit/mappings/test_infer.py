@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 
 from mappings.examples import run_examples
 from mappings.infer import Sample, Wishes, draft_feed, feed_name
+from mappings.infer_columns import see_columns
 from mappings.infer_dialect import guess_dialect
+from mappings.infer_east_asian import guess_east_asian
 from mappings.infer_examples import with_examples
+from mappings.infer_roles import guess_roles
 from mappings.infer_times import see_times
 from mappings.infer_words import Role, roles_by_name
+from mappings.infer_zones import guess_zone
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
 
@@ -74,6 +78,15 @@ def test_every_table_gives_a_mapping_that_may_run_and_examples_that_come_true(
         (["2026年5月3日"], "date", ("%Y年%m月%d日",)),
         (["2026년 5월 3일"], "date", ("%Y년 %m월 %d일",)),
         (["19.30 Uhr", "20 Uhr"], "time", ("%H.%M Uhr", "%H Uhr")),
+        (["13.07.2030 19.30 Uhr"], "datetime", ("%d.%m.%Y %H.%M Uhr",)),
+        (["13/07/2030 20h30"], "datetime", ("%d/%m/%Y %Hh%M",)),
+        (["19 Uhr 30", "20:00 h", "kl. 19"], "clock", ("",)),
+        (["7-9pm", "8pm"], "clock_range", ("",)),
+        (["3, 5 and 7 May 2027", "8 May 2027"], "dates", ("%d %B %Y",)),
+        (["3, 5 e 7 de maio de 2026"], "dates", ("%d de %B de %Y",)),
+        (["May 3, 2026; May 4, 2026"], "dates", ("%B %d, %Y",)),
+        (["3-5 May 2027", "28 Feb - 2 Mar 2027"], "date_range", ("%d %b %Y",)),
+        (["2026-05-01 to 2026-05-03", "2026-05-04"], "date_range", ("%Y-%m-%d",)),
     ],
 )
 def test_formats_are_found_by_evidence(cells: list[str], kind: str, formats: tuple[str, ...]) -> None:
@@ -115,6 +128,68 @@ def test_an_order_that_nothing_proves_or_that_cells_contradict_stays_open(cells:
 )
 def test_columns_are_known_by_their_names_in_many_languages(name: str, role: Role) -> None:
     assert role in roles_by_name(name)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp949", "1,서울 불꽃축제,여의도 한강공원\n2,재즈 공연,예술의전당\n3,봄꽃 축제,진해\n"),
+        ("shift_jis", "1,なにわ淀川花火大会,新淀川河川敷\n2,ジャズの夕べ,大阪城ホール\n"),
+        ("gb18030", "1,国庆音乐会,上海大剧院\n2,春节文化展览,北京展览馆\n"),
+        ("big5", "1,國慶音樂會,台北市大安公園\n2,春節文化展覽,高雄市文化中心\n"),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 300])
+def test_an_east_asian_file_is_known_by_what_it_reads_as_with_broken_bytes_too(encoding: str, text: str, times: int) -> None:
+    content = (text * times).encode(encoding)
+    assert guess_dialect(content, is_whole=True).encoding == encoding
+    odd = [place for place, byte in enumerate(content) if byte > 0x7F]
+    for first in odd[:8]:
+        broken = content[:first] + b"\xff" + content[first + 1 :]
+        seen = guess_dialect(broken, is_whole=True)
+        assert (seen.encoding, "must be mended at the source" in seen.why["encoding"]) == (encoding, True)
+        assert guess_dialect(content[:first] + content[first + 1 :], is_whole=True).encoding == encoding
+
+
+ACCENTED = ["Café", "Müller", "São", "Größe", "Señor", "Łódź", "śpiewa", "żywej", "źdźbło", "Gęś", "Žižkov", "ŻÓŁW", "noite"]
+
+
+@pytest.mark.parametrize("encoding", ["windows-1250", "windows-1252", "iso-8859-2"])
+@given(words=st.lists(st.sampled_from(ACCENTED), max_size=8, unique=True))
+@settings(deadline=None)
+def test_accents_of_western_and_central_europe_are_not_taken_for_east_asian_words(encoding: str, words: list[str]) -> None:
+    assert guess_east_asian(" ".join(words).encode(encoding, "ignore")) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("columns", "zone", "surety", "why"),
+    [
+        ({"land": ["Deutschland", "Germany"]}, "Europe/Berlin", "likely", '"land" is Deutschland, Germany in 2 rows'),
+        ({"cidade": ["Lisboa", "Almada"]}, "Europe/Lisbon", "likely", '"cidade" is Lisboa in 1 of 2 rows'),
+        ({"city": ["Paris", "Berlin"]}, "", "unsure", "nothing tells"),
+        ({"link": ["https://a.pt/1", "https://b.pt/", "https://b.pt:80/?x=.de"]}, "Europe/Lisbon", "unsure", "3 of 3 addresses"),
+        ({"link": ["https://lu.ma/1", "https://lu.ma/2", "https://lu.ma/3"]}, "", "unsure", "nothing tells"),
+        ({"tytul": ["Gęś", "Łódź", "Źdźbło"]}, "Europe/Warsaw", "unsure", "3 of 3 texts have letters that are Poland's"),
+        ({"名前": ["のど自慢", "ジャズ", "夏まつり"]}, "Asia/Tokyo", "unsure", "Japan's"),
+        ({"start": ["2030-01-05T19:00:00+01:00", "2030-07-05T19:00:00+02:00"]}, "Europe/Paris", "unsure", "+0100, +0200"),
+        ({"start": ["2030-07-05T19:00:00+02:00"]}, "", "unsure", "the offsets +0200 are those of"),
+        (
+            {"start": ["2030-07-05T19:00:00-04:00", "2030-07-06T19:00:00-04:00"], "city": ["Berlin", "Berlin"]},
+            "",
+            "unsure",
+            "the offsets -0400 are those of",
+        ),
+        ({"start": ["2030-07-05T19:00:00Z"]}, "", "unsure", "nothing tells"),
+    ],
+)
+def test_a_zone_is_told_by_the_evidence_that_nothing_contradicts(
+    columns: dict[str, list[str]], zone: str, surety: str, why: str
+) -> None:
+    rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    seen = see_columns(tuple(columns), rows, {})
+    guess = guess_zone(seen, guess_roles(seen))
+    assert (guess.zone, guess.surety) == (zone, surety)
+    assert why in guess.why
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ class Pages:
     def _texts(self, soql: str) -> Iterator[Texts]:
         readers = [self._reader(column) for column in self.selection.columns]
         page, seen = self.org.query(soql, with_deleted=self.with_deleted), 0
+        total = page.total
         while True:
             for record in page.records:
                 yield [read(record) for read in readers]
@@ -88,8 +89,8 @@ class Pages:
             if self._must_stop():
                 return
             page = self.org.more(page.more)
-        if seen < page.total:
-            message = f"Salesforce told of {page.total} records and gave {seen}"
+        if seen < total:
+            message = f"Salesforce told of {total} records and gave {seen}"
             raise SourceUnavailableError(message, hint="run again later")
 
     def _reader(self, column: Column) -> Callable[[Mapping[str, Any]], str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from lookalikes.salesforce import Server, serving
@@ -87,8 +89,17 @@ class Reader:
 
 @contextmanager
 def reader_of(org: Org) -> Iterator[Reader]:
-    with serving(org) as server:
-        yield Reader(org, server)
+    """One server answers for all: starting and stopping it takes longer than most tests."""
+    server = _running()
+    server.org = org
+    yield Reader(org, server)
+
+
+@cache
+def _running() -> Server:
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(serving(Org()))
 
 
 def record_id(number: int) -> str:

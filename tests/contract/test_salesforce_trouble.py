@@ -1,0 +1,302 @@
+"""What goes wrong while Salesforce is read: sessions that end, queries that are forgotten, days that run out of requests."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+from lookalikes.salesforce_org import SObject
+from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of, record_id
+
+from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.salesforce_bulk import LONGEST_WAIT_S
+from connectors.sources.salesforce_org import POLICY
+from mappings.errors import ConfigError, SyncError
+
+ALL = [f"Event {number}" for number in range(1, 26)]
+WAYS: list[dict[str, Any]] = [
+    {"api": "rest"},
+    {"api": "rest", "incremental": {}},
+    {"api": "bulk"},
+    {"query": "SELECT Id, Name FROM Event__c ORDER BY Id", "api": "rest"},
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=["pages", "incremental", "bulk", "query"])
+@pytest.mark.parametrize("page", range(1, 8))
+def test_a_session_that_ends_at_any_page_costs_one_login_and_no_row(way: dict[str, Any], page: int) -> None:
+    org = org_of(events(25))
+    org.troubles.page_rows, org.troubles.sessions_end_at = 5, {page}
+    with reader_of(org) as reader:
+        read = reader.read({"Name"}, **way)
+
+    assert read.column("Name") == ALL
+    assert org.logins == 1 + (org.data_requests >= page)
+
+
+@pytest.mark.parametrize("page", range(2, 7))
+def test_a_session_that_ends_at_every_second_page_costs_no_row(page: int) -> None:
+    org = org_of(events(25))
+    org.troubles.page_rows, org.troubles.sessions_end_at = 5, set(range(page, 40, 2))
+    with reader_of(org) as reader:
+        assert reader.read({"Name"}).column("Name") == ALL
+
+
+@pytest.mark.parametrize("way", [*WAYS[:2], WAYS[3]], ids=["pages", "incremental", "query"])
+@pytest.mark.parametrize("dies", ["alone", "with its session"])
+@pytest.mark.parametrize("page", range(2, 8))
+def test_a_query_that_is_forgotten_at_any_page_goes_on_after_the_last_record(way: dict[str, Any], dies: str, page: int) -> None:
+    org = org_of(events(25))
+    org.troubles.page_rows = 5
+    if dies == "alone":
+        org.troubles.locators_end_at = {page, page + 2}
+    else:
+        org.troubles.sessions_end_at, org.troubles.locators_die_with_sessions = {page}, True
+    with reader_of(org) as reader:
+        read = reader.read({"Name"}, **way)
+
+    assert read.column("Name") == ALL
+    assert not read.ending.is_short
+
+
+def test_records_of_one_moment_are_neither_lost_nor_doubled_when_a_query_is_forgotten_among_them() -> None:
+    org = org_of([event(number, minute=5) for number in range(1, 26)])
+    org.troubles.page_rows, org.troubles.locators_end_at = 5, {3, 5, 7}
+    with reader_of(org) as reader:
+        first = reader.read({"Name"}, incremental={})
+        org.troubles.locators_end_at = {org.data_requests + 3, org.data_requests + 5}
+        again = reader.read({"Name"}, incremental={}, since=first.ending.cursor)
+
+    assert first.column("Name") == ALL
+    assert again.column("Name") == ALL, "all are within the overlap"
+    assert not again.is_whole
+
+
+def test_a_query_that_comes_otherwise_the_second_time_ends_in_an_error() -> None:
+    org = org_of(events(25))
+    org.troubles.page_rows, org.troubles.locators_end_at = 5, {3}
+
+    def edit(number: int) -> None:
+        if number == 3:
+            org.objects["Event__c"].records = list(reversed(events(25)))
+
+    org.troubles.before_page = edit
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="another order") as caught:
+        reader.read(query="SELECT Id, Name FROM Event__c", api="rest")
+
+    assert "ORDER BY Id" in caught.value.hint
+
+
+def test_a_query_forgotten_again_and_again_ends_in_an_error() -> None:
+    org = org_of(events(25))
+    org.troubles.page_rows, org.troubles.locators_end_at = 5, set(range(100))
+    org.objects["Event__c"].children = {"Sessions__r": ("Session__c", "Event__c")}
+    sessions = [event(number, Event__c=record_id(1)) for number in range(1, 9)]
+    org.add(SObject("Session__c", parents={"Event__c": ("Event__r", "Event__c")}, records=sessions))
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError):
+        reader.read({"Name"}, children={"Sessions__r": ["Name"]})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (500, "UNABLE_TO_LOCK_ROW", "unable to obtain exclusive access"),
+        (400, "QUERY_TIMEOUT", "Your query request was running for too long."),
+        (503, "SERVER_UNAVAILABLE", "Server is unavailable"),
+        (403, "REQUEST_LIMIT_EXCEEDED", "ConcurrentRequests (Concurrent API Requests) Limit exceeded."),
+        (502, "", "bad gateway"),
+    ],
+)
+def test_a_busy_org_is_asked_again_a_few_times_and_then_later(answer: tuple[int, str, str]) -> None:
+    org = org_of(events(8))
+    org.troubles.page_rows, org.troubles.answers = 5, [answer] * 3
+    with reader_of(org) as reader:
+        assert len(reader.read({"Name"}).rows) == 8
+        assert len(reader.clock.slept) == 3
+
+        org.troubles.answers = [answer] * 50
+        with pytest.raises(SourceUnavailableError, match=answer[1] or "502"):
+            reader.read({"Name"})
+        assert reader.clock.now <= 2 * POLICY.budget_s
+        assert len(org.troubles.answers) == 50 - POLICY.attempts
+
+
+def test_a_wait_that_salesforce_names_is_waited_or_left_to_the_next_run() -> None:
+    org = org_of(events(3))
+    org.troubles.answers, org.troubles.retry_after = [(503, "SERVER_UNAVAILABLE", "")], "17"
+    with reader_of(org) as reader:
+        reader.read({"Name"})
+        assert reader.clock.slept == [17.0]
+
+        org.troubles.answers, org.troubles.retry_after = [(503, "SERVER_UNAVAILABLE", "")] * 9, "900"
+        with pytest.raises(SourceUnavailableError) as caught:
+            reader.read({"Name"})
+        assert caught.value.retry_after_s == 900.0
+
+
+def test_the_days_requests_used_up_come_back_in_an_hour() -> None:
+    org = org_of(events(25))
+    org.troubles.page_rows, org.allowed, org.used = 5, 8, 2
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="REQUEST_LIMIT_EXCEEDED") as caught:
+        reader.read({"Name"}, stop_at="off", api="rest")
+
+    assert caught.value.retry_after_s == 3600.0
+    assert reader.clock.slept == []
+
+
+def test_nothing_is_asked_where_others_have_used_the_days_requests() -> None:
+    org = org_of(events(3))
+    org.allowed, org.used = 100, 94
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="95 of its 100") as caught:
+        reader.read({"Name"})
+
+    assert reader.queries == []
+    assert "stop_at" in caught.value.hint
+
+
+def test_a_whole_reading_that_the_day_does_not_suffice_for_is_an_error_and_never_fewer_rows() -> None:
+    org = org_of(events(25))
+    org.troubles.page_rows, org.allowed, org.used = 5, 100, 90
+
+    def others(number: int) -> None:
+        org.used += number * 2
+
+    org.troubles.before_page = others
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="requests of the day"):
+        reader.read({"Name"}, api="rest")
+
+
+def test_changes_that_the_day_does_not_suffice_for_are_read_as_far_as_it_goes_and_the_rest_later() -> None:
+    org = org_of(events(25))
+    org.troubles.page_rows = 5
+    with reader_of(org) as reader:
+        whole = reader.read({"Name"}, incremental={"overlap": "0s"})
+        org.objects["Event__c"].records = [event(number, minute=100 + number) for number in range(1, 26)]
+        org.allowed = int((org.used + 4.5) / 0.95)
+        part = reader.read({"Name"}, incremental={"overlap": "0s"}, since=whole.ending.cursor, api="rest")
+        assert part.ending.is_short
+        assert "goes on from there" in part.ending.notices[0]
+        assert 0 < len(part.rows) < 25
+        org.allowed = 15_000
+        rest = reader.read({"Name"}, incremental={"overlap": "0s"}, since=part.ending.cursor)
+
+    assert part.column("Name")[:-1] + rest.column("Name") == ALL
+    assert not rest.ending.is_short
+
+
+def test_more_records_than_the_day_has_pages_for_come_in_the_order_of_their_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connectors.sources.salesforce_records.PAGE_ROWS", 5)
+    org = org_of([event(26 - number, minute=number) for number in range(1, 26)])
+    org.troubles.page_rows, org.allowed, org.used = 5, 100, 90
+    with reader_of(org) as reader:
+        part = reader.read({"Name"}, incremental={"overlap": "0s"}, api="rest")
+        org.used = 5
+        rest = reader.read({"Name"}, incremental={"overlap": "0s"}, api="rest", since=part.ending.cursor)
+
+    assert part.ending.is_short
+    assert part.column("Name") == ALL[::-1][: len(part.rows)]
+    assert set(part.column("Name")) | set(rest.column("Name")) == set(ALL)
+
+
+@pytest.mark.parametrize("cuts", [[400], [150, 300], [30, 30, 30]])
+def test_results_that_break_off_go_on_after_the_last_record(cuts: list[int]) -> None:
+    org = org_of([event(number, Text__c='a "b"\nc, ' * 5) for number in range(1, 26)], {"Text__c": "textarea"})
+    org.troubles.cut_after = cuts
+    with reader_of(org) as reader:
+        read = reader.read({"Name", "Text__c"}, api="bulk")
+
+    assert read.column("Name") == ALL
+    assert set(read.column("Text__c")) == {'a "b"\nc, ' * 5}
+
+
+def test_results_that_always_break_off_end_in_an_error() -> None:
+    org = org_of(events(25))
+    org.troubles.cut_after = [30] * 99
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="results"):
+        reader.read({"Name"}, api="bulk")
+
+    assert org.jobs == {}
+
+
+def test_a_job_is_waited_for_ever_longer_but_not_for_ever() -> None:
+    org = org_of(events(3))
+    org.troubles.polls = 10**9
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="not done after 3 hours"):
+        reader.read({"Name"}, api="bulk")
+
+    assert LONGEST_WAIT_S <= reader.clock.now < LONGEST_WAIT_S + 60
+    assert len(reader.clock.slept) < 600
+    assert ("PATCH", "job") in org.asked, "aborted, so that it can be deleted"
+    assert org.jobs == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("InvalidBatch : Failed to process query: MALFORMED_QUERY: unexpected token", BadSourceError),
+        ("InternalServerError : Retried more than fifteen times", SourceUnavailableError),
+    ],
+)
+def test_a_job_that_fails_says_why_and_leaves_nothing_behind(said: str, kind: type[SyncError]) -> None:
+    org = org_of(events(3))
+    org.troubles.fails_as = said
+    with reader_of(org) as reader, pytest.raises(kind, match=said.rpartition(": ")[2]):
+        reader.read({"Name"}, api="bulk")
+
+    assert org.jobs == {}
+
+
+def test_a_reading_given_up_half_way_deletes_its_job() -> None:
+    org = org_of(events(25))
+    with reader_of(org) as reader:
+        with reader.source({"Name"}, api="bulk").read() as reading:
+            next(reading.rows)
+            assert org.jobs
+        assert org.jobs == {}
+
+
+def test_a_page_that_holds_fewer_records_than_were_told_of_is_an_error() -> None:
+    org = org_of(events(10))
+    org.troubles.page_rows = 5
+
+    def lose(number: int) -> None:
+        for records, _, _ in org.locators.values():
+            if number == 3:
+                del records[6:]
+
+    org.troubles.before_page = lose
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="told of"):
+        reader.read({"Name"})
+
+
+def test_a_server_that_is_not_there_and_one_that_is_no_salesforce_are_errors() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    with reader_of(org_of([])) as reader:
+        with pytest.raises(SourceUnavailableError, match="did not answer"):
+            reader.read({"Name"}, access=reader.access(instance_url=url))
+        with pytest.raises(ConfigError, match="not encrypted"):
+            reader.read({"Name"}, access=reader.access(instance_url="http://example.com"))
+
+
+def test_a_session_that_is_refused_as_soon_as_it_is_opened_is_told_and_not_tried_for_ever(refusing: Reader) -> None:
+    with pytest.raises(SourceRefusedError, match="does not know the session a moment later"):
+        refusing.read({"Name"})
+
+    assert refusing.org.logins == 2
+
+
+@pytest.fixture
+def refusing() -> Any:
+    org = org_of(events(3))
+    open_session = org.open_session
+
+    def open_and_forget() -> str:
+        session = open_session()
+        org.sessions.clear()
+        return session
+
+    org.open_session = open_and_forget  # type: ignore[method-assign]
+    with reader_of(org) as reader:
+        yield reader

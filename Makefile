@@ -1,11 +1,12 @@
 # One command each; the same environment for all of them. `make help` lists them.
 .DEFAULT_GOAL := help
 PYTHON ?= python3
+EXAMPLES ?= 400
 VENV := .venv
 BIN := $(VENV)/bin
 export DAGSTER_DISABLE_TELEMETRY := yes
 
-.PHONY: help demo ui test bench torture reliability lock clean
+.PHONY: help demo ui test bench torture hunt reliability lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -41,6 +42,9 @@ bench: $(VENV)/.installed-test ## the benchmarks, with a table at the end
 
 torture: $(VENV)/.installed-test ## hundreds of kills on SQLite and on PostgreSQL, a table of what they met (TORTURE="--seed 7 --kills 50")
 	PYTHONPATH=tests $(BIN)/python -m torture $(TORTURE)
+
+hunt: $(VENV)/.installed-test ## the machines and properties with hundreds of random examples (HUNT="--hypothesis-seed 7", EXAMPLES=2000)
+	EVENTSYNC_TEST_PROFILE=hunt EVENTSYNC_TEST_EXAMPLES=$(EXAMPLES) $(BIN)/pytest tests/property --numprocesses auto $(HUNT)
 
 reliability: $(VENV)/.installed-test ## every fault against every treatment of keys; writes docs/reliability.md (RELIABILITY="--only reset")
 	PYTHONPATH=tests $(BIN)/python -m reliability $(RELIABILITY)

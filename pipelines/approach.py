@@ -66,9 +66,9 @@ class AtHand:
 
     @property
     def fit(self) -> str:
-        """Evidence of all that rows are mapped and judged by: as long as it is the same, an unchanged row stays what it is."""
+        """Evidence of all that rows are read, mapped and judged by: while it is the same, an unchanged row stays what it is."""
         policy = self.mapping.publish
-        parts = (self.mapping.source.model_dump_json(), self.lists, policy.on_change, policy.on_vanish)
+        parts = (self.lists, policy.on_change, policy.on_vanish)
         digest = hashlib.blake2b(self.mapping.digest, digest_size=16)
         for part in parts:
             digest.update(len(part).to_bytes(8, "big") + part.encode("utf-8", "surrogatepass"))

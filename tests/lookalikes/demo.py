@@ -1,0 +1,127 @@
+"""`make demo-sources`: a sheet and an org on this machine, synced twice through Dagster into the sandbox; the second time nothing is sent.
+
+`python -m lookalikes.demo [--ui]` (with `tests` on the path). What the servers are is `sheets`' and `salesforce`'s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lookalikes.salesforce import serving
+from lookalikes.salesforce_org import Org, SObject
+from lookalikes.sheets import ACCOUNT, Google, google_on
+from lookalikes.sheets_book import Book, Cell, Content, Sheet, day
+
+from pipelines.cli.output import Output
+from pipelines.cli.run_report import show_accounts, show_report
+from pipelines.cli.showcase import leave_running, play_round, sent_in, stage_set
+from pipelines.settings import read_settings
+
+FEEDS = Path(__file__).with_name("feeds")
+SHEET_ID = "1DemoTownHallProgramme000000000000000000"
+_FIRST_DAY = 47968.0
+"""3 May 2031, as a spreadsheet counts days."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """The two servers, and the environment that leads to them."""
+
+    google: Google
+    org: Org
+    environ: Mapping[str, str]
+
+    @property
+    def sheet(self) -> Sheet:
+        return self.google.books[SHEET_ID].sheets[0]
+
+    def said(self) -> list[tuple[str, str, str]]:
+        """What the sheet's own columns say of each row: its id, its status, what is wrong."""
+        return [(str(row[0]), str(row[6] or ""), str(row[8] or "")) for row in map(_filled, self.sheet.grid[3:])]
+
+
+def town_hall() -> Book:
+    """A programme as its editor keeps it: notes above the header, typed days and hours, a row without a title, two mistakes."""
+    titles = ["Jazz at nine", "The Seagull", "Night of short films", "Letters home", "Organ at noon", "", "Fado", "On bees"]
+    genres = ["Concert", "Play", "Film", "Talk", "Concert", "Talk", "Concrt", "Talk"]
+    grid: list[list[Content]] = [["Programme, spring. Questions: Ana"], []]
+    grid.append(["ID", "Title", "Day", "From", "Genre", "Room", "Status", "Event ID", "Problem"])
+    for number, (title, genre) in enumerate(zip(titles, genres, strict=True), start=1):
+        hour = Cell((18 + number / 4) / 24, "TIME", "hh:mm") if number != 4 else None
+        grid.append([f"01{number:02}", title, day(_FIRST_DAY + number), hour, genre, "Great Hall" if number % 2 else "Studio"])
+    grid[-1][2] = "mid May"
+    return Book(SHEET_ID, "Town hall", [Sheet("Programme", grid, gid=7)], writers={ACCOUNT})
+
+
+def festival() -> Org:
+    """Sessions at two venues, some not confirmed yet, one not public."""
+    venues = [{"Id": f"a0200000000000{number}AAA", "Name": name} for number, name in enumerate(("LX Factory", "Casa da Musa"), 1)]
+    sessions = [
+        {
+            "Id": f"a01000000000{number:03}AAA",
+            "Name": f"Session {number}",
+            "Start__c": f"2031-06-{number:02}T20:30:00.000+0000",
+            "Public__c": number != 5,
+            "Stage__c": "Confirmed" if number % 4 else "Wished",
+            "Genres__c": "Concert;Family" if number % 2 else "Talk",
+            "Venue__c": venues[number % 2]["Id"],
+            "SystemModstamp": f"2026-05-{number:02}T08:00:00.000+0000",
+            "IsDeleted": False,
+        }
+        for number in range(1, 13)
+    ]
+    fields = {"Start__c": "datetime", "Public__c": "boolean", "Stage__c": "picklist", "Genres__c": "multipicklist"}
+    return Org().add(
+        SObject("Session__c", fields, parents={"Venue__c": ("Venue__r", "Venue__c")}, records=sessions),
+        SObject("Venue__c", {}, records=venues),
+    )
+
+
+@contextmanager
+def running_places(folder: Path) -> Iterator[Places]:
+    """Run both servers while the block lasts; `folder` is given the credentials for the sheet."""
+    google, org = Google(), festival()
+    google.add(town_hall())
+    folder.mkdir(parents=True, exist_ok=True)
+    with google_on(google), serving(org) as salesforce:
+        environ = {
+            "GOOGLE_APPLICATION_CREDENTIALS": str(google.credentials(folder / "service-account.json")),
+            "EVENTSYNC_SHEETS_URL": google.base_url,
+            "SALESFORCE_USERNAME": org.username,
+            "SALESFORCE_PASSWORD": org.password,
+            "SALESFORCE_SECURITY_TOKEN": org.token,
+            "SALESFORCE_INSTANCE_URL": salesforce.base_url,
+        }
+        yield Places(google, org, environ)
+
+
+def main() -> int:
+    """Return 0 if both feeds are done and their second run sends nothing."""
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--ui", action="store_true", help="leave the Dagster UI running until Ctrl-C")
+    words.add_argument("--folder", type=Path, default=Path(".eventsync/demo-sources"), help="emptied first")
+    asked, output = words.parse_args(), Output()
+    with stage_set(asked.folder, FEEDS) as (sandbox, environ), running_places(asked.folder.resolve() / "access") as places:
+        all_environ = {**environ, **places.environ}
+        settings = read_settings(all_environ, Path.cwd())
+        first = play_round(settings, output, "First run: a sheet and an org, every row ends somewhere", show_report)
+        second = play_round(settings, output, "Second run: nothing has changed, nothing is sent", show_accounts)
+        output.table("what the sheet now says of its rows", ("ID", "Status", "Problem"), places.said())
+        output.note(f"\nSecond run: {sum(map(sent_in, second))} sent, {len(places.google.written)} writes into the sheet in both")
+        if asked.ui:
+            return leave_running(settings, all_environ, 3000, [f"The published events: {sandbox.base_url}/"])
+    is_well = all(report.exit_code == 0 for report in (*first, *second)) and not sum(map(sent_in, second))
+    return 0 if is_well else 1
+
+
+def _filled(row: list[Content]) -> list[Content]:
+    return [*row, *[None] * (9 - len(row))]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

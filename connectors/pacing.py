@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
+from connectors.admission import Admitted, Closed
 from connectors.crowding import Crowd
 from connectors.pace_hit import Stretch
+from connectors.pace_report import Pace
 from connectors.pace_sharing import Sharing
 from connectors.pauses import Patience, Pauses
 from connectors.rate_hint import Hints, RateHint
@@ -31,48 +32,6 @@ _MOMENT_S = 0.5
 """Ends of a window that differ by less are the same one."""
 _LONGEST_PROBE_S = 2.0
 """How long the others wait for the answer to the one that tries whether a pause was long enough."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """What the pacer has learned and done. `rate_per_s` is None while no limit was ever met.
-
-    `requests` left within `seconds`, `limited` of them were answered 429; `paused_s` counts the waits asked for.
-    """
-
-    rate_per_s: float | None
-    limited: int
-    pauses: int
-    paused_s: float
-    requests: int = 0
-    seconds: float = 0.0
-    workers: int = 1
-    most_under_way: int = 0
-
-    @property
-    def used_share(self) -> float | None:
-        """How much of the learned rate was used, 1.0 being all of it; None where no limit is known."""
-        allowed = (self.rate_per_s or 0.0) * self.seconds
-        return (self.requests - self.limited) / allowed if allowed else None
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """Leave now. `wave` numbers the limits met so far, so that late answers to earlier requests are told from new ones.
-
-    `at` is the slot on the pace's own clock, `before` how many requests left since the last pause.
-    """
-
-    wave: int
-    at: float = 0.0
-    before: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """Do not leave, now or later: the whole route has stopped for `cause`."""
-
-    cause: SyncError
 
 
 OpenSharing = Callable[[str], Sharing | None]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from connectors.pacing import Pace
+from connectors.pace_report import Pace
 
 
 def pace_numbers(pace: Pace, rows: int, duration_s: float) -> dict[str, float]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.event_api.client import EventApi
-from connectors.pacing import Pace
+from connectors.pace_report import Pace
 from mappings.delivery import Intent, Verdict
 from mappings.errors import SyncError
 from pipelines.breaker import Breaker

@@ -5,16 +5,15 @@ What a choice comes to is `deciding`'s; reading the list is the caller's, sendin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from mappings.delivery import Answer
 from mappings.errors import ConfigError
 from mappings.vocabulary import RowKey
-from state.claims import IS_SET_ASIDE
 from state.columns import storable
 from state.deciding import (
     FOUND,
@@ -28,43 +27,21 @@ from state.deciding import (
     TakeBack,
     TakeEvent,
     decide,
-    waits_for_access,
 )
 from state.owners import destination_of, find_owners
 from state.records import dump_answer
 from state.tables import ENTRY, RELEASE, SCOPE
 from state.turn import Turn
+from state.turned_away import RETRIABLE, Retried, TurnedAway, decision_of_retry, find_denied, leave_alone
 from state.views import RowRecord, as_record
 from state.words import Decision, EntryState
 
-_FEW = 500
-_PENDING = "it is pending: the next run sends it"
-_DENIED = "; if the service only repeats a denial that it has stored: `eventsync resolve FEED KEY --resend`"
-RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
-"""The states of rows that `retry` sends again: they were turned away."""
 SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
 """The states in which an event may be at the service under an id that we do not know."""
 
 
 class EventTakenError(ConfigError):
     """An event id was given to a row that another row of the same destination has."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeftAlone:
-    """A row that was named and is not sent again, and why."""
-
-    row_key: RowKey
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
-class Retried:
-    """How many rows are pending again, by the state that they were in; which of those meant are not, and why."""
-
-    refused: int
-    blocked: int
-    left_alone: tuple[LeftAlone, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +81,9 @@ class Decisions:
         alone, and so are those set aside, unless they are named. Rows that are pending as access was denied are told of.
         """
         with self._turn.transaction() as connection:
-            meant = self._denied(connection) if row_keys is None else self._named(connection, row_keys)
-            left_alone = tuple(_left_alone(meant, states))
-            keys = None if row_keys is None else sorted(row_keys)
-            counts = {state: self._reopen(connection, state, keys) for state in RETRIABLE if state in states}
+            meant = find_denied(connection, self._turn.scope_id) if row_keys is None else self._named(connection, row_keys)
+            left_alone = tuple(leave_alone(meant, states))
+            counts = {state: self._reopen(connection, state, row_keys) for state in RETRIABLE if state in states}
         return Retried(counts.get(EntryState.REFUSED, 0), counts.get(EntryState.BLOCKED, 0), left_alone)
 
     def resolve(self, row_key: RowKey, choice: Choice) -> Resolved | None:
@@ -204,40 +180,9 @@ class Decisions:
         records = (self._record(connection, row_key) for row_key in row_keys)
         return [record for record in records if record is not None]
 
-    def _denied(self, connection: Connection) -> list[RowRecord]:
-        ours = (ENTRY.c.scope_id == self._turn.scope_id, ENTRY.c.state == EntryState.PENDING.value)
-        rows = connection.execute(select(ENTRY).where(*ours, ENTRY.c.denied_request_id != "").order_by(ENTRY.c.id))
-        return [record for record in map(as_record, rows) if waits_for_access(record)]
-
-    def _reopen(self, connection: Connection, state: EntryState, row_keys: Sequence[RowKey] | None) -> int:
-        which = (ENTRY.c.scope_id == self._turn.scope_id, ENTRY.c.state == state.value, *_asked_for())
-        # The next run reopens what is blocked anyway; only a refusal told again makes use of a person's word.
-        decision = Decision.RETRY if state is EntryState.REFUSED else Decision.RETRIED
-        again = self._told(Change(EntryState.PENDING, decision))
-        again["attempts"] = case((ENTRY.c.unanswered_at.is_(None), 0), else_=ENTRY.c.attempts)
-        if row_keys is None:
-            return connection.execute(update(ENTRY).where(*which, ~IS_SET_ASIDE).values(**again)).rowcount
-        count = 0
-        for start in range(0, len(row_keys), _FEW):
-            some = ENTRY.c.row_key.in_(row_keys[start : start + _FEW])
-            count += connection.execute(update(ENTRY).where(*which, some).values(**again)).rowcount
-        return count
-
-
-def _asked_for() -> Iterator[ColumnElement[bool]]:
-    """Whether the source still asks for the row: it has not vanished, and its last payload was not taken back."""
-    yield ENTRY.c.vanished_at.is_(None)
-    yield func.coalesce(ENTRY.c.fingerprint, "") != ""
-
-
-def _left_alone(records: Collection[RowRecord], states: Collection[EntryState]) -> Iterator[LeftAlone]:
-    for record in records:
-        if record.state is EntryState.PENDING:
-            yield LeftAlone(record.row_key, _PENDING + _DENIED * waits_for_access(record))
-        elif record.state not in states:
-            yield LeftAlone(record.row_key, f"it is {record.state.value.replace('_', ' ')}")
-        elif record.vanished_at is not None or not record.is_asked_for:
-            yield LeftAlone(record.row_key, "the source no longer asks for it")
+    def _reopen(self, connection: Connection, state: EntryState, row_keys: Collection[RowKey] | None) -> int:
+        again = self._told(Change(EntryState.PENDING, decision_of_retry(state)))
+        return TurnedAway(self._turn.scope_id, state, row_keys).reopen(connection, again)
 
 
 def _release(row_key: RowKey, choice: Choice) -> str:

@@ -6,13 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 from postgres import Postgres, postgres_server
+from profiles import load_profile
 
 OURS = ("EVENT_API_", "EVENTSYNC_", "DAGSTER_")
 KEPT = ("EVENTSYNC_TEST_",)
 
 
 def pytest_configure() -> None:
-    """Hear Ctrl-C, as processes of a terminal do: a shell's job in the background is born without, and so are its children."""
+    """Search for the same examples every time, unless told otherwise; and hear Ctrl-C, as processes of a terminal do.
+
+    A shell's job in the background is born without, and so are its children.
+    """
+    load_profile()
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

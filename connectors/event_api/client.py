@@ -21,7 +21,8 @@ from connectors.event_api.media import Image, ImageProblem
 from connectors.event_api.questions import Questions
 from connectors.event_api.route import REFUSED_BY_PROXY, Acquaintance, Route
 from connectors.event_api.upload import Uploader
-from connectors.pacing import Pace, Pacer
+from connectors.pace_report import Pace
+from connectors.pacing import Pacer
 from connectors.retry import Random, RetryPolicy, Sleep
 from mappings.delivery import Intent, Verdict
 from mappings.errors import SyncError

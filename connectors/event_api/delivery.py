@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from connectors.admission import Closed
 from connectors.event_api import complaints
 from connectors.event_api.answers import (
     Created,
@@ -28,7 +29,6 @@ from connectors.event_api.answers import (
 )
 from connectors.event_api.case import Case
 from connectors.event_api.route import REFUSED_BY_PROXY, Route
-from connectors.pacing import Closed
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.delivery import (
     DENYING,

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 import httpx
 
+from connectors.admission import Closed
 from connectors.event_api import complaints
 from connectors.event_api.answers import (
     Failing,
@@ -27,7 +28,6 @@ from connectors.event_api.answers import (
 )
 from connectors.event_api.exchange import Exchange, HttpAnswer
 from connectors.event_api.route import REFUSED_BY_PROXY, Route
-from connectors.pacing import Closed
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.delivery import Answer
 from mappings.errors import SyncError

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from connectors.admission import Admitted, Closed
 from connectors.event_api import complaints
 from connectors.event_api.answers import (
     Failing,
@@ -24,7 +25,7 @@ from connectors.event_api.answers import (
 )
 from connectors.event_api.departure import HeldBackError, may_leave
 from connectors.event_api.rate_headers import rate_hint
-from connectors.pacing import Admitted, Closed, Pacer
+from connectors.pacing import Pacer
 from mappings.delivery import Answer
 from mappings.errors import SyncError
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import httpx
 from pydantic import ValidationError
 
+from connectors.admission import Closed
 from connectors.event_api import complaints
 from connectors.event_api.answers import Foreign, KeyUsed, Meaning, Refused
 from connectors.event_api.media import Image, ImageProblem
 from connectors.event_api.questions import Questions, Read
 from connectors.event_api.wire import Told
-from connectors.pacing import Closed
 
 _OTHER_ENCODING = frozenset({400, 415, 422})
 """Refusals that may mean the encoding rather than the image."""

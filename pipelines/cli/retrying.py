@@ -1,6 +1,6 @@
 """The command `retry` at work: which rows it means, and what it tells of them.
 
-What a retry is stands in `state.decisions`.
+What a retry is stands in `state.turned_away`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from mappings.refusals import did_you_mean
 from pipelines.cli.at_hand import FeedAtHand, feed_at_hand, split_keys
 from pipelines.cli.output import Output
 from pipelines.settings import current_settings
-from state.decisions import RETRIABLE, Retried
+from state.turned_away import RETRIABLE, Retried
 from state.views import RowFilter
 from state.words import EntryState
 

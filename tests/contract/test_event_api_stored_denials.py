@@ -21,8 +21,8 @@ from mappings.errors import SyncError, TransientError
 from mappings.vocabulary import RowKey
 from pipelines.drain import Drain
 from state.deciding import Change, Resend
-from state.decisions import Retried
 from state.outbox import Settled
+from state.turned_away import Retried
 from state.words import Decision, EntryState
 
 DENIALS = {"scope": (403, "insufficient_scope", ScopeMissingError), "key": (401, "invalid_api_key", KeyRefusedError)}

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 import pytest
 from virtual_time import at_once, clock, now
 
+from connectors.admission import Admitted
 from connectors.crowding import Crowd
-from connectors.pacing import Admitted, Pacer
+from connectors.pacing import Pacer
 from connectors.surroundings import Surroundings
 from sandbox.limits import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate

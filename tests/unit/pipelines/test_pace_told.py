@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connectors.pacing import Pace
+from connectors.pace_report import Pace
 from pipelines.pace_told import pace_line, pace_numbers
 
 

@@ -13,10 +13,11 @@ from mappings.identity import idempotency_key
 from mappings.vocabulary import FeedName, RowKey
 from state.books import Books
 from state.deciding import AsItIs, Change, Choice, NotPossibleError, Resend, SetAside, TakeBack, TakeEvent
-from state.decisions import Decisions, EventTakenError, Found, LeftAlone, Resolved
+from state.decisions import Decisions, EventTakenError, Found, Resolved
 from state.ledger import Ledger
 from state.outbox import Settled
 from state.standing import OpenRows
+from state.turned_away import LeftAlone
 from state.views import Book, RowFilter
 from state.words import Decision, EntryState, ProblemKind
 

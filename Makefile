@@ -6,10 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 export DAGSTER_DISABLE_TELEMETRY := yes
 
-.PHONY: help demo ui test bench torture hunt reliability lock clean
+.PHONY: help demo demo-sources ui test bench torture hunt reliability lock clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("eventsync needs Python 3.11 to 3.13; say make PYTHON=python3.12" if not (3, 11) <= sys.version_info[:2] < (3, 14) else 0)'
@@ -25,6 +25,9 @@ $(VENV)/.installed-test: $(VENV)/.installed requirements-test.lock
 
 demo: $(VENV)/.installed ## sandbox service, three sample feeds through Dagster, twice: see every row end somewhere
 	$(BIN)/eventsync demo
+
+demo-sources: $(VENV)/.installed-test ## the same with a Google sheet and a Salesforce org, as servers on this machine (UI=1 leaves the UI running)
+	PYTHONPATH=tests $(BIN)/python -m lookalikes.demo $(if $(UI),--ui)
 
 ui: $(VENV)/.installed ## the demo, left running: the Dagster UI and the sandbox's pages
 	$(BIN)/eventsync ui --demo

@@ -87,8 +87,8 @@ def test_the_readme_shows_the_way_of_a_feed() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_make_target_that_a_page_names_exists(page: str) -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
-    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
-    named = {found for shown in _shown(page) for found in re.findall(r"^\s*make ([a-z]+)", shown)}
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    named = {found for shown in _shown(page) for found in re.findall(r"^\s*make ([a-z-]+)", shown)}
     assert named <= targets
     phony = re.search(r"^\.PHONY:(.*)$", makefile, re.MULTILINE)
     assert phony is not None

@@ -1,4 +1,4 @@
-"""`make demo-sources`: a sheet and an org on this machine, synced twice through Dagster into the sandbox; the second time nothing is sent.
+"""`make demo-sources`: a sheet and an org on this machine, synced twice through Dagster; the second time nothing is sent.
 
 `python -m lookalikes.demo [--ui]` (with `tests` on the path). What the servers are is `sheets`' and `salesforce`'s.
 """

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import orjson
 from google.auth.exceptions import GoogleAuthError, TransportError
-from google.auth.transport.requests import AuthorizedSession
+from google.auth.transport.requests import Request
 from gspread.http_client import HTTPClient
 from gspread.urls import DRIVE_FILES_API_V3_URL, SPREADSHEETS_API_V4_BASE_URL
-from requests import RequestException, Response, TooManyRedirects
+from requests import RequestException, Response, Session, TooManyRedirects
+from requests.adapters import HTTPAdapter
 
 from connectors.masking import Mask
 from connectors.retry import RetryPolicy, ask_again_until
@@ -27,6 +29,8 @@ from mappings.errors import SyncError
 
 _TIMEOUT_S = (10.0, 180.0)
 """To connect, and between two pieces of an answer: Google itself gives up a request after 180 s."""
+
+_TOKEN_TIMEOUT_S = 30.0
 
 _INSISTENCE = RetryPolicy(attempts=9, budget_s=240.0, first_wait_s=1.0, longest_wait_s=64.0)
 """A minute's quota comes back within a minute: together these waits are longer (backoff as Google's usage limits advise)."""
@@ -56,13 +60,15 @@ class GoogleWire(HTTPClient):
     """Gspread's client, held to time-outs, quota and bounds. It closes its connections when its `with` block ends.
 
     Gspread writes Google's addresses as constants, so another place (`api_url`: a look-alike, a gateway) is put into each address
-    just before it is asked. `asked` counts the requests that went out.
+    just before it is asked. The token is renewed here and not by google-auth's own session, which asks a further service of
+    Google's about each service account, in a thread of its own. `asked` counts the requests that went out.
     """
 
     def __init__(self, login: Login, api_url: str, mask: Mask, clockwork: Clockwork) -> None:
-        session = AuthorizedSession(login.credentials, refresh_timeout=30)  # type: ignore[no-untyped-call]
-        session.max_redirects = 0
-        super().__init__(login.credentials, session)
+        super().__init__(login.credentials, Session())
+        self.session.max_redirects = 0
+        self.session.mount("https://", _Adapter())
+        self.session.mount("http://", _Adapter())
         self.set_timeout(_TIMEOUT_S)
         self.asked = 0
         self._login, self._api_url, self._mask, self._clockwork = login, api_url, mask, clockwork
@@ -102,14 +108,14 @@ class GoogleWire(HTTPClient):
             return error
         except orjson.JSONDecodeError as error:
             return _caused(SourceUnavailableError(f"{question.what}: Google's answer was cut off", hint="run again"), error)
-        finally:
-            self._mask.learn(str(getattr(self._login.credentials, "token", None) or ""))
 
     def _sent(self, question: Question) -> Response:
         try:
-            return self.session.request(
-                question.method, self._at(question.address), params=question.params, json=question.body, timeout=self.timeout
-            )
+            response = self._sent_once(question)
+            if response.status_code == 401:  # a token may end before its time
+                self._login.credentials.expiry = None
+                self._login.credentials.token = None
+                response = self._sent_once(question)
         except TooManyRedirects as error:
             hint = "check EVENTSYNC_SHEETS_URL: our token is never carried elsewhere"
             raise SourceRefusedError(f"{question.what}: Google's address leads elsewhere", hint=hint) from error
@@ -120,6 +126,22 @@ class GoogleWire(HTTPClient):
             raise told from error
         except GoogleAuthError as error:
             raise _not_let_in(error, question.what) from error
+        return response
+
+    def _sent_once(self, question: Question) -> Response:
+        credentials, headers = self._login.credentials, dict[str, str]()
+        if not credentials.valid:
+            credentials.refresh(partial(Request(self.session), timeout=_TOKEN_TIMEOUT_S))  # type: ignore[no-untyped-call]
+            self._mask.learn(str(credentials.token or ""))
+        credentials.apply(headers)  # type: ignore[no-untyped-call]
+        return self.session.request(
+            question.method,
+            self._at(question.address),
+            params=question.params,
+            json=question.body,
+            headers=headers,
+            timeout=self.timeout,
+        )
 
     def _refused(self, question: Question, response: Response) -> SyncError:
         pause = response.headers.get("retry-after", "")
@@ -136,6 +158,17 @@ class GoogleWire(HTTPClient):
         if len(self._lately) == _A_MINUTE and now - self._lately[0] < 60.0:
             self._clockwork.sleep(60.0 - (now - self._lately[0]))
         self._lately.append(self._clockwork.clock_s())
+
+
+class _Adapter(HTTPAdapter):
+    """Closes its connections when it is closed, and not when the last error that knows of them is forgotten (as urllib3 does)."""
+
+    def close(self) -> None:
+        for manager in (self.poolmanager, *self.proxy_manager.values()):
+            for key in manager.pools.keys():  # noqa: SIM118 # this container knows no other way to be gone through
+                if (pool := manager.pools.get(key)) is not None:
+                    pool.close()
+        super().close()
 
 
 def _not_let_in(error: GoogleAuthError, what: str) -> SyncError:

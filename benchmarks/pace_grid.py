@@ -233,12 +233,19 @@ def cell(limit: str, style: str, way: Way) -> Cell:
     return Cell(passed / allowed / MINUTES, refused / (passed + refused), least, sum(one.early for one in minutes))
 
 
+def _wanted(words: list[str]) -> list[str]:
+    """The limits whose name has one of the words, all where there is none. A word that names no limit ends the program."""
+    nothing = [word for word in words if not any(word in one for one in LIMITS)]
+    if nothing:
+        sys.exit(f"no limit has {' or '.join(map(repr, nothing))} in its name; there are:\n  " + "\n  ".join(LIMITS))
+    return [one for one in LIMITS if not words or any(word in one for word in words)]
+
+
 def main() -> None:
     table = Table(title="Share of the limit used / share answered 429 (least used) in the first minute")
     for heading in ("limit", "Retry-After", *map(str, WAYS)):
         table.add_column(heading, no_wrap=True)
-    wanted = [one for one in LIMITS if not sys.argv[1:] or any(word in one for word in sys.argv[1:])]
-    rows = list(product(wanted, STYLES))
+    rows = list(product(_wanted(sys.argv[1:]), STYLES))
     with ProcessPoolExecutor() as workers:
         found = list(workers.map(cell, *zip(*((*row, way) for row in rows for way in WAYS), strict=True), chunksize=2))
     for number, row in enumerate(rows):

@@ -1,0 +1,171 @@
+"""What became of each row, written into a Google sheet as editors know it; a server on this machine answers as Google does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from lookalikes.sheets import ACCOUNT, Fault, Google, google_on
+from lookalikes.sheets_book import Book, Cell, Sheet
+
+from connectors.sources.access import Access, GoogleAccess
+from connectors.sources.boards import open_board
+from connectors.sources.clockwork import Clockwork
+from connectors.sources.google_board import opened_board
+from connectors.sources.marks import Mark
+from mappings.errors import SyncError
+from mappings.keys import compile_key
+from mappings.schema import KeyColumn
+from mappings.sheet_specs import GoogleSheetsSource
+from mappings.source_parts import WriteBack
+from mappings.vocabulary import RowKey
+from pipelines.row_marks import RowMark
+from pipelines.write_back import WriteBackJob, WrittenBack, write_back
+
+BOOK = "1TownHallProgramme0000000000000000000000"
+COLUMNS = WriteBack(status="Status", event_id="Event", problem="Problem")
+MARKS = {
+    RowKey("0101"): RowMark("published", (71,)),
+    RowKey("0102"): RowMark("rejected", problem="Day: This is not a date."),
+    RowKey("0103"): RowMark("draft", (73,)),
+}
+SAID = {"0101": ("published", "71", ""), "0102": ("rejected", "", "Day: This is not a date."), "0103": ("draft", "73", "")}
+
+
+@pytest.fixture
+def google() -> Iterator[Google]:
+    with google_on(Google()) as served:
+        yield served
+
+
+@pytest.fixture
+def sheet(google: Google) -> Sheet:
+    """Notes, a header in row 3, three rows whose ids are numbers shown with a zero, a column between ours."""
+    header = ["ID", "Title", "Status", "Notes", "Event", "Problem"]
+    rows = [[Cell(101.0 + number, "NUMBER", "0000"), f"Evening {number}", None, f"note {number}"] for number in range(3)]
+    made = Sheet("Town's programme", [["Please do not sort"], [], list(header), *rows], gid=7)
+    google.add(Book(BOOK, "Town hall", [made], writers={ACCOUNT}))
+    return made
+
+
+def access_to(google: Google, folder: Path) -> Access:
+    return Access(google=GoogleAccess(google.credentials(folder / "account.json"), google.base_url))
+
+
+def spec(**more: object) -> GoogleSheetsSource:
+    told = {"kind": "google_sheets", "spreadsheet": BOOK, "header": {"row": "3"}, "write_back": COLUMNS.model_dump(), **more}
+    return GoogleSheetsSource.model_validate(told)
+
+
+def told(google: Google, folder: Path, marks: Mapping[RowKey, RowMark] = MARKS, **more: object) -> WrittenBack:
+    clockwork = Clockwork(clock_s=lambda: 0.0, sleep=lambda _s: None, chance=lambda: 0.5)
+    with opened_board(spec(**more), frozenset({"ID"}), access_to(google, folder), clockwork) as board:
+        return write_back(WriteBackJob(board, COLUMNS, compile_key((KeyColumn(column="ID"),)), marks))
+
+
+def said(sheet: Sheet, header: int = 3) -> dict[str, tuple[str, str, str]]:
+    """What the three columns say by id, wherever rows and columns are now."""
+    names = [str(name) for name in sheet.grid[header - 1]]
+    places = [names.index(name) for name in ("ID", "Status", "Event", "Problem")]
+    rows = [[*row, *[None] * 12] for row in sheet.grid[header:]]
+    return {_text(row[places[0]]): (_text(row[places[1]]), _text(row[places[2]]), _text(row[places[3]])) for row in rows}
+
+
+def _text(content: object) -> str:
+    return f"{content.value:04.0f}" if isinstance(content, Cell) and isinstance(content.value, float) else str(content or "")
+
+
+def posts(google: Google) -> int:
+    return sum(one.startswith("POST /v4") for one in google.asked)
+
+
+def test_each_row_says_what_became_of_it_and_nothing_else_is_touched(google: Google, sheet: Sheet, tmp_path: Path) -> None:
+    assert told(google, tmp_path) == WrittenBack(cells=6)
+    assert said(sheet) == SAID
+    assert [row[3] for row in sheet.grid[3:]] == ["note 0", "note 1", "note 2"]
+    assert sheet.grid[0] == ["Please do not sort"]
+    assert posts(google) == 1
+
+
+def test_a_second_time_no_request_writes(google: Google, sheet: Sheet, tmp_path: Path) -> None:
+    told(google, tmp_path)
+    before = posts(google)
+    assert (told(google, tmp_path), posts(google)) == (WrittenBack(), before)
+    assert said(sheet) == SAID
+
+
+def test_texts_are_written_as_texts_never_as_formulas(google: Google, sheet: Sheet, tmp_path: Path) -> None:
+    told(google, tmp_path, {RowKey("0101"): RowMark("rejected", problem='=HYPERLINK("https://x.example")')})
+    assert said(sheet)["0101"][2] == '=HYPERLINK("https://x.example")'
+    assert {one["valueInputOption"] for one in google.written} == {"RAW"}
+
+
+def test_a_row_inserted_before_we_look_again_stops_the_write_and_is_minded(google: Google, sheet: Sheet, tmp_path: Path) -> None:
+    google.edits[2] = lambda: sheet.insert(4, [Cell(99.0, "NUMBER", "0000"), "New"])
+    assert told(google, tmp_path) == WrittenBack(cells=6)
+    assert said(sheet) == {**SAID, "0099": ("", "", "")}
+    assert posts(google) == 1
+
+
+def test_a_row_inserted_in_the_very_instant_of_the_write_is_seen_and_mended(google: Google, sheet: Sheet, tmp_path: Path) -> None:
+    google.edits[3] = lambda: sheet.insert(4, [Cell(99.0, "NUMBER", "0000"), "New"])
+    assert told(google, tmp_path).problem == ""
+    assert said(sheet) == {**SAID, "0099": ("", "", "")}
+    assert posts(google) == 2
+
+
+def test_a_column_inserted_before_we_look_again_is_minded(google: Google, sheet: Sheet, tmp_path: Path) -> None:
+    def insert_column() -> None:
+        for row in sheet.grid[2:]:
+            row.insert(1, "Theirs")
+
+    google.edits[2] = insert_column
+    assert told(google, tmp_path).problem == ""
+    assert said(sheet) == SAID
+    assert [row[1] for row in sheet.grid[2:]] == ["Theirs"] * 4
+
+
+def test_a_part_of_a_tab_is_written_where_it_is(google: Google, tmp_path: Path) -> None:
+    rows = [[None, None, f"010{number}", None, None, None] for number in (1, 2, 3)]
+    sheet = Sheet("P", [[], [None, None, "ID", "Status", "Event", "Problem"], *rows])
+    google.add(Book(BOOK, "Town hall", [sheet], writers={ACCOUNT}))
+    told(google, tmp_path, range="C2:F", header={"row": "1"})
+    assert said(sheet, header=2) == SAID
+
+
+def test_a_missing_column_is_named_with_the_nearest_and_nothing_is_written(google: Google, sheet: Sheet, tmp_path: Path) -> None:
+    sheet.grid[2][2] = "Stattus"
+    problem = told(google, tmp_path).problem
+    assert '"Status" (closest: "Stattus")' in problem
+    assert posts(google) == 0
+
+
+def test_a_sheet_that_we_may_only_see_is_told_with_whom_to_share_it(google: Google, sheet: Sheet, tmp_path: Path) -> None:
+    google.books[BOOK].writers.clear()
+    problem = told(google, tmp_path).problem
+    assert ACCOUNT in problem
+    assert said(sheet)["0101"] == ("", "", "")
+
+
+def test_a_service_in_trouble_is_told_after_bounded_tries(google: Google, sheet: Sheet, tmp_path: Path) -> None:
+    google.faults.append(Fault(where="batchUpdate", status=503, times=50))
+    told_of = told(google, tmp_path)
+    assert told_of.cells == 0
+    assert "writing" in told_of.problem
+    assert said(sheet)["0101"] == ("", "", "")
+    assert google.faults[0].times == 41
+
+
+def test_no_more_than_reading_is_asked_for_unless_we_write(google: Google, sheet: Sheet, tmp_path: Path) -> None:
+    with open_board(spec(), frozenset({"ID"}), access_to(google, tmp_path)) as board:
+        assert [row.cells["ID"] for row in board.look()] == ["0101", "0102", "0103"]
+        granted = [scope for _, scopes in google.tokens.values() for scope in scopes if scope.endswith("/spreadsheets")]
+        assert granted == []
+        assert board.write([Mark(4, "Status", "published")])
+    assert said(sheet)["0101"] == ("published", "", "")
+
+
+def test_a_spreadsheet_that_is_not_there_is_told(google: Google, tmp_path: Path) -> None:
+    with pytest.raises(SyncError, match="1TownHall"), open_board(spec(), frozenset(), access_to(google, tmp_path)) as board:
+        board.look()

@@ -24,10 +24,10 @@ class RowState:
     """A row being mapped, or one of the events that it stands for. `named` holds the values of `let` as they are first needed.
 
     `item` and `day` are what tells the event apart, None where nothing does. `cancelled`: the label under which the event
-    is called off.
+    is called off. `is_doubtful`: its payload may not be an event, as a part of it does not look like one's.
     """
 
-    __slots__ = ("cancelled", "cells", "day", "is_draft", "item", "named", "origin", "reasons", "warnings")
+    __slots__ = ("cancelled", "cells", "day", "is_doubtful", "is_draft", "item", "named", "origin", "reasons", "warnings")
 
     def __init__(self, cells: Mapping[str, str], named: int) -> None:
         self.cells = cells
@@ -35,6 +35,7 @@ class RowState:
         self.reasons: list[Reason] = []
         self.warnings: list[Reason] = []
         self.is_draft = False
+        self.is_doubtful = False
         self.cancelled = ""
         self.origin = NOWHERE
         self.item: Any = None

@@ -5,10 +5,8 @@ How a row becomes this is `engine`'s; how it is sent is `connectors.event_api`'s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -20,12 +18,12 @@ from mappings.refusals import Refusal
 from mappings.vocabulary import ReasonCode
 from mappings.zone_files import find_zone
 
-_MOMENT = (
+MOMENT = (
     r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$"
 )
-_URL = r"^https?://[!-~]+$"
-_COUNTRY = "^[A-Z]{2}$"
-_STATES = ("draft", "published")
+URL = r"^https?://[!-~]+$"
+COUNTRY = "^[A-Z]{2}$"
+STATES = ("draft", "published")
 
 
 def _in_the_calendar(text: str) -> str:
@@ -43,9 +41,9 @@ def _known_zone(name: str) -> str:
 
 
 Filled = Annotated[str, Field(min_length=1)]
-Moment = Annotated[str, Field(pattern=_MOMENT), AfterValidator(_in_the_calendar)]
+Moment = Annotated[str, Field(pattern=MOMENT), AfterValidator(_in_the_calendar)]
 ZoneName = Annotated[str, AfterValidator(_known_zone)]
-WebAddress = Annotated[str, Field(pattern=_URL)]
+WebAddress = Annotated[str, Field(pattern=URL)]
 
 
 class _Payload(BaseModel):
@@ -59,7 +57,7 @@ class City(_Payload):
 
     placeId: Filled  # noqa: N815 - the service's spelling
     name: Filled | None = None
-    countryCode: Annotated[str, Field(pattern=_COUNTRY)] | None = None  # noqa: N815 - as above
+    countryCode: Annotated[str, Field(pattern=COUNTRY)] | None = None  # noqa: N815 - as above
 
 
 class ApproxLocation(_Payload):
@@ -122,53 +120,11 @@ _WANTED: Mapping[str, str] = {
 
 def judge(payload: Mapping[str, Any]) -> list[tuple[str, Refusal]]:
     """Return what the service would not accept in a payload, as (path, refusal); an empty list means an Event."""
-    if _is_plain(payload):
-        return []
     try:
         _validate(payload)
     except ValidationError as error:
         return [_refused(problem) for problem in error.errors(include_url=False, include_context=False)]
     return []
-
-
-def _is_plain(payload: Mapping[str, Any]) -> bool:
-    """True for most payloads: fields of the right kinds that plainly keep the rules of Event. False: look closer."""
-    try:
-        city, slugs, offers = payload["approxLocation"]["city"], payload["classifications"], payload.get("offers", _NO_OFFERS)
-        texts = [payload["title"], city["placeId"], payload.get("locationName", "-"), *city.values(), *slugs]
-        is_plain = (
-            type(payload["channelId"]) is int
-            and _is_moment(payload["startAt"])
-            and ("endAt" not in payload or _is_moment(payload["endAt"]))
-            and find_zone(payload["timezone"]) is not None
-            and payload.get("status", "draft") in _STATES
-            and ("countryCode" not in city or _is_country(city["countryCode"]) is not None)
-            and type(slugs) is list
-            and type(offers) is list
-            and len(slugs) > 0 < len(offers)
-            and "coverImage" not in payload
-        )
-        for offer in offers:
-            texts += offer.values()
-            is_plain = is_plain and ("url" not in offer or _is_url(offer["url"]) is not None)
-        "".join(texts).encode()
-        return is_plain and all(texts)
-    except (AttributeError, KeyError, TypeError, UnicodeEncodeError):
-        return False
-
-
-_NO_OFFERS: list[Mapping[str, Any]] = [{}]
-_is_country = re.compile(_COUNTRY).fullmatch
-_is_url = re.compile(_URL).fullmatch
-_moment = re.compile(_MOMENT).fullmatch
-
-
-@lru_cache(maxsize=4096)
-def _is_moment(text: str) -> bool:
-    try:
-        return _moment(text) is not None and datetime.fromisoformat(text) is not None
-    except ValueError:
-        return False
 
 
 def _refused(problem: ErrorDetails) -> tuple[str, Refusal]:

@@ -70,7 +70,8 @@ class Judge:
     def _check(self, state: RowState, payload: dict[str, Any]) -> None:
         """Hold the payload against what the service accepts; a field that has a reason already gets no second one."""
         told = {reason.field for reason in state.reasons} if state.reasons else _NOTHING_TOLD
-        for path, refusal in judge(payload):
+        is_plain = not state.is_doubtful and self.payload.is_plain(payload)
+        for path, refusal in () if is_plain else judge(payload):
             if not any(_is_about(path, field) for field in told):
                 column = self._column_of(path)
                 cell = state.cells.get(column, "") if refusal.is_empty else ""

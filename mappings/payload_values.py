@@ -29,8 +29,10 @@ def settle_for(path: str, flow: Flow) -> Settle:
 
 
 def _settle_text(value: Any) -> Any:
-    """Return the same as `settle`, sooner for most texts."""
-    return value if type(value) is str and value.isascii() and not value.isspace() and value else settle(value)
+    """Return the same as `settle`, sooner for texts."""
+    if type(value) is not str:
+        return settle(value)
+    return (value if value.isascii() else nfc(value)) if value and not value.isspace() else None
 
 
 def _settle_number(value: Any) -> Any:

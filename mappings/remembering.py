@@ -28,10 +28,11 @@ class Reads:
         self.is_more = self.is_more or other.is_more
 
 
-def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str]) -> Getter:
+def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str], is_plain: Callable[[Any], bool]) -> Getter:
     """Return the same settled value, remembered for some thousand different contents of the columns that decide it.
 
-    Only rows of which there is nothing to tell are remembered: every other one has its warnings and refusals noted anew.
+    Only values that are plain, in rows of which there is nothing to tell, are remembered: every other row has its warnings
+    and refusals noted anew, and is doubtful where its value is not plain.
     """
     pick: Callable[[Mapping[str, str]], Any] = itemgetter(*sorted(columns)) if columns else _no_cells
     known: dict[Any, Any] = {}
@@ -46,7 +47,9 @@ def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str
             return found
         found = get(row)
         found = None if found is None else settle(found)
-        if key is not UNSET and not row.warnings and not row.reasons:
+        if found is not None and not is_plain(found):
+            row.is_doubtful = True
+        elif key is not UNSET and not row.warnings and not row.reasons:
             if len(known) >= _MOST:
                 known.clear()
             known[key] = found

@@ -6,6 +6,7 @@ Where the values come from is `compiled_values`'s; how the payload holds them is
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from mappings.compiling import Compiled, Compiler, nothing
@@ -13,6 +14,7 @@ from mappings.evaluation import UNSET, Getter, RowState, is_empty
 from mappings.loops import compile_loop
 from mappings.payload_values import Settle, settle_for
 from mappings.pictures import first_usable
+from mappings.plain_events import IsPlain, is_plainly, plain_test, unknown
 from mappings.refusals import Refusal
 from mappings.remembering import remembered
 from mappings.spots import Loc, Problem, Spot
@@ -29,11 +31,17 @@ _UNPLACED = frozenset({Kind.DATE, Kind.CLOCK, Kind.WALL})
 
 @dataclass(slots=True)
 class Payload:
-    """A compiled payload: `build` gives it for a row and notes the reasons, `cover` its image; `columns` names each field's."""
+    """A compiled payload: `build` gives it for a row and notes the reasons, `cover` its image; `columns` names each field's.
+
+    `is_plain`: the test whether what was built is plainly an event, for a row that is not doubtful.
+    """
 
     build: Getter = nothing
     cover: Getter = nothing
     columns: dict[str, str] = field(default_factory=dict)
+    vouched: set[str] = field(default_factory=set)
+    """The fields that are plain in every row that is not doubtful."""
+    is_plain: IsPlain = unknown
 
 
 @dataclass(slots=True)
@@ -46,7 +54,9 @@ class _Branch:
 def compile_payload(compiler: Compiler, event: Fields) -> Payload:
     """Compile the whole payload; what cannot be compiled is noted with the compiler."""
     payload = Payload()
-    payload.build = _assembled(*_parts(compiler, payload, _branch(compiler, event, ("event",)), ""))
+    root = _branch(compiler, event, ("event",))
+    payload.build = _assembled(*_parts(compiler, payload, root, ""))
+    payload.is_plain = plain_test(root.fields, payload.vouched)
     return payload
 
 
@@ -83,6 +93,8 @@ def _parts(compiler: Compiler, payload: Payload, branch: _Branch, path: str) -> 
             asked.append((name, inner_path, settled.get, settled.settle))
         elif settled.always is not None:
             fixed[name] = settled.always
+            if is_plainly(inner_path, settled.always):
+                payload.vouched.add(inner_path)
     return fixed, tuple(asked)
 
 
@@ -144,16 +156,18 @@ def _field(compiler: Compiler, payload: Payload, value: Value, spot: Spot) -> _F
     if spot.path in _MOMENTS and compiled.flow.kind in _UNPLACED:
         hint = "say where its clocks are: {at: {day: ..., clock: ..., zone: ...}}, or the step wall_time_in"
         compiler.misfit(spot, f"{spot.path} is a moment, and a {compiled.flow.kind} is none", hint)
-    return _settled(compiler, compiled, settle_for(spot.path, compiled.flow))
+    return _settled(compiler, payload, compiled, spot.path)
 
 
-def _settled(compiler: Compiler, compiled: Compiled, settle_value: Settle) -> _Field:
+def _settled(compiler: Compiler, payload: Payload, compiled: Compiled, path: str) -> _Field:
     """Days, places and lists of categories are the same in many rows; titles and addresses are not."""
+    settle_value = settle_for(path, compiled.flow)
     always = _same_in_all_rows(compiler, compiled)
     if always is not UNSET:
         return _Field(always=None if always is None else settle_value(always))
     if compiler.watch is None and compiled.reads is not None and compiled.flow != Flow(Kind.TEXT):
-        return _Field(remembered(compiled.get, settle_value, compiled.reads))
+        payload.vouched.add(path)
+        return _Field(remembered(compiled.get, settle_value, compiled.reads, partial(is_plainly, path)))
     return _Field(compiled.get, settle_value)
 
 
@@ -178,7 +192,12 @@ def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: S
     )
 
     def build(row: RowState) -> Any:
-        return [built for built in [get(row) for get in items] if built is not None] or None
+        built = []
+        for get in items:
+            one = get(row)
+            if one is not None:
+                built.append(one)
+        return built or None
 
     return build
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from mappings.event import EVENT, judge
+from mappings.plain_events import PLAIN, is_plainly, plain_test
 
 ODD: list[Any] = [
     None,
@@ -67,10 +68,36 @@ CHANGES = st.one_of(
 )
 
 
+PAYLOADS = st.builds(
+    lambda changes, left_out: {name: value for name, value in (SOUND | dict(changes)).items() if name not in left_out},
+    st.lists(CHANGES, max_size=2),
+    st.sets(st.sampled_from(sorted(SOUND)), max_size=2),
+)
+
+
 @settings(max_examples=500)
-@given(st.lists(CHANGES, max_size=2), st.sets(st.sampled_from(sorted(SOUND)), max_size=2))
-def test_what_is_plainly_an_event_is_what_the_model_takes(changes: list[tuple[str, Any]], left_out: set[str]) -> None:
-    payload = {name: value for name, value in (SOUND | dict(changes)).items() if name not in left_out}
+@given(PAYLOADS, st.frozensets(st.sampled_from(sorted(PLAIN))))
+def test_what_is_plainly_an_event_is_what_the_model_takes(payload: dict[str, Any], looked_at: frozenset[str]) -> None:
+    vouched = frozenset(path for path in looked_at if is_plainly(path, at(payload, path)))
+    if plain_test(SOUND | {"coverImage": 7}, vouched)(payload):
+        EVENT.validate_python(payload)
+        assert judge(payload) == []
+
+
+def at(payload: Any, path: str) -> Any:
+    for name in path.split("."):
+        payload = payload.get(name) if isinstance(payload, dict) else None
+    return payload
+
+
+@given(st.sets(st.sampled_from(["endAt", "status", "locationName", "offers", "subtitle"])))
+def test_an_event_with_nothing_odd_about_it_is_plain(left_out: set[str]) -> None:
+    assert plain_test(SOUND, frozenset())({name: value for name, value in SOUND.items() if name not in left_out})
+
+
+@settings(max_examples=500)
+@given(PAYLOADS)
+def test_what_the_model_does_not_take_is_told(payload: dict[str, Any]) -> None:
     try:
         EVENT.validate_python(payload)
     except ValidationError:

@@ -44,7 +44,7 @@ def test_a_session_that_ends_at_every_second_page_costs_no_row(page: int) -> Non
 
 
 @pytest.mark.parametrize("way", [*WAYS[:2], WAYS[3]], ids=["pages", "incremental", "query"])
-@pytest.mark.parametrize("dies", ["alone", "with its session"])
+@pytest.mark.parametrize("dies", ["alone", "with its session", "as if the session had"])
 @pytest.mark.parametrize("page", range(2, 8))
 def test_a_query_that_is_forgotten_at_any_page_goes_on_after_the_last_record(way: dict[str, Any], dies: str, page: int) -> None:
     org = org_of(events(25))
@@ -52,7 +52,8 @@ def test_a_query_that_is_forgotten_at_any_page_goes_on_after_the_last_record(way
     if dies == "alone":
         org.troubles.locators_end_at = {page, page + 2}
     else:
-        org.troubles.sessions_end_at, org.troubles.locators_die_with_sessions = {page}, True
+        org.troubles.sessions_end_at, org.troubles.locators_die_with_sessions = {page}, dies == "with its session"
+        org.troubles.locators_belong_to_sessions = True
     with reader_of(org) as reader:
         read = reader.read({"Name"}, **way)
 
@@ -210,6 +211,13 @@ def test_results_that_break_off_go_on_after_the_last_record(cuts: list[int]) -> 
     assert set(read.column("Text__c")) == {'a "b"\nc, ' * 5}
 
 
+def test_results_that_end_too_early_in_good_order_are_asked_for_again() -> None:
+    org = org_of(events(25))
+    org.troubles.lost_rows = [4, 1]
+    with reader_of(org) as reader:
+        assert reader.read({"Name"}, api="bulk").column("Name") == ALL
+
+
 def test_results_that_always_break_off_end_in_an_error() -> None:
     org = org_of(events(25))
     org.troubles.cut_after = [30] * 99
@@ -261,7 +269,7 @@ def test_a_page_that_holds_fewer_records_than_were_told_of_is_an_error() -> None
     org.troubles.page_rows = 5
 
     def lose(number: int) -> None:
-        for records, _, _ in org.locators.values():
+        for records, *_ in org.locators.values():
             if number == 3:
                 del records[6:]
 

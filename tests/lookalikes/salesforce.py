@@ -169,7 +169,8 @@ class Server:
             "Sforce-NumberOfRecords": str(end - start),
         }
         cut = self.org.troubles.cut_after.pop(0) if self.org.troubles.cut_after else 0
-        return StreamingResponse(_pieces(self._csv(job, start, end), cut), media_type="text/csv", headers=headers)
+        lost = self.org.troubles.lost_rows.pop(0) if self.org.troubles.lost_rows else 0
+        return StreamingResponse(_pieces(self._csv(job, start, end - lost), cut), media_type="text/csv", headers=headers)
 
     def _csv(self, job: dict[str, Any], start: int, end: int) -> Iterator[str]:
         select, org = job["select"], self.org
@@ -189,7 +190,7 @@ class Server:
         try:
             return Response(dumps(run()), media_type="application/json", headers=self._headers())
         except RefusedError as error:
-            return self._refusal(400, error.code, str(error))
+            return self._refusal(401 if error.code == "INVALID_SESSION_ID" else 400, error.code, str(error))
 
     def _trouble(self, request: Request) -> Response | None:
         org, troubles = self.org, self.org.troubles

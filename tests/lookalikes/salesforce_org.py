@@ -68,6 +68,10 @@ class Troubles:
     polls: int = 1
     fails_as: str = ""
     not_in_bulk: bool = False
+    locators_belong_to_sessions: bool = False
+    """A page asked for in another session is answered as if that session had ended."""
+    lost_rows: list[int] = field(default_factory=list)
+    """The next results end, in good order, so many records too early."""
     cut_after: list[int] = field(default_factory=list)
     """The next results break off after so many bytes."""
     before_page: Callable[[int], None] = lambda _: None
@@ -89,7 +93,7 @@ class Org:
     logins: int = 0
     data_requests: int = 0
     sessions: set[str] = field(default_factory=set)
-    locators: dict[str, tuple[list[Record], Select, str]] = field(default_factory=dict)
+    locators: dict[str, tuple[list[Record], Select, str, int]] = field(default_factory=dict)
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[tuple[str, str]] = field(default_factory=list)
     """Each request: method and path; of queries the SOQL instead of the path."""
@@ -181,7 +185,7 @@ class Org:
         told = {"totalSize": len(records) if total < 0 else total, "done": start + rows >= len(records)}
         if not told["done"]:
             locator = f"01g{next(self.numbers):012}-{start + rows}"
-            self.locators[locator] = (records, select, kind)
+            self.locators[locator] = (records, select, kind, self.logins)
             told["nextRecordsUrl"] = f"/services/data/v59.0/query/{locator}"
         told["records"] = [self.json_of(select, record) for record in records[start : start + rows]]
         return told
@@ -197,7 +201,9 @@ class Org:
     def more(self, locator: str) -> dict[str, Any]:
         if locator not in self.locators:
             raise RefusedError("INVALID_QUERY_LOCATOR", "invalid query locator")
-        records, select, kind = self.locators[locator]
+        records, select, kind, session = self.locators[locator]
+        if self.troubles.locators_belong_to_sessions and session != self.logins:
+            raise RefusedError("INVALID_SESSION_ID", "Session expired or invalid")
         return self.page(records, select, kind, int(locator.rpartition("-")[2]))
 
     def _put(self, one: SObject, told: dict[str, Any], path: str, record: Record) -> None:

@@ -77,6 +77,7 @@ class FileSource(AnySource):
 
     path: Annotated[str, AfterValidator(checked_path)] = Field(
         min_length=1,
+        repr=False,  # an address may hold a password
         description="Path (relative to the mapping file) or address of the file (`https://`, `sftp://`, `s3://`, ...); `*`, `?`"
         " and `[...]` match several files, `{date:%Y%m%d}` those of several days, read in the order of their days and names"
         " (numbers in them count as numbers).",
@@ -151,9 +152,14 @@ class DelimitedSource(FileSource, GridSource):
 
     @model_validator(mode="after")
     def _marks_differ(self) -> Self:
-        marks = [mark for mark in (self.delimiter, self.quote, self.escape) if mark is not None]
-        if len(set(marks)) < len(marks):
-            raise mistake("delimiter, quote and escape must be different characters")
+        marks = {"delimiter": self.delimiter, "quote": self.quote, "escape": self.escape}
+        for mark in filter(None, marks.values()):
+            names = [name for name, each in marks.items() if each == mark]
+            if len(names) > 1:
+                hint = (
+                    "look at a line of the file; `quote: null` if quotes mean nothing there, and no escape if quotes are doubled"
+                )
+                raise mistake(f"{' and '.join(names)} are the same character, {mark!r}", hint)
         return self
 
 

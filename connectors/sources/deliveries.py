@@ -36,6 +36,7 @@ class Deliveries:
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`.
 
+        Behind a file that is read all those are read again that come after it, so that the later word on a row comes last.
         A file that is still being written is not there yet. No file at all is a mistake at first, and a quiet day later.
         The cursor covers exactly the files all of whose rows were given, among those that are there.
         """
@@ -45,8 +46,7 @@ class Deliveries:
             raise self.choice.nothing_there()
         fresh = [file for file in there if mark_of(file) not in known]
         unfinished = self.choice.unfinished(fresh, is_patient=False)
-        later = {one.file for one in unfinished}
-        finished = [file for file in fresh if file not in later]
+        finished = _from_the_first_on(there, set(fresh), {one.file for one in unfinished})
         progress = _Progress(known.intersection(map(mark_of, there)))
         ending = _Ended(progress, tuple(finished), unfinished)
         with (
@@ -54,6 +54,13 @@ class Deliveries:
             closing(progress.over(parts, columns)) as rows,
         ):
             yield Reading(columns or self.columns, rows, is_whole=False, ending=ending)
+
+
+def _from_the_first_on(there: Sequence[FoundFile], fresh: set[FoundFile], unfinished: set[FoundFile]) -> list[FoundFile]:
+    """Return the first file to read and all behind it: what a late or a corrected one says is old news to those."""
+    left = [file for file in there if file not in unfinished]
+    first = next((place for place, file in enumerate(left) if file in fresh), len(left))
+    return left[first:]
 
 
 def mark_of(file: FoundFile) -> str:
@@ -96,5 +103,5 @@ class _Ended:
     def _notices(self) -> Iterator[str]:
         names = [file.label for file in self.read]
         more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
-        yield f"new or changed files: {', '.join(names[:_MOST_TOLD])}{more}" if names else "no new file has come"
+        yield f"files read: {', '.join(names[:_MOST_TOLD])}{more}" if names else "no new file has come"
         yield from (f"{one}; it is left for a later run" for one in self.unfinished[:_MOST_TOLD])

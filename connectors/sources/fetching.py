@@ -27,7 +27,7 @@ class Fetching:
     slowest_bytes: float = 1024.0
     window_s: float = 60.0
     hops: int = 5
-    retries: RetryPolicy = field(default=RetryPolicy(attempts=5, budget_s=300.0, first_wait_s=1.0))
+    retries: RetryPolicy = field(default=RetryPolicy(attempts=4, budget_s=120.0))
     clockwork: Clockwork = REAL
 
 

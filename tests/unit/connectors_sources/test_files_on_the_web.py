@@ -1,0 +1,399 @@
+"""Files on the web, asked of a real HTTP server on the loopback interface: as servers are, and as they should not be."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import itertools
+import logging
+import re
+import socket
+import traceback
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from lookalikes.web_files import Web, answering, breaking_after, web_server
+from unit.connectors_sources.reading import SPEC
+from unit.connectors_sources.waiting_clock import Waits
+
+from connectors.sources.catalogue import open_source
+from connectors.sources.contract import Ending, Source
+from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.fetching import Fetching
+from connectors.sources.web_files import WebFiles
+from connectors.sources.web_hops import WebDoor
+from mappings.file_names import without_secrets
+
+_ROWS = "id,text\n1,x\n"
+_SECRET = "http://user:s3cret-word@127.0.0.1:{port}/agenda.csv?token=hush-hush"
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with web_server() as served:
+        served.put("/agenda.csv", _ROWS)
+        yield served
+
+
+def source_of(address: str, waits: Waits | None = None, since: str = "", **spec: Any) -> Source:
+    parsed = SPEC.validate_python({"kind": "csv", "path": address, **spec})
+    return open_source(parsed, Path("/nowhere"), frozenset({"id"}), since=since, clockwork=(waits or Waits()).clockwork)
+
+
+def read(address: str, waits: Waits | None = None, since: str = "", **spec: Any) -> tuple[list[list[str]], bool, Ending]:
+    with source_of(address, waits, since, **spec).read() as reading:
+        rows = [[row.origin.place, *row.cells.values()] for row in reading.rows]
+        return rows, reading.is_whole, reading.ending()
+
+
+def stamp_of(address: str) -> str:
+    with source_of(address).read() as reading:
+        return reading.stamp
+
+
+def assert_untold(error: BaseException, also: str = "") -> None:
+    told = "".join(line for line in traceback.format_exception(error) if not line.startswith("  File")) + also
+    assert "agenda.csv" in told
+    assert "s3cret-word" not in told
+    assert "hush-hush" not in told
+
+
+def test_a_file_is_fetched_and_its_rows_named_after_it(web: Web) -> None:
+    web.put("/export/agenda.csv", _ROWS)
+    assert read(web.address("/export/agenda.csv?token=hush-hush"))[0] == [["agenda.csv:2", "1", "x"]]
+
+
+def test_rows_of_an_address_without_a_file_name_are_named_after_the_host(web: Web) -> None:
+    web.put("/", _ROWS)
+    assert read(web.address("/?id=7"))[0][0][0] == "127.0.0.1:2"
+
+
+def test_the_stamp_is_what_the_server_says_of_the_version_or_made_of_the_bytes(web: Web) -> None:
+    web.put("/agenda.csv", _ROWS, etag='"v1"')
+    assert stamp_of(web.address("/agenda.csv")) == 'ETag="v1"'
+    web.put("/agenda.csv", _ROWS, etag="")
+    assert stamp_of(web.address("/agenda.csv")).startswith("Last-Modified=")
+    web.put("/agenda.csv", _ROWS, etag="", changed_at=None)
+    digest = hashlib.blake2b(_ROWS.encode(), digest_size=16).hexdigest()
+    assert stamp_of(web.address("/agenda.csv")) == f"blake2b={digest}"
+
+
+def test_user_and_password_of_the_address_are_told_to_its_server(web: Web) -> None:
+    read(web.address("/agenda.csv", user="anna:p%40ss"))
+    assert web.asked[0].headers["authorization"] == "Basic YW5uYTpwQHNz"
+
+
+def test_a_server_that_refuses_head_still_gives_the_file(web: Web) -> None:
+    web.is_head_allowed = False
+    assert len(read(web.address("/agenda.csv"))[0]) == 1
+    assert len(read(web.address("/agenda.csv"), files="new")[0]) == 1
+
+
+@pytest.mark.parametrize("how", [{}, {"etag": ""}])
+def test_an_unchanged_file_costs_one_request_without_a_body(web: Web, how: dict[str, Any]) -> None:
+    web.put("/agenda.csv", _ROWS, **how)
+    _, _, first = read(web.address("/agenda.csv"))
+    web.asked.clear()
+    rows, is_whole, second = read(web.address("/agenda.csv"), since=first.cursor)
+    assert (rows, is_whole, second.cursor) == ([], False, first.cursor)
+    assert second.notices == ("agenda.csv has not changed since it was last read",)
+    assert len(web.asked) == 1
+    web.put("/agenda.csv", "id,text\n2,y\n", changed_at=1_700_000_100.0, **how)
+    rows, is_whole, third = read(web.address("/agenda.csv"), since=second.cursor)
+    assert ([row[1] for row in rows], is_whole) == (["2"], True)
+    assert third.cursor != first.cursor
+
+
+def test_a_server_that_does_not_hear_conditions_is_believed_by_its_version(web: Web) -> None:
+    _, _, first = read(web.address("/agenda.csv"))
+    web.instead = answering(200, {"ETag": first.cursor.removeprefix("ETag=")}, b"never read")
+    assert read(web.address("/agenda.csv"), since=first.cursor)[1] is False
+
+
+def test_a_file_that_changed_a_moment_ago_has_no_cursor_as_another_change_may_bear_the_same_second(web: Web) -> None:
+    web.put("/agenda.csv", _ROWS, etag="", changed_at=4_000_000_000.0)
+    assert read(web.address("/agenda.csv"))[2].cursor == ""
+
+
+def test_a_file_is_asked_for_packed_and_unpacked_whatever_its_format(web: Web) -> None:
+    web.put("/agenda.csv", gzip.compress(_ROWS.encode()), headers={"Content-Encoding": "gzip"})
+    assert read(web.address("/agenda.csv"))[0] == [["agenda.csv:2", "1", "x"]]
+    assert web.asked[0].headers["accept-encoding"] == "gzip"
+
+
+def test_a_file_that_is_not_packed_although_its_server_says_so_is_read_as_it_is(web: Web) -> None:
+    web.put("/agenda.csv", _ROWS, headers={"Content-Encoding": "gzip"})
+    assert len(read(web.address("/agenda.csv"))[0]) == 1
+
+
+def test_a_packing_that_nobody_asked_for_is_refused(web: Web) -> None:
+    web.put("/agenda.csv", _ROWS, headers={"Content-Encoding": "br"})
+    with pytest.raises(BadSourceError, match='packed as "br"'):
+        read(web.address("/agenda.csv"))
+
+
+def test_a_broken_download_goes_on_where_it_broke(web: Web) -> None:
+    content = "id,text\n" + "".join(f"{number},{'x' * 50}\n" for number in range(5_000))
+    web.put("/agenda.csv", content)
+    web.instead = breaking_after(web, 100_000, 50_000, 10)
+    waits = Waits()
+    rows, _, _ = read(web.address("/agenda.csv"), waits)
+    assert [row[1] for row in rows] == [str(number) for number in range(5_000)]
+    assert [asked.headers.get("range") for asked in web.asked] == [None, "bytes=100000-", "bytes=150000-", "bytes=150010-"]
+    assert {asked.headers.get("if-range") for asked in web.asked[1:]} == {web.files["/agenda.csv"].version}
+    assert waits.slept == [0.5, 1.0, 2.0]
+
+
+def test_a_file_that_changes_between_its_parts_is_fetched_anew_and_never_mixed(web: Web) -> None:
+    old, new = (f"id,text\n{'1,old' if text == 'old' else '2,new'}\n" + "9,x\n" * 3_000 for text in ("old", "new"))
+    web.put("/agenda.csv", old)
+    cut = breaking_after(web, 4_000)
+
+    def change(request: BaseHTTPRequestHandler) -> bool:
+        if "Range" in request.headers:
+            web.put("/agenda.csv", new)
+        return cut(request)
+
+    web.instead = change
+    rows, _, _ = read(web.address("/agenda.csv"))
+    assert (rows[0][1:], len(rows)) == (["2", "new"], 3_001)
+
+
+def test_parts_of_another_version_are_not_put_together_though_the_server_says_that_they_fit(web: Web) -> None:
+    web.put("/agenda.csv", "id,text\n" + "1,x\n" * 3_000)
+    cut = breaking_after(web, 4_000)
+
+    def lie(request: BaseHTTPRequestHandler) -> bool:
+        if "Range" in request.headers:
+            return answering(206, {"ETag": '"other"', "Content-Range": "bytes 4000-4003/4004"}, b"2,y\n")(request)
+        return cut(request)
+
+    web.instead = lie
+    assert len(read(web.address("/agenda.csv"))[0]) == 3_000
+
+
+def test_without_a_version_a_broken_download_begins_anew(web: Web) -> None:
+    web.put("/agenda.csv", "id,text\n" + "1,x\n" * 3_000, etag="", changed_at=None)
+    web.instead = breaking_after(web, 4_000)
+    assert len(read(web.address("/agenda.csv"))[0]) == 3_000
+    assert [asked.headers.get("range") for asked in web.asked] == [None, None]
+
+
+def test_a_download_that_always_breaks_ends_in_an_error_and_gives_no_rows(web: Web) -> None:
+    web.instead = breaking_after(web, 3, *[0] * 50)
+    with pytest.raises(SourceUnavailableError, match="could not be fetched") as caught:
+        read(web.address("/agenda.csv"))
+    assert caught.value.hint == "run again later"
+    assert len(web.asked) == 4
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
+def test_a_definite_no_is_a_refusal_that_tells_no_secrets(web: Web, status: int, caplog: pytest.LogCaptureFixture) -> None:
+    web.instead = answering(status)
+    with caplog.at_level(logging.DEBUG), pytest.raises(SourceRefusedError, match=str(status)) as caught:
+        read(_SECRET.format(port=web.port))
+    assert_untold(caught.value, caplog.text + repr(source_of(_SECRET.format(port=web.port))))
+    assert len(web.asked) == 1
+
+
+@pytest.mark.parametrize("status", [202, 408, 425, 429, 500, 502, 503])
+def test_a_server_in_trouble_is_asked_again_and_then_worth_another_run_when_it_says(web: Web, status: int) -> None:
+    web.instead = answering(status, {"Retry-After": "20"})
+    waits = Waits()
+    with pytest.raises(SourceUnavailableError, match=str(status)) as caught:
+        read(web.address("/agenda.csv"), waits)
+    assert (caught.value.retry_after_s, waits.slept) == (20, [20, 20, 20])
+
+
+def test_a_longer_pause_than_a_run_can_wait_is_the_next_run_s(web: Web) -> None:
+    web.instead = answering(503, {"Retry-After": "3600"})
+    waits = Waits()
+    with pytest.raises(SourceUnavailableError) as caught:
+        read(web.address("/agenda.csv"), waits)
+    assert (caught.value.retry_after_s, waits.slept) == (3600, [])
+
+
+def test_a_server_that_recovers_is_not_noticed(web: Web) -> None:
+    troubles = itertools.chain([answering(503), answering(500)], itertools.repeat(lambda _: False))
+    web.instead = lambda request: next(troubles)(request)
+    assert len(read(web.address("/agenda.csv"))[0]) == 1
+
+
+def test_a_server_that_is_down_is_unavailable_and_its_secrets_stay_untold() -> None:
+    with pytest.raises(SourceUnavailableError) as caught:
+        read(_SECRET.format(port=9))
+    assert_untold(caught.value)
+
+
+def test_a_login_page_is_no_agenda(web: Web) -> None:
+    web.put("/agenda.csv", "<!DOCTYPE html><html><body>Please log in</body></html>")
+    with pytest.raises(BadSourceError, match="this is a web page") as caught:
+        read(web.address("/agenda.csv"))
+    assert "login" in caught.value.hint
+
+
+def test_redirects_are_followed_and_rows_keep_the_name_of_the_feed_s_own_address(web: Web) -> None:
+    web.put("/cdn/8f2a", _ROWS)
+
+    def send_on(request: BaseHTTPRequestHandler) -> bool:
+        return request.path == "/agenda.csv" and answering(302, {"Location": "/cdn/8f2a"})(request)
+
+    web.instead = send_on
+    assert read(web.address("/agenda.csv", user="anna:word"))[0][0][0] == "agenda.csv:2"
+    assert [asked.headers.get("authorization", "")[:5] for asked in web.asked] == ["Basic", "Basic"]
+
+
+def test_another_server_is_not_told_the_password(web: Web) -> None:
+    with web_server() as other:
+        other.put("/agenda.csv", _ROWS)
+        web.instead = answering(307, {"Location": other.address("/agenda.csv").replace("127.0.0.1", "localhost")})
+        assert len(read(web.address("/agenda.csv", user="anna:word"))[0]) == 1
+        assert "authorization" not in other.asked[0].headers
+        assert other.asked[0].headers["host"] == f"localhost:{other.port}"
+
+
+def test_redirects_in_circles_end(web: Web) -> None:
+    web.instead = answering(301, {"Location": "/agenda.csv"})
+    with pytest.raises(SourceRefusedError, match="in a circle"):
+        read(web.address("/agenda.csv"))
+    assert len(web.asked) == 6
+
+
+@pytest.mark.parametrize("to", ["", "ftp://127.0.0.1/a.csv", "file:///etc/passwd"])
+def test_a_redirect_to_nowhere_is_refused(web: Web, to: str) -> None:
+    web.instead = answering(302, {"Location": to} if to else {})
+    with pytest.raises(SourceRefusedError, match=r"sends us on to no web address|not where to go|no web address"):
+        read(web.address("/agenda.csv"))
+
+
+@pytest.mark.parametrize("inside", ["10.1.2.3", "169.254.169.254", "[::1]", "127.1", "intranet.example"])
+def test_a_public_feed_is_never_sent_on_into_a_private_network(web: Web, inside: str) -> None:
+    """The feed's own host is public by its name's addresses; its server stands in for it through the machine's proxy."""
+    web.instead = answering(302, {"Location": f"http://{inside}/latest/meta-data"})
+    known = {"feed.example": ["93.184.216.34"], "intranet.example": ["93.184.216.34", "192.168.0.9"]}
+
+    def resolve(host: str, port: int) -> list[str]:
+        return known.get(host) or [str(found[4][0]) for found in socket.getaddrinfo(host, port)]
+
+    door = WebDoor(Fetching(), resolve)
+    with (
+        pytest.MonkeyPatch.context() as environment,
+        pytest.raises(SourceRefusedError, match="inside a private network"),
+    ):
+        environment.setenv("http_proxy", f"http://127.0.0.1:{web.port}")
+        environment.delenv("no_proxy", raising=False)
+        environment.delenv("NO_PROXY", raising=False)
+        with door.ask("GET", "http://feed.example/agenda.csv", {}):
+            pytest.fail("the redirect was followed")
+    door.close()
+    assert len(web.asked) == 1
+
+
+def test_a_redirect_from_https_to_http_is_refused() -> None:
+    door = WebDoor(Fetching())
+    own = httpx.URL("https://feed.example/agenda.csv")
+    with pytest.raises(SourceRefusedError, match="could read and change"):
+        door._next(own, own, httpx.Response(302, headers={"location": "http://feed.example/agenda.csv"}))
+
+
+def test_a_file_larger_than_its_source_may_be_is_refused_before_it_is_fetched(web: Web) -> None:
+    web.put("/agenda.csv", "id,text\n" + "1,x\n" * 1_000)
+    with pytest.raises(SourceRefusedError, match="larger than 2 kB") as caught:
+        read(web.address("/agenda.csv"), largest="2kB")
+    assert "largest" in caught.value.hint
+
+
+def _endless(piece: bytes, announced: str = "") -> Callable[[BaseHTTPRequestHandler], bool]:
+    def answer(request: BaseHTTPRequestHandler) -> bool:
+        request.send_response_only(200)
+        if announced:
+            request.send_header("Content-Length", announced)
+        request.send_header("Connection", "close")
+        request.end_headers()
+        request.close_connection = True
+        try:
+            while True:
+                request.wfile.write(piece)
+        except OSError:
+            return True
+
+    return answer
+
+
+@pytest.mark.parametrize("announced", ["", str(10 * 1024**3), "garbage", "-1"])
+def test_a_file_that_never_ends_is_given_up(web: Web, announced: str) -> None:
+    web.instead = _endless(b"1,x\n" * 16_384, announced)
+    with pytest.raises((SourceRefusedError, SourceUnavailableError)):
+        read(web.address("/agenda.csv"), largest="4MB")
+
+
+def test_a_file_that_drips_is_given_up(web: Web) -> None:
+    web.instead = _endless(b"x")
+    with pytest.raises(SourceUnavailableError, match="comes too slowly"):
+        read(web.address("/agenda.csv"), Waits(tick_s=45.0))
+
+
+def test_a_file_that_takes_for_ever_at_a_fair_speed_is_given_up(web: Web) -> None:
+    web.instead = _endless(b"1,x\n" * 16_384)
+    with pytest.raises(SourceUnavailableError, match="was not there after 3600 s"):
+        read(web.address("/agenda.csv"), Waits(tick_s=15.0), largest="1TB")
+
+
+def test_a_server_that_says_nothing_is_not_waited_for_without_end(web: Web) -> None:
+    def hang(request: BaseHTTPRequestHandler) -> bool:
+        return not request.connection.recv(1)
+
+    web.instead = hang
+    files = WebFiles(Fetching(silence_s=0.05, clockwork=Waits().clockwork))
+    with pytest.raises(SourceUnavailableError, match="it fell silent"), files.fetched(web.address("/agenda.csv")):
+        pytest.fail("it came")
+
+
+def test_a_young_file_is_asked_for_twice_and_not_read_while_it_changes(web: Web) -> None:
+    web.put("/agenda.csv", _ROWS, changed_at=4_000_000_000.0)
+    waits = Waits()
+    assert len(read(web.address("/agenda.csv"), waits, settle="30s")[0]) == 1
+    assert waits.slept == [30.0]
+    grown = itertools.count()
+
+    def grow(_: BaseHTTPRequestHandler) -> bool:
+        web.put("/agenda.csv", _ROWS + "2,y\n" * next(grown), changed_at=4_000_000_000.0)
+        return False
+
+    web.instead = grow
+    with pytest.raises(SourceUnavailableError, match=r"agenda\.csv is still being written: it changed within 30 s"):
+        read(web.address("/agenda.csv"), settle="30s")
+
+
+def test_a_file_that_has_been_as_it_is_for_long_is_asked_for_once(web: Web) -> None:
+    waits = Waits()
+    read(web.address("/agenda.csv"), waits, settle="30s")
+    assert (waits.slept, len(web.asked)) == ([], 1)
+
+
+def test_a_file_waits_for_its_marker(web: Web) -> None:
+    with pytest.raises(SourceUnavailableError, match=r"its marker agenda\.csv\.done is not there yet"):
+        read(web.address("/agenda.csv?token=hush"), marker="{name}.done")
+    web.put("/agenda.csv.done", b"")
+    assert len(read(web.address("/agenda.csv?token=hush"), marker="{name}.done")[0]) == 1
+    assert web.asked[-2].path == "/agenda.csv.done?token=hush"
+
+
+def test_the_newest_of_several_days_is_read(web: Web) -> None:
+    for day in ("20270113", "20270114"):
+        web.put(f"/agenda_{day}.csv", f"id\n{day}\n")
+    assert [row[1] for row in read(web.address("/agenda_{date}.csv"), files="newest")[0]] == ["20270114"]
+    assert [row[1] for row in read(web.address("/agenda_{date}.csv"))[0]] == ["20270113", "20270114"]
+
+
+def test_no_file_of_any_day_is_told(web: Web) -> None:
+    with pytest.raises(SourceRefusedError, match=re.escape("no file matches")):
+        read(web.address("/agenda_{date:%d%m%y}.csv"))
+
+
+def test_addresses_are_shown_without_their_secrets() -> None:
+    assert without_secrets("https://u:p@host:8/a/b.csv?key=k#f") == "https://host:8/a/b.csv?…"

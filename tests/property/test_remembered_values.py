@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
-from mappings.vocabulary import Origin, SourceRow
+from mappings.vocabulary import MappedRow, Origin, ReasonCode, Rejection, SourceRow
 
 MAPPING = parse_feed(
     r"""
@@ -71,3 +71,15 @@ def test_a_cell_that_is_not_there_is_empty_however_often_it_was_seen_before() ->
     for known in (cells, lacking, cells, lacking):
         row = SourceRow(Origin("again.csv:2", 2), known)
         assert USED.outcomes(row) == compiled().outcomes(row)
+
+
+def test_a_moment_that_the_service_does_not_take_is_refused_in_every_row_that_has_it() -> None:
+    cells = {name: likely[0] for name, likely in LIKELY.items()} | {"TITLE": "Jazz"}
+    old = cells | {"DAY": "1901-05-01"}  # before there were time zones of whole minutes
+    for known in (old, old, cells, old):
+        outcome = USED.outcomes(SourceRow(Origin("again.csv:2", 2), known))[0]
+        if known is cells:
+            assert isinstance(outcome, MappedRow)
+        else:
+            assert isinstance(outcome, Rejection)
+            assert {(reason.code, reason.field) for reason in outcome.reasons} >= {(ReasonCode.NOT_A_DATE, "startAt")}

@@ -14,7 +14,7 @@ from typing import Any
 
 from connectors.event_api.client import EventApi
 from connectors.pace_report import Pace
-from mappings.delivery import Intent, Verdict
+from mappings.delivery import Intent, Postponed, Verdict
 from mappings.errors import SyncError
 from pipelines.breaker import Breaker
 from pipelines.caution import Caution
@@ -117,6 +117,9 @@ class Sending:
         if dressed.media_id is None or not names_cover(verdict) or not await covers.forget(dressed.media_id):
             return verdict
         again = await covers.dress(api, intent, intent.cover)
+        if isinstance(again, Postponed):  # nothing is wrong with the row: no image can be uploaded at the moment
+            self._job.outbox.unpin(intent, refused=verdict.answer)
+            return again
         if not isinstance(again, Dressed) or again.body == dressed.body:
             return verdict
         corrected = self._job.outbox.pin(intent, again.body, missing=again.missing, refused=verdict.answer)

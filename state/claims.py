@@ -59,6 +59,18 @@ _PIN = (
     .where(ENTRY.c.id == bindparam("entry"), ENTRY.c.state == EntryState.PENDING.value)
     .values(body=bindparam("pinned"), cover_url=None, cover_on_error=None, **_BEGUN)
 )
+_UNPIN = (
+    update(ENTRY)
+    .where(ENTRY.c.id == bindparam("entry"), ENTRY.c.state == EntryState.PENDING.value)
+    .values(
+        body=bindparam("unpinned"),
+        cover_url=bindparam("asked_url"),
+        cover_on_error=bindparam("asked_on_error"),
+        attempts=ENTRY.c.attempts - 1,
+        unanswered_at=None,
+        refused_request_id=bindparam("refused"),
+    )
+)
 _NOTE_REFUSAL = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(refused_request_id=bindparam("refused"))
 
 
@@ -140,6 +152,14 @@ def begin(connection: Connection, entries: Collection[int], run_id: str, now: da
 def pin(connection: Connection, entry_id: int, body: bytes, run_id: str, now: datetime) -> int:
     """Record the final body of an entry and that its first attempt begins; return 1, or 0 if it is not pending."""
     return connection.execute(_PIN, {"entry": entry_id, "pinned": body, "run": run_id, "now": now}).rowcount
+
+
+def unpin(connection: Connection, intent: Intent, request_id: str) -> int:
+    """Put back what `pin` took away, as the attempt was refused; return 1, or 0 if the entry is not pending."""
+    cover = intent.cover
+    asked = {"asked_url": cover and cover.url, "asked_on_error": cover and cover.on_error}
+    put_back = {"entry": intent.entry_id, "unpinned": intent.body, "refused": request_id, **asked}
+    return connection.execute(_UNPIN, put_back).rowcount
 
 
 def note_refusal(connection: Connection, entry_id: int, request_id: str) -> None:

@@ -142,6 +142,14 @@ class Outbox:
         self._held[intent.entry_id] = replace(claim, is_begun=True, refused_request_id=told)
         return replace(intent, body=body, cover=None, refused_request_id=told)
 
+    def unpin(self, intent: Intent, *, refused: Answer) -> None:
+        """Let the intent ask for its cover image again, in a later run: the body with the one that was pinned is `refused`."""
+        claim, told = self._held_claim(intent), refused_as(refused)
+        with self._turn.transaction() as connection:
+            if claims.unpin(connection, intent, told) != 1:
+                raise _not_claimed(intent)
+        self._held[intent.entry_id] = replace(claim, is_begun=False, refused_request_id=told)
+
     def account(self) -> PublishAccount:
         """Count what this drain has done so far against what the table says is still owed.
 

@@ -13,8 +13,8 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from html import unescape
 from typing import Any
-from xml.sax.saxutils import unescape
 
 import jwt
 import uvicorn

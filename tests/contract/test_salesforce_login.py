@@ -1,0 +1,137 @@
+"""Being let into Salesforce, by each of the ways, and being told why not: never with a secret in the telling."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from lookalikes.salesforce_reader import events, org_of, reader_of
+from pydantic import SecretStr
+
+from connectors.sources.access import NO_ACCESS, SalesforceAccess
+from connectors.sources.errors import SourceRefusedError
+from mappings.errors import ConfigError, SyncError
+
+NOBODY: dict[str, Any] = {"username": "", "password": SecretStr(""), "security_token": SecretStr("")}
+
+
+@pytest.fixture(scope="module")
+def key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def _pem(key: rsa.RSAPrivateKey) -> bytes:
+    kind = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, kind, serialization.NoEncryption())
+
+
+def test_user_password_and_token_let_in() -> None:
+    with reader_of(org_of(events(2))) as reader:
+        assert len(reader.read({"Name"}).rows) == 2
+        assert reader.org.asked[0] == ("POST", "soap login")
+
+
+def test_client_credentials_let_in_at_the_orgs_own_domain() -> None:
+    with reader_of(org_of(events(2))) as reader:
+        app = NOBODY | {"consumer_key": reader.org.consumer_key, "consumer_secret": SecretStr(reader.org.consumer_secret)}
+        assert len(reader.read({"Name"}, access=reader.access(**app, domain="example.my")).rows) == 2
+        assert reader.org.asked[0] == ("POST", "token client_credentials")
+        with pytest.raises(ConfigError) as caught:
+            reader.read({"Name"}, access=reader.access(**app))
+    assert "SALESFORCE_DOMAIN=example.my" in caught.value.hint
+
+
+def test_a_private_key_lets_in(tmp_path: Path, key: rsa.RSAPrivateKey) -> None:
+    path = tmp_path / "key.pem"
+    path.write_bytes(_pem(key))
+    with reader_of(org_of(events(2))) as reader:
+        shape = serialization.PublicFormat.SubjectPublicKeyInfo
+        reader.org.public_key = key.public_key().public_bytes(serialization.Encoding.PEM, shape)
+        app = {"password": SecretStr(""), "consumer_key": reader.org.consumer_key, "privatekey_file": path}
+        assert len(reader.read({"Name"}, access=reader.access(**app)).rows) == 2
+        assert reader.org.asked[0] == ("POST", "token urn:ietf:params:oauth:grant-type:jwt-bearer")
+
+        path.write_text("-----BEGIN PRIVATE KEY-----\nnonsense\n-----END PRIVATE KEY-----")
+        with pytest.raises(ConfigError, match=r"key\.pem is not the private key"):
+            reader.read({"Name"}, access=reader.access(**app))
+        path.unlink()
+        with pytest.raises(ConfigError, match="SALESFORCE_PRIVATEKEY_FILE cannot be read"):
+            reader.read({"Name"}, access=reader.access(**app))
+
+
+def test_a_password_with_signs_of_xml_lets_in() -> None:
+    org = org_of(events(1))
+    org.password = "a<b>&'c\""
+    with reader_of(org) as reader:
+        assert len(reader.read({"Name"}).rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "hint"),
+    [
+        ({"password": SecretStr("wrong-password-1")}, "INVALID_LOGIN", "security token"),
+        (
+            NOBODY | {"consumer_key": "x", "consumer_secret": SecretStr("wrong-secret-1"), "domain": "a.my"},
+            "invalid_client",
+            "KEY",
+        ),
+        (
+            {"consumer_key": "x", "consumer_secret": SecretStr("y" * 9), "password": SecretStr("wrong-pass-2")}
+            | {"security_token": SecretStr("")},
+            "invalid_grant",
+            "certificate",
+        ),
+    ],
+)
+def test_a_refused_login_says_why_and_what_would_help(wrong: dict[str, Any], code: str, hint: str) -> None:
+    with reader_of(org_of(events(1))) as reader, pytest.raises(SourceRefusedError) as caught:
+        reader.read({"Name"}, access=reader.access(**wrong))
+
+    assert f"({code})" in str(caught.value)
+    assert hint in caught.value.hint
+    assert reader.org.logins == 0
+
+
+def test_no_login_at_all_names_the_variables_that_make_one() -> None:
+    with reader_of(org_of([])) as reader, pytest.raises(ConfigError) as caught:
+        reader.read({"Name"}, access=NO_ACCESS)
+
+    assert "SALESFORCE_PASSWORD" in caught.value.hint
+    assert "SALESFORCE_PRIVATEKEY_FILE" in caught.value.hint
+
+
+def test_no_error_holds_a_secret_or_the_sessions_token(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    org = org_of(events(3))
+    secrets = [org.password, org.token, "session-0001"]
+    with reader_of(org) as reader:
+        troubles: list[SyncError] = []
+        for answers in ([(400, "STRANGE", f"Bearer {secrets[2]}")], [(503, "SERVER_UNAVAILABLE", org.password)] * 99):
+            org.troubles.answers = answers
+            with pytest.raises(SyncError) as caught:
+                reader.read({"Name"})
+            troubles.append(caught.value)
+    org.troubles.answers = []
+
+    told = "".join("".join(traceback.format_exception(error)[-1:]) + repr(error) + error.hint for error in troubles) + caplog.text
+    assert org.password not in told
+    assert org.token not in told
+
+
+def test_access_shows_no_secret_of_its_own() -> None:
+    access = SalesforceAccess(username="worker", password=SecretStr("correct-horse"), security_token=SecretStr("battery-staple"))
+    assert "correct-horse" not in repr(access)
+    assert "battery-staple" not in repr(access)
+
+
+def test_a_netrc_file_does_not_replace_our_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password else")
+    monkeypatch.setenv("NETRC", str(netrc))
+    with reader_of(org_of(events(2))) as reader:
+        assert len(reader.read({"Name"}).rows) == 2

@@ -1,0 +1,193 @@
+"""Answers that Salesforce once gave, given again to the real simple-salesforce: over HTTP, from a server that only repeats."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lookalikes.salesforce_reader import Clock
+from pydantic import SecretStr
+
+from connectors.sources.access import Access, SalesforceAccess
+from connectors.sources.contract import Reading
+from connectors.sources.errors import BadSourceError, SourceRefusedError
+from connectors.sources.names import Asked
+from connectors.sources.salesforce_org import Org
+from connectors.sources.salesforce_records import SalesforceRecords
+from mappings.source_specs import SalesforceSource
+
+RECORDED = Path(__file__).parent / "recorded" / "salesforce"
+LOGIN = (200, "auth_success_response")
+DESCRIBED = (200, "sobject_sobject_describe_success_response")
+Answer = tuple[int, str]
+TOKEN = json.loads((RECORDED / "auth_success_response.json").read_text())["access_token"]
+
+
+class Repeater(ThreadingHTTPServer):
+    """Gives the answers of `script` by the first part of a path that suits, each but the last once."""
+
+    daemon_threads = True
+
+    def __init__(self, script: dict[str, list[Answer]]) -> None:
+        self.script = script
+        self.asked: list[tuple[str, str | None]] = []
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Repeater
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.asked.append((self.path, self.headers.get("Authorization")))
+        answers = next(answers for path, answers in self.server.script.items() if path in self.path)
+        status, name = answers.pop(0) if len(answers) > 1 else answers[0]
+        body = (RECORDED / f"{name}.json").read_bytes()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json;charset=UTF-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET  # noqa: N815  # the base class calls it so
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class calls it so
+        """Say nothing."""
+
+
+Replay = Callable[..., Any]
+
+
+@contextmanager
+def repeating(script: dict[str, list[Answer]]) -> Iterator[tuple[Repeater, Access]]:
+    server = Repeater({"/oauth2/token": [LOGIN], "/describe": [DESCRIBED]} | script)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    app = SalesforceAccess(consumer_key="key", consumer_secret=SecretStr("secret-of-app"), domain="a.my", instance_url=url)
+    try:
+        yield server, Access(salesforce=app)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _read(access: Access, columns: set[str], **words: Any) -> tuple[Reading, list[dict[str, str]]]:
+    spec = SalesforceSource.model_validate({"kind": "salesforce", "api": "rest"} | words)
+    with SalesforceRecords(spec, Asked.of(spec, columns), access, "", Clock().clockwork).read() as reading:
+        return reading, [dict(row.cells) for row in reading.rows]
+
+
+def test_auth_success_its_token_is_sent_from_then_on() -> None:
+    with repeating({"/query": [(200, "sobject_query_empty_response")]}) as (server, access):
+        _, rows = _read(access, {"Name"}, object="Whizbang")
+
+    assert rows == []
+    assert {sent for path, sent in server.asked if "token" not in path} == {f"Bearer {TOKEN}"}
+    assert access.mask.hide(f"see {TOKEN}") == "see [key]"
+
+
+def test_auth_error_is_told_with_its_code_and_words() -> None:
+    with repeating({"/oauth2/token": [(400, "auth_error_response")]}) as (_, access), pytest.raises(SourceRefusedError) as caught:
+        _read(access, {"Name"}, object="Whizbang")
+
+    assert "(invalid_grant): authentication failure - Invalid Password" in str(caught.value)
+
+
+def test_expired_session_leads_to_one_login_and_the_same_question_again() -> None:
+    answers = [(401, "expired_session_response"), (200, "sobject_query_empty_response")]
+    with repeating({"/query": answers}) as (server, access):
+        assert _read(access, {"Name"}, object="Whizbang")[1] == []
+
+    paths = [path.partition("?")[0] for path, _ in server.asked]
+    assert paths.count("/services/oauth2/token") == 2
+    assert server.asked[2][0] == server.asked[4][0]
+
+
+def test_describe_tells_the_fields_their_types_and_where_relationships_lead() -> None:
+    with repeating({}) as (_, access):
+        shape = Org(access, Clock().clockwork).describe("Whizbang")
+
+    assert shape.fields["datetime_field"].kind == "datetime"
+    assert shape.fields["picklist_multiselect_field"].kind == "multipicklist"
+    assert shape.parents["owner"] == ("Owner", ("Group", "User"))
+    assert shape.parents["parentwhizbang__r"][0] == "ParentWhizbang__r"
+    assert shape.children["attachments"] == ("Attachments", "Attachment")
+
+
+def test_query_success_gives_each_kind_of_value_as_its_cell() -> None:
+    soql = (
+        "SELECT Checkbox_Label, Text_Label, Date_Label, DateTime_Label, Picklist_Multiselect_Label, ParentWhizbang__r.Name,"
+        " ParentWhizbang__r.Text_Label, (SELECT Name FROM Whizbangs__r) FROM Whizbang"
+    )
+    with repeating({"/query": [(200, "sobject_query_success_response")]}) as (_, access):
+        _, rows = _read(access, {"Text_Label"}, query=soql)
+
+    assert rows == [
+        {
+            "Checkbox_Label": "false",
+            "Text_Label": "Hi there!",
+            "Date_Label": "2010-01-01",
+            "DateTime_Label": "2011-07-07T00:37:00Z",
+            "Picklist_Multiselect_Label": "four;six",
+            "ParentWhizbang__r.Name": "Parent Whizbang",
+            "ParentWhizbang__r.Text_Label": "Hello",
+            "Whizbangs__r": '[{"Name": "Child Whizbang"}]',
+        }
+    ]
+
+
+def test_paginated_query_goes_from_the_first_page_to_the_last() -> None:
+    script = {
+        "/v26.0/query/01gD": [(200, "sobject_query_paginated_last_page_response")],
+        "/query": [(200, "sobject_query_paginated_first_page_response")],
+    }
+    with repeating(script) as (server, access):
+        _, rows = _read(access, set(), query="SELECT Text_Label FROM Whizbang")
+
+    assert [row["Text_Label"] for row in rows] == ["First Page", "Last Page"]
+    assert server.asked[-1][0] == "/services/data/v26.0/query/01gD"
+
+
+def test_aggregated_query_gives_its_groups_with_long_ids_and_plain_numbers() -> None:
+    soql = "SELECT CampaignId, SUM(Amount) FROM Opportunity GROUP BY CampaignId"
+    with repeating({"/query": [(200, "sobject_query_aggregate_success_response")]}) as (_, access):
+        _, rows = _read(access, set(), query=soql)
+
+    assert [row["expr0"] for row in rows] == ["300", "100", "400"]
+    assert [row["CampaignId"] for row in rows] == ["701E0000000JuFHIA0", "701E00000005ZqAIAU", ""]
+
+
+def test_org_query_gives_its_id_with_18_characters() -> None:
+    with repeating({"/query": [(200, "sobject_org_query_response")]}) as (_, access):
+        _, rows = _read(access, set(), query="SELECT Id FROM Organization")
+
+    assert rows == [{"Id": "00Dx0000000BV7zEAG"}]
+
+
+def test_query_error_is_told_with_its_code_and_is_never_an_empty_list() -> None:
+    with repeating({"/query": [(400, "sobject_query_error_response")]}) as (_, access), pytest.raises(BadSourceError) as caught:
+        _read(access, set(), query="SELECT Nmae FROM Whizbang")
+
+    assert "400 INVALID_FIELD to the query: error_message" in str(caught.value)
+
+
+def test_deleted_records_answer_is_no_page_of_records_and_is_refused_as_one() -> None:
+    """Deleted records are read through queryAll, which has their fields; the list of their ids alone is not asked for."""
+    with (
+        repeating({"/query": [(200, "sobject_get_deleted_success_response")]}) as (_, access),
+        pytest.raises(BadSourceError, match="lacks 'records'"),
+    ):
+        _read(access, set(), query="SELECT Id FROM Whizbang")
+
+
+def test_every_recording_is_given_again_by_a_test() -> None:
+    source = Path(__file__).read_text("utf-8")
+    assert [path.stem for path in RECORDED.glob("*.json") if f'"{path.stem}"' not in source] == []

@@ -1,7 +1,7 @@
 """What the service and the source say of each feed, a line for every question: asked once, told for all feeds.
 
-What is found in the file alone is `findings`'; each answer of the service has its own module (`live_service`, `live_slugs`,
-`live_contract`).
+What is found in the file alone is `findings`'; each answer has its own module (`live_service`, `live_slugs`, `live_contract`,
+`live_source`).
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, attempt
-from mappings.errors import SyncError
 from mappings.schema import FeedMapping
 from pipelines.cli.asking import Lists, ask_everything
-from pipelines.cli.findings import LiveFinding, well
+from pipelines.cli.findings import LiveFinding
 from pipelines.cli.live_contract import of_contract
 from pipelines.cli.live_service import of_account, refused
 from pipelines.cli.live_slugs import of_classifications
-from pipelines.cli.source_words import source_words
+from pipelines.cli.live_source import of_source
 from pipelines.clock import now
 from pipelines.settings import Settings
 from pipelines.slug_list import ListMemory
@@ -37,7 +34,9 @@ def ask_for(
     """
     lists = ask_everything(settings, is_probing=is_probing)
     with _memory(settings) as memory:
-        return {mapping.path: (*_service(settings, lists, mapping, memory), _source(settings, mapping)) for mapping in mappings}
+        return {
+            mapping.path: (*_service(settings, lists, mapping, memory), *of_source(settings, mapping)) for mapping in mappings
+        }
 
 
 @contextmanager
@@ -54,14 +53,3 @@ def _service(settings: Settings, lists: Lists, mapping: FeedMapping, memory: Lis
     yield from of_account(settings.base_url, lists, mapping)
     yield of_classifications(lists.classifications, mapping, memory)
     yield from of_contract(lists.page, mapping)
-
-
-def _source(settings: Settings, mapping: FeedMapping) -> LiveFinding:
-    columns = attempt(mapping, Directory())[0].columns
-    try:
-        with open_source(mapping.source, mapping.path.parent, columns, access=settings.access).read() as reading:
-            first = next(reading.rows, None)
-    except SyncError as error:
-        return refused("source", error)
-    told = f"{source_words(mapping.source)}: {len(reading.columns)} columns, among them the {len(columns)} that the mapping reads"
-    return well("source", told if first else f"{told}; no rows")

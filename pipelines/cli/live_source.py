@@ -1,0 +1,50 @@
+"""What the source says of itself when it is asked: is it there, are its columns, and those that we are to write into.
+
+What it is read for is the runs' matter; nothing is written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from connectors.sources.catalogue import open_source
+from connectors.sources.errors import MissingColumnsError
+from connectors.sources.names import Asked, matched
+from mappings.engine import Directory, attempt
+from mappings.errors import SyncError
+from mappings.schema import FeedMapping
+from mappings.sheet_specs import GoogleSheetsSource
+from mappings.source_parts import WriteBack
+from pipelines.cli.findings import LiveFinding, unwise, well
+from pipelines.cli.live_service import refused
+from pipelines.cli.source_words import source_words
+from pipelines.settings import Settings
+
+
+def of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]:
+    """Yield what is found by opening a feed's source and asking for its first row."""
+    columns = attempt(mapping, Directory())[0].columns
+    try:
+        with open_source(mapping.source, mapping.path.parent, columns, access=settings.access).read() as reading:
+            has_rows, present = next(reading.rows, None) is not None, reading.columns
+    except SyncError as error:
+        yield refused("source", error)
+        return
+    told = f"{source_words(mapping.source)}: {len(present)} columns, among them the {len(columns)} that the mapping reads"
+    yield well("source", told if has_rows else f"{told}; no rows")
+    yield from _of_write_back(mapping, present)
+
+
+def _of_write_back(mapping: FeedMapping, present: Sequence[str]) -> Iterator[LiveFinding]:
+    """Yield whether the columns that were given to us are there; whether we may write, only writing shows."""
+    match mapping.source:
+        case GoogleSheetsSource(write_back=WriteBack() as written):
+            missing = matched(present, Asked(frozenset(written.names))).missing
+            if missing:
+                error = MissingColumnsError(source_words(mapping.source), missing, present, advice="add them to the sheet")
+                yield unwise("write_back", f"{error}; {error.hint}; runs are as good as without, and say so each time")
+            else:
+                named = ", ".join(f'"{name}"' for name in written.names)
+                yield well("write_back", f"the sheet has {named}; that we may write there shows in a run")
+        case _:
+            return

@@ -130,8 +130,13 @@ def including(shared: Path, feeds: Iterable[Path]) -> list[Path]:
     return [path for path in feeds if shared.resolve() in _named_by(path)]
 
 
+def included_by(feed: Path) -> list[Path]:
+    """Return the files that a feed file includes, as the places of what they share name them."""
+    return [feed.parent / name for name, _ in _named_files(_document(feed)) if "\0" not in name]
+
+
 def _named_by(path: Path) -> set[Path]:
-    return {(path.parent / name).resolve() for name, _ in _named_files(_document(path)) if "\0" not in name}
+    return {included.resolve() for included in included_by(path)}
 
 
 def _document(path: Path) -> Block:

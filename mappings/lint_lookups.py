@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mappings.includes import PlaceElsewhere
+from mappings.marks import Block
 from mappings.schema import FeedMapping
 from mappings.spots import Loc, Problem
 from mappings.tables import Table
@@ -43,8 +45,11 @@ class Asked:
             self._reached[path].update(one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str))
 
     def find_unasked(self, document: Mapping[str, Any], looked: LookedAt, shared: Collection[str]) -> Iterator[Problem]:
-        """Yield each list of the file's own `document` with what nobody asked for; of lookup files that are `shared`, nothing."""
-        places = _places(document)
+        """Yield each list of the `document` with what nobody asked for; nothing of files that are `shared` with other feeds.
+
+        Those are lookup files, as the mapping names them, and files that it includes, by their paths.
+        """
+        places = [place for place in _places(document) if not _stands_in(place[1], shared)]
         for name, table in self.mapping.tables.items():
             if name not in shared and looked.rows >= _ENOUGH * len(table.rows):
                 yield from _of_table(table, _place_of(name, places), looked)
@@ -98,6 +103,12 @@ def has_lists(mapping: FeedMapping, document: Mapping[str, Any]) -> bool:
 
 def _places(document: Mapping[str, Any]) -> list[tuple[Loc, Mapping[str, Any]]]:
     return [place for part in ("let", "event") for place in _blocks(document.get(part), (part,))]
+
+
+def _stands_in(block: Mapping[str, Any], files: Collection[str]) -> bool:
+    """Whether a part of a document was written in one of these files, and included from there."""
+    place = block.place if isinstance(block, Block) else None
+    return isinstance(place, PlaceElsewhere) and str(place.path) in files
 
 
 def _is_map(loc: Loc, block: Mapping[str, Any]) -> bool:

@@ -122,14 +122,8 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
 
 
 def document_of(path: Path) -> Mapping[str, Any]:
-    """Return a loaded mapping file's plain document: keys and texts as they stand there."""
+    """Return a loaded mapping file's plain document, with what it includes, and with its named steps in their places."""
     document = _assembled(path.read_bytes().decode("utf-8-sig"), path)[0]
-    return document if isinstance(document, Block) else {}
-
-
-def own_document_of(path: Path) -> Mapping[str, Any]:
-    """Return what stands in a loaded mapping file itself, without what it includes."""
-    document = read_blocks(path.read_bytes().decode("utf-8-sig"))[0]
     return document if isinstance(document, Block) else {}
 
 
@@ -137,7 +131,7 @@ def at_places(path: Path, problems: Iterable[Problem]) -> tuple[FileProblem, ...
     """Tell what was found out about a loaded mapping file elsewhere, at its lines and columns."""
     found = tuple(problems)
     text = path.read_bytes().decode("utf-8-sig") if found else ""
-    document = read_blocks(text)[0]
+    document = _assembled(text, path)[0]
     return _file_problems(path, text, _placed(document, found)) if isinstance(document, Block) else ()
 
 

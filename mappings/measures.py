@@ -65,7 +65,8 @@ def parse_pattern(text: str) -> str:
     try:
         re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise mistake(f'"{text}" is not a regular expression: {error}') from None
+        hint = r"a sign that stands for itself needs a backslash before it: \(, \[, \., \+, \?, \*, \|, \$"
+        raise mistake(f'"{text}" is not a regular expression: {error}', hint) from None
     if may_never_end(text):
         hint = r"repeat once, (\w+) instead of (\w+)+, or possessively, (\w++\s?)*"
         raise mistake(f'"{text}" repeats a repetition: on some texts it would never end', hint)

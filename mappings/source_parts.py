@@ -11,10 +11,16 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from mappings.measures import OneOrMany, Pattern, Text, mistake
+from mappings.refusals import did_you_mean
 from mappings.strict import Strict
 
 CELL_RANGE = re.compile(r"([A-Z]{1,3})?([1-9][0-9]{0,6})?(?::([A-Z]{1,3})?([1-9][0-9]{0,6})?)?")
 """How a part of a sheet is written, in upper case and without dollar signs."""
+_ENCODINGS = (
+    *("utf-8", "windows-1252", "shift_jis", "windows-1250", "windows-1251", "iso-8859-1", "iso-8859-2", "iso-8859-15"),
+    *("utf-16", "cp949", "euc-kr", "gb18030", "big5", "koi8-r", "macroman"),
+)
+"""Those that partners' files are in, to tell an author which was probably meant."""
 
 
 def _spelt_out(text: object) -> object:
@@ -37,7 +43,8 @@ def _text_encoding(name: str) -> str:
     try:
         b"?".decode(name, "replace")
     except (LookupError, UnicodeError):
-        raise mistake(f'"{name}" is not an encoding that Python knows, like utf-8, windows-1252 or shift_jis') from None
+        known = did_you_mean(name, _ENCODINGS) or f"write it like {', '.join(_ENCODINGS[:3])}; `eventsync init FILE` guesses it"
+        raise mistake(f'"{name}" is not an encoding that Python knows', known) from None
     return name
 
 

@@ -198,7 +198,7 @@ class ForEach(_Valued):
     @model_validator(mode="after")
     def _check_lists(self) -> Self:
         if len(set(self.names)) < len(self.names):
-            raise mistake("one name stands twice under `as`")
+            raise mistake("one name stands twice under `as`", "give each list's item a name of its own")
         if len(self.names) > 1 and (not isinstance(self.for_each, Items) or len(self.for_each.root) != len(self.names)):
             raise mistake(
                 f"`as` has {len(self.names)} names, and `for_each` not as many lists", "write for_each: [A, B], as: [a, b]"

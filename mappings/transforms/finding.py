@@ -52,13 +52,14 @@ def check_columns(table: Table | None, search: Search) -> None:
         return
     key_columns, results = split_columns(table, search.keys, search.take)
     if len(key_columns) < search.keys or not results:
-        raise mistake(f"{table.name} has {len(table.columns)} columns: {search.keys} for the key leave none for the result")
+        told = f"{table.name} has {len(table.columns)} columns: {search.keys} for the key leave none for the result"
+        raise mistake(told, "add a column with the result to the file, or look up by fewer values")
     if search.keeps and len(results) > 1:
         raise mistake("a value that is kept is one text, and the lookup gives an object", "take one column")
     try:
         indexed = _indexed(table, search)
     except TableError as error:
-        raise mistake(str(error)) from error
+        raise mistake(str(error), "name one of these columns, or correct the header of the file") from error
     check_match(search.match, tuple(indexed), search.ignore)
     twice = [key for key, rows in indexed.items() if len(rows) > 1]
     if twice and not search.many:

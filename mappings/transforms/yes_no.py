@@ -40,7 +40,7 @@ class YesNo(Step):
         same = normaliser(self.ignore)
         both = {same(word) for word in self.words.yes} & {same(word) for word in self.words.no}
         if both:
-            raise mistake(f'"{min(both)}" cannot mean both yes and no')
+            raise mistake(f'"{min(both)}" cannot mean both yes and no', "take it out of one of the two lists")
         return self
 
     @property

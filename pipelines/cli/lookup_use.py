@@ -12,9 +12,9 @@ from pathlib import Path
 
 from connectors.sources.catalogue import open_source
 from mappings.engine import Directory, attempt
-from mappings.includes import including, is_shared
+from mappings.includes import included_by, including, is_shared
 from mappings.lint_lookups import LookedAt, asked, has_lists
-from mappings.loader import SUFFIXES, own_document_of
+from mappings.loader import SUFFIXES, document_of
 from mappings.schema import FeedMapping
 from mappings.spots import Problem
 from mappings.vocabulary import SourceRow
@@ -30,7 +30,7 @@ def find_unasked(mapping: FeedMapping) -> Iterator[Problem]:
     Raises:
         SyncError: the source cannot be read.
     """
-    document = own_document_of(mapping.path)
+    document = document_of(mapping.path)
     if not has_lists(mapping, document):
         return
     noting = asked(mapping)
@@ -56,10 +56,11 @@ class _Count:
 
 
 def _shared(mapping: FeedMapping) -> Collection[str]:
-    """Return those of a feed's lookup files that another file of its folder names; one that it alone includes is no other."""
+    """Return those of a feed's lookup files, and of the files that it includes, that another feed of its folder needs as well."""
     files = [path for path in mapping.path.parent.glob("*") if path.suffix in SUFFIXES and path.name != mapping.path.name]
     texts = [_text(path) for path in files if not is_shared(path) or including(path, files)]
-    return {name for name in mapping.tables if any(Path(name).name in text for text in texts)}
+    tables = {name for name in mapping.tables if any(Path(name).name in text for text in texts)}
+    return tables | {str(path) for path in included_by(mapping.path) if including(path, files)}
 
 
 def _text(path: Path) -> str:

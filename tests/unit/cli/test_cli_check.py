@@ -227,6 +227,28 @@ def test_a_lookup_file_that_another_feed_names_is_not_told_of(desk: Desk) -> Non
     assert [message.partition(":")[0] for _, _, message in _held_against(desk, WITH_CITIES, 50)] == ['"play"']
 
 
+IN_NAMED_STEPS = MAPPING.replace("do: [{map: {concert: music, play: theatre}}]", "do: [{use: genres}]").replace(
+    "key: [ID]", "include: [_shared.yaml]\nkey: [ID]"
+)
+GENRES = "steps:\n  genres:\n    - map: {concert: music, play: theatre}\n"
+
+
+def test_maps_of_named_steps_are_held_against_the_source_wherever_they_were_written(desk: Desk) -> None:
+    own = IN_NAMED_STEPS.replace("include: [_shared.yaml]\n", GENRES)
+    ((line, _, message),) = _held_against(desk, own, 50)
+    assert own.splitlines()[line - 1] == "    - map: {concert: music, play: theatre}"
+    assert message.startswith('"play": no row of events.csv asks for it')
+
+
+def test_maps_of_an_included_file_are_held_against_the_source_of_the_only_feed_that_includes_it(desk: Desk) -> None:
+    desk.mapping(GENRES, "_shared.yaml")
+    ((line, _, message),) = _held_against(desk, IN_NAMED_STEPS, 50)
+    assert (line, message) == (3, '"play": no row of events.csv asks for it; 50 rows looked at')
+    assert "feeds/_shared.yaml:3:" in desk.run("check").out
+    desk.mapping(IN_NAMED_STEPS.replace("feed: town-hall", "feed: other"), "other.yaml")
+    assert _held_against(desk, IN_NAMED_STEPS, 50) == []
+
+
 @pytest.mark.slow
 def test_of_a_source_that_is_too_long_to_look_through_nothing_is_said(desk: Desk) -> None:
     assert _held_against(desk, WITH_CITIES, 50_001) == []

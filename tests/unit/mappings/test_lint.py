@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from unit.mappings.conftest import EVENT, HEAD
 
+from mappings.errors import MappingFileError
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
 from mappings.schema import FeedMapping
@@ -104,3 +105,78 @@ def test_a_secret_in_an_address_is_told_and_not_repeated(tmp_path: Path, path: s
     assert (warning.line, warning.column) == (2, 27)
     assert "***" in warning.snippet
     assert "geheim42" not in f"{warning}{warning.snippet}"
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        ("offers: [{nme: {from: P}}]", '"nme" in offers of the event; it is sent as it stands, did you mean "name"?'),
+        ("locatonName: {from: V}", '"locatonName" in the event; it is sent as it stands, did you mean "locationName"?'),
+        ("approxLocation.city.nam: {from: C}", '"nam" in approxLocation.city of the event'),
+        ("offers: {for_each: {from: P, do: [{split: ','}]}, as: p, give: {nmae: $p}}", 'did you mean "name"?'),
+    ],
+)
+def test_a_name_that_is_nearly_one_of_the_services_is_told_and_sent_all_the_same(build: Build, event: str, told: str) -> None:
+    (message,) = warned(build, event=event)
+    assert told in message
+
+
+@pytest.mark.parametrize(
+    "event", ["description: {from: D}", "audience: {age: {from: A}}", "offers: [{url: {from: U}, price: {from: P}}]"]
+)
+def test_optional_fields_that_the_page_does_not_spell_out_are_no_slips(build: Build, event: str) -> None:
+    assert warned(build, event=event) == []
+
+
+@pytest.mark.parametrize(
+    ("offers", "told"),
+    [
+        ("{from: P}", "this gives a text"),
+        ("tickets", "this gives a text"),
+        ("{name: {from: P}}", "this gives one object"),
+        ("[{from: P}]", "this is a list of texts"),
+        ("{from: P, do: [{split: ','}]}", "this is a list of texts"),
+        ("{from: P, do: [{number: ','}]}", "this gives a number"),
+    ],
+)
+def test_offers_that_are_no_objects_are_told_before_every_row_is_refused(build: Build, offers: str, told: str) -> None:
+    with pytest.raises(MappingFileError) as refused:
+        build(event=f"offers: {offers}")
+    (problem,) = refused.value.problems
+    assert told in problem.message
+    assert "[{name: ..., url: ...}]" in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("source", "told", "hint"),
+    [
+        ('delimiter: ";", quote: ";"', "delimiter and quote are the same character", "look at a line"),
+        ('quote: "|", escape: "|"', "quote and escape are the same character", "no escape if quotes are doubled"),
+        ("encoding: latin9000", '"latin9000" is not an encoding', "`eventsync init FILE` guesses it"),
+    ],
+)
+def test_what_is_wrong_with_a_source_says_what_would_help(tmp_path: Path, source: str, told: str, hint: str) -> None:
+    with pytest.raises(MappingFileError) as refused:
+        parse_feed(HEAD.replace("path: sample.csv", f"path: sample.csv, {source}") + EVENT, tmp_path / "a.yaml", LookupShelf())
+    (problem,) = refused.value.problems
+    assert told in problem.message
+    assert hint in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("step", "told", "hint"),
+    [
+        ("{length: {at_least: 80, at_most: 3}}", "no text has at least 80 and at most 3", "{at_least: 3, at_most: 80}"),
+        ("{lookup: a.csv}", "a.csv has 1 columns", "add a column with the result"),
+        ("{lookup: b.csv, take: slgu}", 'b.csv has no column "slgu"; it has kind, slug', "name one of these columns"),
+        ("{regex_extract: '('}", "is not a regular expression", "needs a backslash"),
+        ("{boolean: {'true': [x], 'false': [x]}}", "cannot mean both", "out of one of the two lists"),
+    ],
+)
+def test_what_is_wrong_with_a_step_says_what_would_help(build: Build, step: str, told: str, hint: str) -> None:
+    files = {"a.csv": "kind\nx\n", "b.csv": "kind,slug\nx,music\n"}
+    with pytest.raises(MappingFileError) as refused:
+        build(event=f"locationName: {{from: A, do: [{step}]}}", files=files)
+    (problem,) = refused.value.problems
+    assert told in problem.message
+    assert hint in problem.hint

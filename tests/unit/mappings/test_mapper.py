@@ -131,7 +131,7 @@ def test_a_cell_of_which_the_steps_leave_nothing_is_shown_as_it_stands(
     assert rejection.reasons[0].hint == 'nothing usable was left of this cell; write another value in the column "TITLE"'
 
 
-@pytest.mark.parametrize("mangled", ["9.18E+11", "1E+05", "9,18e+11", "#REF!", "#N/A", "######"])
+@pytest.mark.parametrize("mangled", ["9.18E+11", "1E+05", "9,18e+11", "1E-7", "4.5e-12", "#REF!", "#N/A", "######"])
 def test_a_key_that_a_spreadsheet_mangled_is_rejected(mangled: str, mapper: Mapper, row: Row) -> None:
     assert reasons_of(mapper()(row(ID=mangled))) == [("", ReasonCode.BAD_KEY, "ID")]
 

@@ -83,7 +83,8 @@ def carry_list(connection: Connection, turn: Turn, row_parts: int | None) -> Lis
         if last is not None:
             connection.execute(_TAKE_OVER, {**ours, "run": last, "new_run": turn.run_id})
         turn.note(connection, read_account=dump(ReadAccount()))  # from now on the list of this run is the feed's
-    return Listed(connection.execute(_ON_THE_LIST, ours).tuples(), row_parts)
+    on_the_list = connection.execute(_ON_THE_LIST, ours)
+    return Listed(((row.id, row.kind, row.row_key, row.origin) for row in on_the_list), row_parts)
 
 
 def _name(stem: str, place: str) -> str:

@@ -1,0 +1,153 @@
+"""A feed that is read by what changed comes to the ledger of one that is read whole, whatever happened on the way."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from changing_rows import DAYS, ChangingRows, Desk, feed_of
+from empty_books import folder_in_memory, lay_out
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from unit.state.world import DESTINATION, FEED, World, receipt
+
+from connectors.sources.errors import SourceUnavailableError
+from mappings.schema import FeedMapping
+from pipelines.options import RunOptions
+from state.books import Books
+from state.gate import GateClosedError
+from state.outbox import Settled
+from state.views import Book, RowFilter
+from state.words import ProblemKind
+
+BOOK = Book(DESTINATION, FEED)
+
+
+@dataclass(frozen=True)
+class Edit:
+    ref: str
+    title: str
+    days: str
+
+
+@dataclass(frozen=True)
+class Delete:
+    ref: str
+
+
+@dataclass(frozen=True)
+class Read:
+    options: RunOptions
+    breaks_after: int | None
+    ends_after: int | None
+    is_braked: bool
+
+
+@dataclass(frozen=True)
+class Publish:
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class Wait:
+    hours: int
+
+
+Lists = Literal["one", "other"]
+REFS = st.sampled_from("abcd")
+FEW = st.sampled_from([None, None, None, None, 0, 1, 2])
+OPTIONS = st.sampled_from(
+    [RunOptions()] * 5
+    + [RunOptions(full=True), RunOptions(keys=("a",)), RunOptions(keys=("b|x", "c")), RunOptions(status="draft")]
+    + [RunOptions(full=True, status="draft"), RunOptions(accept=("rejected",))]
+)
+EDITS = st.builds(Edit, REFS, st.sampled_from(["", "one", "two", "three"]), st.sampled_from(["x", "x y", "y z", ""]))
+CHANGES = st.lists(EDITS | st.builds(Delete, REFS), max_size=4)
+READS = st.builds(Read, OPTIONS, FEW, FEW, st.booleans())
+BETWEEN = st.lists(
+    st.builds(Publish, st.none() | st.integers(0, 3))
+    | st.builds(Wait, st.sampled_from([1, 30]))
+    | st.sampled_from(["one", "other"]),
+    max_size=2,
+)
+STEPS = st.lists(st.tuples(CHANGES, READS, BETWEEN, CHANGES), min_size=1, max_size=5).map(
+    lambda rounds: [step for edits, read, between, late in rounds for step in (*edits, read, *between, *late)]
+)
+
+
+def take(desk: Desk, step: Edit | Delete | Read | Publish | Wait | Lists, braked: FeedMapping) -> None:
+    match step:
+        case Edit(ref, title, days):
+            desk.place.edit(ref, f"{ref} {title}" if title else "", days)
+        case Delete(ref):
+            desk.place.delete(ref)
+        case Read(options, breaks_after, ends_after, is_braked):
+            reader = replace(desk, mapping=braked) if is_braked else desk
+            with suppress(SourceUnavailableError):
+                staged = reader.stage(options, breaks_after=breaks_after, ends_after=ends_after)
+                assert staged.report.account.imbalance() == 0
+        case Publish(limit):
+            with suppress(GateClosedError):
+                publish(desk.world, limit)
+        case Wait(hours):
+            desk.world.clock.turn(hours=hours)
+            desk.world.crash()
+        case lists:
+            desk.lists = lists
+
+
+def publish(world: World, limit: int | None) -> None:
+    outbox = world.outbox(limit=limit)
+    while intents := outbox.settle_and_claim([], 1):
+        outbox.settle_and_claim([Settled(intents[0], receipt(intents[0]))], 0)
+
+
+def what_stands(world: World) -> dict[str, object]:
+    """What people are told and what is sent next: entries without the times and runs that differ, and the rejected rows."""
+    books = Books(world.engine)
+    entries = {
+        row.row_key: (row.state, row.body, row.drift_body, row.drift_kind, row.vanished_at is None)
+        for row in books.every_row(BOOK, RowFilter())
+    }
+    rejected = sorted((one.row_key, one.origin, one.reasons) for one in books.every_problem(BOOK, ProblemKind.REJECTED))
+    (status,) = books.status()
+    assert status.waiting.get("rejected", 0) == len(rejected)
+    return {"entries": entries, "rejected": rejected, "gate": status.gate.is_open}
+
+
+def finish(desk: Desk, options: RunOptions) -> None:
+    """Run once more, and again where the first run says that the next one has to be a full one."""
+    if desk.stage(options).report.is_blind:
+        assert not desk.stage(options).report.is_blind
+
+
+@pytest.mark.parametrize("rows", ["", DAYS], ids=["a row is an event", "a row is several"])
+@given(steps=STEPS)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+def test_a_run_onward_comes_to_what_a_full_one_would_have_come_to(rows: str, steps: Sequence[Edit | Delete | Read]) -> None:
+    with folder_in_memory() as name:
+        folder = Path(name)
+        world = World(lay_out(folder / "state.db"))
+        desk = Desk(world, feed_of(folder, rows=rows), ChangingRows())
+        braked = feed_of(folder, rows=rows, brakes='{rejected: "1%", rejected_at_least: 1, shrink: off, new: off}')
+        for step in steps:
+            take(desk, step, braked)
+        world.engine.dispose()
+        world.clock.turn(minutes=5)
+        shutil.copy(folder / "state.db", folder / "other.db")
+        onward = Desk(World(folder / "state.db", world.clock, runs=100), desk.mapping, desk.place, desk.lists)
+        full = Desk(World(folder / "other.db", world.clock, runs=100), desk.mapping, desk.place, desk.lists)
+        try:
+            finish(onward, RunOptions())
+            finish(full, RunOptions(full=True))
+            assert what_stands(onward.world) == what_stands(full.world)
+            assert onward.world.ledger.gate().is_open
+            assert onward.world.ledger.bookmark().cursor == str(desk.place.now)
+        finally:
+            onward.world.engine.dispose()
+            full.world.engine.dispose()

@@ -193,7 +193,7 @@ def as_claim(row: Row[*tuple[Any, ...]]) -> Claim:
         refused_request_id=row.refused_request_id,
         is_begun=row.cover_url is None,
         is_retry=row.decision == Decision.RETRY,
-        denied_request_id=row.denied_request_id,
+        denial=_denial(row),
         failed=_failed(row),
     )
 
@@ -201,7 +201,8 @@ def as_claim(row: Row[*tuple[Any, ...]]) -> Claim:
 def _denial(row: Row[*tuple[Any, ...]]) -> Denial | None:
     if not row.denied_request_id:
         return None
-    return Denial(row.denied_request_id, is_resent=row.decision == Decision.RETRY and row.unanswered_at is None)
+    is_retry = row.decision == Decision.RETRY and row.unanswered_at is None
+    return Denial(row.denied_request_id, is_resent=is_retry or row.decision == Decision.RESEND)
 
 
 def _failed(row: Row[*tuple[Any, ...]]) -> Answer | None:

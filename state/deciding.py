@@ -89,6 +89,9 @@ _KEPT_FAILURE = (
     "; and where the service only repeats its failure under that key, it goes out under the next one: if the event was created"
     " before that failure was told, there will be two as well"
 )
+_KEPT_DENIAL = (
+    "; and where access is denied once more, it goes out under the next one: if the event exists, there will be two as well"
+)
 _DENIED = (
     "the service denied access when it was sent, which says nothing of what was sent before. It is sent under the same key;"
     " where access is denied once more, under the next one: if its event exists after all, made before this ledger was"
@@ -134,9 +137,9 @@ def _resend(record: RowRecord) -> Change | AsItIs:
         case EntryState.PENDING if record.decision is Decision.RESEND or not is_unanswered:
             return AsItIs("the next run sends it")
         case EntryState.PENDING | EntryState.UNCERTAIN:
-            return Change(EntryState.PENDING, Decision.RESEND, risk=_FORGOTTEN + (_KEPT_FAILURE if _has_failed(record) else ""))
+            return Change(EntryState.PENDING, Decision.RESEND, risk=_risk_of_unanswered(record))
         case EntryState.BLOCKED if is_unanswered:
-            return Change(EntryState.PENDING, Decision.RESEND, risk=_FORGOTTEN)
+            return Change(EntryState.PENDING, Decision.RESEND, risk=_risk_of_unanswered(record))
         case EntryState.REFUSED | EntryState.BLOCKED:
             return Change(EntryState.PENDING, Decision.RETRY)
         case EntryState.CONFLICT | EntryState.DELIVERED_UNCONFIRMED:
@@ -159,8 +162,9 @@ def waits_for_access(record: RowRecord) -> bool:
     return is_owed and record.is_denied and record.decision is not Decision.RETRY
 
 
-def _has_failed(record: RowRecord) -> bool:
-    return record.answer is not None and record.answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+def _risk_of_unanswered(record: RowRecord) -> str:
+    has_failed = record.answer is not None and record.answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return _FORGOTTEN + _KEPT_FAILURE * has_failed + _KEPT_DENIAL * record.is_denied
 
 
 def _set_aside(record: RowRecord) -> Change | AsItIs:

@@ -33,6 +33,7 @@ from mappings.delivery import (
     Answer,
     Blocked,
     Conflict,
+    Denial,
     Postponed,
     Receipt,
     Refusal,
@@ -48,9 +49,10 @@ _UNNAMED = "unnamed"  # a refusal without a request id is a refusal all the same
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What was true of an entry when this drain claimed it. `is_begun`: an attempt was recorded as begun; `is_retry`: a
-    person has asked for it, after it was turned away; `denied_request_id`: of the last answer under its key that denied
-    access; `failed`: the last answer, if that was a failure and a person lets the row be sent again.
+    """What was true of an entry when this drain claimed it.
+
+    `is_begun`: an attempt was recorded as begun; `is_retry`: a person has asked for it, after it was turned away; `denial`: the
+    last one that was told under its key; `failed`: the last answer, if that was a failure and a person lets it be sent again.
     """
 
     revision: int
@@ -58,7 +60,7 @@ class Claim:
     refused_request_id: str
     is_begun: bool
     is_retry: bool = False
-    denied_request_id: str = ""
+    denial: Denial | None = None
     failed: Answer | None = None
 
     @property
@@ -68,7 +70,8 @@ class Claim:
 
     def is_told_again(self, answer: Answer) -> bool:
         """Whether this very answer turned the entry away before: it is what the service stored under the key."""
-        return bool(answer.request_id) and answer.request_id in {self.refused_request_id, self.denied_request_id}
+        is_refused_again = bool(answer.request_id) and answer.request_id == self.refused_request_id
+        return is_refused_again or (self.denial is not None and self.denial.is_repeated_by(answer))
 
     def is_failed_again(self, answer: Answer) -> bool:
         """Whether this answer is the very failure after which a person let the row be sent again: no attempt came to more."""
@@ -92,7 +95,7 @@ _NEXT_KEY = Effect(EntryState.PENDING, "", "", is_next_revision=True)
 
 def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: C901, PLR0911 # one arm for each member of the union
     """Decide what a verdict means for the entry that was claimed."""
-    as_before = Effect(EntryState.PENDING, claim.refused_request_id, claim.denied_request_id)
+    as_before = Effect(EntryState.PENDING, claim.refused_request_id, "" if claim.denial is None else claim.denial.request_id)
     match verdict:
         case Receipt(event_id=event_id):
             return replace(as_before, state=EntryState.DELIVERED, event_id=event_id)
@@ -129,7 +132,7 @@ def _turn_away(verdict: Blocked | Postponed, claim: Claim, as_before: Effect) ->
     return replace(
         as_before,
         state=EntryState.BLOCKED if isinstance(verdict, Blocked) else EntryState.PENDING,
-        denied_request_id=refused_as(verdict.answer) if is_denied else claim.denied_request_id,
+        denied_request_id=refused_as(verdict.answer) if is_denied else as_before.denied_request_id,
         keeps_unanswered=claim.was_unanswered or verdict.is_unanswered,
     )
 
@@ -140,9 +143,9 @@ def _supersede(verdict: Superseded, claim: Claim, as_before: Effect) -> Effect:
     That is the stored answer itself, told again with its own request id; or another 4xx after a refusal, unless it may
     mean an attempt with the corrected body that was never answered; or a denial, of which a person takes the risk.
     """
-    is_resent = claim.is_retry and bool(claim.denied_request_id) and verdict.answer.status in DENYING
-    is_explained = not claim.was_unanswered and (bool(claim.refused_request_id) or is_resent)
-    if is_explained or claim.is_told_again(verdict.answer):
+    is_refused = bool(claim.refused_request_id) and not claim.was_unanswered
+    is_resent = claim.denial is not None and claim.denial.is_resent and verdict.answer.status in DENYING
+    if is_refused or is_resent or claim.is_told_again(verdict.answer):
         return _NEXT_KEY
     return replace(as_before, state=EntryState.CONFLICT, keeps_unanswered=claim.was_unanswered)
 

@@ -101,7 +101,7 @@ class Case:
         denial = self.intent.denial
         if denial is None:
             return False
-        return denial.is_repeated_by(answer) or (denial.is_resent and not self.may_exist)
+        return denial.is_repeated_by(answer) or (denial.is_resent and not self.has_left)
 
     def wait_s(self, attempt: int, met: object, random: Random) -> float:
         """Return how long to wait after an answer that settles nothing. A 409 is asked about at growing intervals."""

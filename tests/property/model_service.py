@@ -58,16 +58,20 @@ class Character:
     names_a_wait: bool
     checks_channel_first: bool = False
     """Access to the channel is looked at before the idempotency key, as access by the API key is everywhere."""
+    keeps_denials: Literal["no", "as told", "told anew"] = "no"
+    """A denied key or channel is stored under an idempotency key that was not used before, and told again: with its request
+    id, or with another one each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What is remembered of a used key: the body, and the event or the request id of the refusal."""
+    """What is remembered of a used key: the body, and the event, the request id of the refusal, or the denial."""
 
     body: bytes
     event_id: int
     refusal: str
     at: datetime
+    denial: httpx.Response | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +189,9 @@ class ModelService:
     async def _heard(self, key: str, body: bytes, word: str) -> httpx.Response:
         """What the service itself says, once it has carried the request out."""
         self.pass_time()
-        if not self.is_key_good:
-            return self._said(401, "invalid_api_key")
-        if self.character.checks_channel_first and not self.is_channel_open:
-            return self._said(403, "forbidden")
+        denial = self._denial(is_late=False)
+        if denial is not None:
+            return self._kept(denial, key, body)
         if self.character.idempotency != "ignore" and (answer := self._of_used_key(key, body)) is not None:
             return answer
         wait_s = _WORK_S.get(word, 0.02)
@@ -206,6 +209,9 @@ class ModelService:
         used = self._remembered(key)
         if used is None:
             return None
+        if used.denial is not None:
+            anew = self._said(used.denial.status_code, used.denial.json()["error"]["code"])
+            return used.denial if self.character.keeps_denials == "as told" else anew
         is_other = used.body != body and not self.character.replays_other_bodies
         if self.character.idempotency == "refuse" or is_other:
             return self._said(409, "conflict")
@@ -216,17 +222,35 @@ class ModelService:
         return used if used is not None and self.now() - used.at < self.character.memory else None
 
     def _carry_out(self, work: Work) -> httpx.Response:
-        if not self.is_channel_open:
-            return self._said(403, "forbidden")
+        denial = self._denial(is_late=True)
+        if denial is not None:
+            return self._kept(denial, work.key, work.body)
         if "bad" in json.loads(work.body)["title"]:
             request_id = f"req_refused_{self.requests}"
             if self.character.keeps_refusals:
                 self.used[work.key] = Used(work.body, 0, request_id, self.now())
             return _refusal(request_id)
-        event = Event(1000 + len(self.events), work.key, work.body, is_excused=work.key in self.used)
+        event = Event(1000 + len(self.events), work.key, work.body, is_excused=self._was_used(work.key))
         self.events.append(event)
         self.used[work.key] = Used(work.body, event.id, "", self.now())
         return created(event.id)
+
+    def _was_used(self, key: str) -> bool:
+        return key in self.used and self.used[key].denial is None
+
+    def _denial(self, *, is_late: bool) -> httpx.Response | None:
+        """What denies access now: the API key is looked at first, the channel first or once the work has begun."""
+        if not self.is_key_good and not is_late:
+            return self._said(401, "invalid_api_key")
+        is_asked = is_late or self.character.checks_channel_first
+        return self._said(403, "forbidden") if is_asked and not self.is_channel_open else None
+
+    def _kept(self, denial: httpx.Response, key: str, body: bytes) -> httpx.Response:
+        """Store a denial, where that is this service's way and nothing is stored under the key."""
+        is_kept = self.character.keeps_denials != "no" and self.character.idempotency == "replay"
+        if is_kept and self._remembered(key) is None:
+            self.used[key] = Used(body, 0, "", self.now(), denial)
+        return denial
 
     def _said(self, status: int, code: str, **more: Any) -> httpx.Response:
         return told(status, code, request_id=f"req_{self.requests}", **more)

@@ -72,8 +72,10 @@ class Person:
 
     def _remember(self, after: RowRecord, change: Change, choice: Choice) -> None:
         match choice:
-            case Resend() if change.is_next_revision or (change.risk and after.unanswered_at is None):
+            case Resend() if change.is_next_revision or (change.risk and after.is_denied):
                 assert change.risk
+                if after.unanswered_at is not None:
+                    self.forgotten.add(after.row_key)
                 self.next_keys[after.row_key] += 1
             case Resend() if change.risk:
                 self.forgotten.add(after.row_key)

@@ -8,6 +8,7 @@ from unit.state.world import answer
 from mappings.delivery import (
     Blocked,
     Conflict,
+    Denial,
     Postponed,
     Receipt,
     Refusal,
@@ -26,7 +27,8 @@ POSTPONED = Postponed(answer(401), TransientError("key refused"))
 def claim(
     *, was_unanswered: bool = False, refused: str = "", denied: str = "", is_retry: bool = False, revision: int = 0
 ) -> Claim:
-    return Claim(revision, was_unanswered, refused, is_begun=True, denied_request_id=denied, is_retry=is_retry)
+    denial = Denial(denied, is_resent=is_retry and not was_unanswered) if denied else None
+    return Claim(revision, was_unanswered, refused, is_begun=True, denial=denial, is_retry=is_retry)
 
 
 @pytest.mark.parametrize("was_unanswered", [False, True])

@@ -40,20 +40,24 @@ class Deliveries:
         A file that is still being written is not there yet. No file at all is a mistake at first, and a quiet day later.
         The cursor covers exactly the files all of whose rows were given, among those that are there.
         """
+        with self.choice.connected() as choice:
+            progress, finished, unfinished = self._to_read(choice)
+            with (
+                opened_together(finished, choice, self.open_one) as (columns, parts),
+                closing(progress.over(parts, columns)) as rows,
+            ):
+                ending = _Ended(progress, tuple(finished), unfinished)
+                yield Reading(columns or self.columns, rows, is_whole=False, ending=ending)
+
+    def _to_read(self, choice: FileChoice) -> tuple[_Progress, Sequence[FoundFile], tuple[Unfinished, ...]]:
         known = read_marks(self.since)
-        there = self.choice.found()
+        there = choice.found()
         if not there and not self.since.startswith(_HEAD):
-            raise self.choice.nothing_there()
+            raise choice.nothing_there()
         fresh = [file for file in there if mark_of(file) not in known]
-        unfinished = self.choice.unfinished(fresh, is_patient=False)
+        unfinished = choice.unfinished(fresh, is_patient=False)
         finished = _from_the_first_on(there, set(fresh), {one.file for one in unfinished})
-        progress = _Progress(known.intersection(map(mark_of, there)))
-        ending = _Ended(progress, tuple(finished), unfinished)
-        with (
-            opened_together(finished, self.choice, self.open_one) as (columns, parts),
-            closing(progress.over(parts, columns)) as rows,
-        ):
-            yield Reading(columns or self.columns, rows, is_whole=False, ending=ending)
+        return _Progress(known.intersection(map(mark_of, there))), finished, unfinished
 
 
 def _from_the_first_on(there: Sequence[FoundFile], fresh: set[FoundFile], unfinished: set[FoundFile]) -> list[FoundFile]:

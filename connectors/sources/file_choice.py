@@ -6,8 +6,8 @@ How files are looked at and opened is the business of where they are (`local_fil
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -27,6 +27,10 @@ _MOST_FILES = 10_000
 
 class Files(Protocol):
     """Where files are: on this machine, on the web, in a store."""
+
+    def connected(self, path: str) -> AbstractContextManager[Files]:
+        """Give the same files through one connection for the length of the block; `path` is one of them, or a pattern."""
+        ...
 
     def shown(self, path: str) -> str:
         """Return a path as it may be shown to people."""
@@ -68,6 +72,12 @@ class FileChoice:
     spec: FileSource
     files: Files
     clockwork: Clockwork
+
+    @contextmanager
+    def connected(self) -> Iterator[FileChoice]:
+        """Give the same choice, made through one connection."""
+        with self.files.connected(self.spec.path) as files:
+            yield replace(self, files=files)
 
     def found(self) -> tuple[FoundFile, ...]:
         """Return what is there, finished or not: by day, then by name (`9` before `10`, `9.csv` before `9-late.csv`).

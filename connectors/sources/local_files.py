@@ -9,7 +9,7 @@ import glob
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -23,6 +23,10 @@ class LocalFiles:
     """The files beside the folder `base`."""
 
     base: Path
+
+    def connected(self, _path: str) -> AbstractContextManager[LocalFiles]:
+        """Return the same files: there is no connection that would be worth keeping."""
+        return nullcontext(self)
 
     def shown(self, path: str) -> str:
         """Return a path as people can use it."""

@@ -37,15 +37,16 @@ class ManyFiles:
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`: every file's header is looked at before the first row of the first."""
-        files = self.choice.all_finished()
-        version = _version_of(files) if self.keeps_versions else ""
-        if version and version == self.since:
-            yield unchanged(self.columns, version, files[-1].label)
-            return
-        with opened_together(files, self.choice, self.open_one) as (columns, parts), closing(_rows(parts, columns)) as rows:
-            stamps = [f"{part.file.name} {part.stamp}" for part in parts if part.stamp]
-            stamp = "; ".join(stamps) if len(stamps) == len(parts) else ""
-            yield Reading(columns, rows, stamp, ending=lambda: Ending(version))
+        with self.choice.connected() as choice:
+            files = choice.all_finished()
+            version = _version_of(files) if self.keeps_versions else ""
+            if version and version == self.since:
+                yield unchanged(self.columns, version, files[-1].label)
+                return
+            with opened_together(files, choice, self.open_one) as (columns, parts), closing(_rows(parts, columns)) as rows:
+                stamps = [f"{part.file.name} {part.stamp}" for part in parts if part.stamp]
+                stamp = "; ".join(stamps) if len(stamps) == len(parts) else ""
+                yield Reading(columns, rows, stamp, ending=lambda: Ending(version))
 
 
 @dataclass(frozen=True, slots=True)

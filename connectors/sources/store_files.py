@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from tempfile import TemporaryFile
 from typing import Any
@@ -44,9 +44,29 @@ _CACHES: Mapping[str, object] = {"skip_instance_cache": True, "use_listings_cach
 
 @dataclass(frozen=True, slots=True)
 class StoreFiles:
-    """The files of a store, by their addresses."""
+    """The files of a store, by their addresses. `_store`: the connection to use, None to make one for each question."""
 
     bounds: Fetching
+    _store: Any = field(default=None, repr=False)
+
+    @contextmanager
+    def connected(self, path: str) -> Iterator[StoreFiles]:
+        """Give the same files through one connection: to make one takes longer than to fetch a small file."""
+        with _sorted_errors(path):
+            store, _ = fsspec.url_to_fs(path, **_options(path))
+        try:  # what fails in the block is not the store's
+            yield replace(self, _store=store)
+        finally:
+            _close(store)
+
+    @contextmanager
+    def _at(self, path: str) -> Iterator[tuple[Any, str]]:
+        if self._store is None:
+            with _opened_store(path) as opened:
+                yield opened
+            return
+        with _sorted_errors(path):
+            yield self._store, self._store._strip_protocol(path)  # noqa: SLF001  # as `url_to_fs` itself does it
 
     def shown(self, path: str) -> str:
         """Return an address as it may be shown."""
@@ -54,7 +74,7 @@ class StoreFiles:
 
     def look(self, path: str) -> FoundFile | None:
         """Return what is at an address, None if nothing is."""
-        with _opened_store(path) as (store, inside):
+        with self._at(path) as (store, inside):
             try:
                 found = store.info(inside)
             except FileNotFoundError:
@@ -67,7 +87,7 @@ class StoreFiles:
         Raises:
             SourceRefusedError: the folder that they should lie in is not there, or closed to us.
         """
-        with _opened_store(pattern) as (store, inside):
+        with self._at(pattern) as (store, inside):
             folder = _fixed_folder(inside)
             if folder.strip("/") and not store.isdir(folder):
                 _ensure_told(store, folder, pattern)
@@ -114,7 +134,7 @@ class StoreFiles:
         with ExitStack() as open_things:
             # Nameless from the beginning: nothing is left behind, not even by `kill -9`.
             copy = open_things.enter_context(TemporaryFile(prefix="eventsync-"))
-            with _opened_store(path) as (store, inside):
+            with self._at(path) as (store, inside):
                 before = store.info(inside)
                 if before.get("type") == "directory":
                     raise SourceRefusedError(f"{shown} is a folder", hint='name its files: "*.csv" after its last slash')
@@ -167,20 +187,25 @@ def _ensure_told(store: Any, folder: str, pattern: str) -> None:
 
 @contextmanager
 def _opened_store(address: str) -> Iterator[tuple[Any, str]]:
-    shown = without_secrets(address)
-    try:
+    with _sorted_errors(address):
         store, inside = fsspec.url_to_fs(address, **_options(address))
         try:
             yield store, inside
         finally:
             _close(store)
+
+
+@contextmanager
+def _sorted_errors(address: str) -> Iterator[None]:
+    try:
+        yield
     except SyncError:
         raise
     except ImportError as error:
         raise _not_installed(address, error) from None
     except Exception as error:  # noqa: BLE001  # each driver raises errors of its own; all end a reading, sorted
         # Without the cause: it repeats the address with its secrets, and a traceback would show it.
-        raise _sorted_out(shown, _said(address, error), error) from None
+        raise _sorted_out(without_secrets(address), _said(address, error), error) from None
 
 
 def _options(address: str) -> dict[str, Any]:
@@ -188,7 +213,7 @@ def _options(address: str) -> dict[str, Any]:
         case "sftp" | "ssh":
             # Servers that the user knows, as `ssh` itself insists on; the driver alone would trust anybody.
             known = {} if "known_hosts" in conf.get("sftp", {}) else {"known_hosts": ()}
-            return {**_CACHES, **known, "connect_timeout": 30, "login_timeout": 30, "keepalive_interval": 15}
+            return {"skip_instance_cache": True, **known, "connect_timeout": 30, "login_timeout": 30, "keepalive_interval": 15}
         case _:
             return dict(_CACHES)
 

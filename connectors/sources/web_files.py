@@ -6,7 +6,7 @@ Where redirects may lead is `web_hops`', what an answer says `web_answers`'.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from tempfile import TemporaryFile
@@ -45,6 +45,10 @@ class WebFiles:
     """The files of the web. Nobody can list them: a path is an address."""
 
     bounds: Fetching
+
+    def connected(self, _path: str) -> AbstractContextManager[WebFiles]:
+        """Return the same files: there is no connection that would be worth keeping."""
+        return nullcontext(self)
 
     def shown(self, path: str) -> str:
         """Return an address as it may be shown."""

@@ -162,7 +162,7 @@ def answering(status: int, headers: dict[str, str] | None = None, body: bytes = 
     return answer
 
 
-def breaking_after(web: Web, *cuts: int) -> Callable[[BaseHTTPRequestHandler], bool]:
+def breaking_after(*cuts: int) -> Callable[[BaseHTTPRequestHandler], bool]:
     """Return what breaks one answer after the other off, after so many bytes of its body; later ones are whole."""
     left = list(cuts)
 

@@ -33,6 +33,7 @@ POLICY = RetryPolicy(attempts=7, budget_s=180.0, first_wait_s=1.0, longest_wait_
 """How long a busy org is insisted on."""
 
 _NO_PLACE = "the answer does not look like Salesforce's"
+_NO_SALESFORCE = "check SALESFORCE_INSTANCE_URL"
 _NEAR = 60.0
 
 
@@ -54,7 +55,7 @@ class Page:
         try:
             return cls(answer["records"], int(answer["totalSize"]), "" if answer["done"] else answer["nextRecordsUrl"])
         except (KeyError, TypeError, ValueError) as error:
-            raise BadSourceError(_NO_PLACE, f"a page of records lacks {error}", hint="check SALESFORCE_INSTANCE_URL") from error
+            raise BadSourceError(_NO_PLACE, f"a page of records lacks {error}", hint=_NO_SALESFORCE) from error
 
 
 @dataclass(slots=True)
@@ -87,6 +88,8 @@ class Org:
         """
         try:
             return Shape.of(self.call("GET", f"sobjects/{name}/describe", about=name))
+        except KeyError as error:
+            raise BadSourceError(name, f"Salesforce's answer about its fields lacks {error}", hint=_NO_SALESFORCE) from error
         except SourceRefusedError as error:
             if error.__cause__ is None or " 404" not in str(error):
                 raise

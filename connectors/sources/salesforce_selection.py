@@ -5,7 +5,7 @@ What the org has is `salesforce_shape`'s; how the records come is `salesforce_pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from connectors.sources.errors import MissingColumnsError
@@ -133,13 +133,21 @@ class _Search:
         for name in dict.fromkeys((*self.spec.fields, *self.spec.children, *sorted(self.asked.columns))):
             spellings = (name, *self.asked.aliases.get(name, ()))
             column = next((children[one.lower()] for one in spellings if one.lower() in children), None)
-            fields = (self.shapes.find(self.shape, one) for one in spellings)
-            field = next((one for one in fields if one is not None), None) if column is None else None
+            field = self._field(spellings) if column is None else None
             if column is not None or field is not None:
                 found[name] = column or Column(*_of(field or Field(name)))
             else:
                 (self.absent if name in self.asked.optional else self.missing).append(name)
         return found
+
+    def _field(self, spellings: Sequence[str]) -> Field | None:
+        """Return the field spelt exactly so, else the first other name's, else the one that differs in its case only."""
+        name, *others = spellings
+        own = self.shapes.find(self.shape, name)
+        if own is not None and own.path == name:
+            return own
+        found = (self.shapes.find(self.shape, one) for one in others)
+        return next((one for one in found if one is not None), own)
 
     def tested(self) -> dict[str, Field]:
         """Return the fields of `where` by their paths."""

@@ -38,7 +38,11 @@ class Shape:
 
     @classmethod
     def of(cls, described: Mapping[str, Any]) -> Shape:
-        """Read the answer to a describe request."""
+        """Read the answer to a describe request.
+
+        Raises:
+            KeyError: it is none.
+        """
         told = described["fields"]
         return cls(
             described["name"],

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import requests
+from requests.adapters import HTTPAdapter
 
 from connectors.loopback import is_loopback
 from mappings.errors import ConfigError
@@ -74,6 +75,14 @@ class OrgSession(requests.Session):
         response = super().request(method, self._where(url), *args, **kwargs)
         self._told.hear(response)
         return response
+
+    def close(self) -> None:
+        """Close the connections: now, and not when the last traceback that knows of them is forgotten."""
+        adapters = [one for one in self.adapters.values() if isinstance(one, HTTPAdapter)]
+        for manager in (manager for one in adapters for manager in (one.poolmanager, *one.proxy_manager.values())):
+            for key in manager.pools.keys():  # noqa: SIM118  # it is no mapping that could be iterated itself
+                manager.pools[key].close()
+        super().close()
 
     def _where(self, url: str) -> str:
         if not self._instance:

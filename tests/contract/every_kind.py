@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contract.file_kinds import FILE_KINDS
+from contract.salesforce_kinds import SALESFORCE_KINDS
 from contract.sheet_kinds import SHEET_KINDS
 from contract.source_kinds import Kind
 
 KINDS: list[Kind] = [
     *FILE_KINDS,
     *SHEET_KINDS,
+    *SALESFORCE_KINDS,
 ]
 
 GRID_KINDS = [kind for kind in KINDS if kind.is_grid]

@@ -35,7 +35,7 @@ _ERROR_MARKS = "#!?A"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The part of a tab that is read. `area` lies within the tab's grid as it was when we looked; `has_end`: no row is added to it."""
+    """The part of a tab that is read. `area` lies within the grid as it was when we looked; `has_end`: no row is added to it."""
 
     tab: str
     area: Area

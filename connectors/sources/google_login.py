@@ -80,7 +80,18 @@ def _of_file(content: Mapping[str, Any], scopes: tuple[str, ...]) -> Login:
             account = ServiceAccount.from_service_account_info(content, scopes=scopes)  # type: ignore[no-untyped-call]
             return Login(account, str(content.get("client_email", "")))
         case "authorized_user" | None if "refresh_token" in content:
-            # The scopes are those that the person agreed to: asking for others would be refused.
-            return Login(UserCredentials.from_authorized_user_info(content), str(content.get("account", "")))  # type: ignore[no-untyped-call]
+            return Login(_of_person(content), str(content.get("account", "")))
         case kind:
             raise ValueError(f'its type is "{kind}", and should be "service_account" or "authorized_user"')
+
+
+def _of_person(content: Mapping[str, Any]) -> Credentials:
+    """Return what a person has lent us: with the scopes that they agreed to, as asking for others would be refused."""
+    checked = UserCredentials.from_authorized_user_info(content)  # type: ignore[no-untyped-call]
+    return UserCredentials(  # type: ignore[no-untyped-call]
+        None,
+        refresh_token=checked.refresh_token,
+        token_uri=content.get("token_uri", checked.token_uri),
+        client_id=checked.client_id,
+        client_secret=checked.client_secret,
+    )

@@ -24,7 +24,7 @@ _MOST_SHOWN = 300
 
 
 class GridMovedError(SourceUnavailableError):
-    """The rows that we asked for are not there any more: somebody has taken rows or tabs away since we looked."""
+    """What we asked for is not there any more, and the same request will not bring it back: one must look anew."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,10 @@ _TRIES = 4
 _RESTLESS = "run again when nobody is editing it; a formula that never rests (NOW, RAND) in a used column has this effect too"
 
 
+_Header = tuple[tuple[str, ...], int]
+"""The columns' names, and how many rows were read to find them."""
+
+
 @dataclass(frozen=True, slots=True)
 class GoogleSheet:
     """The tab that `spec` describes, as one feed reads it."""
@@ -74,21 +78,18 @@ class GoogleSheet:
             if asked not in set(map(folded, present))
         }
         columns = wanted_columns(present, self.asked.without(given), name)
-        stored = self._stored(copying, columns.names, name, (present, passed))
-        odd = OddRows(self.spec, columns.names, CellFaults(self.asked.columns, ()))
-        rows = within_limits(source_rows(stored, f"{place_of(part)}", odd), self.spec)
+        rows = within_limits(self._rows(copying, columns.names, name, (present, passed)), self.spec)
         reading = Reading(columns.names, rows, copying.stamp(looked)).with_empty(columns.absent)
         return _with_given(reading, given)
 
-    def _stored(
-        self, copying: _Copying, names: Sequence[str], name: str, header: tuple[Sequence[str], int]
-    ) -> Iterator[SheetRow]:
+    def _rows(self, copying: _Copying, names: tuple[str, ...], name: str, header: _Header) -> Iterator[SourceRow]:
         """Give the rows below the header; what is not copied yet is copied when the first is asked for."""
         if not copying.is_all:
             copying.copy_whole(_used(self.spec, names, self.asked), name)
             if copying.header(name) != header:
                 raise SourceUnavailableError(f"{name}: its columns were changed while we read it", hint="run again")
-        yield from islice(copying.rows(), header[1], None)
+        odd = OddRows(self.spec, names, CellFaults(self.asked.columns, ()))
+        yield from source_rows(islice(copying.rows(), header[1], None), place_of(copying.part), odd)
 
 
 @dataclass(slots=True)
@@ -113,7 +114,7 @@ class _Copying:
             rows = spread(rows, self.copy.merged, self.part.area)
         return to_last_filled(rows)
 
-    def header(self, name: str) -> tuple[tuple[str, ...], int]:
+    def header(self, name: str) -> _Header:
         """Return the columns' names, and how many rows were read to find them."""
         rows, passed = self.rows(), 0
 

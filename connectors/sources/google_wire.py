@@ -24,7 +24,7 @@ from connectors.retry import RetryPolicy, ask_again_until
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.google_login import Login
-from connectors.sources.google_refusals import Refusal
+from connectors.sources.google_refusals import GridMovedError, Refusal
 from mappings.errors import SyncError
 
 _TIMEOUT_S = (10.0, 180.0)
@@ -83,7 +83,7 @@ class GoogleWire(HTTPClient):
         """
         began = self._clockwork.clock_s()
         answer = ask_again_until(
-            lambda answer: not isinstance(answer, SourceUnavailableError),
+            lambda answer: not isinstance(answer, SourceUnavailableError) or isinstance(answer, GridMovedError),
             lambda: self._tried(question),
             wait_s=self._wait_s,
             is_spent=lambda tried, wait_s: _INSISTENCE.is_spent(tried, self._clockwork.clock_s() - began, wait_s),

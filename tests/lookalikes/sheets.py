@@ -8,6 +8,7 @@ service account's credentials to FILE and prints one line of JSON with its addre
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import socket
 import threading
@@ -167,7 +168,7 @@ class Google:
         return self._granted("person@example.org", [f"{_SCOPE}spreadsheets.readonly"])
 
     def _granted(self, account: str, scopes: list[str]) -> Response:
-        token = f"ya29.lookalike-{len(self.tokens)}-{id(self):x}"
+        token = f"ya29.a0AfB-{len(self.tokens):03}-{id(self):x}"
         self.tokens[token] = (account, set(scopes))
         return _json({"access_token": token, "expires_in": 3600, "token_type": "Bearer", "scope": " ".join(scopes)})
 
@@ -306,7 +307,21 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self.loop, self.is_done = asyncio.get_running_loop(), asyncio.Event()
         self.is_up.set()
+
+    async def main_loop(self) -> None:
+        await self.is_done.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await asyncio.sleep(0)
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.is_done.set)
 
 
 @contextmanager
@@ -321,7 +336,7 @@ def google_on(google: Google, port: int = 0) -> Iterator[Google]:
         try:
             yield google
         finally:
-            server.should_exit = True
+            server.stop()
             thread.join(30)
 
 

@@ -1,0 +1,142 @@
+"""What the cells of a Google sheet say: the text that the same cell of a workbook would give, in every locale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xlsxwriter
+from lookalikes.sheets_book import Cell, Content, cell_data, day
+from unit.connectors_sources.sheets_at_hand import sheet_of
+
+from connectors.sources.catalogue import open_source
+from connectors.sources.google_cells import GoogleCells, plain_value
+from connectors.sources.sheet_cells import Fault
+from mappings.source_specs import WorkbookSource
+from mappings.vocabulary import ReasonCode
+
+
+def text(content: Content) -> str | Fault:
+    return GoogleCells().text(cell_data(content))
+
+
+@pytest.mark.parametrize(
+    "typed", ["02134", "12,50", "5.10", "1e5", "NA", "nan", "TRUE", "no", "=1+1", "'quoted", " padded ", "9.18E+17"]
+)
+def test_text_stays_the_text_that_was_typed(typed: str) -> None:
+    assert text(typed) == typed
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        (5, "5"),
+        (5.0, "5"),
+        (12.5, "12.5"),
+        (0.1 + 0.2, "0.3"),
+        (-1.5, "-1.5"),
+        (1e15 / 10, "100000000000000"),
+        (1e-7, "0.0000001"),
+        (Cell(2134.0, "NUMBER", "00000"), "02134"),
+        (Cell(2134, "NUMBER", "#,##0.00"), "2134"),
+        (Cell(12.5, "CURRENCY", '#,##0.00" €"'), "12.5"),
+        (Cell(0.25, "PERCENT", "0%"), "0.25"),
+        (Cell(45.0, "NUMBER", 'd"ays"'), "45"),
+        (Cell("02134", "TEXT", "@"), "02134"),
+        (True, "TRUE"),
+        (False, "FALSE"),
+        (None, ""),
+        (Cell("", formula='=""'), ""),
+        (Cell(None, "DATE", "yyyy-mm-dd"), ""),
+    ],
+)
+def test_numbers_and_booleans_are_plain(cell: Content, shown: str) -> None:
+    assert text(cell) == shown
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        (day(46145), "2026-05-03"),
+        (day(46145, "d. mmmm yyyy"), "2026-05-03"),
+        (day(46145, "mmm yy"), "2026-05-03"),
+        (Cell(46145, "DATE"), "2026-05-03"),
+        (day(46145.8125, "dd/mm/yyyy hh:mm"), "2026-05-03T19:30:00"),
+        (Cell(46145.8125, "DATE_TIME"), "2026-05-03T19:30:00"),
+        (Cell(0.8125, "TIME", "h:mm am/pm"), "19:30"),
+        (Cell(0.8125, "TIME"), "19:30"),
+        (Cell(46145.8125, "TIME", "hh:mm"), "19:30"),
+        (Cell(1.5, "TIME", "[h]:mm"), "36:00"),
+        (Cell(19 / 24 + 30 / 1440 + 15 / 86_400, "TIME", "hh:mm:ss"), "19:30:15"),
+        (day(1), "1899-12-31"),
+        (day(60), "1900-02-28"),
+        (day(61), "1900-03-01"),
+    ],
+)
+def test_dates_and_times_are_iso_whatever_the_locale_shows(cell: Content, shown: str) -> None:
+    assert text(cell) == shown
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ("REF", "#REF!"),
+        ("N_A", "#N/A"),
+        ("VALUE", "#VALUE!"),
+        ("DIVIDE_BY_ZERO", "#DIV/0!"),
+        ("NAME", "#NAME?"),
+        ("NUM", "#NUM!"),
+    ],
+)
+def test_an_error_is_no_text(error: str, shown: str) -> None:
+    found = text(Cell(error=error))
+    assert isinstance(found, Fault)
+    assert found.found == shown
+
+
+@pytest.mark.parametrize(
+    "cell", [Cell(error="LOADING"), "Loading...", Cell(error="NEVER_HEARD_OF"), day(-3), day(3_000_000), 1e16 + 2]
+)
+def test_what_cannot_be_trusted_is_no_text(cell: Content) -> None:
+    assert isinstance(text(cell), Fault)
+
+
+def test_a_value_is_the_same_whichever_way_it_is_asked_for() -> None:
+    assert [plain_value(cell_data(one)) for one in ("x", 5, 1.5, True, None, Cell(error="REF"))] == [
+        "x",
+        5,
+        1.5,
+        True,
+        None,
+        "#REF!",
+    ]
+
+
+def test_a_row_with_an_error_in_a_used_column_is_rejected_and_in_another_is_not(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, [["id", "day", "note"], [1, Cell(error="REF"), "x"], [2, "y", Cell(error="N_A")]]) as desk:
+        used, unused = desk.rows("id", "day")
+    (problem,) = used.problems
+    assert (problem.code, problem.column, problem.found) == (ReasonCode.BAD_TEXT, "day", "#REF!")
+    assert "mend the formula" in problem.hint
+    assert not unused.problems
+    assert unused.cells["note"] == "#N/A"
+
+
+def test_a_sheet_reads_as_the_same_workbook_does(tmp_path: Path) -> None:
+    """The same cells in each: the texts are the same."""
+    formats: list[tuple[Any, str, str]] = [
+        ("02134", "", ""), ("12,50", "", ""), (2134, "NUMBER", "00000"), (12.5, "NUMBER", "0.00"), (5, "", ""), (True, "", ""),
+        (46145, "DATE", "dd/mm/yyyy"), (0.8125, "TIME", "hh:mm"), (46145.8125, "DATE_TIME", "yyyy-mm-dd hh:mm"),
+        (1.5, "TIME", "[h]:mm"), (0.1 + 0.2, "", ""), (99_999_999_999_999, "", ""), (61, "DATE", "d mmm yy"),
+    ]  # fmt: skip
+    names = [f"c{place}" for place in range(len(formats))]
+    with xlsxwriter.Workbook(tmp_path / "book.xlsx") as workbook:
+        page = workbook.add_worksheet()
+        page.write_row(0, 0, names)
+        for place, (value, _, pattern) in enumerate(formats):
+            page.write(1, place, value, workbook.add_format({"num_format": pattern or "General"}))
+    with open_source(WorkbookSource(kind="xlsx", path="book.xlsx"), tmp_path, frozenset(names)).read() as reading:
+        (row,) = reading.rows
+    with sheet_of(tmp_path, [names, [Cell(value, kind, pattern) for value, kind, pattern in formats]]) as desk:
+        assert [dict(one.cells) for one in desk.rows(*names)] == [dict(row.cells)]

@@ -1,0 +1,164 @@
+"""A Google sheet is read as it is at one moment, in few requests, even while somebody edits it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from lookalikes.sheets_book import Cell, Content
+from unit.connectors_sources.sheets_at_hand import Desk, sheet_of
+
+from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+
+COUNT = 1_700
+
+
+def _tall() -> list[list[Content]]:
+    """Two requests' worth of rows: of a tab with 26 columns the first asks for 1,538 rows."""
+    return [["id", "title", "note"], *[[f"A{number}", f"Concert {number}", number] for number in range(1, COUNT + 1)]]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with sheet_of(tmp_path, _tall(), rows=COUNT + 1) as found:
+        yield found
+
+
+def ids(desk: Desk, *columns: str) -> list[tuple[int, str]]:
+    return [(row.origin.number, row.cells["id"]) for row in desk.rows(*columns or ("id", "title"))]
+
+
+def standing(desk: Desk) -> list[tuple[int, Content]]:
+    return [(number, row[0]) for number, row in enumerate(desk.sheet.grid, start=1) if number > 1 and row]
+
+
+def test_a_small_sheet_takes_two_requests(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, [["id"], ["1"]]) as desk:
+        desk.rows("id")
+        assert len(desk.requests("/v4/")) == 2
+        assert not desk.requests("/drive/")
+
+
+def test_a_tall_sheet_takes_a_request_for_each_piece_and_one_to_compare(desk: Desk) -> None:
+    assert ids(desk) == standing(desk)
+    asked = desk.requests("/v4/")
+    assert len(asked) == 1 + 2 + 1 + 1  # the tabs; the pieces; formulas, for the stamp; the comparison
+    assert sum("batchGet" in one for one in asked) == 1
+
+
+EDITS: dict[str, Callable[[Desk], object]] = {
+    "a row put in above": lambda desk: desk.sheet.insert(2, ["new", "Late", 0]),
+    "a row put in below": lambda desk: desk.sheet.insert(1_650, ["new", "Late", 0]),
+    "a row put in at the end": lambda desk: desk.sheet.insert(COUNT + 2, ["new", "Late", 0]),
+    "a row taken out above": lambda desk: desk.sheet.delete(5),
+    "many rows taken out": lambda desk: desk.sheet.delete(100, 1_500),
+    "a cell changed above": lambda desk: desk.sheet.put(3, 2, "Changed"),
+    "two rows swapped": lambda desk: desk.sheet.grid.__setitem__(slice(1, 3), desk.sheet.grid[2:0:-1]),
+}
+
+
+@pytest.mark.parametrize("before", [1, 3, 4])
+@pytest.mark.parametrize("edit", EDITS)
+def test_nothing_is_lost_or_read_twice_when_rows_move_during_a_reading(desk: Desk, edit: str, before: int) -> None:
+    """The edit comes before the first piece, the second, or the comparison."""
+    desk.google.edits[before] = lambda: EDITS[edit](desk)
+    assert ids(desk) == standing(desk)
+    assert not desk.google.edits
+
+
+def test_columns_that_move_during_a_reading_end_it(desk: Desk) -> None:
+    desk.google.edits[3] = lambda: [row.insert(0, "first") for row in desk.sheet.grid]
+    with pytest.raises(SourceUnavailableError, match="its columns were changed while we read it"):
+        ids(desk)
+
+
+def test_an_edit_of_a_column_that_nobody_uses_is_no_reason_to_read_again(desk: Desk) -> None:
+    desk.google.edits[4] = lambda: desk.sheet.put(9, 3, "otherwise")
+    assert ids(desk, "id", "title") == standing(desk)
+    assert len(desk.requests("/v4/")) == 5
+
+
+def test_an_editor_who_never_rests_ends_the_reading_within_bounds(desk: Desk) -> None:
+    for number in range(1, 100):
+        desk.google.edits[number] = lambda: desk.sheet.insert(2, ["new", "Late", 0])
+    with pytest.raises(SourceUnavailableError, match="was changed each of 4 times") as caught:
+        ids(desk)
+    assert "NOW" in caught.value.hint
+    assert len(desk.requests("/v4/")) < 30
+
+
+def test_a_tab_taken_away_during_a_reading_ends_it(desk: Desk) -> None:
+    desk.google.edits[3] = lambda: setattr(desk.sheet, "title", "Renamed")
+    with pytest.raises(SourceRefusedError, match='has no tab "Programme"'):
+        desk.rows("id", tab="Programme")
+
+
+def test_a_tab_renamed_during_a_reading_is_called_by_its_new_name(desk: Desk) -> None:
+    desk.google.edits[3] = lambda: setattr(desk.sheet, "title", "Renamed")
+    places = {row.origin.place.partition("!")[0] for row in desk.rows("id", tab="#1")}
+    assert places == {"Renamed"}
+    assert not desk.waits
+
+
+@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    edits=st.dictionaries(
+        st.integers(1, 9), st.tuples(st.sampled_from(["insert", "delete", "change"]), st.integers(2, COUNT)), max_size=3
+    )
+)
+def test_whatever_is_edited_when_the_rows_are_those_of_one_moment(desk: Desk, edits: dict[int, tuple[str, int]]) -> None:
+    desk.sheet.grid[:], desk.sheet.rows = _tall(), COUNT + 1
+    desk.google.reads = 0
+    moments = [standing(desk)]
+
+    def edited(kind: str, number: int) -> None:
+        match kind:
+            case "insert":
+                desk.sheet.insert(number, [f"new {number}", "Late", 0])
+            case "delete":
+                desk.sheet.delete(number)
+            case _:
+                desk.sheet.put(number, 1, f"changed {number}")
+        moments.append(standing(desk))
+
+    desk.google.edits = {when: lambda edit=edit: edited(*edit) for when, edit in edits.items()}
+    try:
+        found = ids(desk)
+    except SourceUnavailableError:
+        assert len(moments) > 3
+    else:
+        assert found in moments
+    desk.google.edits.clear()
+
+
+def test_the_stamp_of_a_small_sheet_is_of_its_content(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, [["id", "day"], ["1", Cell(46145, "DATE", "yyyy-mm-dd")]]) as desk:
+        first = desk.stamp()
+        desk.book.version += 1  # somebody only looked, or shared it with somebody
+        assert desk.stamp() == first
+        desk.sheet.put(2, 2, Cell(46145, "NUMBER", "0"))
+        assert desk.stamp() != first
+
+
+def test_the_stamp_of_a_tall_sheet_is_the_version_that_drive_tells(desk: Desk) -> None:
+    first = desk.stamp()
+    assert first.startswith("version=1 modified=")
+    asked = len(desk.requests("/v4/"))
+    assert desk.stamp() == first
+    assert len(desk.requests("/v4/")) - asked == 3  # of the rows nothing but the first piece, for the header
+    desk.book.version += 1
+    assert desk.stamp() != first
+
+
+def test_a_tall_sheet_with_formulas_has_no_stamp(desk: Desk) -> None:
+    desk.sheet.put(1_699, 3, Cell(5, formula="=NOW()"))
+    assert desk.stamp() == ""
+
+
+def test_where_drive_may_not_be_asked_there_is_no_stamp_and_all_is_read_the_same(desk: Desk) -> None:
+    desk.google.is_drive_on = False
+    assert desk.stamp() == ""
+    assert ids(desk) == standing(desk)

@@ -1,0 +1,193 @@
+"""Which part of a Google spreadsheet is read, where its header is, and what its rows are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lookalikes.sheets_book import Cell, Content, Place, Sheet, day
+from pydantic import ValidationError
+from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
+
+from connectors.sources.errors import BadSourceError, EmptySourceError, MissingColumnsError, SourceRefusedError
+from mappings.sheet_specs import GoogleSheetsSource
+
+GRID: list[list[Content]] = [["id", "title"], ["1", "Jazz"]]
+
+
+def _with_tabs(desk: Desk) -> None:
+    desk.sheet.gid = 11
+    desk.book.sheets.append(Sheet("Spring 2026", [["id", "title"], ["2", "Rock"]], gid=22))
+    desk.book.sheets.append(Sheet("O'Neill/Late", [["id", "title"], ["3", "Folk"]], gid=33))
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ({}, "Jazz"),
+        ({"tab": "Programme"}, "Jazz"),
+        ({"tab": "programme "}, "Jazz"),
+        ({"tab": "#2"}, "Rock"),
+        ({"tab": "Spring 2026"}, "Rock"),
+        ({"tab": "O'Neill/Late"}, "Folk"),
+        ({"gid": "33"}, "Folk"),
+        ({"spreadsheet": f"https://docs.google.com/spreadsheets/d/{ID}/edit?gid=22#gid=22"}, "Rock"),
+        ({"spreadsheet": f"https://docs.google.com/spreadsheets/u/0/d/{ID}/edit", "tab": "#3"}, "Folk"),
+        ({"spreadsheet": f"https://docs.google.com/spreadsheets/d/{ID}/edit#gid=22", "tab": "Programme"}, "Jazz"),
+        ({"spreadsheet": "Town programme"}, "Jazz"),
+    ],
+)
+def test_a_tab_is_found_by_name_number_or_position(tmp_path: Path, words: dict[str, str], found: str) -> None:
+    with sheet_of(tmp_path, GRID) as desk:
+        _with_tabs(desk)
+        assert [row.cells["title"] for row in desk.rows(**words)] == [found]
+
+
+@pytest.mark.parametrize(("words", "near"), [({"tab": "Programm"}, '"Programme"'), ({"tab": "#9"}, ""), ({"gid": "5"}, "")])
+def test_an_unknown_tab_is_refused_with_those_that_there_are(tmp_path: Path, words: dict[str, str], near: str) -> None:
+    with sheet_of(tmp_path, GRID) as desk:
+        _with_tabs(desk)
+        with pytest.raises(SourceRefusedError) as caught:
+            desk.rows(**words)
+    assert '"Spring 2026" (gid 22)' in caught.value.hint
+    assert near in caught.value.hint
+
+
+def test_rows_are_called_as_the_spreadsheet_itself_calls_them(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, GRID) as desk:
+        _with_tabs(desk)
+        places = [desk.rows(tab=f"#{number}")[0].origin.place for number in (1, 2, 3)]
+        assert desk.rows(tab="#2", range="B1:B2")[0].origin.place == "'Spring 2026'!B2"
+    assert places == ["Programme!A2", "'Spring 2026'!A2", "'O''Neill/Late'!A2"]
+
+
+def test_a_title_that_several_spreadsheets_have_is_refused_with_their_ids(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, GRID) as desk:
+        twin = desk.google.add(type(desk.book)("another-id-of-the-same-title", "Town programme", [Sheet("A", [["x"]])]))
+        with pytest.raises(SourceRefusedError) as caught:
+            desk.rows(spreadsheet="Town programme")
+        assert ID in caught.value.hint
+        assert twin.id in caught.value.hint
+        with pytest.raises(SourceRefusedError, match='no spreadsheet that we may see is called "Village'):
+            desk.rows(spreadsheet="Village programme")
+
+
+@pytest.mark.parametrize(
+    ("range_", "rows"),
+    [
+        ("B2:C3", [("Jazz", "x")]),
+        ("$B$2:$C$3", [("Jazz", "x")]),
+        ("B2", [("Jazz", "x"), ("Rock", "y"), ("total", "2")]),
+        ("B:C", [("title", "note"), ("Jazz", "x"), ("Rock", "y"), ("total", "2")]),
+        ("Block", [("Jazz", "x"), ("Rock", "y")]),
+    ],
+)
+def test_a_range_is_given_by_its_cells_or_by_its_name(tmp_path: Path, range_: str, rows: list[tuple[str, ...]]) -> None:
+    grid: list[list[Content]] = [["a", "Programme", "of May"], ["id", "title", "note"]]
+    grid += [["1", "Jazz", "x"], ["2", "Rock", "y"], [None, "total", "2"]]
+    with sheet_of(tmp_path, grid) as desk:
+        desk.book.named = {"Block": (0, Place(2, 2, 4, 3))}
+        assert desk.cells(range=range_) == rows
+
+
+def test_an_unknown_range_and_one_outside_of_the_tab_are_told(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, GRID) as desk:
+        desk.book.named = {"Block": (0, Place(1, 1, 2, 2))}
+        with pytest.raises(SourceRefusedError) as caught:
+            desk.rows(range="Blocks")
+        assert "Block" in caught.value.hint
+        with pytest.raises(BadSourceError, match="lies outside of the tab, which has 1000 rows and 26 columns"):
+            desk.rows(range="AC1:AD9")
+        _with_tabs(desk)
+        desk.book.named = {"Block": (11, Place(1, 1, 2, 2))}
+        with pytest.raises(SourceRefusedError, match='is on the tab "Programme"'):
+            desk.rows(range="Block", tab="Spring 2026")
+
+
+def test_the_header_is_found_below_notes_and_made_of_several_rows(tmp_path: Path) -> None:
+    grid: list[list[Content]] = [["Please do not sort"], [], ["Event", "Event", None, "Event "], ["id", "title", None, "title"]]
+    grid += [["1", "Jazz", "?", "x"], [], ["2", "Rock", None, "y"]]
+    with sheet_of(tmp_path, grid) as desk, desk.source(header={"matches": "^Event$", "rows": 2}).read() as reading:
+        assert reading.columns == ("Event id", "Event title", "#3", "Event title#2")
+        rows = list(reading.rows)
+    assert [row.origin.number for row in rows] == [5, 6, 7]
+    assert [row.cells["Event title#2"] for row in rows] == ["x", "", "y"]
+
+
+def test_blank_rows_between_are_rows_and_below_the_last_filled_one_are_none(tmp_path: Path) -> None:
+    grid: list[list[Content]] = [*GRID, [], [None, None], ["3", None], [Cell(None, "DATE", "yyyy-mm-dd")], []]
+    with sheet_of(tmp_path, grid) as desk:
+        assert [(row.origin.number, row.cells["id"]) for row in desk.rows()] == [(2, "1"), (3, ""), (4, ""), (5, "3")]
+
+
+def test_hidden_rows_are_rows(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, [*GRID, ["2", "Rock"]], hidden={2}) as desk:
+        assert [row.cells["id"] for row in desk.rows()] == ["1", "2"]
+
+
+@pytest.mark.parametrize(("merged", "days"), [("first", ["2026-05-03", "", ""]), ("spread", ["2026-05-03", "2026-05-03", ""])])
+def test_merged_cells_hold_their_value_in_the_first_or_in_each(tmp_path: Path, merged: str, days: list[str]) -> None:
+    grid: list[list[Content]] = [["day", "title"], [day(46145), "Jazz"], [None, "Rock"], [None, "Folk"]]
+    with sheet_of(tmp_path, grid, merged=[(2, 1, 3, 1)]) as desk:
+        assert [row.cells["day"] for row in desk.rows("day", merged=merged)] == days
+
+
+def test_comments_footers_and_what_follows_the_end_are_no_rows(tmp_path: Path) -> None:
+    grid: list[list[Content]] = [*GRID, ["# draft"], ["2", "Rock"], ["sum", 2], ["below", "x"]]
+    with sheet_of(tmp_path, grid) as desk:
+        assert desk.cells(comment="#", until="^sum$") == [("1", "Jazz"), ("2", "Rock")]
+        assert desk.cells(comment="#", footer="2") == [("1", "Jazz"), ("2", "Rock")]
+
+
+def test_cells_beside_the_header_reject_their_row_or_are_cut(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, [*GRID, ["2", "Rock", "aside"]]) as desk:
+        fine, ragged = desk.rows()
+        assert not fine.problems
+        assert ragged.problems[0].found == "aside"
+        assert not desk.rows(long_rows="cut")[1].problems
+
+
+def test_a_missing_column_is_told_with_the_nearest_before_any_row(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, [["id", "Titel"]]) as desk, pytest.raises(MissingColumnsError) as caught:
+        desk.rows("id", "title")
+    assert caught.value.nearest == {"title": "Titel"}
+    assert str(caught.value).startswith("Town programme (Programme) lacks")
+
+
+@pytest.mark.parametrize("grid", [[], [[]], [[], [None, None]]])
+def test_an_empty_tab_is_an_error_and_not_zero_rows(tmp_path: Path, grid: list[list[Content]]) -> None:
+    with sheet_of(tmp_path, grid) as desk, pytest.raises(EmptySourceError):
+        desk.rows()
+
+
+def test_the_zone_and_locale_of_the_spreadsheet_are_there_for_the_asking(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, GRID) as desk:
+        assert [dict(row.cells) for row in desk.rows("id", "sheet_zone", "sheet_locale")] == [
+            {"id": "1", "title": "Jazz", "sheet_locale": "pt_PT", "sheet_zone": "Europe/Lisbon"}
+        ]
+        assert "sheet_zone" not in desk.rows("id")[0].cells
+        desk.sheet.put(1, 3, "sheet_zone")
+        desk.sheet.put(2, 3, "Asia/Tokyo")
+        assert desk.rows("sheet_zone")[0].cells["sheet_zone"] == "Asia/Tokyo"
+
+
+def test_rules_for_cells_and_joined_tabs_hold_for_sheets_too(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, [["id", "venue"], ["1", "K"], ["2", "n/a"]]) as desk:
+        desk.book.sheets.append(Sheet("Venues", [["code", "city"], ["K", "Lisboa"]], gid=22))
+        join = {"source": {"kind": "google_sheets", "spreadsheet": ID, "tab": "Venues"}, "by": {"venue": "code"}, "prefix": "v."}
+        rows = desk.rows("id", "venue", "v.city", empty_if="n/a", join=join)
+    assert [(row.cells["venue"], row.cells["v.city"]) for row in rows] == [("K", "Lisboa"), ("", "")]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({"spreadsheet": "https://example.org/sheet"}, "is not the address of a Google spreadsheet"),
+        ({"range": "B3-H9"}, "neither a range of cells nor the name of one"),
+        ({"range": "$"}, "neither a range of cells nor the name of one"),
+        ({"tab": "Programme", "gid": "3"}, "named in two ways"),
+    ],
+)
+def test_a_mapping_file_that_names_no_place_is_told_so(words: dict[str, str], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        GoogleSheetsSource.model_validate({"kind": "google_sheets", "spreadsheet": ID, **words})

@@ -1,0 +1,215 @@
+"""What becomes of a reading when Google refuses, stumbles, or asks to wait: never an empty sheet, always the way out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lookalikes.sheets import ACCOUNT, Fault
+from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
+
+from connectors.sources.access import Access, GoogleAccess
+from connectors.sources.catalogue import open_source
+from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from mappings.errors import ConfigError, SyncError
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with sheet_of(tmp_path, [["id", "title"], ["1", "Jazz"]]) as found:
+        yield found
+
+
+def refused(desk: Desk, kind: type[SyncError], **words: Any) -> SyncError:
+    with pytest.raises(kind) as caught:
+        desk.rows(**words)
+    return caught.value
+
+
+def test_a_sheet_that_is_not_shared_names_the_account_to_share_it_with(desk: Desk) -> None:
+    desk.book.readers = {"somebody@example.org"}
+    error = refused(desk, SourceRefusedError)
+    assert f"share the spreadsheet with {ACCOUNT}" in error.hint
+    assert ID in str(error)
+    assert not desk.waits
+
+
+def test_an_unknown_spreadsheet_is_refused(desk: Desk) -> None:
+    error = refused(desk, SourceRefusedError, spreadsheet="1AbCdEfGhIjKlMnOpQrStUvWxYz-not-there")
+    assert "404" in str(error)
+    assert "check the address" in error.hint
+
+
+def test_an_api_that_is_switched_off_is_told_with_where_to_switch_it_on(desk: Desk) -> None:
+    details = [{"reason": "SERVICE_DISABLED", "metadata": {"activationUrl": "https://console.example/sheets"}}]
+    body = {
+        "error": {
+            "code": 403,
+            "message": "Google Sheets API has not been used",
+            "status": "PERMISSION_DENIED",
+            "details": details,
+        }
+    }
+    desk.google.faults.append(Fault(status=403, body=body))
+    assert "https://console.example/sheets" in refused(desk, SourceRefusedError).hint
+
+
+def test_credentials_without_the_right_scope_are_told_so(desk: Desk) -> None:
+    body = {"error": {"code": 403, "message": "x", "details": [{"reason": "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}]}}
+    desk.google.faults.append(Fault(status=403, body=body))
+    assert "made without the right to read spreadsheets" in refused(desk, SourceRefusedError).hint
+
+
+def test_an_office_file_on_drive_is_told_so(desk: Desk) -> None:
+    desk.book.is_office_file = True
+    assert "save it as Google Sheets" in refused(desk, SourceRefusedError).hint
+
+
+@pytest.mark.parametrize("status", [408, 425, 500, 502, 503, 504])
+def test_a_passing_failure_is_asked_again(desk: Desk, status: int) -> None:
+    desk.google.faults.append(Fault("/v4/", status=status, body=b"<html>oops</html>", times=3))
+    assert desk.cells() == [("1", "Jazz")]
+    assert desk.waits == [0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("kind", ["cut", "drop"])
+def test_an_answer_that_breaks_off_is_asked_for_again(desk: Desk, kind: str) -> None:
+    desk.google.faults.append(Fault("ranges=", kind, times=2))
+    assert desk.cells() == [("1", "Jazz")]
+
+
+def test_a_failure_that_lasts_ends_within_bounds_and_is_no_empty_sheet(desk: Desk) -> None:
+    desk.google.faults.append(Fault("ranges=", status=503, times=10**9))
+    error = refused(desk, SourceUnavailableError)
+    assert "503" in str(error)
+    assert error.hint
+    assert len(desk.waits) == 8
+    assert sum(desk.waits) <= 240
+
+
+def test_a_quota_storm_is_sat_out_within_the_minute(desk: Desk) -> None:
+    desk.google.per_minute = 1
+    assert desk.cells() == [("1", "Jazz")]
+    assert 60 <= sum(desk.waits) <= 64
+
+
+def test_a_quota_that_never_comes_back_ends_with_the_time_to_come_back(desk: Desk) -> None:
+    desk.google.per_minute = 0
+    error = refused(desk, SourceUnavailableError)
+    assert isinstance(error, SourceUnavailableError)
+    assert error.retry_after_s == 60
+    assert "60 requests a minute" in error.hint
+    assert sum(desk.waits) <= 240
+
+
+def test_retry_after_is_obeyed_and_one_beyond_our_patience_ends_the_reading(desk: Desk) -> None:
+    desk.google.faults.append(Fault("/v4/", status=503, headers={"Retry-After": "17"}))
+    assert desk.cells() == [("1", "Jazz")]
+    assert desk.waits == [17]
+    desk.google.faults.append(Fault("/v4/", status=429, headers={"Retry-After": "3600"}, times=10**9))
+    error = refused(desk, SourceUnavailableError)
+    assert isinstance(error, SourceUnavailableError)
+    assert error.retry_after_s == 3600
+    assert desk.waits == [17]
+
+
+def test_a_rate_limit_told_as_403_is_a_rate_limit(desk: Desk) -> None:
+    body = {"error": {"code": 403, "message": "User Rate Limit Exceeded", "errors": [{"reason": "userRateLimitExceeded"}]}}
+    desk.google.faults.append(Fault(status=403, body=body, times=2))
+    assert desk.cells() == [("1", "Jazz")]
+
+
+def test_our_own_pace_keeps_below_the_quota(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, [["id"], *[[str(number)] for number in range(80_000)]], columns=1) as desk:
+        desk.google.per_minute = 60
+        with desk.source("id").read() as reading:
+            assert sum(1 for _ in reading.rows) == 80_000
+        asked = len(desk.requests("/v4/"))
+        assert asked < 10
+        assert not desk.waits
+
+
+def test_a_deleted_key_is_told_as_such(desk: Desk) -> None:
+    desk.google.refusal_of_tokens = "invalid_grant"
+    error = refused(desk, SourceRefusedError)
+    assert "invalid_grant" in str(error)
+    assert "make a new key" in error.hint
+
+
+def test_a_token_that_ends_before_its_time_is_renewed(desk: Desk) -> None:
+    with desk.source().read() as reading:
+        desk.google.tokens.clear()
+        assert len(list(reading.rows)) == 1
+    desk.google.faults.append(Fault("ranges=", status=401))
+    assert desk.cells() == [("1", "Jazz")]
+    desk.google.faults.append(Fault("ranges=", status=401, times=9))
+    assert "not accepted" in refused(desk, SourceRefusedError).hint
+
+
+def test_a_person_may_lend_their_own_leave_to_read(desk: Desk, tmp_path: Path) -> None:
+    desk.book.readers = {"person@example.org"}
+    desk.credentials = desk.google.person(tmp_path / "person.json")
+    assert desk.cells() == [("1", "Jazz")]
+
+
+def test_tokens_and_keys_are_learnt_by_the_mask_and_told_to_nobody(desk: Desk) -> None:
+    desk.google.faults.append(Fault("ranges=", status=400, body={"error": {"code": 400, "message": "no: ya29.lookalike-0-"}}))
+    refused(desk, SourceRefusedError)
+    (token,) = desk.google.tokens
+    assert token not in desk.mask.hide(f"Bearer {token}")
+
+
+def test_an_answer_that_leads_elsewhere_is_not_followed(desk: Desk) -> None:
+    desk.google.faults.append(Fault("/v4/", status=302, headers={"Location": "http://127.0.0.1:9/elsewhere"}))
+    assert "never carried elsewhere" in refused(desk, SourceRefusedError).hint
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{", "it is not JSON"),
+        ("[]", 'its type is "None"'),
+        ('{"type": "external_account"}', 'its type is "external_account"'),
+        ('{"type": "service_account"}', "not a whole file of credentials"),
+        (
+            '{"type": "service_account", "client_email": "a@b", "token_uri": "https://x", "private_key": "zzz"}',
+            "not a whole file",
+        ),
+        ('{"type": "authorized_user", "refresh_token": "1//x"}', "not a whole file of credentials"),
+    ],
+)
+def test_a_file_that_is_no_credentials_is_a_mistake_of_configuration(desk: Desk, tmp_path: Path, content: str, told: str) -> None:
+    desk.credentials = tmp_path / "credentials.json"
+    desk.credentials.write_text(content, "utf-8")
+    error = refused(desk, ConfigError)
+    assert told in str(error)
+    assert "docs/connectors.md" in error.hint
+    assert not desk.google.asked
+
+
+def test_an_absent_file_of_credentials_is_told_by_its_variable(desk: Desk, tmp_path: Path) -> None:
+    desk.credentials = tmp_path / "absent.json"
+    assert "GOOGLE_APPLICATION_CREDENTIALS: cannot read" in str(refused(desk, ConfigError))
+
+
+def test_without_any_credentials_the_variable_is_named(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"HOME": str(tmp_path), "CLOUDSDK_CONFIG": str(tmp_path), "NO_GCE_CHECK": "true"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    source = open_source(desk.spec(), tmp_path, frozenset(), access=Access(google=GoogleAccess(None, desk.google.base_url)))
+    with pytest.raises(ConfigError) as caught, source.read():
+        pytest.fail("the block was entered")
+    assert "GOOGLE_APPLICATION_CREDENTIALS" in caught.value.hint
+
+
+def test_only_reading_is_asked_for(desk: Desk) -> None:
+    desk.rows()
+    ((_, scopes),) = desk.google.tokens.values()
+    assert scopes == {
+        "https://www.googleapis.com/auth/spreadsheets.readonly",
+        "https://www.googleapis.com/auth/drive.metadata.readonly",
+    }
+    assert not json.dumps(desk.google.written).strip("[]")

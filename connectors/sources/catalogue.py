@@ -6,20 +6,24 @@ Each kind lives in its own module; a kind that is missing here is a type error.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from connectors.sources.access import NO_ACCESS, Access
 from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Source
-from connectors.sources.discreet import DiscreetSource
-from connectors.sources.feed_source import FeedSource
+from connectors.sources.discreet import DiscreetSource, Discretion
+from connectors.sources.feed_source import FeedSource, asked_of_itself
 from connectors.sources.file_source import open_files
 from connectors.sources.names import Asked
+from connectors.sources.salesforce_look import OrgLook
 from mappings.errors import ConfigError
 from mappings.salesforce_specs import SalesforceSource
 from mappings.sheet_specs import GoogleSheetsSource
 from mappings.source_bases import FileSource, Join
 from mappings.source_specs import SourceSpec
+
+if TYPE_CHECKING:
+    from connectors.sources.salesforce_records import SalesforceRecords
 
 
 def open_source(
@@ -57,9 +61,19 @@ def open_source(
     def open_table(join: Join, columns: frozenset[str]) -> Source:
         return open_source(join.source, base, columns, access=access, clockwork=clockwork)
 
-    if spec.join or spec.null or spec.null_in or spec.json_columns:
+    if spec.join or spec.empty_if or spec.empty_in or spec.json_columns:
         return DiscreetSource(FeedSource(spec, asked, open_rows, open_table), access.mask)
     return DiscreetSource(open_rows(asked), access.mask)
+
+
+def look_at_org(spec: SalesforceSource, columns: frozenset[str], *, access: Access, clockwork: Clockwork = REAL) -> OrgLook:
+    """Ask an org about what a feed reads from it, without reading it: fields, number of records, requests left today.
+
+    Raises:
+        SyncError: as reading it does; what the feed needs and the org lacks is told with what is nearest.
+    """
+    with Discretion(access.mask):
+        return _salesforce(spec, asked_of_itself(spec, Asked.of(spec, columns)), access, "", clockwork).look()
 
 
 def _google_sheet(spec: GoogleSheetsSource, asked: Asked, access: Access, clockwork: Clockwork) -> Source:
@@ -72,7 +86,7 @@ def _google_sheet(spec: GoogleSheetsSource, asked: Asked, access: Access, clockw
     return GoogleSheet(spec, asked, access, clockwork)
 
 
-def _salesforce(spec: SalesforceSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> Source:
+def _salesforce(spec: SalesforceSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> SalesforceRecords:
     try:
         # Here, as it is an extra, and feeds of other kinds need not wait for it.
         from connectors.sources.salesforce_records import SalesforceRecords  # noqa: PLC0415

@@ -33,9 +33,7 @@ class FeedSource:
         """Keep the promises of `Source.read`; second tables are read whole before the first row."""
         tables = [self._table(join) for join in self.spec.join]
         json_cells = JsonCells.of(self.spec, self.asked.columns)
-        elsewhere = {*json_cells.wanted, *(name for name in self.asked.columns if _is_of(name, self.spec.join))}
-        here = [column for join in self.spec.join for column in join.on]
-        with self.open_file(self.asked.without(elsewhere, also=[*here, *json_cells.holders])).read() as reading:
+        with self.open_file(asked_of_itself(self.spec, self.asked)).read() as reading:
             rows = json_cells.opened(without_nulls(reading.rows, self.spec, reading.columns))
             for table in tables:
                 rows = table.joined(rows)
@@ -45,7 +43,15 @@ class FeedSource:
 
     def _table(self, join: Join) -> SecondTable:
         wanted = {name.removeprefix(join.prefix) for name in self.asked.columns if name.startswith(join.prefix)}
-        return read_table(join, self.open_table(join, frozenset(wanted.union(join.on.values()))))
+        return read_table(join, self.open_table(join, frozenset(wanted.union(join.by.values()))))
+
+
+def asked_of_itself(spec: AnySource, asked: Asked) -> Asked:
+    """Return what is asked of the source's own rows: neither what its second tables have nor what stands inside a JSON cell."""
+    json_cells = JsonCells.of(spec, asked.columns)
+    elsewhere = {*json_cells.wanted, *(name for name in asked.columns if _is_of(name, spec.join))}
+    here = [column for join in spec.join for column in join.by]
+    return asked.without(elsewhere, also=[*here, *json_cells.holders])
 
 
 def _is_of(name: str, joins: Sequence[Join]) -> bool:

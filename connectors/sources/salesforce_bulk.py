@@ -17,12 +17,10 @@ import urllib3
 
 from connectors.sources.errors import BadSourceError, SourceUnavailableError
 from connectors.sources.salesforce_errors import BusyError, unreachable
+from connectors.sources.salesforce_look import CHUNK_ROWS
 from connectors.sources.salesforce_org import POLICY, Org
 from connectors.sources.salesforce_selection import Selection
 from mappings.errors import SyncError
-
-CHUNK_ROWS = 50_000
-"""Records asked for at a time; they are read as they come, and never kept."""
 
 LONGEST_WAIT_S = 3 * 3600.0
 """Salesforce tries a query 15 times, for ten minutes each, before it gives a job up."""

@@ -21,9 +21,6 @@ from mappings.salesforce_specs import SalesforceSource
 Texts = list[str]
 """The cells of one record, in the order of the selection's columns."""
 
-PAGE_ROWS = 2000
-"""Records of a full page."""
-
 _MOST_RESTARTS = 20
 _CHANGED = "the records came in another order when Salesforce had forgotten the query and was asked again"
 

@@ -15,8 +15,9 @@ from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Reading
 from connectors.sources.names import Asked
 from connectors.sources.salesforce_bulk import NotInBulkError, query_job
+from connectors.sources.salesforce_look import PAGE_ROWS, OrgLook
 from connectors.sources.salesforce_org import Org
-from connectors.sources.salesforce_pages import PAGE_ROWS, Pages, Texts, day_spent
+from connectors.sources.salesforce_pages import Pages, Texts, day_spent
 from connectors.sources.salesforce_progress import Progress, digest_of, earlier, progress_of, stamp_in, written
 from connectors.sources.salesforce_selection import DELETED, ID, Selection, select_object, select_query
 from connectors.sources.salesforce_shape import Shapes
@@ -40,16 +41,34 @@ class SalesforceRecords:
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`."""
         with closing(Org(self.access, self.clockwork)) as org:
-            shapes = Shapes(org.describe)
-            if self.spec.query is not None:
-                selection = select_query(parse_query(self.spec.query), self.asked, shapes)
-            else:
-                selection = select_object(self.spec, self.asked, shapes)
+            selection = self._selection(org)
             walk = self._walk(org, selection)
             with closing(walk.texts()) as texts:
                 rows = _Rows(org, self.spec.place, selection, walk.progress).of(texts)
                 reading = Reading(selection.names, rows, "", not walk.progress.before, walk.progress.ending)
                 yield reading.with_empty(selection.absent)
+
+    def look(self) -> OrgLook:
+        """Ask whether all columns are there, how many records there are, and how many requests the org has left; read nothing.
+
+        Raises:
+            SyncError: as `read` does.
+        """
+        with closing(Org(self.access, self.clockwork)) as org:
+            selection = self._selection(org)
+            walk = _Walk(self.spec, org, selection, progress_of(self.spec, selection, ""))
+            records = walk.count()
+            day = org.limits().get("DailyApiRequests", {})
+            allowed, left = int(day.get("Max", org.told.allowed)), int(day.get("Remaining", org.told.allowed - org.told.used))
+            kept = 0 if self.spec.stop_at is None else round(allowed * (1 - self.spec.stop_at))
+            in_bulk = walk.is_for_bulk(records)
+            return OrgLook(self.spec.place, len(selection.names), records, in_bulk, left, allowed, kept)
+
+    def _selection(self, org: Org) -> Selection:
+        shapes = Shapes(org.describe)
+        if self.spec.query is not None:
+            return select_query(parse_query(self.spec.query), self.asked, shapes)
+        return select_object(self.spec, self.asked, shapes)
 
     def _walk(self, org: Org, selection: Selection) -> _Walk:
         if self.spec.stop_at is not None and org.told.share >= self.spec.stop_at:
@@ -58,7 +77,7 @@ class SalesforceRecords:
         progress = progress_of(self.spec, selection, before)
         progress.latest = written(org.told.now) if org.told.now else ""
         walk = _Walk(self.spec, org, selection, progress)
-        return walk.counted() if self.spec.api != "bulk" else walk
+        return walk.counted()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +106,32 @@ class _Walk:
 
     def counted(self) -> _Walk:
         """Return the same, having asked how many records there are and chosen the way by it."""
-        can_bulk = self.spec.api == "auto" and not any(column.child for column in self.selection.columns)
-        if self.spec.query is not None:
-            query = parse_query(self.spec.query)
-            if not query.is_plain or not can_bulk:
-                return self
-            count = self.org.query(query.counting).total
-        else:
-            count = self.org.query(self.selection.asking.count(*self.conditions), with_deleted=self.with_deleted).total
-        in_bulk = can_bulk and (count > self.spec.bulk_above or self._is_too_much(count))
-        by_change = self.spec.incremental is not None and (bool(self.progress.before) or self._is_too_much(count))
-        return replace(self, in_bulk=in_bulk, by_change=by_change)
+        count = self.count() if self._is_free or self.spec.incremental else None
+        is_changing = self.spec.incremental is not None and (bool(self.progress.before) or self._is_too_much(count))
+        in_bulk = self.is_for_bulk(count)
+        return replace(self, in_bulk=in_bulk, by_change=is_changing and not in_bulk)
+
+    def count(self) -> int | None:
+        """Ask how many records there are; None where that cannot be asked."""
+        if self.spec.query is None:
+            return self.org.query(self.selection.asking.count(*self.conditions), with_deleted=self.with_deleted).total
+        query = parse_query(self.spec.query)
+        return self.org.query(query.counting).total if query.is_plain else None
+
+    def is_for_bulk(self, count: int | None) -> bool:
+        """Tell whether so many records are read in bulk."""
+        if not self._is_free or count is None:
+            return self.spec.api == "bulk"
+        return count > self.spec.bulk_above or self._is_too_much(count)
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether both ways are open."""
+        return self.spec.api == "auto" and not any(column.child for column in self.selection.columns)
 
     def texts(self) -> Generator[Texts]:
         """Give the records' cells."""
-        if self.in_bulk or self.spec.api == "bulk":
+        if self.in_bulk:
             try:
                 yield from self._in_bulk()
             except NotInBulkError as error:
@@ -142,10 +172,10 @@ class _Walk:
         progress.is_short = not progress.before
         return (after_row(by, progress.last_stamp, progress.last_id), *latest)
 
-    def _is_too_much(self, count: int) -> bool:
+    def _is_too_much(self, count: int | None) -> bool:
         """Tell whether so many records take more pages than there are requests left for us today."""
         told = self.org.told
-        if self.spec.stop_at is None or not told.allowed:
+        if self.spec.stop_at is None or not told.allowed or count is None:
             return False
         return ceil(count / PAGE_ROWS) > self.spec.stop_at * told.allowed - told.used
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from connectors.sources.catalogue import open_source
+from connectors.sources.catalogue import look_at_org, open_source
 from connectors.sources.errors import MissingColumnsError
 from connectors.sources.names import Asked, matched
 from mappings.engine import Directory, attempt
 from mappings.errors import SyncError
+from mappings.salesforce_specs import SalesforceSource
 from mappings.schema import FeedMapping
 from mappings.sheet_specs import GoogleSheetsSource
 from mappings.source_parts import WriteBack
@@ -24,6 +25,9 @@ from pipelines.settings import Settings
 def of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]:
     """Yield what is found by opening a feed's source and asking for its first row."""
     columns = attempt(mapping, Directory())[0].columns
+    if isinstance(mapping.source, SalesforceSource):
+        yield _of_org(settings, mapping.source, columns)
+        return
     try:
         with open_source(mapping.source, mapping.path.parent, columns, access=settings.access).read() as reading:
             has_rows, present = next(reading.rows, None) is not None, reading.columns
@@ -33,6 +37,16 @@ def of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]
     told = f"{source_words(mapping.source)}: {len(present)} columns, among them the {len(columns)} that the mapping reads"
     yield well("source", told if has_rows else f"{told}; no rows")
     yield from _of_write_back(mapping, present)
+
+
+def _of_org(settings: Settings, spec: SalesforceSource, columns: frozenset[str]) -> LiveFinding:
+    """Return what an org says: asking for a first row would make it run the whole query."""
+    try:
+        look = look_at_org(spec, columns, access=settings.access)
+    except SyncError as error:
+        return refused("source", error)
+    told = f"salesforce {look}"
+    return well("source", told) if look.is_enough else unwise("source", f"{told}: too few for a whole reading today")
 
 
 def _of_write_back(mapping: FeedMapping, present: Sequence[str]) -> Iterator[LiveFinding]:

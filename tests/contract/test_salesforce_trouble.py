@@ -138,7 +138,7 @@ def test_a_wait_that_salesforce_names_is_waited_or_left_to_the_next_run() -> Non
 
 def test_the_days_requests_used_up_come_back_in_an_hour() -> None:
     org = org_of(events(25))
-    org.troubles.page_rows, org.allowed, org.used = 5, 8, 2
+    org.troubles.page_rows, org.allowed, org.used = 5, 7, 2
     with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="REQUEST_LIMIT_EXCEEDED") as caught:
         reader.read({"Name"}, stop_at="off", api="rest")
 

@@ -21,6 +21,8 @@ import pytest
 from integration.desk import FEED, Desk, WarmStart, line, lines, made_desk
 from integration.service import Service
 from integration.waiting import until
+from lookalikes.demo import FEEDS, Places, running_places
+from lookalikes.sheets import Fault
 from postgres import Postgres
 from sqlalchemy import make_url
 
@@ -30,6 +32,9 @@ KEY = 'sk-live/"Xw7v"\\Jk%2BPm+Tr=&<Hd>-Zq9wLB'
 PASSWORD = "pg/Fy6%Gn+Vb@Ud:2Kx"
 SHOWN = 4  # a key may be named by so many of its last characters
 SPLIT = 8  # no piece of a secret as long as that is anywhere
+
+
+ORG_PASSWORD, ORG_TOKEN = "sf/Yu7%Hn+Qb&Xd:3Kz", "tok-9Wx%2BvLm=Zq8Rt"
 
 
 @pytest.fixture
@@ -238,3 +243,55 @@ def _titles_below(pid: int) -> Iterable[bytes]:
     for _ in range(3):
         family |= {int(row[0]) for row in rows if int(row[1]) in family}
     return [row[2] for row in rows if int(row[0]) in family]
+
+
+@pytest.fixture
+def places(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+    """A sheet and an org with their feeds; the credentials lie outside of the folder that is searched."""
+    with running_places(tmp_path_factory.mktemp("access")) as places:
+        places.org.password, places.org.token = ORG_PASSWORD, ORG_TOKEN
+        (desk.folder / "feeds" / "town.yaml").unlink()
+        for file in FEEDS.glob("*.yaml"):
+            (desk.folder / "feeds" / file.name).write_text(file.read_text("utf-8"), "utf-8")
+        desk.env |= {**places.environ, "SALESFORCE_PASSWORD": ORG_PASSWORD, "SALESFORCE_SECURITY_TOKEN": ORG_TOKEN}
+        yield places
+
+
+def secrets_of(desk: Desk, places: Places) -> list[str]:
+    """All that the sources' side of the session must keep: what was configured, and every token that was given for a while."""
+    account = json.loads(Path(desk.env["GOOGLE_APPLICATION_CREDENTIALS"]).read_text("utf-8"))
+    return [ORG_PASSWORD, ORG_TOKEN, *account["private_key"].splitlines()[1:-1], *places.google.tokens, *places.org.sessions]
+
+
+def test_sources_that_let_us_in_get_no_secret_into_anything_of_ours(desk: Desk, places: Places) -> None:
+    with sandbox_with(KEY) as service:
+        desk.env["EVENT_API_BASE_URL"] = service.base_url
+        assert desk.command("run", "--all", "--no-dagster", "--json", EVENTSYNC_LOG="json debug").code == 0
+        for words in (("check", "--live"), ("preview", "demo-sheet"), ("runs", "--json"), ("feeds", "--json")):
+            desk.command(*words)
+    assert len(places.google.tokens) > 3
+    assert leaks(desk, KEY, *secrets_of(desk, places)) == []
+
+
+def test_sources_that_refuse_us_and_repeat_what_we_said_get_no_secret_into_anything_of_ours(desk: Desk, places: Places) -> None:
+    google, org = places.google, places.org
+
+    def echo(_number: int = 0) -> None:
+        org.troubles.answers[:] = [(400, "MALFORMED_QUERY", f"Bearer {' '.join(org.sessions)} {ORG_PASSWORD}{ORG_TOKEN}")]
+        told = {"message": f"Bearer {' '.join(list(google.tokens)[-1:])}", "status": "PERMISSION_DENIED"}
+        google.faults[:] = [Fault(where="/v4/", status=403, body={"error": told}, times=9)]
+
+    class Asked(list[str]):
+        def append(self, asked: str) -> None:
+            super().append(asked)
+            echo()
+
+    google.asked, org.troubles.before_page = Asked(), echo
+    with sandbox_with(KEY) as service:
+        desk.env["EVENT_API_BASE_URL"] = service.base_url
+        for words in (("run", "--all", "--no-dagster", "--json"), ("check", "--live"), ("preview", "demo-salesforce")):
+            assert desk.command(*words, EVENTSYNC_LOG="json debug").code != 0
+        org.password = "changed-since-0815"
+        assert desk.command("run", "demo-salesforce", "--no-dagster").code != 0
+        desk.command("runs", "--json")
+    assert leaks(desk, KEY, *secrets_of(desk, places)) == []

@@ -124,12 +124,17 @@ class Desk:
         return approach_of(known, options or RunOptions(), self.world.ledger.bookmark())
 
     def stage(
-        self, options: RunOptions | None = None, *, breaks_after: int | None = None, ends_after: int | None = None
+        self,
+        options: RunOptions | None = None,
+        *,
+        breaks_after: int | None = None,
+        ends_after: int | None = None,
+        loses_place: bool = False,
     ) -> Staged:
-        """Read, map and record; the brakes are those of the mapping."""
+        """Read, map and record; the brakes are those of the mapping. `loses_place`: the source knows the cursor no more."""
         asked = options or RunOptions()
         run_id, approach = self.world.run(), self.approach(asked)
-        source = ChangedSince(self.place, approach.since, breaks_after, ends_after)
+        source = ChangedSince(self.place, "" if loses_place else approach.since, breaks_after, ends_after)
         job = StageJob(
             run_id, self.world.lease.token, self.mapping, source, self._mapper(), self.world.ledger, asked, lambda _: None
         )

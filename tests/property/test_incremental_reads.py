@@ -128,7 +128,7 @@ def finish(desk: Desk, options: RunOptions) -> None:
 
 @pytest.mark.parametrize("rows", ["", DAYS], ids=["a row is an event", "a row is several"])
 @given(steps=STEPS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 def test_a_run_onward_comes_to_what_a_full_one_would_have_come_to(rows: str, steps: Sequence[Edit | Delete | Read]) -> None:
     with folder_in_memory() as name:
         folder = Path(name)

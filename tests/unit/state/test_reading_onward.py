@@ -1,0 +1,338 @@
+"""A feed whose source is read by what changed: from where a run reads, what it must not lose, and when it begins anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from changing_rows import DAYS, Desk, feed_of
+from empty_books import lay_out
+from unit.state.world import DESTINATION, FEED, World, answer
+
+from connectors.sources.errors import SourceUnavailableError
+from mappings.delivery import Refusal
+from pipelines.options import RunOptions
+from state.books import Books
+from state.gate import GateClosedError
+from state.ledger import Ledger
+from state.reach import Reach
+from state.rehearsal import rehearsal_copy
+from state.views import Book
+from state.words import ProblemKind
+
+STRICT = '{rejected: "1%", rejected_at_least: 1, shrink: "50%", new: off}'
+NOW_FULL = RunOptions(full=True)
+
+
+@pytest.fixture
+def desk(world: World, tmp_path: Path) -> Desk:
+    """A feed with four rows, read whole and delivered."""
+    desk = Desk(world, feed_of(tmp_path))
+    for ref in "abcd":
+        desk.place.edit(ref, f"{ref} one")
+    desk.stage()
+    world.publish()
+    return desk
+
+
+def listed(desk: Desk) -> list[str]:
+    """The rows that people are shown as rejected; the count of those that wait says the same."""
+    books = Books(desk.world.engine)
+    rows = [str(problem.row_key) for problem in books.every_problem(Book(DESTINATION, FEED), ProblemKind.REJECTED)]
+    assert books.status()[0].waiting.get("rejected", 0) == len(rows)
+    return rows
+
+
+def is_vanished(desk: Desk, key: str) -> bool:
+    return desk.world.known(key).vanished_at is not None
+
+
+def test_a_run_reads_what_changed_since_the_last_one(desk: Desk) -> None:
+    desk.place.edit("a", "a two")
+    desk.place.edit("e", "e one")
+    account = desk.stage().report.account
+    assert (account.read, account.unchanged, account.drifted, account.new) == (3, 1, 1, 1)  # the last row once more
+    assert desk.stage().report.account.read == 1
+
+
+def test_a_row_that_its_source_deleted_has_vanished_at_once(desk: Desk) -> None:
+    desk.place.delete("b")
+    report = desk.stage().report
+    assert (report.account.gone, report.vanished, report.withdrawn) == (1, 1, 0)
+    assert is_vanished(desk, "b")
+    assert not is_vanished(desk, "a")
+    desk.place.edit("b", "b one")
+    desk.stage()
+    assert not is_vanished(desk, "b")
+
+
+def test_a_deleted_row_of_which_nothing_was_sent_is_withdrawn(desk: Desk) -> None:
+    desk.place.edit("e", "e one")
+    desk.stage()
+    desk.place.delete("e")
+    report = desk.stage().report
+    assert (report.account.gone, report.vanished, report.withdrawn) == (1, 0, 1)
+    assert desk.world.entry("e") is None
+
+
+def test_a_deleted_row_that_was_refused_and_mended_is_refused_again_and_gone(desk: Desk) -> None:
+    desk.place.edit("e", "e one")
+    desk.stage()
+    desk.world.publish(Refusal(answer(400)))
+    desk.place.edit("e", "e two")
+    desk.stage()
+    desk.place.delete("e")
+    assert desk.stage().report.withdrawn == 1
+    assert desk.world.known("e").state == "refused"
+    assert is_vanished(desk, "e")
+
+
+def test_a_deleted_row_that_the_ledger_never_knew_is_counted_and_nothing_more(desk: Desk) -> None:
+    desk.place.edit("e", "e one")
+    desk.place.delete("e")
+    assert desk.stage().report.account.gone == 1
+    assert desk.world.entry("e") is None
+
+
+def test_all_events_of_a_deleted_row_have_vanished(world: World, tmp_path: Path) -> None:
+    desk = Desk(world, feed_of(tmp_path, rows=DAYS))
+    desk.place.edit("a", "a one", "x y")
+    desk.place.edit("ab", "ab one", "x")
+    desk.stage()
+    world.publish()
+    desk.place.delete("a")
+    assert desk.stage().report.vanished == 2
+    assert [is_vanished(desk, key) for key in ("a|x", "a|y", "ab|x")] == [True, True, False]
+
+
+def test_a_changed_row_speaks_for_all_of_its_events(world: World, tmp_path: Path) -> None:
+    desk = Desk(world, feed_of(tmp_path, rows=DAYS))
+    desk.place.edit("a", "a one", "x y")
+    desk.stage()
+    world.publish()
+    desk.place.edit("a", "a one", "x")
+    desk.stage()
+    assert [is_vanished(desk, key) for key in ("a|x", "a|y")] == [False, True]
+
+
+def test_rejected_rows_stay_listed_until_they_are_read_again_or_gone(desk: Desk) -> None:
+    desk.place.edit("a", "")
+    desk.place.edit("b", "")
+    desk.place.edit("c", "c one")
+    desk.stage()
+    desk.place.edit("d", "")
+    report = desk.stage().report
+    assert (report.account.rejected, report.standing) == (1, 2)
+    assert sorted(listed(desk)) == ["a", "b", "d"]
+    desk.place.edit("a", "a two")
+    desk.place.delete("b")
+    report = desk.stage().report
+    assert (report.account.rejected, report.standing) == (1, 0)  # the last row that changed before is read once more
+    assert listed(desk) == ["d"]
+    desk.stage(RunOptions(keys=("c",)))
+    assert listed(desk) == ["d"]
+    desk.place.edit("d", "d one")
+    desk.stage(NOW_FULL)
+    assert listed(desk) == []
+
+
+def test_a_read_that_was_cut_short_leaves_the_list_whole_for_the_next_one(desk: Desk) -> None:
+    desk.place.edit("a", "")
+    desk.stage()
+    desk.place.edit("b", "")
+    desk.place.edit("c", "c two")
+    with pytest.raises(SourceUnavailableError):
+        desk.stage(breaks_after=2)
+    assert sorted(listed(desk)) == ["a", "b"]
+    desk.stage()
+    assert sorted(listed(desk)) == ["a", "b"]
+
+
+def test_a_killed_run_is_followed_by_one_from_the_same_place(desk: Desk) -> None:
+    before = desk.world.ledger.bookmark()
+    desk.place.edit("e", "e one")
+    desk.place.edit("f", "f one")
+    with pytest.raises(SourceUnavailableError):
+        desk.stage(breaks_after=2)
+    desk.world.crash()
+    assert desk.world.ledger.bookmark() == before
+    account = desk.stage().report.account
+    assert (account.read, account.unchanged, account.new) == (3, 2, 1)
+    assert sorted(desk.world.states()) == list("abcdef")
+
+
+def test_a_full_run_that_was_killed_is_followed_by_a_full_one(desk: Desk) -> None:
+    with pytest.raises(SourceUnavailableError):
+        desk.stage(NOW_FULL, breaks_after=2)
+    staged = desk.stage()
+    assert staged.report.is_whole
+    assert staged.notices == ("read whole: an earlier read was stopped or cut short, and what it staged waits to be judged",)
+    assert desk.approach().reach is Reach.ONWARD
+
+
+def test_a_brake_leaves_the_bookmark_where_it_was_and_nothing_is_lost_or_let_out_unjudged(desk: Desk) -> None:
+    strict = replace(desk, mapping=feed_of(desk.mapping.path.parent, brakes=STRICT))
+    assert strict.stage(NOW_FULL).report.brakes == ()
+    before = desk.world.ledger.bookmark()
+    desk.place.edit("e", "e one")
+    desk.place.edit("f", "")
+    desk.place.delete("a")
+    for _ in range(2):
+        assert strict.stage().report.brakes == ("rejected",)
+        assert desk.world.ledger.bookmark() == before
+        assert not is_vanished(desk, "a")
+        with pytest.raises(GateClosedError):
+            desk.world.publish()
+    desk.place.edit("f", "f one")
+    assert strict.stage().report.brakes == ()
+    assert is_vanished(desk, "a")
+    assert desk.world.publish().delivered == 2
+
+
+def test_what_a_person_lets_pass_once_is_read_again_by_the_next_run(desk: Desk) -> None:
+    strict = replace(desk, mapping=feed_of(desk.mapping.path.parent, brakes=STRICT))
+    strict.stage(NOW_FULL)
+    before = desk.world.ledger.bookmark()
+    desk.place.edit("f", "")
+    assert strict.stage(RunOptions(accept=("rejected",))).report.accepted == ("rejected",)
+    assert desk.world.ledger.bookmark() == before
+
+
+@pytest.mark.parametrize("options", [RunOptions(keys=("e",)), RunOptions(status="draft")], ids=["keys", "drafts"])
+def test_a_run_for_some_rows_or_for_drafts_moves_nothing(desk: Desk, options: RunOptions) -> None:
+    before = desk.world.ledger.bookmark()
+    desk.place.edit("e", "e one")
+    assert desk.stage(options).report.account.new == 1
+    assert desk.world.ledger.bookmark() == before
+    desk.stage()
+    assert desk.world.known("e").body.count(b'"published"') == 1
+
+
+def test_a_rehearsal_moves_nothing(desk: Desk, tmp_path: Path) -> None:
+    before = desk.world.ledger.bookmark()
+    desk.place.edit("e", "e one")
+    with rehearsal_copy(desk.world.engine, DESTINATION, FEED) as copy:
+        on_copy = World(lay_out(tmp_path / "unused.db"), desk.world.clock)
+        on_copy.engine.dispose()
+        on_copy.engine = copy
+        on_copy.ledger = Ledger(
+            copy, DESTINATION, FEED, namespace="tests", now=desk.world.clock, keeping=desk.world.clock.keeping
+        )
+        on_copy.lease = on_copy.ledger.acquire_lease("a rehearsal")
+        assert replace(desk, world=on_copy).stage().report.account.new == 1
+        assert on_copy.ledger.bookmark() != before
+    assert desk.world.ledger.bookmark() == before
+
+
+def test_rows_picked_by_hand_that_a_brake_stops_wait_for_a_full_read(desk: Desk) -> None:
+    strict = replace(desk, mapping=feed_of(desk.mapping.path.parent, brakes=STRICT))
+    desk.place.edit("e", "e one")
+    strict.stage()
+    desk.place.edit("b", "")
+    desk.place.edit("f", "f one")
+    assert strict.stage(RunOptions(keys=("b", "f"))).report.brakes == ("rejected",)
+    desk.place.edit("b", "b one")
+    desk.place.now += 1
+    strict.stage()  # hears of all that waits: the bookmark has not moved meanwhile
+    assert desk.world.ledger.gate().is_open
+
+
+def test_a_read_that_has_not_heard_of_all_that_waits_lets_nothing_out_and_the_next_is_full(desk: Desk) -> None:
+    for ref in "ef":
+        desk.place.edit(ref, f"{ref} one")
+    desk.stage()
+    strict = replace(desk, mapping=feed_of(desk.mapping.path.parent, brakes=STRICT))
+    desk.place.edit("b", "")
+    assert strict.stage(RunOptions(keys=("b",))).report.brakes == ("rejected",)
+    desk.place.edit("b", "b one")
+    staged = desk.stage()
+    assert staged.report.is_blind
+    assert any("the next run reads the source whole" in notice for notice in staged.notices)
+    assert not desk.world.ledger.gate().is_open
+    assert desk.stage().report.is_whole
+    assert desk.world.ledger.gate().is_open
+
+
+@pytest.mark.parametrize(
+    ("hours", "lists", "options", "because"),
+    [
+        (25, "", RunOptions(), "the last whole read is older than 1d"),
+        (0, "other", RunOptions(), "the mapping, the source or the service's lists are not those of the last read"),
+        (0, "", NOW_FULL, "asked for"),
+    ],
+)
+def test_a_run_begins_anew_and_says_why(desk: Desk, hours: int, lists: str, options: RunOptions, because: str) -> None:
+    desk.lists = lists
+    desk.world.clock.turn(hours=hours)
+    desk.world.crash()
+    staged = desk.stage(options)
+    assert staged.report.is_whole
+    assert staged.notices == (f"read whole: {because}",)
+    assert desk.stage().notices == ()
+
+
+def test_a_changed_mapping_reads_every_row_again(desk: Desk) -> None:
+    other = replace(desk, mapping=feed_of(desk.mapping.path.parent, rows="{skip: {column: TITLE, matches: ^a}, because: no a}"))
+    report = other.stage().report
+    assert (report.is_whole, report.skipped) == (True, {"no a": 1})
+
+
+def test_a_feed_whose_events_come_of_several_rows_is_always_read_whole(world: World, tmp_path: Path) -> None:
+    desk = Desk(world, feed_of(tmp_path, rows="{duplicates: {keep: last}}"))
+    desk.place.edit("a", "a one")
+    desk.stage()
+    staged = desk.stage()
+    assert staged.report.is_whole
+    assert "belong together" in staged.notices[0]
+
+
+def test_a_source_at_its_limit_goes_on_in_the_next_run_and_nothing_has_vanished_meanwhile(desk: Desk) -> None:
+    for ref in "ef":
+        desk.place.edit(ref, f"{ref} one")
+    staged = desk.stage(NOW_FULL, ends_after=2)
+    assert (staged.report.is_whole, staged.report.vanished) == (False, 0)
+    assert staged.notices == ("read whole: asked for", "the day's requests are used up")
+    assert desk.stage().report.account.new == 2
+    assert desk.approach().reach is Reach.ONWARD
+
+
+def test_a_source_that_has_lost_its_place_and_begins_anew_is_believed(desk: Desk) -> None:
+    desk.place.bin.clear()
+    del desk.place.rows["a"]
+    before = desk.world.ledger.bookmark()
+    desk.world.clock.turn(hours=2)
+    desk.world.crash()
+    report = desk.stage(loses_place=True).report
+    assert (report.is_whole, report.vanished) == (True, 1)
+    after = desk.world.ledger.bookmark()
+    assert before.full_read_at is not None
+    assert after.full_read_at is not None
+    assert after.full_read_at > before.full_read_at
+
+
+def test_few_changed_rows_are_no_source_that_has_shrunk(desk: Desk) -> None:
+    strict = replace(desk, mapping=feed_of(desk.mapping.path.parent, brakes=STRICT))
+    strict.stage(NOW_FULL)
+    assert strict.stage().report.brakes == ()
+    for ref in "abc":
+        desk.place.delete(ref)
+    assert strict.stage().report.brakes == ()
+    desk.place.edit("e", "e one")
+    staged = strict.stage(NOW_FULL)
+    assert staged.report.brakes == ()  # 2 of the 4 that were there: exactly the half
+    assert staged.report.last_whole_read == 4
+
+
+def test_new_rows_that_take_the_place_of_deleted_ones_stop_a_read_of_changes_too(world: World, tmp_path: Path) -> None:
+    desk = Desk(world, feed_of(tmp_path, brakes='{rejected: off, shrink: off, new: "50%"}'))
+    for number in range(30):
+        desk.place.edit(f"old-{number}", f"Evening {number}")
+    desk.stage()
+    world.publish()
+    for number in range(30):
+        desk.place.delete(f"old-{number}")
+        desk.place.edit(f"new-{number}", f"Night {number}")
+    report = desk.stage().report
+    assert (report.account.gone, report.account.new, report.brakes) == (30, 30, ("new",))
+    assert not is_vanished(desk, "old-1")

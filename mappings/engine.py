@@ -212,7 +212,7 @@ def attempt(
 
 def _joined(mapping: FeedMapping) -> Mapping[str, str]:
     """Return the prefix of each joined table's columns by the columns that find its rows."""
-    return {", ".join(join.on): join.prefix for join in mapping.source.join}
+    return {", ".join(join.by): join.prefix for join in mapping.source.join}
 
 
 def _left_out(rules: Sequence[LeaveOut], state: RowState) -> str:

@@ -5,7 +5,7 @@ The models themselves are `schema`'s; the YAML's own slips are `marks`'s.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -36,6 +36,22 @@ _CHOICES = {
     "policy": ("reject", "omit", "warn", "draft"),
     "when": ("column", "value", "all", "any", "not"),
 }
+_SAID_ELSEWHERE = {
+    "on": "by",
+    "null": "empty_if",
+    "null_values": "empty_if",
+    "na_values": "empty_if",
+    "null_in": "empty_in",
+    "empty": "omit",
+    "ignore": "omit",
+    "sep": "delimiter",
+    "separator": "delimiter",
+    "sheet": "tab",
+    "tab": "sheet",
+    "zone": "timezone",
+    "timezone": "zone",
+}
+"""Words by which other programs, or other places of a mapping file, call the same thing."""
 _CALLED = {"when": "condition", "key": "column's name", "kind": "kind of source"}
 _WORDS = {
     "int_parsing": "a whole number is needed",
@@ -96,7 +112,7 @@ def _found(message: str, found: object) -> str:
 def _unknown_key(key: str, place: Place, block: Block | None) -> Told:
     where = block.key_places.get(key, place) if block is not None else place
     allowed = block.allowed if block is not None else ()
-    hint = did_you_mean(key, allowed) or (f"the keys here are {', '.join(allowed)}" if allowed else "")
+    hint = _meant(key, allowed) or (f"the keys here are {', '.join(allowed)}" if allowed else "")
     return Told(where, f'unknown key "{key}"', hint)
 
 
@@ -126,4 +142,10 @@ def _not_among(problem: ErrorDetails, place: Place) -> Told:
     expected = str(problem.get("ctx", {}).get("expected", ""))
     known = [word.strip(" '") for word in expected.replace(" or ", ", ").split(",")]
     found = str(problem["input"])
-    return Told(place, f'"{found}" is not among the choices', did_you_mean(found, known) or f"there are {', '.join(known)}")
+    return Told(place, f'"{found}" is not among the choices', _meant(found, known) or f"there are {', '.join(known)}")
+
+
+def _meant(word: str, known: Collection[str]) -> str:
+    """Return the word that is spelt alike, or that means the same; "" if there is none."""
+    other = _SAID_ELSEWHERE.get(word, "")
+    return f'did you mean "{other}"?' if other in known else did_you_mean(word, known)

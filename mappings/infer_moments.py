@@ -48,8 +48,6 @@ class Moments:
         for role, name in {Role.START: "days" if self.has_lists else "starts", **names}.items():
             if self._is_read(role):
                 yield from self._named(role, name)
-        if self.has_lists:
-            yield "first_day: {from: $days, do: [first]}"
         if self._range is not None:
             yield from self._end_of(self._range, "end_clock", "range_end")
         if self._days_range is not None:
@@ -63,7 +61,7 @@ class Moments:
     def rows(self) -> Iterator[str]:
         """Write the rule that makes an event of each day of a cell, where cells hold lists of days."""
         if self.has_lists:
-            yield "- recur: {from: $first_day, until: $first_day, extra: $days} # an event for each day of the list"
+            yield "- recur: {days: $days} # an event for each day of the list"
 
     def fields(self, zone: str) -> Iterator[str]:
         """Write startAt and endAt."""

@@ -31,10 +31,10 @@ class Join(Strict):
     """
 
     source: SourceSpec = Field(description="The second file: a source like any other.")
-    on: Mapping[str, Text] = Field(min_length=1, description="Columns of the row, and the table's columns that must equal them.")
+    by: Mapping[str, Text] = Field(min_length=1, description="Columns of the row, and the table's columns that must equal them.")
     prefix: Text = Field(min_length=1, description='What the names of the table\'s columns begin with here: "venue.".')
-    on_miss: Literal["empty", "reject"] = Field(
-        default="empty", description="Rows whose key the table lacks: their cells are empty, or the row is rejected."
+    on_miss: Literal["omit", "reject"] = Field(
+        default="omit", description="Rows whose key the table lacks: they go without its cells, or are rejected."
     )
 
 
@@ -47,13 +47,13 @@ class AnySource(Strict):
     columns: Mapping[str, Names] = Field(
         default_factory=dict, description="Other names of a column, `{TITLE: [Titel, Name]}`: the first that is there is it."
     )
-    null: Names = Field(default=(), description='Texts that mean an empty cell, such as "NULL" or "n/a", in every column.')
-    null_in: Mapping[str, Names] = Field(default_factory=dict, description='The same, by column: `{PRICE: ["-"]}`.')
+    empty_if: Names = Field(default=(), description='Texts that mean an empty cell, such as "NULL" or "n/a", in every column.')
+    empty_in: Mapping[str, Names] = Field(default_factory=dict, description='The same, by column: `{PRICE: ["-"]}`.')
     json_columns: Names = Field(
         default=(), description="Columns whose cells hold JSON: `details` then gives `details.price`, `details.tags[0]`."
     )
     join: Annotated[tuple[Join, ...], OneOrMany()] = Field(
-        default=(), description="Second files or tabs whose rows are found by a key: `source`, `on`, `prefix`, `on_miss`."
+        default=(), description="Second files or tabs whose rows are found by a key: `source`, `by`, `prefix`, `on_miss`."
     )
 
     @property

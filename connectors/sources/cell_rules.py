@@ -19,7 +19,7 @@ from mappings.vocabulary import Reason, ReasonCode, SourceRow
 
 def without_nulls(rows: Iterator[SourceRow], spec: AnySource, columns: Sequence[str]) -> Iterator[SourceRow]:
     """Empty the cells whose whole text, trimmed, means that there is nothing."""
-    if not spec.null and not spec.null_in:
+    if not spec.empty_if and not spec.empty_in:
         return rows
     by_column = _nulls(spec, columns)
     return (
@@ -29,10 +29,10 @@ def without_nulls(rows: Iterator[SourceRow], spec: AnySource, columns: Sequence[
 
 
 def _nulls(spec: AnySource, columns: Sequence[str]) -> Mapping[str, frozenset[str]]:
-    everywhere = frozenset(text.strip() for text in spec.null)
+    everywhere = frozenset(text.strip() for text in spec.empty_if)
     known = {folded(column): column for column in columns}
     by_column: defaultdict[str, frozenset[str]] = defaultdict(lambda: everywhere)
-    for column, texts in spec.null_in.items():
+    for column, texts in spec.empty_in.items():
         by_column[known.get(folded(column), column)] = everywhere.union(text.strip() for text in texts)
     return by_column
 

@@ -35,7 +35,7 @@ class SecondTable:
 
     def joined(self, rows: Iterator[SourceRow]) -> Iterator[SourceRow]:
         """Put the table's cells beside each row's: those of its key, empty ones where there are none."""
-        own = tuple(self.join.on)
+        own = tuple(self.join.by)
         blank = dict.fromkeys(self.columns, "")
         for row in rows:
             key = tuple(row.cells.get(column, "").strip() for column in own)
@@ -48,7 +48,7 @@ class SecondTable:
     def _miss(self, key: _Key) -> Reason:
         known = [" ".join(known) for known, _ in zip(self._rows, range(_SHOWN), strict=False)]
         hint = f"{self.join.source.place} has no row with this key; it knows {', '.join(known)}, ..."
-        return Reason(ReasonCode.NOT_IN_LOOKUP, "", ", ".join(self.join.on), " ".join(key), hint)
+        return Reason(ReasonCode.NOT_IN_LOOKUP, "", ", ".join(self.join.by), " ".join(key), hint)
 
 
 def read_table(join: Join, source: Source) -> SecondTable:
@@ -63,7 +63,7 @@ def read_table(join: Join, source: Source) -> SecondTable:
     size = 0
     with source.read() as reading:
         for row in reading.rows:
-            key = tuple(row.cells.get(column, "").strip() for column in join.on.values())
+            key = tuple(row.cells.get(column, "").strip() for column in join.by.values())
             if not any(key):
                 continue
             _check(join, row, key, places)
@@ -78,7 +78,7 @@ def read_table(join: Join, source: Source) -> SecondTable:
 def _check(join: Join, row: SourceRow, key: _Key, places: Mapping[_Key, str]) -> None:
     if key in places:
         message = f'"{" ".join(key)}" stands at {places[key]} and again at {row.origin.place}'
-        hint = f"each key ({', '.join(join.on.values())}) may stand once in a joined table: take one of the rows out"
+        hint = f"each key ({', '.join(join.by.values())}) may stand once in a joined table: take one of the rows out"
         raise BadSourceError(join.source.place, message, hint=hint)
     if row.problems:
         told = row.problems[0]

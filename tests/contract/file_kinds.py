@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
+from backports import zstd
 from contract.source_kinds import Grid, Kind, in_folder
 from workbooks import write_xlsx
 
@@ -54,9 +55,9 @@ def _csv_kind(name: str, *, encoding: str = "utf-8", line_end: str = "\n", **dia
     return Kind(name, in_folder(put), accepts)
 
 
-def _packed_kind(name: str, pack: Callable[[bytes], bytes]) -> Kind:
+def _packed_kind(name: str, pack: Callable[[bytes], bytes], member: str = "") -> Kind:
     def put(base: Path, grid: Grid) -> SourceSpec:
-        spec = _put_many(base, grid)
+        spec = _put_many(base, grid).model_copy(update={"member": member})
         path = base / "events.csv"
         path.write_bytes(pack(path.read_bytes()))
         return spec.model_copy(update={"path": path.name})
@@ -67,6 +68,14 @@ def _packed_kind(name: str, pack: Callable[[bytes], bytes]) -> Kind:
 def _zipped(content: bytes) -> bytes:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("export/events.csv", content)
+    return archive.getvalue()
+
+
+def _zipped_with_others(content: bytes) -> bytes:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("readme.txt", "see export")
         file.writestr("export/events.csv", content)
     return archive.getvalue()
 
@@ -89,7 +98,7 @@ def _put_joined(base: Path, grid: Grid) -> SourceSpec:
     (base / "second.csv").write_text("key\n", "utf-8")
     with (base / "events.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows(grid)
-    return CsvSource(kind="csv", path="events.csv", null=("~~~",))
+    return CsvSource(kind="csv", path="events.csv", empty_if=("~~~",))
 
 
 def _put_xlsx(base: Path, grid: Grid) -> SourceSpec:
@@ -161,7 +170,9 @@ FILE_KINDS = [
     _packed_kind("csv.gz", gzip.compress),
     _packed_kind("csv.bz2", bz2.compress),
     _packed_kind("csv.xz", lzma.compress),
+    _packed_kind("csv.zst", zstd.compress),
     _packed_kind("csv in a zip", _zipped),
+    _packed_kind("csv in a zip of several files", _zipped_with_others, "*/events.csv"),
     Kind("many files", in_folder(_put_many)),
     Kind("a feed's rules for cells", in_folder(_put_joined)),
     Kind("xlsx", in_folder(_put_xlsx), _is_sheet, ends_at_filled=True),

@@ -14,7 +14,7 @@ from mappings.vocabulary import MappedRow, ReasonCode
 
 PADDED = """
 feed: padded
-source: {kind: csv, path: a.csv, encoding: [utf-8, windows-1252], delimiter: ";", null: [k.A.]}
+source: {kind: csv, path: a.csv, encoding: [utf-8, windows-1252], delimiter: ";", empty_if: [k.A.]}
 key: [Nr.]
 event:
   EVENT

@@ -96,7 +96,7 @@ def test_short_rows_are_rejected_where_the_mapping_says_so(tmp_path: Path) -> No
 
 
 def test_texts_that_mean_nothing_are_empty_cells(tmp_path: Path) -> None:
-    rows = read(tmp_path, "id,price,note\n1,NULL,-\n2, n/a ,NULLS\n3,-,null\n", null=["NULL", "n/a"], null_in={"NOTE": "-"})
+    rows = read(tmp_path, "id,price,note\n1,NULL,-\n2, n/a ,NULLS\n3,-,null\n", empty_if=["NULL", "n/a"], empty_in={"NOTE": "-"})
     assert cells(rows) == [["1", "", ""], ["2", "", "NULLS"], ["3", "-", "null"]]
 
 

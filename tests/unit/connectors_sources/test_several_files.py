@@ -14,7 +14,7 @@ from connectors.sources.errors import BadSourceError, MissingColumnsError, Sourc
 from mappings.source_specs import CsvSource
 from mappings.vocabulary import ReasonCode
 
-JOIN = {"source": {"kind": "csv", "path": "venues.csv"}, "on": {"VENUE": "id"}, "prefix": "venue."}
+JOIN = {"source": {"kind": "csv", "path": "venues.csv"}, "by": {"VENUE": "id"}, "prefix": "venue."}
 
 
 @pytest.fixture

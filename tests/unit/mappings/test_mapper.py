@@ -104,7 +104,7 @@ def test_a_cell_that_cannot_be_read_is_not_told_to_be_empty_as_well_and_all_else
 
 
 def test_cells_of_a_joined_row_that_is_not_there_are_not_told_to_be_empty(row: Row, build: Build) -> None:
-    places = {"source": {"kind": "csv", "path": "places.csv"}, "on": {"PLACE": "id"}, "prefix": "place.", "on_miss": "reject"}
+    places = {"source": {"kind": "csv", "path": "places.csv"}, "by": {"PLACE": "id"}, "prefix": "place.", "on_miss": "reject"}
     event = "locationName: {from: place.name}\ntimezone: {from: ZONE}"
     mapping = build(event=event)
     joined = mapping.source.model_copy(update={"join": (Join.model_validate(places),)})

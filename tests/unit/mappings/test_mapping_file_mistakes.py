@@ -3,9 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from unit.mappings.conftest import EVENT, HEAD
 
 from mappings.errors import MappingFileError
-from mappings.loader import load_feed, load_folder
+from mappings.loader import load_feed, load_folder, parse_feed
+from mappings.lookup_files import LookupShelf
 
 TEN_MISTAKES = """\
 feed: Lisbon Agenda
@@ -224,3 +226,22 @@ def test_policies_are_read_from_text(tmp_path: Path) -> None:
         0.8,
         3,
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "word", "meant"),
+    [
+        ('null: ["-"]', "null", "empty_if"),
+        ('null_in: {PRICE: ["-"]}', "null_in", "empty_in"),
+        ("sep: ';'", "sep", "delimiter"),
+        ("join: {source: {kind: csv, path: b.csv}, on: {A: b}, prefix: v.}", "on", "by"),
+        ("join: {source: {kind: csv, path: b.csv}, by: {A: b}, prefix: v., on_miss: empty}", "empty", "omit"),
+    ],
+)
+def test_a_word_that_other_programs_use_is_told_by_the_word_that_is_meant(
+    tmp_path: Path, source: str, word: str, meant: str
+) -> None:
+    with pytest.raises(MappingFileError) as refused:
+        parse_feed(HEAD.replace("path: sample.csv", f"path: sample.csv, {source}") + EVENT, tmp_path / "a.yaml", LookupShelf())
+    (problem,) = (one for one in refused.value.problems if f'"{word}"' in one.message)
+    assert problem.hint == f'did you mean "{meant}"?'

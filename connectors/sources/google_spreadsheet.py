@@ -131,7 +131,7 @@ class GoogleSpreadsheet:
             told = self.wire.ask(Question(f"{DRIVE_FILES_API_V3_URL}/{self.id}", f"{self.name}: asking for its version", params))
         except SourceRefusedError:
             return ""
-        return f"version={told['version']} modified={told.get('modifiedTime', '')}" if "version" in told else ""
+        return " ".join(f"{name}={told[name]}" for name in ("version", "modifiedTime") if name in told)
 
 
 def find_spreadsheet(wire: GoogleWire, title: str) -> str:

@@ -145,7 +145,7 @@ def test_the_stamp_of_a_small_sheet_is_of_its_content(tmp_path: Path) -> None:
 
 def test_the_stamp_of_a_tall_sheet_is_the_version_that_drive_tells(desk: Desk) -> None:
     first = desk.stamp()
-    assert first.startswith("version=1 modified=")
+    assert first.startswith("version=1 modifiedTime=")
     asked = len(desk.requests("/v4/"))
     assert desk.stamp() == first
     assert len(desk.requests("/v4/")) - asked == 3  # of the rows nothing but the first piece, for the header

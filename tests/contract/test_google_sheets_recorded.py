@@ -1,0 +1,226 @@
+"""What Google has really answered, as gspread's own tests recorded it, replayed to our client; and the look-alike beside it.
+
+`recorded/google-sheets/answers.json` holds the answers to GET requests of each recording's last session, without the
+spreadsheets' themes. Our requests name the fields that they want, the recorded ones did not: an answer may hold more.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import gspread
+import pytest
+from google.auth.credentials import AnonymousCredentials
+from lookalikes.sheets import Google, google_on
+from lookalikes.sheets_book import Book, Cell, Place, Sheet, cell_data, day, grid_range
+from requests import PreparedRequest, Response
+from requests.adapters import BaseAdapter
+
+from connectors.masking import Mask
+from connectors.sources.clockwork import Clockwork
+from connectors.sources.errors import SourceRefusedError
+from connectors.sources.google_cells import GoogleCells, plain_value
+from connectors.sources.google_login import Login
+from connectors.sources.google_spreadsheet import GoogleSpreadsheet, Tab, find_spreadsheet
+from connectors.sources.google_wire import GoogleWire
+from connectors.sources.header import read_header
+from connectors.sources.sheet_grid import Area, SheetRow, spread
+from mappings.source_parts import Header
+
+ANSWERS = json.loads((Path(__file__).parent / "recorded" / "google-sheets" / "answers.json").read_text("utf-8"))
+OURS = {"valueRenderOption": "UNFORMATTED_VALUE", "dateTimeRenderOption": "SERIAL_NUMBER"}
+
+
+class Recording(BaseAdapter):
+    """Answers as was recorded: of several answers to one address the last, or those of `session`, in their order."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.answers: list[dict[str, Any]] = list(ANSWERS[name])
+        self.asked: list[str] = []
+
+    def send(self, request: PreparedRequest, **_: Any) -> Response:  # type: ignore[override]
+        assert request.url is not None
+        self.asked.append(request.url)
+        found = self._found(request.url)
+        response = Response()
+        response.status_code, response.request, response.url = found["status"], request, request.url
+        response.raw = io.BytesIO(json.dumps(found["body"]).encode())
+        return response
+
+    def _found(self, url: str) -> dict[str, Any]:
+        path, query = urlsplit(url).path, parse_qs(urlsplit(url).query)
+        same = [one for one in self.answers if unquote(urlsplit(one["uri"]).path) == unquote(path)]
+        if not same and path.endswith("/values:batchGet"):
+            blocks = [self._block(path.removesuffix(":batchGet"), place, query) for place in query["ranges"]]
+            return {"status": 200, "body": {"valueRanges": blocks}}
+        assert same, f"nothing was recorded for {url}"
+        return same[-1]
+
+    def _block(self, path: str, place: str, query: Mapping[str, list[str]]) -> Any:
+        """A batch of ranges was recorded range by range."""
+        same = [one for one in self.answers if unquote(urlsplit(one["uri"]).path) == f"{unquote(path)}/{place}"]
+        rendered = [one for one in same if _asks(one["uri"], query)] or same
+        assert rendered, f"nothing was recorded for {place}"
+        return rendered[-1]["body"]
+
+    def close(self) -> None:
+        pass
+
+
+def _asks(uri: str, query: Mapping[str, list[str]]) -> bool:
+    recorded = parse_qs(urlsplit(uri).query)
+    return all(recorded.get(name) == query.get(name) for name in OURS)
+
+
+def replayed(name: str) -> tuple[GoogleSpreadsheet, Recording]:
+    recording = Recording(name)
+    wire = GoogleWire(Login(AnonymousCredentials(), "reader@example.org"), "", Mask(), Clockwork(sleep=lambda _: None))  # type: ignore[no-untyped-call]
+    wire.session.mount("https://", recording)
+    ids = [
+        urlsplit(one["uri"]).path.split("/")[3].partition(":")[0] for one in ANSWERS[name] if "/v4/spreadsheets/" in one["uri"]
+    ]
+    return GoogleSpreadsheet(wire, ids[-1], name), recording
+
+
+def test_a_spreadsheet_that_is_not_ours_to_see() -> None:
+    sheet, _ = replayed("ClientTest.test_access_private_spreadsheet")
+    with pytest.raises(SourceRefusedError, match="The caller does not have permission") as caught:
+        sheet.look()
+    assert "share the spreadsheet with reader@example.org" in caught.value.hint
+
+
+def test_a_title_that_nothing_has() -> None:
+    sheet, recording = replayed("ClientTest.test_no_found_exeption")
+    with pytest.raises(SourceRefusedError, match="no spreadsheet that we may see"):
+        find_spreadsheet(sheet.wire, "Please don't use this phrase as a name of a sheet.")
+    asked, recorded = (parse_qs(urlsplit(url).query)["q"] for url in (recording.asked[-1], recording.answers[-1]["uri"]))
+    assert "name = 'Please don\\'t use this phrase as a name of a sheet.'" in asked[0]
+    assert "Please don't use this phrase" in recorded[0]
+
+
+def test_the_time_of_the_last_change() -> None:
+    sheet, recording = replayed("SpreadsheetTest.test_get_lastUpdateTime")
+    after = sheet.version()
+    recording.answers.pop()
+    before = sheet.version()
+    assert (before, after) == ("modifiedTime=2023-09-06T21:29:57.905Z", "modifiedTime=2023-09-06T21:30:02.174Z")
+
+
+def test_the_zone_and_the_locale() -> None:
+    sheet, recording = replayed("SpreadsheetTest.test_timezone_and_locale")
+    looked = sheet.look()
+    assert (looked.zone, looked.locale) == ("Europe/Paris", "fr_FR")
+    recording.answers.pop()
+    assert sheet.look().locale == "en_US"
+
+
+def test_the_tabs() -> None:
+    sheet, _ = replayed("SpreadsheetTest.test_worksheets")
+    looked = sheet.look()
+    assert looked.tabs == (Tab(0, "Sheet1", 1000, 26), Tab(736036187, "finances", 100, 100))
+    assert looked.ranges == ()
+
+
+def test_values_of_several_ranges() -> None:
+    sheet, _ = replayed("SpreadsheetTest.test_values_batch_get")
+    blocks = sheet.values(["'🌵 test_values_batch_get 1'!A:A", "'🌵 test_values_batch_get 1'!B:B"])
+    assert blocks[0] == [["🍇"], ["🍐"]]
+    sheet, _ = replayed("WorksheetTest.test_batch_get")
+    assert sheet.values(["'Sheet1'!A1:B1", "'Sheet1'!B4:D4"]) == [[["A1", "B1"]], [["B4", "", "D4"]]]
+
+
+def test_a_tab_with_a_title_of_signs() -> None:
+    sheet, recording = replayed("SpreadsheetTest.test_values_get")
+    assert sheet.values(["🌵 test_values_get 1"]) == [recording.answers[-1]["body"]["values"]]
+
+
+def test_dates_are_numbers_and_become_the_days_that_google_itself_shows() -> None:
+    sheet, recording = replayed("WorksheetTest.test_get_all_values_date_time_render_options")
+    (values,) = sheet.values(["'Sheet1'"])
+    assert values == [[2, 43831, "string", 53], [1.5, 0.12, 36162]]
+    shown = next(
+        one["body"]["values"] for one in recording.answers if "FORMATTED_VALUE" in one["uri"] and "UNF" not in one["uri"]
+    )
+    cells = GoogleCells()
+    typed = [[2, day(43831), "string", 53], [1.5, 0.12, day(36162)]]
+    assert [[cells.text(cell_data(one)) for one in row] for row in typed] == shown
+    assert [[plain_value(cell_data(one)) for one in row] for row in typed] == values
+
+
+def test_a_number_shown_with_separators_is_never_parsed_from_what_is_shown() -> None:
+    shown = [one["body"]["values"][0][0] for one in ANSWERS["CellTest.test_numeric_value"] if "values" in one["body"]]
+    assert shown == ["0.0009765625", "2,000,000.01", "Non-numeric value"]
+    typed = [1 / 1024, Cell(2_000_000.01, "NUMBER", "#,##0.00"), "Non-numeric value"]
+    assert [GoogleCells().text(cell_data(one)) for one in typed] == ["0.0009765625", "2000000.01", "Non-numeric value"]
+
+
+def test_blank_rows_and_cells_in_between_keep_their_places() -> None:
+    for name, expected in {
+        "WorksheetTest.test_get_all_values": [["A1", "B1", "", "D1"], ["", "b2"], [], ["A4", "B4", "", "D4"]],
+        "WorksheetTest.test_get_returns_ValueRange_with_metadata": [["1"], [], [], ["", "", "", "2"]],
+    }.items():
+        sheet, _ = replayed(name)
+        place = "'Sheet1'" if "all_values" in name else "'Sheet1'!A1:D4"
+        assert sheet.values([place]) == [expected]
+
+
+def test_a_header_with_one_name_twice_loses_no_column() -> None:
+    sheet, _ = replayed("WorksheetTest.test_get_all_records_duplicate_keys")
+    (values,) = sheet.values(["'Sheet1'"])
+    rows = iter(values)
+    assert read_header(Header(), "Sheet1", lambda: next(rows, None)) == ("A1", "faff", "C3", "faff#2")
+
+
+def test_a_header_without_rows_is_no_error() -> None:
+    sheet, _ = replayed("WorksheetTest.test_get_all_records_with_all_values_blank")
+    (values,) = sheet.values(["'Sheet1'"])
+    rows = iter(values)
+    assert read_header(Header(), "Sheet1", lambda: next(rows, None)) == ("a", "b", "c", "d")
+    assert next(rows, None) is None
+
+
+def test_merged_cells() -> None:
+    sheet, recording = replayed("WorksheetTest.test_get_values_and_combine_merged_cells")
+    merged = sheet.piece("'Sheet1'!A1:D4").merged
+    assert merged == (Area(1, 1, 2, 2), Area(3, 2, 4, 2), Area(3, 3, 3, 4))
+    (values,) = sheet.values(["'Sheet1'"])
+    rows = (SheetRow(number, [*row, *[""] * (4 - len(row))]) for number, row in enumerate(values, start=1))
+    assert [row.cells for row in spread(rows, merged, Area(1, 1, 4, 4))] == [
+        ["1", "1", "", ""],
+        ["1", "1", "title", "title"],
+        ["", "", "2", ""],
+        ["num", "val", "2", "0"],
+    ]
+    assert recording.asked
+
+
+def test_gspread_itself_works_through_our_wire() -> None:
+    sheet, _ = replayed("WorksheetTest.test_get_all_values")
+    client = gspread.Client(None, http_client=lambda *_: sheet.wire)  # type: ignore[arg-type]
+    page = client.open_by_key(sheet.id).sheet1
+    assert page.get_all_values() == [["A1", "B1", "", "D1"], ["", "b2", "", ""], ["", "", "", ""], ["A4", "B4", "", "D4"]]
+
+
+def test_the_look_alike_answers_as_the_recordings_do() -> None:
+    recorded = ANSWERS["WorksheetTest.test_get_values_and_combine_merged_cells"][-1]["body"]
+    merged = [(1, 1, 2, 2), (2, 3, 2, 4), (3, 3, 4, 3)]
+    tab = Sheet("Sheet1", [], rows=4, columns=4, merged=merged)
+    assert recorded["sheets"][0]["properties"] == tab.properties
+    for one, told in zip(tab.merged, recorded["sheets"][0]["merges"], strict=True):
+        assert grid_range(0, Place(*one)) == {"sheetId": 0, **told}
+    typed = [[Cell(2, formula="=4/2"), day(43831), "string", 53], [1.5, 0.12, day(36162), None]]
+    with google_on(Google()) as google:
+        google.add(Book("1a-book-of-the-look-alike-for-replays", "t", [Sheet("Sheet1", typed)]))
+        google.tokens["t"] = ("a", {"https://www.googleapis.com/auth/spreadsheets.readonly"})
+        login = Login(AnonymousCredentials())  # type: ignore[no-untyped-call]
+        wire = GoogleWire(login, google.base_url, Mask(), Clockwork())
+        with wire.session:
+            wire.session.headers["Authorization"] = "Bearer t"
+            found = GoogleSpreadsheet(wire, "1a-book-of-the-look-alike-for-replays", "t").values(["'Sheet1'"])
+    assert found == [[[2, 43831, "string", 53], [1.5, 0.12, 36162]]]

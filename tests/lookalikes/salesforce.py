@@ -18,7 +18,7 @@ from typing import Any
 
 import jwt
 import uvicorn
-from lookalikes.salesforce_org import Org, SObject, csv_cell, dumps
+from lookalikes.salesforce_org import Many, Org, SObject, csv_cell, dumps
 from lookalikes.salesforce_soql import RefusedError, parse
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -289,11 +289,18 @@ _VENUES = ("LX Factory", "Teatro do Bairro")
 _NAMES = ("Fado under the bridge", "Late jazz", "Stories for children", "Brass on the square")
 
 
+def _large_org(count: int) -> Org:
+    org = Org(allowed=100_000)
+    org.troubles.polls = 0
+    return org.add(SObject("Event__c", Many.fields, records=Many(count)))
+
+
 def main() -> None:
     words = argparse.ArgumentParser(description="A server that answers as Salesforce does.")
     words.add_argument("--port", type=int, default=0)
+    words.add_argument("--records", type=int, default=0, help="so many records of Event__c, instead of a festival's sessions")
     asked = words.parse_args()
-    org = demo_org()
+    org = _large_org(asked.records) if asked.records else demo_org()
     with serving(org, asked.port) as server:
         told = {"instance_url": server.base_url, "username": org.username, "password": org.password, "security_token": org.token}
         print(json.dumps(told), flush=True)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from mappings.conditions import All, Condition, Not, Test
-from mappings.conditions import Any as AnyOf
-from mappings.deciding import Holds, compile_condition, parse_time
+from mappings.conditions import Condition
+from mappings.deciding import Holds, compile_condition, untimely
 from mappings.evaluation import UNSET, Getter, RowState, column_reader, is_empty, mending, nfc, required
 from mappings.fitting import MisfitError
 from mappings.policies import Policy
@@ -180,7 +179,7 @@ class Compiler:
 
     def condition(self, condition: Condition, loc: Loc) -> Holds:
         """Compile a condition."""
-        self._check_times(condition, loc)
+        self.problems.extend(untimely(condition, loc))
         if any(problem.loc[: len(loc)] == loc for problem in self.problems):
             return lambda _row: False
         refer: Callable[[str], Getter] = lambda text: lenient(self._operand(text, Spot(loc)).get)  # noqa: E731 - two one-line doors
@@ -188,29 +187,6 @@ class Compiler:
 
     def _operand(self, text: str, spot: Spot) -> Compiled:
         return self.reference(text[1:], spot) if is_reference(text) else constant(unescape_dollar(text))
-
-    def _check_times(self, condition: Condition, loc: Loc) -> None:
-        match condition:
-            case All():
-                for position, part in enumerate(condition.all):
-                    self._check_times(part, (*loc, "all", position))
-            case AnyOf():
-                for position, part in enumerate(condition.any):
-                    self._check_times(part, (*loc, "any", position))
-            case Not():
-                self._check_times(condition.negated, (*loc, "not"))
-            case Test():
-                self._check_test(condition, loc)
-
-    def _check_test(self, test: Test, loc: Loc) -> None:
-        for key, text in (("before", test.before), ("after", test.after)):
-            if text is None:
-                continue
-            if test.column is not None:
-                hint = "name the column's date under let, and look at that value"
-                self.problems.append(Problem((*loc, key), "a column is text, and has no earlier or later", hint))
-            elif not is_reference(text) and not _is_time(text):
-                self.problems.append(Problem((*loc, key), f'"{text}" is not a date or time', 'write it like "2026-07-01"'))
 
 
 def nothing(_row: RowState) -> Any:
@@ -268,11 +244,3 @@ def _once_a_row(place: int, get: Getter) -> Getter:
         return known
 
     return value
-
-
-def _is_time(text: str) -> bool:
-    try:
-        parse_time(text)
-    except ValueError:
-        return False
-    return True

@@ -1,9 +1,9 @@
-"""Conditions compiled to functions of one row. How they are spelt is `conditions`'s."""
+"""Conditions compiled to functions of one row, and what of them cannot be. How they are spelt is `conditions`'s."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any, assert_never
@@ -12,6 +12,7 @@ from mappings.conditions import All, Condition, Not, Test
 from mappings.conditions import Any as AnyOf
 from mappings.evaluation import Getter, RowState, is_empty
 from mappings.refusals import Refusal
+from mappings.spots import Loc, Problem
 from mappings.tables import normaliser
 from mappings.transforms.patterns import short_enough
 from mappings.vocabulary import ReasonCode
@@ -136,6 +137,40 @@ def parse_time(text: str) -> date | time | datetime:
     if "T" in text or " " in text.strip():
         return datetime.fromisoformat(text)
     return time.fromisoformat(text) if ":" in text else date.fromisoformat(text)
+
+
+def untimely(condition: Condition, loc: Loc) -> Iterator[Problem]:
+    """Yield what stands `before` or `after` something in a condition at a place in the file, and is no time."""
+    match condition:
+        case All():
+            for position, part in enumerate(condition.all):
+                yield from untimely(part, (*loc, "all", position))
+        case AnyOf():
+            for position, part in enumerate(condition.any):
+                yield from untimely(part, (*loc, "any", position))
+        case Not():
+            yield from untimely(condition.negated, (*loc, "not"))
+        case Test():
+            yield from _untimely_test(condition, loc)
+
+
+def _untimely_test(test: Test, loc: Loc) -> Iterator[Problem]:
+    for key, text in (("before", test.before), ("after", test.after)):
+        if text is None:
+            continue
+        if test.column is not None:
+            hint = "name the column's date under let, and look at that value"
+            yield Problem((*loc, key), "a column is text, and has no earlier or later", hint)
+        elif not _is_reference(text) and not _is_time(text):
+            yield Problem((*loc, key), f'"{text}" is not a date or time', 'write it like "2026-07-01"')
+
+
+def _is_time(text: str) -> bool:
+    try:
+        parse_time(text)
+    except ValueError:
+        return False
+    return True
 
 
 def is_earlier(one: Any, other: Any) -> bool:

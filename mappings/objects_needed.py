@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from mappings.outgoing import JsonKind, Outgoing, outgoing_of
+from mappings.field_forms import JsonKind, Outgoing
+from mappings.outgoing import outgoing_of
 from mappings.schema import FeedMapping
 from mappings.spots import Loc, Problem
 from mappings.values import Fields

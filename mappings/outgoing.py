@@ -5,56 +5,20 @@ What the service demands of a payload is not known here; how a row becomes one i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import reduce
 from itertools import chain
-from typing import Literal, TypeVar
 
 from mappings.event import REQUIRED_FIELDS
-from mappings.policies import Policy, Use
+from mappings.field_forms import JsonKind, Outgoing, after, either, joined_objects, one_of, with_promise
+from mappings.row_values import From, Meta
 from mappings.schema import FeedMapping
 from mappings.transforms.finding import split_columns
 from mappings.transforms.lookups import LastIn, Lookup, Map
 from mappings.transforms.step import Kind, Step
 from mappings.transforms.text import Truncate
-from mappings.values import (
-    At,
-    ChannelValue,
-    Choose,
-    Fields,
-    FirstOf,
-    ForEach,
-    From,
-    Image,
-    Items,
-    Joined,
-    Meta,
-    Seen,
-    TableValue,
-    Value,
-)
-
-T = TypeVar("T")
-JsonKind = Literal["integer", "number", "string", "boolean", "array", "object"]
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """What one field of the payload can be. `kind` None: the file does not tell.
-
-    `is_always`: no payload lacks it. `values`: all that it can be, None where rows decide. `sample`: a text of its form.
-    `longest`: the most characters it can have, None where nothing bounds it. `item`: what an array holds.
-    """
-
-    kind: JsonKind | None = None
-    is_always: bool = True
-    values: frozenset[str | int] | None = None
-    sample: str = ""
-    longest: int | None = None
-    fields: Mapping[str, Outgoing] = field(default_factory=dict)
-    item: Outgoing | None = None
-
+from mappings.values import At, ChannelValue, Choose, Fields, FirstOf, ForEach, Image, Items, Joined, Seen, TableValue, Value
 
 _MOMENT = Outgoing("string", sample="2030-05-01T19:30:00+02:00", longest=32)
 _LISTED = frozenset({"classifications"})
@@ -91,7 +55,7 @@ class _Reading:
             name, _, rest = dotted.partition(".")
             inner = f"{path}.{name}" if path else name
             read = self.object({rest: value}, inner) if rest else self.field(value, inner)
-            found[name] = _joined_objects(found[name], read) if name in found else read
+            found[name] = joined_objects(found[name], read) if name in found else read
         return Outgoing("object", any(one.is_always for one in found.values()), fields=found)
 
     def field(self, value: Value, path: str) -> Outgoing:
@@ -102,7 +66,7 @@ class _Reading:
             item = replace(texts, kind="string", is_always=True, item=None, fields={})
             return Outgoing("array", item=item)
         found = replace(found, is_always=found.is_always or path in _NEEDED)
-        return _with_promise(found, _KNOWN[path]) if path in _KNOWN else found
+        return with_promise(found, _KNOWN[path]) if path in _KNOWN else found
 
     def value(self, value: Value, path: str) -> Outgoing:  # noqa: C901, PLR0912  # one arm per kind of value
         match value:
@@ -115,18 +79,18 @@ class _Reading:
             case From():
                 found = self._steps(self._text(value.source, path) if value.source[0] == "$" else Outgoing("string"), value.do)
             case FirstOf():
-                found = self._steps(_either(self.value(part, path) for part in value.first_of), value.do)
+                found = self._steps(either(self.value(part, path) for part in value.first_of), value.do)
             case Joined():
                 found = self._steps(Outgoing("string"), value.do)
             case Choose():
                 branches = [choice.then for choice in value.choose]
                 branches += [] if value.otherwise is None else [value.otherwise]
-                found = _either(self.value(part, path) for part in branches)
+                found = either(self.value(part, path) for part in branches)
                 found = replace(found, is_always=found.is_always and value.otherwise is not None)
             case TableValue():
-                found = _after((value.on_miss,), self._table(value.lookup, len(value.by), value.take, is_many=value.many))
+                found = after((value.on_miss,), self._table(value.lookup, len(value.by), value.take, is_many=value.many))
             case ForEach():
-                return _after((value.on_empty, value.on_error), self._for_each(value, path))
+                return after((value.on_empty, value.on_error), self._for_each(value, path))
             case Meta():
                 found = self._steps(Outgoing("number" if value.meta == "row" else "string"), value.do)
             case ChannelValue():
@@ -135,19 +99,19 @@ class _Reading:
                 found = _MOMENT
             case Image():
                 return Outgoing("integer", is_always=False)
-        return _after((value.on_empty, value.on_error), found)
+        return after((value.on_empty, value.on_error), found)
 
     def _text(self, text: str, path: str) -> Outgoing:
         if not text.startswith("$"):
-            return _constant(text)
+            return one_of([text])
         if text.startswith("$$"):
-            return _constant(text[1:])
+            return one_of([text[1:]])
         named = self._mapping.let.get(text[1:])
         return Outgoing() if named is None else self.value(named, path)
 
     def _items(self, value: Items, path: str) -> Outgoing:
         parts = [self.field(part, f"{path}[]") if isinstance(part, str) else self._item(part, path) for part in value.root]
-        return Outgoing("array", any(part.is_always for part in parts), item=replace(_either(parts), is_always=True))
+        return Outgoing("array", any(part.is_always for part in parts), item=replace(either(parts), is_always=True))
 
     def _for_each(self, value: ForEach, path: str) -> Outgoing:
         item = self._item(value.give, path) if isinstance(value.give, Fields) else self.field(value.give, f"{path}[]")
@@ -164,7 +128,7 @@ class _Reading:
         found = self._made(before, step)
         if before.kind == "array" and step.takes is not Kind.LIST and found.kind != "array":
             found = Outgoing("array", before.is_always and found.is_always, item=found)
-        return _after((step.policy if isinstance(step, Map | Lookup | LastIn) else step.on_error,), found)
+        return after((step.policy if isinstance(step, Map | Lookup | LastIn) else step.on_error,), found)
 
     def _made(self, before: Outgoing, step: Step) -> Outgoing:
         always = before.is_always
@@ -172,7 +136,7 @@ class _Reading:
             case Map() | Lookup() if step.keeps:
                 return Outgoing(None if isinstance(step, Lookup) and step.many else "string", always)
             case Map():
-                item = _one_of(chain.from_iterable(step.table.values()))
+                item = one_of(chain.from_iterable(step.table.values()))
                 return Outgoing("array", always, item=item) if step.gives_several else replace(item, is_always=always)
             case Lookup() | LastIn():
                 return replace(self._table(step.file, 1, step.take, is_many=step.many), is_always=always)
@@ -185,7 +149,7 @@ class _Reading:
         table = self._mapping.tables[file]
         results = split_columns(table, keys, take)[1]
         columns = {name: [row[table.columns.index(name)] for row in table.rows] for name in results}
-        found = {name: replace(_one_of(filter(None, cells)), is_always=all(cells)) for name, cells in columns.items()}
+        found = {name: replace(one_of(filter(None, cells)), is_always=all(cells)) for name, cells in columns.items()}
         one = found[results[0]] if len(results) == 1 else Outgoing("object", fields=found)
         return Outgoing("array", item=replace(one, is_always=True)) if is_many else one
 
@@ -200,73 +164,3 @@ _KINDS: Mapping[Kind, JsonKind] = {
     Kind.BOOLEAN: "boolean",
     Kind.LIST: "array",
 }
-
-
-def _constant(text: str) -> Outgoing:
-    return _one_of([text])
-
-
-def _one_of(texts: Iterable[str]) -> Outgoing:
-    values = frozenset(texts)
-    return Outgoing("string", values=values, longest=max(map(len, values), default=0))
-
-
-def _after(policies: Iterable[Policy | None], found: Outgoing) -> Outgoing:
-    """Add what the author's choices may put in a value's place, or leave out."""
-    for policy in policies:
-        if isinstance(policy, Use):
-            texts = (policy.use,) if isinstance(policy.use, str) else policy.use
-            found = replace(_either([_in_place_of(found, texts), found]), is_always=found.is_always)
-        elif policy in {"omit", "warn", "draft"}:
-            found = replace(found, is_always=False)
-    return found
-
-
-def _in_place_of(found: Outgoing, texts: tuple[str, ...]) -> Outgoing:
-    return Outgoing("array", item=_one_of(texts)) if found.kind == "array" else _one_of(texts)
-
-
-def _with_promise(found: Outgoing, promise: Outgoing) -> Outgoing:
-    values = found.values if promise.values is None else (found.values or promise.values) | {"draft"}
-    if promise.kind == "integer" and values is not None:
-        values = frozenset(int(one) if isinstance(one, str) and one.isascii() and one.isdigit() else one for one in values)
-    longest = promise.longest if found.longest is None else found.longest
-    return replace(found, kind=promise.kind, values=values, sample=promise.sample, longest=longest)
-
-
-def _either(parts: Iterable[Outgoing]) -> Outgoing:
-    return reduce(_one_or_other, parts)
-
-
-def _one_or_other(one: Outgoing, other: Outgoing) -> Outgoing:
-    return Outgoing(
-        kind=one.kind if one.kind == other.kind else None,
-        is_always=one.is_always and other.is_always,
-        values=_agreed(one.values, other.values, frozenset.union),
-        longest=_agreed(one.longest, other.longest, max),
-        fields={name: _in_some(one.fields.get(name), other.fields.get(name)) for name in one.fields.keys() | other.fields.keys()},
-        item=_one_or_other(one.item or one, other.item or other) if one.item or other.item else None,
-    )
-
-
-def _in_some(one: Outgoing | None, other: Outgoing | None) -> Outgoing:
-    if one is not None and other is not None:
-        return _one_or_other(one, other)
-    return replace(one or other or Outgoing(), is_always=False)
-
-
-def _joined_objects(one: Outgoing, other: Outgoing) -> Outgoing:
-    """Join two readings of one object, each from a dotted name of its own."""
-    names = one.fields.keys() | other.fields.keys()
-    fields = {name: _of_two(one.fields.get(name), other.fields.get(name)) for name in names}
-    return Outgoing("object", one.is_always or other.is_always, fields=fields)
-
-
-def _of_two(one: Outgoing | None, other: Outgoing | None) -> Outgoing:
-    if one is not None and other is not None:
-        return _joined_objects(one, other)
-    return one or other or Outgoing()
-
-
-def _agreed(one: T | None, other: T | None, join: Callable[[T, T], T]) -> T | None:
-    return None if one is None or other is None else join(one, other)

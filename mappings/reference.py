@@ -11,7 +11,9 @@ from typing import Any
 from mappings.conditions import All, Not, Test
 from mappings.conditions import Any as AnyOf
 from mappings.event import REQUIRED_FIELDS, Event
+from mappings.file_names import Days
 from mappings.publishing import Brakes, PublishPolicy, Schedule
+from mappings.row_values import From, Meta
 from mappings.rules import (
     Assert,
     Cancelled,
@@ -36,12 +38,13 @@ from mappings.source_specs import SHARED, SOURCES, kind_word
 from mappings.strict import Strict
 from mappings.transforms.catalogue import FAMILIES
 from mappings.transforms.step import Shown, Step
-from mappings.values import At, ChannelValue, Choose, FirstOf, ForEach, From, Image, Instant, Joined, Meta, Seen, TableValue, Wall
+from mappings.values import At, ChannelValue, Choose, FirstOf, ForEach, Image, Instant, Joined, Seen, TableValue, Wall
 from mappings.vocabulary import REASON_TEXTS, ReasonCode
 
 _PARTS: Mapping[str, type[Strict]] = {
     "`header`, inside `source`": Header,
     "`join`, inside `source`": Join,
+    "`days`, inside `source`": Days,
     "`where`, inside `source`": FieldTest,
     "`incremental`, inside `source`": Incremental,
     "`schedule`": Schedule,

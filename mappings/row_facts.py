@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 
 from mappings.compiling import Compiled, Compiler
 from mappings.evaluation import RowState
+from mappings.row_values import Meta
 from mappings.spots import Spot
 from mappings.stepping import Flow
 from mappings.transforms.step import Kind
-from mappings.values import Meta
 from mappings.vocabulary import Origin
 
 _CELL = re.compile(r"(?:(?P<file>.*?)[#:/])?(?P<tab>[^#:/!]*)![A-Z]*\d+")

@@ -11,8 +11,9 @@ from pydantic import AfterValidator, Discriminator, Field, RootModel, Tag, Valid
 
 from mappings.conditions import Condition
 from mappings.file_context import Referring, TableFile, table_of
-from mappings.measures import Clock, OneOrMany, Text, Texts, Zone, mistake, parse_zone
+from mappings.measures import Clock, OneOrMany, Text, Texts, mistake, parse_zone
 from mappings.policies import Policy
+from mappings.row_values import DO, From, Meta, Valued
 from mappings.strict import Strict
 from mappings.tables import Ignorable
 from mappings.transforms.addresses import check_address
@@ -20,33 +21,14 @@ from mappings.transforms.catalogue import AnyStep
 from mappings.transforms.finding import Search, check_columns
 from mappings.zones import Gap, Overlap
 
-_EMPTY = "What to do when there is nothing to use (default: reject)."
-_ERROR = "What to do when a step refuses the value (default: reject)."
-_DO = "The steps that the value passes through, in order."
-
-
 ItemName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 
 
-class _Valued(Strict):
-    """What every value has: a choice for nothing to use, and one for something unusable."""
-
-    on_empty: Policy | None = Field(default=None, description=_EMPTY)
-    on_error: Policy | None = Field(default=None, description=_ERROR)
-
-
-class From(_Valued):
-    """A column of the row, or a named value, passed through steps."""
-
-    source: Referring = Field(alias="from", min_length=1, description="A column's name, or $name for a named value.")
-    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=_DO)
-
-
-class FirstOf(_Valued):
+class FirstOf(Valued):
     """The first of several values that is not empty; one that is unusable is still refused."""
 
     first_of: tuple[Value, ...] = Field(min_length=1, description="The values, in order of preference.")
-    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=_DO)
+    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=DO)
 
 
 class Choice(Strict):
@@ -56,7 +38,7 @@ class Choice(Strict):
     then: Value
 
 
-class Choose(_Valued):
+class Choose(Valued):
     """The value of the first branch whose condition holds, else that of `otherwise`, else nothing."""
 
     choose: tuple[Choice, ...] = Field(min_length=1, description="Branches of when and then, tried in order.")
@@ -103,7 +85,7 @@ class Wall(Strict):
         return self
 
 
-class At(_Valued):
+class At(Valued):
     """The moment at which the clocks of a zone show a day and a time."""
 
     at: Wall
@@ -118,13 +100,13 @@ class Instant(Strict):
     zone: Annotated[Value, AfterValidator(_check_zone)] = Field(description="The IANA zone to show it in.")
 
 
-class Seen(_Valued):
+class Seen(Valued):
     """A moment as the clocks of a zone show it: the same instant, another offset (the step in_zone, for zones from a column)."""
 
     in_zone: Instant
 
 
-class TableValue(_Valued):
+class TableValue(Valued):
     """What a CSV file says of several values at once; its first columns are the key, the others the result."""
 
     lookup: TableFile = Field(description="The lookup file, a CSV with a header.")
@@ -149,15 +131,15 @@ class TableValue(_Valued):
         return Search(len(self.by), self.take, self.ignore, many=self.many)
 
 
-class Joined(_Valued):
+class Joined(Valued):
     """Several values in one text; a separator vanishes beside an empty one."""
 
     join: tuple[Value, ...] = Field(min_length=1, description="The pieces, in order.")
     separator: Text = Field(default=" ", alias="with", description="What stands between them.")
-    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=_DO)
+    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=DO)
 
 
-class ChannelValue(_Valued):
+class ChannelValue(Valued):
     """The id of the channel with this slug, as the service lists it."""
 
     channel: Value = Field(description="The slug, or the value that gives it.")
@@ -183,7 +165,7 @@ class Image(Strict):
         return self
 
 
-class ForEach(_Valued):
+class ForEach(Valued):
     """A list in the payload: one thing for each item of a list, or of several lists side by side. Empty things are left out."""
 
     for_each: Value = Field(
@@ -203,25 +185,6 @@ class ForEach(_Valued):
             raise mistake(
                 f"`as` has {len(self.names)} names, and `for_each` not as many lists", "write for_each: [A, B], as: [a, b]"
             )
-        return self
-
-
-class Meta(_Valued):
-    """What is known of a row beside its cells: where it stands, and the day on which the run started.
-
-    A value that changes with every run or every move of a row makes the event look changed as soon as a cell of it changes.
-    """
-
-    meta: Literal["row", "file", "tab", "run_date"] = Field(
-        description="row: its number in the source; file: its file; tab: its sheet; run_date: the day of the run's start."
-    )
-    zone: Zone | None = Field(default=None, description="The zone whose calendar says the day of the run (with run_date).")
-    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=_DO)
-
-    @model_validator(mode="after")
-    def _check_companions(self) -> Self:
-        if (self.meta == "run_date") is (self.zone is None):
-            raise mistake("a day belongs to a zone", "write both, {meta: run_date, zone: Europe/Lisbon}; the others have no zone")
         return self
 
 
@@ -275,21 +238,5 @@ Value = Annotated[
 ]
 """A constant text, `$name`, a list, an object, or a block that says where the value comes from."""
 
-for _model in (
-    FirstOf,
-    Choice,
-    Choose,
-    Wall,
-    At,
-    Instant,
-    Seen,
-    TableValue,
-    Joined,
-    ChannelValue,
-    Image,
-    ForEach,
-    Meta,
-    Items,
-    Fields,
-):
+for _model in (FirstOf, Choice, Choose, Wall, At, Instant, Seen, TableValue, Joined, ChannelValue, Image, ForEach, Items, Fields):
     _model.model_rebuild(_types_namespace={"Value": Value, **vars()})

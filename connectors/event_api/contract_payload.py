@@ -14,7 +14,7 @@ from rapidfuzz import fuzz, process
 
 from connectors.event_api.contract_schema import Node, Schema, SchemaReader
 from connectors.event_api.drift import Drift, Severity
-from mappings.outgoing import Outgoing
+from mappings.field_forms import Outgoing
 from mappings.repetition import may_never_end
 
 _SHOWN = 3

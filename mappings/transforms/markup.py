@@ -30,6 +30,8 @@ _MANY_LINES = re.compile(r"(?<![^\S\n])[^\S\n]*+\n\s*")
 
 def unescape(text: str) -> str:
     """Undo HTML's character references until nothing changes: exports often escape twice."""
+    if "&" not in text:
+        return text
     for _ in range(_MOST_LAYERS):
         plain = text.replace("&amp;", "&")  # nearly all there is to undo, found much sooner
         if not _REFERENCE.search(plain):
@@ -50,7 +52,7 @@ class HtmlUnescape(Step):
 
     def function(self) -> Run:
         """Return the step's function."""
-        return lambda text: unescape(text) if "&" in text else text
+        return unescape
 
 
 class Unescape(Step):

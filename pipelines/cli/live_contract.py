@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from connectors.event_api.contract import compare
 from connectors.event_api.contract_page import ContractPage, NoPage
-from mappings.outgoing import Outgoing, outgoing_of
+from mappings.field_forms import Outgoing
+from mappings.outgoing import outgoing_of
 from mappings.schema import FeedMapping
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
 from pipelines.outcomes import ExitCode

@@ -9,8 +9,9 @@ import yaml
 
 from mappings.json_schema import feed_json_schema
 from mappings.reference import write_reference
+from mappings.row_values import From
 from mappings.transforms.catalogue import STEPS
-from mappings.values import COMPANIONS, MARKERS, From
+from mappings.values import COMPANIONS, MARKERS
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,8 +10,9 @@ import pytest
 
 from connectors.sources.catalogue import open_source
 from mappings.engine import Directory, attempt
+from mappings.field_forms import Outgoing
 from mappings.loader import load_feed
-from mappings.outgoing import Outgoing, outgoing_of
+from mappings.outgoing import outgoing_of
 from mappings.vocabulary import MappedRow
 
 ROOT = Path(__file__).parents[3]

@@ -68,7 +68,8 @@ class Kind:
     `is_grid`: columns have names of their own, which may stand twice, be padded or be wanted by their position.
     `ends_at_filled`: blank rows below the last filled one are none. `is_measured`: this process holds the source's memory
     only, and not that of the service which answers it as well. `breaks_in_row`: each row stands by itself, so that a source cut
-    off in the middle of one is known by that row's problem.
+    off in the middle of one is known by that row's problem. `knows_versions`: its cursor says that nothing at all has changed,
+    and it then gives no rows. `is_dear`: to open it takes so long that few examples must do.
     """
 
     name: str
@@ -80,6 +81,8 @@ class Kind:
     is_incremental: bool = False
     is_measured: bool = True
     breaks_in_row: bool = False
+    knows_versions: bool = False
+    is_dear: bool = False
 
 
 def opened(stand: Stand, grid: Grid, columns: frozenset[str] = frozenset(), *, since: str = "") -> Source:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from contract.every_kind import GRID_KINDS, INCREMENTAL_KINDS, KINDS
+from contract.every_kind import GRID_KINDS, INCREMENTAL_KINDS, KINDS, QUICK_KINDS, VERSIONED_KINDS
 from contract.source_kinds import Kind, Stand, opened
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -46,6 +46,8 @@ def stand(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name, indirect=True)
+every_quick = pytest.mark.parametrize("kind", QUICK_KINDS, ids=lambda kind: kind.name, indirect=True)
+every_versioned = pytest.mark.parametrize("kind", VERSIONED_KINDS, ids=lambda kind: kind.name, indirect=True)
 every_grid = pytest.mark.parametrize("kind", GRID_KINDS, ids=lambda kind: kind.name, indirect=True)
 every_incremental = pytest.mark.parametrize("kind", INCREMENTAL_KINDS, ids=lambda kind: kind.name, indirect=True)
 
@@ -88,7 +90,7 @@ def test_cells_are_the_text_that_stands_there(kind: Kind, stand: Stand) -> None:
     assert not any(row.problems or row.is_gone for row in rows)
 
 
-@every_kind
+@every_quick
 @given(
     grid=st.integers(1, 4).flatmap(
         lambda width: st.lists(
@@ -300,7 +302,21 @@ def test_a_source_without_cursors_reads_all_whatever_it_is_asked(kind: Kind, sta
         pytest.skip("this kind has cursors")
     grid = [["id"], ["1"], ["2"]]
     rows, is_whole, ending = _read(opened(stand, grid, since="an old cursor"))
-    assert (len(rows), is_whole, ending.cursor) == (2, True, "")
+    assert (len(rows), is_whole) == (2, True)
+    assert kind.knows_versions or not ending.cursor
+
+
+@every_versioned
+def test_a_source_that_has_not_changed_gives_no_row_and_one_that_has_all_of_them(stand: Stand) -> None:
+    grid = [["id"], ["1"], ["2"]]
+    _, _, first = _read(opened(stand, grid))
+    rows, is_whole, second = _read(open_source(stand.put(grid), stand.base, frozenset(), since=first.cursor))
+    assert (rows, is_whole, second.cursor) == ([], False, first.cursor)
+    assert "has not changed" in second.notices[0]
+    rows, is_whole, third = _read(opened(stand, [*grid, ["3"]], since=second.cursor))
+    assert (len(rows), is_whole) == (3, True)
+    assert third.cursor != first.cursor
+    assert not [secret for secret in stand.secrets if secret in third.cursor]
 
 
 def test_nothing_is_opened_before_a_source_is_read(tmp_path: Path) -> None:

@@ -1,0 +1,179 @@
+"""Files on other machines as kinds of source: on the web, on an SFTP server, in a bucket; all of them on this one."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiobotocore.session import AioSession
+from contract.source_kinds import Grid, Kind, Stand
+from fsspec.config import conf
+from lookalikes.bucket_files import Bucket, bucket_server
+from lookalikes.sftp_files import PASSWORD, Sftp, sftp_server
+from lookalikes.web_files import Web, web_server
+
+from connectors.sources.access import NO_ACCESS, Access
+from mappings.file_names import without_secrets
+from mappings.source_specs import CsvSource, SourceSpec
+
+_TOKEN = "hush-hush-token"
+_OLD = (1_700_000_000, 1_700_000_000)
+
+
+def _csv(grid: Grid) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows(grid)
+    return text.getvalue().encode()
+
+
+@dataclass
+class FarStand:
+    """The stand of one file elsewhere; `address` is what the mapping file says."""
+
+    base: Path
+    address: str
+    port: int
+    secrets: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    access: Access = NO_ACCESS
+    edits: int = 0
+    written: bytes | None = None
+
+    @property
+    def place(self) -> str:
+        return without_secrets(self.address).partition("?")[0]
+
+    def put(self, grid: Grid) -> SourceSpec:
+        content = _csv(grid)
+        self.edits += content != self.written
+        self.written = content
+        self.store(content)
+        return CsvSource(kind="csv", path=self.address)
+
+    def break_off(self) -> None:
+        content = self.stored()
+        self.store(content[: len(content) // 2])
+
+    def store(self, content: bytes) -> None:
+        raise NotImplementedError
+
+    def stored(self) -> bytes:
+        raise NotImplementedError
+
+
+@dataclass
+class WebStand(FarStand):
+    web: Web = field(default_factory=Web)
+    packed: bool = False
+
+    def store(self, content: bytes) -> None:
+        if self.packed:
+            self.web.put("/events.csv", gzip.compress(content), headers={"Content-Encoding": "gzip"})
+        else:
+            self.web.put("/events.csv", content)
+
+    def stored(self) -> bytes:
+        content = self.web.files["/events.csv"].content
+        return gzip.decompress(content) if self.packed else content
+
+    def take_away(self) -> None:
+        self.web.files.clear()
+
+
+@dataclass
+class SftpStand(FarStand):
+    path: Path = field(default_factory=Path)
+
+    def store(self, content: bytes) -> None:
+        self.path.write_bytes(content)
+        os.utime(self.path, (_OLD[0] + self.edits, _OLD[1] + self.edits))
+
+    def stored(self) -> bytes:
+        return self.path.read_bytes()
+
+    def take_away(self) -> None:
+        self.path.unlink()
+
+
+@dataclass
+class BucketStand(FarStand):
+    bucket: Bucket = field(default_factory=Bucket)
+
+    def store(self, content: bytes) -> None:
+        self.bucket.objects["in/events.csv"] = content
+
+    def stored(self) -> bytes:
+        return self.bucket.objects["in/events.csv"]
+
+    def take_away(self) -> None:
+        self.bucket.objects.clear()
+
+
+@contextmanager
+def _let_in(scheme: str, how: Mapping[str, object]) -> Iterator[None]:
+    """Tell the driver of a scheme how to be let in, as the environment does (`FSSPEC_SFTP_KNOWN_HOSTS`)."""
+    before = conf.get(scheme)
+    conf[scheme] = dict(how)
+    try:
+        yield
+    finally:
+        conf.pop(scheme)
+        if before is not None:
+            conf[scheme] = before
+
+
+def _on_the_web(*, packed: bool) -> Callable[[Path], AbstractContextManager[Stand]]:
+    @contextmanager
+    def stand(base: Path) -> Iterator[Stand]:
+        with web_server() as web:
+            address = web.address(f"/events.csv?token={_TOKEN}", user=f"anna:{PASSWORD}")
+            yield WebStand(base, address, web.port, (_TOKEN, PASSWORD), web=web, packed=packed)
+
+    return stand
+
+
+def _on_sftp(name: str) -> Callable[[Path], AbstractContextManager[Stand]]:
+    @contextmanager
+    def stand(base: Path) -> Iterator[Stand]:
+        (base / "far").mkdir()
+        with sftp_server(base / "far") as sftp, _let_in("sftp", {"known_hosts": str(sftp.known_hosts)}):
+            yield _sftp_stand(base, sftp, name)
+
+    return stand
+
+
+def _sftp_stand(base: Path, sftp: Sftp, name: str) -> SftpStand:
+    (sftp.root / "in").mkdir()
+    environment = {"FSSPEC_SFTP_KNOWN_HOSTS": str(sftp.known_hosts)}
+    path = sftp.root / "in" / "events.csv"
+    return SftpStand(base, sftp.address(f"/in/{name}"), sftp.port, (PASSWORD,), environment, path=path)
+
+
+_SESSION: list[AioSession] = []
+
+
+@contextmanager
+def _in_a_bucket(base: Path) -> Iterator[Stand]:
+    # The driver reads the descriptions of all of Amazon's services for each session: a second that one may share.
+    _SESSION.extend([AioSession()] if not _SESSION else [])
+    secret = "s3cret-word-of-ours"
+    with bucket_server() as bucket:
+        how = {"endpoint_url": bucket.url, "key": "AKIAPARTNER", "secret": secret}
+        environment = {f"FSSPEC_S3_{name.upper()}": text for name, text in how.items()}
+        with _let_in("s3", {**how, "session": _SESSION[0]}):
+            yield BucketStand(base, bucket.address("in/events.csv"), bucket.port, (secret,), environment, bucket=bucket)
+
+
+FAR_FILE_KINDS = [
+    Kind("csv on the web", _on_the_web(packed=False), is_measured=False, knows_versions=True),
+    Kind("csv on the web, packed for the way", _on_the_web(packed=True), is_measured=False, knows_versions=True),
+    Kind("csv on an SFTP server", _on_sftp("events.csv"), is_measured=False, knows_versions=True, is_dear=True),
+    Kind("csv files on an SFTP server", _on_sftp("ev*.csv"), is_measured=False, knows_versions=True, is_dear=True),
+    Kind("csv in a bucket", _in_a_bucket, is_measured=False, knows_versions=True, is_dear=True),
+]

@@ -1,0 +1,87 @@
+"""Files that come packed: which file of an archive is meant, and what a damaged or swollen one leads to."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backports import zstd
+from unit.connectors_sources.reading import SPEC, column, count_rows, read
+from workbooks import write_xlsx
+
+from connectors.sources.errors import BadSourceError
+
+
+def archive(**members: bytes | str) -> bytes:
+    """Names of members are keys; `__` stands for a slash."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members.items():
+            file.writestr(name.replace("__", "/").replace("_csv", ".csv").replace("_xlsx", ".xlsx"), content)
+    return packed.getvalue()
+
+
+def test_a_file_of_an_archive_is_meant_by_a_pattern(tmp_path: Path) -> None:
+    content = archive(export__events_csv="id\n1\n", export__venues_csv="id\n2\n")
+    rows = read(tmp_path, content, member="*/events.csv")
+    assert [str(row.origin) for row in rows] == ["events.file/export/events.csv:2"]
+
+
+@pytest.mark.parametrize(
+    ("member", "said"),
+    [
+        ("", "the archive holds 2 files: a/events.csv, b/events.csv"),
+        ("*.csv", '2 files of the archive match "*.csv": a/events.csv, b/events.csv'),
+        ("*.json", 'no file of the archive matches "*.json"; it holds a/events.csv, b/events.csv'),
+    ],
+)
+def test_a_pattern_that_does_not_mean_one_file_is_told_with_what_there_is(tmp_path: Path, member: str, said: str) -> None:
+    with pytest.raises(BadSourceError) as caught:
+        read(tmp_path, archive(a__events_csv="id\n", b__events_csv="id\n"), member=member)
+    assert said in str(caught.value)
+    assert "member" in caught.value.hint
+
+
+def test_a_workbook_in_an_archive_is_read(tmp_path: Path) -> None:
+    write_xlsx(tmp_path / "plain.xlsx", [["id"], ["7"]])
+    content = archive(export__events_xlsx=(tmp_path / "plain.xlsx").read_bytes(), readme="see export")
+    assert column(read(tmp_path, content, kind="xlsx", member="*.xlsx"), "id") == ["7"]
+
+
+def test_a_file_packed_with_zstandard_that_is_cut_off_or_damaged_is_bad(tmp_path: Path) -> None:
+    packed = zstd.compress(b"id\n" + b"1\n" * 100_000)
+    for broken in (packed[:-4], packed[:12] + b"\xff" * 8 + packed[20:]):
+        with pytest.raises(BadSourceError, match="damaged or cut off"):
+            read(tmp_path, broken)
+
+
+def test_a_file_packed_with_zstandard_that_swells_without_end_is_stopped(tmp_path: Path) -> None:
+    with pytest.raises(BadSourceError, match="unpacks to more than 32 million bytes"):
+        count_rows(tmp_path, zstd.compress(b"id\n" + (b"1" * 10_000 + b"\n") * 4_000), kind="csv")
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"path": "a-{date:%B}.csv"}, '"%B" is no part of a day in numbers'),
+        ({"path": "a-{date:%Y-%H}.csv"}, '"%H" is no part of a day in numbers'),
+        ({"marker": "done"}, '"done" does not say whose marker it is'),
+        ({"marker": "{name}"}, "does not say whose marker it is"),
+        ({"settle": "soon"}, '"soon" is not a duration'),
+        ({"largest": "huge"}, '"huge" is not a size'),
+        ({"largest": "0"}, '"0" is not a size'),
+        ({"days": {"zone": "Lisbon"}}, '"Lisbon" is not a time zone'),
+    ],
+)
+def test_words_of_a_file_that_mean_nothing_are_told(spec: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match="1 validation error") as caught:
+        SPEC.validate_python({"kind": "csv", "path": "a.csv", **spec})
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "size"), [("500MB", 500 * 2**20), ("2 GB", 2 * 2**30), ("1.5kB", 1536), ("77", 77)])
+def test_sizes_are_written_as_people_write_them(text: str, size: int) -> None:
+    assert SPEC.validate_python({"kind": "csv", "path": "a.csv", "largest": text}).largest == size  # type: ignore[union-attr] # csv

@@ -56,7 +56,8 @@ lock: ## compile the lock files anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
 	  --extra sheets --extra salesforce --extra postgres --output-file requirements.lock pyproject.toml build-tools.in
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
-	  --all-extras --output-file requirements-test.lock pyproject.toml build-tools.in --constraint requirements.lock
+	  --extra test --extra sheets --extra salesforce --extra postgres --extra sftp --extra s3 --extra zstd \
+	  --output-file requirements-test.lock pyproject.toml build-tools.in --constraint requirements.lock
 
 clean: ## forget the environment and what the demo wrote
 	rm -rf $(VENV) .eventsync

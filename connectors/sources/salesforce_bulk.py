@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,13 +136,11 @@ def _failed(state: str, job: Mapping[str, Any]) -> BadSourceError | SourceUnavai
 
 
 def _delete(org: Org, path: str, *, is_done: bool) -> None:
-    """Leave nothing behind; a job that cannot be deleted is forgotten by Salesforce after seven days."""
-    try:
+    """Leave nothing behind, without insisting: somebody may want us to stop, and Salesforce forgets a job after seven days."""
+    with suppress(SyncError):
         if not is_done:
-            org.call("PATCH", path, {"state": "Aborted"})
-        org.call("DELETE", path)
-    except SyncError:
-        return
+            org.call_once("PATCH", path, {"state": "Aborted"})
+        org.call_once("DELETE", path)
 
 
 def _records(response: requests.Response, selection: Selection) -> Iterator[tuple[int, list[str]]]:

@@ -119,6 +119,10 @@ class Org:
         """Ask at an address under the API's root; `content` travels as JSON, `about` is what messages call it."""
         return dict(self.ask(about or path, lambda org: org.restful(path, method=method, json=content)) or {})
 
+    def call_once(self, method: str, path: str, content: Mapping[str, Any] | None = None) -> None:
+        """Ask without insisting."""
+        self._once(path, lambda org: org.restful(path, method=method, json=content))
+
     def stream(self, path: str, **params: str | int) -> requests.Response:
         """Ask for a text that may be long; the answer's body is still to be read, and the answer to be closed."""
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mappings.errors import PermanentError
+
 NAME_OF_SEVERAL = "Name"
 """The object that tells what parents of several kinds (an owner: a user or a group) have in common."""
 
@@ -98,7 +100,8 @@ class Shapes:
         name, parents = shape.parents.get(first.lower(), ("", ()))
         if not parents:
             return None
-        found = self.find(self.of(parents[0] if len(parents) == 1 else NAME_OF_SEVERAL), rest)
+        above = self._above(parents)
+        found = Field(rest) if above is None else self.find(above, rest)
         return Field(f"{name}.{found.path}", found.kind) if found else None
 
     def near(self, shape: Shape, path: str) -> Iterator[str]:
@@ -108,11 +111,20 @@ class Shapes:
         if parts := shape.parts.get(first.lower()):
             yield from (f"{first}.{part}" for part in parts)
         elif rest and parents:
-            parent = self.of(parents[0] if len(parents) == 1 else NAME_OF_SEVERAL)
-            yield from (f"{name}.{inner}" for inner in self.near(parent, rest))
+            above = self._above(parents)
+            yield from (f"{name}.{inner}" for inner in self.near(above, rest)) if above else ()
         else:
             yield from shape.names
             yield from (name for name, _ in shape.parents.values())
+
+    def _above(self, parents: tuple[str, ...]) -> Shape | None:
+        """Return the shape of the parent; None where there are several kinds and the org does not say what they share."""
+        if len(parents) == 1:
+            return self.of(parents[0])
+        try:
+            return self.of(NAME_OF_SEVERAL)
+        except PermanentError:
+            return None
 
 
 COMPOUND = frozenset({"address", "location"})

@@ -48,6 +48,7 @@ CHARACTERS = st.builds(
     keeps_denials=st.sampled_from(["no", "no", "as told", "told anew"]),
 )
 CHOICES = st.sampled_from(["the event", "a wrong event", "another row's event", Resend(), Resend(), SetAside(), TakeBack()])
+LOSSES = st.sampled_from(["all is well", "the key is revoked", "the channel is taken away"])
 DONE = {EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED}
 TURNED_AWAY = {EntryState.REFUSED, EntryState.BLOCKED}
 REVISIONS = 40
@@ -126,13 +127,20 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.clock.turn(hours=hours)
         self.service.pass_time()
 
-    @rule(is_meant=st.sampled_from([False, False, True]))
-    def the_books_are_lost(self, is_meant: bool) -> None:
-        if is_meant:
-            self.worker.lose_the_books()
-            self.service.forget_bodies()
-            self.has_lost_books = True
-            self.delivered.clear()
+    @rule(is_meant=st.sampled_from([False, False, True]), what=LOSSES, runs=st.integers(1, 3), is_retried=st.booleans())
+    def the_books_are_lost(self, is_meant: bool, what: str, runs: int, is_retried: bool) -> None:
+        """Runs follow, while access may be missing: what was created before is at the service alone."""
+        if not is_meant:
+            return
+        self.worker.lose_the_books()
+        self.service.forget_bodies()
+        self.has_lost_books = True
+        self.delivered.clear()
+        self.the_account_changes(what)
+        for _ in range(runs):
+            self.run([], None, RunOptions())
+            if is_retried:
+                self.person.retry()
 
     # the person
 
@@ -168,7 +176,7 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     # the service
 
-    @rule(what=st.sampled_from(["all is well", "all is well", "the key is revoked", "the channel is taken away"]))
+    @rule(what=LOSSES)
     def the_account_changes(self, what: str) -> None:
         self.service.is_key_good = what != "the key is revoked"
         self.service.is_channel_open = what != "the channel is taken away"

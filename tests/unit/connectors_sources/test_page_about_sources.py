@@ -32,7 +32,9 @@ def _table(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda match: match["source"].split("path: ")[1].split()[0].strip(',}"\n'))
+@pytest.mark.parametrize(
+    "example", EXAMPLES, ids=lambda match: re.split("path: |kind: ", match["source"])[-1].split()[0].strip(',}"\n')
+)
 def test_what_the_page_shows_is_what_is_read(example: re.Match[str], tmp_path: Path) -> None:
     spec = SPEC.validate_python(_source(example["source"]))
     files = _FILE.findall(example["rest"])

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from connectors.sources.access import Access
 from connectors.sources.catalogue import open_source
 from connectors.sources.file_source import file_at
 from connectors.sources.opened_file import opened
@@ -26,7 +27,7 @@ from mappings.source_specs import SourceSpec
 from pipelines.cli.feed_files import mapping_or_error, shown_path
 from pipelines.cli.findings import FeedFindings, find
 from pipelines.cli.output import Output
-from pipelines.cli.source_guess import HEAD_BYTES, Head, SourceGuess, guess_source, joined_lists
+from pipelines.cli.source_guess import HEAD_BYTES, Head, SourceGuess, google_sheet, guess_source, is_google_sheet, joined_lists
 from pipelines.settings import Settings, current_settings
 
 _TOP = 60
@@ -57,12 +58,12 @@ def draft_mapping(source: str, wishes: DraftWishes, *, as_json: bool) -> int:
         SyncError: the source cannot be read.
     """
     settings, output = current_settings(), Output(json=as_json)
-    feed = _feed(wishes.feed) or feed_name(_stem(source))
+    feed = _feed(wishes.feed) or _feed_of(source)
     zone = _zone(wishes.zone)
     out = wishes.out or settings.feeds / f"{feed}.yaml"
     _refuse_to_overwrite(out, is_forced=wishes.is_forced)
     with output.progress(f"reading a sample of {_stem(source)}"):
-        sample, is_whole = read_sample(source, out)
+        sample, is_whole = read_sample(source, out, settings.access)
     if not sample.rows:
         raise ConfigError(f"{_stem(source)} has no rows to learn from", hint="ask the partner for a file with some events in it")
     draft = draft_feed(sample, Wishes(feed, zone, wishes.order))
@@ -74,42 +75,49 @@ def draft_mapping(source: str, wishes: DraftWishes, *, as_json: bool) -> int:
     return 0 if findings is None or findings.is_sound else 2
 
 
-def read_sample(source: str, out: Path) -> tuple[Sample, bool]:
-    """Read the first rows of a source as a mapping file at `out` would; and whether these are all.
+def read_sample(source: str, out: Path, access: Access) -> tuple[Sample, bool]:
+    """Read the first rows of a source as a mapping file at `out` would, as who we are; and whether these are all.
 
     Raises:
         SyncError: the source cannot be read.
     """
-    with opened(file_at(source, Path.cwd())) as file:
-        content = file.stream.read(HEAD_BYTES + 1)
-    head = Head(file.name, content[:HEAD_BYTES], is_whole=len(content) <= HEAD_BYTES)
-    guess = _with_header(guess_source(head), source)
-    columns, rows, is_whole = _rows_of(guess, source)
+    name, first = _first_look(source)
+    guess = _with_header(first, source, access)
+    columns, rows, is_whole = _rows_of(guess, source, access)
     joined = joined_lists(guess, columns, rows)
     if joined is not guess:
-        columns, rows, is_whole = _rows_of(joined, source)
-    title = f"{file.name}: {len(rows):,} rows looked at{'' if is_whole else ', the first of more'}"
+        columns, rows, is_whole = _rows_of(joined, source, access)
+    title = f"{name}: {len(rows):,} rows looked at{'' if is_whole else ', the first of more'}"
     lines = joined.lines(_path_from(out, source))
     return Sample(title, lines, columns, rows, joined.guesses(), joined.settings.get("join_lists", {})), is_whole
 
 
-def _rows_of(guess: SourceGuess, source: str) -> tuple[tuple[str, ...], list[Mapping[str, str]], bool]:
+def _first_look(source: str) -> tuple[str, SourceGuess]:
+    """Return what a source is called, and how it is read: a file by its first bytes."""
+    if is_google_sheet(source):
+        return "the spreadsheet", google_sheet()
+    with opened(file_at(source, Path.cwd())) as file:
+        content = file.stream.read(HEAD_BYTES + 1)
+    return file.name, guess_source(Head(file.name, content[:HEAD_BYTES], is_whole=len(content) <= HEAD_BYTES))
+
+
+def _rows_of(guess: SourceGuess, source: str, access: Access) -> tuple[tuple[str, ...], list[Mapping[str, str]], bool]:
     """Return the columns, the first rows, and whether these are all; faulty rows say nothing."""
-    spec = _SPEC.validate_python({**guess.settings, "path": source})
-    with open_source(spec, Path.cwd(), frozenset()).read() as reading:
+    spec = _SPEC.validate_python(guess.at(source))
+    with open_source(spec, Path.cwd(), frozenset(), access=access).read() as reading:
         read = list(islice(reading.rows, SAMPLED + 1))
     rows: list[Mapping[str, str]] = [row.cells for row in read[:SAMPLED] if not row.problems]
     columns = tuple(dict.fromkeys([*reading.columns, *(name for row in rows for name in row)]))
     return columns, rows, len(read) <= SAMPLED
 
 
-def _with_header(guess: SourceGuess, source: str) -> SourceGuess:
-    """Find the row with the names in a workbook's sheet: other than of a text, its bytes do not show it."""
-    if guess.settings["kind"] != "xlsx":
+def _with_header(guess: SourceGuess, source: str, access: Access) -> SourceGuess:
+    """Find the row with the names in a sheet: other than of a text, its bytes do not show it."""
+    if guess.settings["kind"] not in {"xlsx", "google_sheets"}:
         return guess
     names = [f"c{number}" for number in range(1, _WIDEST + 1)]
-    spec = _SPEC.validate_python({**guess.settings, "path": source, "header": {"row": "0", "names": names}, "long_rows": "cut"})
-    with open_source(spec, Path.cwd(), frozenset()).read() as reading:
+    spec = _SPEC.validate_python({**guess.at(source), "header": {"row": "0", "names": names}, "long_rows": "cut"})
+    with open_source(spec, Path.cwd(), frozenset(), access=access).read() as reading:
         top = list(islice(reading.rows, _TOP))
     row = header_row([_filled(row.cells) for row in top])
     number = top[row - 1].origin.number if top else 1
@@ -135,7 +143,15 @@ def _complete(draft: Draft, out: Path, sample: Sample) -> str:
         return draft.text
 
 
+def _feed_of(source: str) -> str:
+    if is_google_sheet(source):
+        raise ConfigError("a spreadsheet's address does not tell how to call the feed", hint="name it, for life: --feed NAME")
+    return feed_name(_stem(source))
+
+
 def _stem(source: str) -> str:
+    if is_google_sheet(source):
+        return "the spreadsheet"
     name = source.rstrip("/").rpartition("/")[2].partition("?")[0]
     return name.partition(".")[0] or name
 

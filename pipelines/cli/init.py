@@ -9,7 +9,12 @@ import typer
 
 from pipelines.cli.flags import AsJson
 
-Source = Annotated[str, typer.Argument(metavar="SOURCE", help="A CSV, TSV, XLSX, JSON, NDJSON, XML or ICS file: path or URL.")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE", help="A CSV, TSV, XLSX, JSON, NDJSON, XML or ICS file: path or URL; or a Google sheet's URL."
+    ),
+]
 
 
 def init(  # noqa: PLR0913, PLR0917  # one parameter for each option

@@ -35,17 +35,20 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class SourceGuess:
-    """The settings of a `source` block beside its path, and why each was chosen."""
+    """The settings of a `source` block beside its place, and why each was chosen; `place_key` is what the place is called."""
 
     settings: Mapping[str, Any]
     why: Mapping[str, str] = field(default_factory=dict)
     is_sure: bool = True
+    place_key: str = "path"
 
-    def lines(self, path: str) -> tuple[str, ...]:
+    def at(self, place: str) -> Mapping[str, Any]:
+        """Return the whole block, in the order in which it is written."""
+        return {"kind": self.settings["kind"], self.place_key: place, **self.settings}
+
+    def lines(self, place: str) -> tuple[str, ...]:
         """Write the block's lines, the evidence behind each setting."""
-        return tuple(
-            self._line(key, value) for key, value in {"kind": self.settings["kind"], "path": path, **self.settings}.items()
-        )
+        return tuple(self._line(key, value) for key, value in self.at(place).items())
 
     def guesses(self) -> tuple[Guessed, ...]:
         """Return what was guessed, for the report."""
@@ -59,6 +62,17 @@ class SourceGuess:
         told = f"{key}: {block(value) if isinstance(value, dict) else _spelt(str(value))}"
         why = self.why.get(key, "")
         return f"{told} # {comment(why)}" if why else told
+
+
+def is_google_sheet(source: str) -> bool:
+    """Tell whether that is the address of a Google spreadsheet, as a browser shows it."""
+    return source.startswith("https://docs.google.com/spreadsheets/")
+
+
+def google_sheet() -> SourceGuess:
+    """Say how a Google spreadsheet is read."""
+    why = {"kind": "the first tab, or the one in the address; name another with `tab`"}
+    return SourceGuess({"kind": "google_sheets"}, why, place_key="spreadsheet")
 
 
 def guess_source(head: Head) -> SourceGuess:

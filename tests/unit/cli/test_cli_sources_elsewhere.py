@@ -129,3 +129,21 @@ def test_without_credentials_the_feed_says_which_to_set(desk: Desk, monkeypatch:
     assert (sheet.code, org.code) == (2, 2)
     assert "GOOGLE_APPLICATION_CREDENTIALS" in sheet.err + sheet.out
     assert "SALESFORCE_" in org.err + org.out
+
+
+def test_a_first_mapping_is_drafted_from_a_sheets_address(desk: Desk, places: Places) -> None:
+    (book,) = places.google.books.values()
+    address = f"https://docs.google.com/spreadsheets/d/{book.id}/edit#gid=7"
+    said = desk.run("init", address, "--feed", "town-sheet", "--zone", "Europe/Lisbon", "--json")
+    assert said.code in {0, 2}, said.err
+    drafted = (desk.folder / "feeds" / "town-sheet.yaml").read_text("utf-8")
+    assert "kind: google_sheets" in drafted
+    assert f'spreadsheet: "{address}"' in drafted
+    assert "header: {row: 3}" in drafted
+    assert {"ID", "Title", "Day"} <= set(said.document["columns"])
+
+
+@pytest.mark.usefixtures("places")
+def test_a_sheets_feed_is_named_by_a_person(desk: Desk) -> None:
+    said = desk.run("init", "https://docs.google.com/spreadsheets/d/1AbCdEfGhIjKlMnOpQrStUvWxYz0123456789/edit")
+    assert (said.code, "--feed NAME" in said.err + said.out) == (2, True)

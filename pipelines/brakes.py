@@ -71,9 +71,12 @@ def _shrink(report: StageReport, limits: Brakes) -> _Answer:
     """Trip where a whole read lost more than its share, or everything; rows known from partial reads count as a first read."""
     now = report.account.present
     before = report.last_whole_read if report.last_whole_read is not None or now else report.known_before or None
-    lost = max((before or 0) - now, 0) if report.is_whole else 0
-    tripped = limits.shrink is not None and lost > 0 and (now == 0 or _is_beyond(lost, before or 0, limits.shrink))
+    # Partners prune what is over: that is no loss, unless nothing is left.
+    lost = max((before or 0) - now - report.past_rows, 0) if report.is_whole else 0
+    is_empty = report.is_whole and now == 0 and bool(before)
+    tripped = limits.shrink is not None and (is_empty or _is_beyond(lost, before or 0, limits.shrink))
     sentence = f"{now} rows read, {before} the time before" if before else f"{now} rows read, no earlier read to compare with"
+    sentence += f"; {report.past_rows} that are gone are over" if report.past_rows else ""
     return "shrink", tripped, lost / before if before else 0.0, 1.0 if limits.shrink is None else limits.shrink, sentence
 
 
@@ -87,7 +90,7 @@ def _new(report: StageReport, limits: Brakes) -> _Answer:
     known, new = report.known_before, report.account.new - report.restaged + report.waiting
     wanted, gone = report.account.wanted, _gone(report, new)
     # What a whole read could have lost is what stood in the source before it; what vanished long ago tells nothing of it.
-    stood = report.met + gone if report.is_whole else known
+    stood = report.met + gone + report.past if report.is_whole else known
     is_replacing = gone > new / 2 and report.replaced_before < TIMES_THAT_TELL
     is_still_braked = report.waiting > 0 and "new" in report.stood
     is_flood = _is_beyond(new, wanted, limits.new) and (new > 2 * stood or is_replacing or is_still_braked)

@@ -44,7 +44,8 @@ def staged_metadata(staged: Staged) -> Mapping[str, Any]:
     """Return the account of a read, and the first rejected rows with what would be right."""
     report = staged.report
     counts: dict[str, Any] = dict(asdict(report.account))
-    counts |= {"warnings": report.warnings, "vanished": report.vanished, "dagster/row_count": report.account.read}
+    counts |= {"warnings": report.warnings, "vanished": report.vanished, "past": report.past}
+    counts |= {"dagster/row_count": report.account.read}
     if report.rejections:
         counts["rejected rows"] = _rejections(report.rejections)
     if report.skipped:

@@ -147,7 +147,8 @@ class StageReport:
 
     `is_whole`: the read took in all rows of the source. Of `account.new`, `restaged` are known rows whose changed payload is
     due; the rest was never seen before. Of `account.held`, `ignored` are rows that a person decided to hear no more of.
-    `vanished`: newly absent from a whole read, or deleted by the source's own word, if the feed `is_marking` such rows;
+    `vanished`: newly absent from a whole read, or deleted by the source's own word, if the feed `is_marking` such rows; those
+    whose events are over are `past` instead, of as many rows as `past_rows` tells where a row is an event (else 0);
     `withdrawn`: pending rows, never sent, that the source no longer asks for. `known_before`: entries of the feed before this
     read that some run has let out, `met` those of them that this read has; `replaced_before`: earlier reads that went out, and
     lost and gained at least half as many rows as this one. `waiting`: entries, never sent, that earlier reads staged, that none
@@ -173,6 +174,8 @@ class StageReport:
     redrafted: int = 0
     standing: int = 0
     is_blind: bool = False
+    past: int = 0
+    past_rows: int = 0
     known_before: int = 0
     met: int = 0
     replaced_before: int = 0

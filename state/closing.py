@@ -19,6 +19,7 @@ from state.drafts import is_of_change
 from state.earlier import put_back, waiting
 from state.gate import Opening, judge
 from state.listed import stem_of
+from state.over import Absent, in_fews, mark_past, sorted_out
 from state.records import dump
 from state.tables import ENTRY
 from state.turn import Turn
@@ -26,12 +27,12 @@ from state.turnover import count_replacements
 from state.words import EntryState, Phase
 
 _PAGE = 5_000
-_FEW = 500
 
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
 _DELETE = delete(ENTRY).where(_SOME)
 _PUT_BACK = update(ENTRY).where(_SOME).values(state=EntryState.REFUSED.value, fingerprint="", updated_at=bindparam("now"))
 _VANISH = update(ENTRY).where(_SOME, ENTRY.c.vanished_at.is_(None)).values(vanished_at=bindparam("now"))
+_IS_UNMARKED = (ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
 _PAGE_OF_STATE = (
     ENTRY.c.scope_id == bindparam("scope"),
     ENTRY.c.state == bindparam("in_state"),
@@ -44,10 +45,8 @@ _ENTRIES = (
     .order_by(ENTRY.c.id)
     .limit(_PAGE)
 )
-_UNMARKED = (
-    select(ENTRY.c.id, ENTRY.c.row_key).where(*_PAGE_OF_STATE, ENTRY.c.vanished_at.is_(None)).order_by(ENTRY.c.id).limit(_PAGE)
-)
-_UNMARKED_OF = select(ENTRY.c.id, ENTRY.c.row_key).where(_SOME, ENTRY.c.vanished_at.is_(None))
+_UNMARKED = select(ENTRY.c.id, ENTRY.c.row_key).where(*_PAGE_OF_STATE, *_IS_UNMARKED).order_by(ENTRY.c.id).limit(_PAGE)
+_UNMARKED_OF = select(ENTRY.c.id, ENTRY.c.row_key).where(_SOME, *_IS_UNMARKED)
 _KEYS = select(ENTRY.c.id, ENTRY.c.row_key).where(*_PAGE_OF_STATE).order_by(ENTRY.c.id).limit(_PAGE)
 
 
@@ -59,8 +58,8 @@ def finish(
     _hear_of_rows(connection, turn, progress)
     unheard = _withdraw(connection, turn, opening, progress)
     is_marking = progress.terms.on_vanish == "report"
-    absent = _newly_absent(connection, turn, opening, progress) if is_marking else array("q")
-    tally.vanished = len(absent)
+    absent = sorted_out(connection, _newly_absent(connection, turn, opening, progress), turn.now()) if is_marking else Absent()
+    tally.vanished = len(absent.news)
     tally.standing = progress.listed.standing
     tally.redrafted = sum(map(progress.seen.is_said, waiting(connection, turn.scope_id)))
     report = tally.report(
@@ -68,13 +67,15 @@ def finish(
     )
     report.account.check()
     met = progress.seen.count_present() - progress.tally.unreleased
-    report = replace(report, is_marking=is_marking, stood=opening.brakes, met=met)
+    report = replace(report, is_marking=is_marking, stood=opening.brakes, met=met, past=len(absent.past))
+    report = replace(report, past_rows=report.past if progress.terms.row_parts is None else 0)
     report = replace(report, replaced_before=count_replacements(connection, turn, report))
     report = _braked(report, brake(report), progress.terms.accepted)
     report = replace(report, is_blind=bool(unheard) and not opening.is_whole and not opening.was_free)
     judge(connection, turn, opening, report)
     if not report.brakes:
-        _mark_vanished(connection, turn, absent)
+        _mark_vanished(connection, turn, absent.news)
+        mark_past(connection, absent.past, turn.now())
     turn.note(
         connection,
         phase=Phase.STAGED.value,
@@ -108,11 +109,11 @@ def _withdraw(connection: Connection, turn: Turn, opening: Opening, progress: Pr
             unheard += is_unasked
             waiting_rows += not is_unasked and is_unreleased
     progress.tally.waiting = waiting_rows
-    for few in _in_fews(withdrawn):
+    for few in in_fews(withdrawn):
         connection.execute(_DELETE, {"entries": few})
-    for few in _in_fews(refused):
+    for few in in_fews(refused):
         connection.execute(_PUT_BACK, {"entries": few, "now": turn.now()})
-    for few in _in_fews(drafts):
+    for few in in_fews(drafts):
         put_back(connection, few, turn.now())
     return unheard
 
@@ -158,13 +159,13 @@ def _unmarked(connection: Connection, turn: Turn, boundary: int) -> Iterator[Row
 
 
 def _unmarked_of(connection: Connection, entries: Sequence[int]) -> Iterator[Row[*tuple[Any, ...]]]:
-    for few in _in_fews(entries):
+    for few in in_fews(entries):
         yield from connection.execute(_UNMARKED_OF, {"entries": few})
 
 
 def _mark_vanished(connection: Connection, turn: Turn, absent: Sequence[int]) -> None:
     """Mark the entries that a read has not met. A read that a brake stops is not believed so far: it marks none."""
-    for few in _in_fews(absent):
+    for few in in_fews(absent):
         connection.execute(_VANISH, {"entries": few, "now": turn.now()})
 
 
@@ -183,8 +184,3 @@ def _pages(
     ).all():
         yield from rows
         after = rows[-1].id
-
-
-def _in_fews(ids: Sequence[int]) -> Iterator[list[int]]:
-    for start in range(0, len(ids), _FEW):
-        yield list(ids[start : start + _FEW])

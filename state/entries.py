@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import Connection, and_, bindparam, case, select, update
+from sqlalchemy import Connection, and_, bindparam, case, or_, select, update
 
 from mappings.vocabulary import MappedRow, Origin, RowKey
 from state.bulk import EntryTuple, bound_time, insert_entries, new_entry
@@ -32,7 +32,7 @@ _FIND = select(
     ENTRY.c.drift_fingerprint,
     ENTRY.c.attempts,
     ENTRY.c.unanswered_at.is_not(None),
-    ENTRY.c.vanished_at.is_not(None),
+    or_(ENTRY.c.vanished_at.is_not(None), ENTRY.c.past_at.is_not(None)),
     ENTRY.c.origin,
     ENTRY.c.revision,
     ENTRY.c.refused_request_id,
@@ -83,7 +83,7 @@ _CANCEL = (
 )
 _REFRESH_COLUMNS = ("row_digest", "origin", "updated_at")
 _REFRESH = update(ENTRY).where(_ONE).values(**_NO_DRIFT, **{name: bindparam(f"new_{name}") for name in _REFRESH_COLUMNS})
-_RETURN = update(ENTRY).where(_SOME).values(vanished_at=None)
+_RETURN = update(ENTRY).where(_SOME).values(vanished_at=None, past_at=None)
 _BODIES = select(ENTRY.c.id, ENTRY.c.body).where(_SOME)
 
 

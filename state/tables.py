@@ -68,7 +68,8 @@ class LedgerEntry(Row, table=True):
     present key; `unanswered_at` is the first of them that may have reached the service without a definitive answer.
     `resent_run` is the last run that sent it again after such an attempt, None if none did: a service that ignores
     idempotency keys may have it twice. `refused_request_id` and `denied_request_id` tell the last refusal and the last
-    denial of access under the present key, "" if there was none.
+    denial of access under the present key, "" if there was none. `past_at`: since when the row is gone from its source, its
+    event being over by then, which is no news; `vanished_at` is for all others.
     """
 
     __tablename__ = "ledger_entry"
@@ -107,6 +108,7 @@ class LedgerEntry(Row, table=True):
     drift_fingerprint: str | None = Field(default=None, sa_type=PlainText)
     drift_kind: str | None = Field(default=None, sa_type=PlainText)
     vanished_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    past_at: datetime | None = Field(default=None, sa_type=UtcTime)
     origin: str = Field(sa_type=PlainText)
     staged_run: str = Field(sa_type=PlainText)
     sent_run: str = Field(default="", sa_type=PlainText)

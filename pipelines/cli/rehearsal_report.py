@@ -81,6 +81,7 @@ def _stage_document(staged: Staged) -> dict[str, Any]:
         "skipped": report.skipped,
         "warnings": report.warnings,
         "vanished": report.vanished,
+        "past": report.past,
         "withdrawn": report.withdrawn,
         "rejections": report.rejections,
         "brakes": staged.brakes,
@@ -123,7 +124,8 @@ def _notes(report: StageReport) -> list[str]:
     notes = []
     if report.skipped:
         notes.append("left out: " + ", ".join(f"{label} {count:,}" for label, count in report.skipped.items()))
-    counts = {"warnings": report.warnings, "gone from the source": report.vanished, "to be withdrawn": report.withdrawn}
+    counts = {"warnings": report.warnings, "gone from the source": report.vanished, "gone, being over": report.past}
+    counts |= {"to be withdrawn": report.withdrawn}
     notes += [f"{name}: {count:,}" for name, count in counts.items() if count]
     return notes
 

@@ -77,7 +77,8 @@ def _times(run: RunRecord) -> list[str]:
 
 
 def _show_stage(output: Output, report: StageReport) -> None:
-    counts = {"warnings": report.warnings, "gone from the source": report.vanished, "withdrawn": report.withdrawn}
+    counts = {"warnings": report.warnings, "gone from the source": report.vanished, "gone, being over": report.past}
+    counts |= {"withdrawn": report.withdrawn}
     for name, count in counts.items():
         if count:
             output.note(f"  {name}: {count:,}")

@@ -19,6 +19,7 @@ def upgrade() -> None:
     op.add_column("ledger_entry", sa.Column("decision", sa.Text(), nullable=True))
     op.add_column("ledger_entry", sa.Column("decided_at", UtcTime(), nullable=True))
     op.add_column("ledger_entry", sa.Column("decided_by", sa.Text(), nullable=True))
+    op.add_column("ledger_entry", sa.Column("past_at", UtcTime(), nullable=True))
     op.add_column("ledger_entry", sa.Column("resent_run", sa.Text(), nullable=True))
     op.add_column("ledger_entry", sa.Column("denied_request_id", sa.Text(), nullable=False, server_default=""))
     op.execute("UPDATE ledger_entry SET denied_request_id = refused_request_id, refused_request_id = '' WHERE state = 'blocked'")

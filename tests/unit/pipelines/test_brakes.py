@@ -45,6 +45,10 @@ def _tripped(report: StageReport, limits: Brakes = DEFAULTS) -> set[str]:
         (_report(unchanged=50, known=100, before=100), set()),
         (_report(unchanged=49, known=100, before=100), {"shrink"}),
         (_report(known=2, before=2), {"shrink"}),  # suddenly empty
+        (_with(_report(unchanged=20, known=100, before=100), past_rows=60), set()),  # what is over is pruned
+        (_with(_report(unchanged=20, known=100, before=100), past_rows=20), {"shrink"}),
+        (_with(_report(known=2, before=2), past=2, past_rows=2), {"shrink"}),  # all of it was over, and nothing is left
+        (_with(_report(new=100, known=100, before=100), past=100, past_rows=100), set()),  # last week's programme made room
         (_report(is_whole=False, unchanged=1, known=100, before=100), set()),  # a few rows picked by hand are no loss
         (_report(new=5), set()),  # a first read has nothing to compare with
         (_report(), set()),

@@ -1,13 +1,12 @@
 """Files in stores that fsspec knows: SFTP servers, buckets of S3, Google and Azure, and any other that has a driver.
 
-Each driver has its own ways of being let in; what they raise is sorted here. The web is `web_files`'.
+What their drivers raise is sorted in `store_errors`; the web is `web_files`'.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from tempfile import TemporaryFile
@@ -20,8 +19,8 @@ from fsspec.config import conf
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.fetching import Fetching, Watch
 from connectors.sources.found_file import FoundFile, KeptFile, OpenStored, StoredFile, digest_of
+from connectors.sources.store_errors import driver_errors, sorted_errors
 from connectors.sources.web_files import name_of
-from mappings.errors import ConfigError, SyncError
 from mappings.file_names import without_secrets
 
 _PIECE_BYTES = 4 * 1024 * 1024
@@ -29,14 +28,6 @@ _EVIDENCE = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated"
 _TIMES = ("mtime", "LastModified", "last_modified", "updated")
 _FRESH_S = 60.0
 """A time of change so close to now may stand for two versions: some servers tell it in whole seconds, by a clock of their own."""
-
-_EXTRAS = {
-    **dict.fromkeys(("sftp", "ssh"), "sftp"),
-    **dict.fromkeys(("s3", "s3a"), "s3"),
-    **dict.fromkeys(("gs", "gcs"), "gcs"),
-    **dict.fromkeys(("az", "abfs", "abfss", "adl"), "azure"),
-}
-"""The extra that brings the driver of a scheme."""
 
 _CACHES: Mapping[str, object] = {"skip_instance_cache": True, "use_listings_cache": False}
 """A file system of its own for each reading: no connection outlives it, no listing is remembered."""
@@ -52,7 +43,7 @@ class StoreFiles:
     @contextmanager
     def connected(self, path: str) -> Iterator[StoreFiles]:
         """Give the same files through one connection: to make one takes longer than to fetch a small file."""
-        with _sorted_errors(path):
+        with sorted_errors(path):
             store, _ = fsspec.url_to_fs(path, **_options(path))
         try:  # what fails in the block is not the store's
             yield replace(self, _store=store)
@@ -65,7 +56,7 @@ class StoreFiles:
             with _opened_store(path) as opened:
                 yield opened
             return
-        with _sorted_errors(path):
+        with sorted_errors(path):
             yield self._store, self._store._strip_protocol(path)  # noqa: SLF001  # as `url_to_fs` itself does it
 
     def shown(self, path: str) -> str:
@@ -187,25 +178,12 @@ def _ensure_told(store: Any, folder: str, pattern: str) -> None:
 
 @contextmanager
 def _opened_store(address: str) -> Iterator[tuple[Any, str]]:
-    with _sorted_errors(address):
+    with sorted_errors(address):
         store, inside = fsspec.url_to_fs(address, **_options(address))
         try:
             yield store, inside
         finally:
             _close(store)
-
-
-@contextmanager
-def _sorted_errors(address: str) -> Iterator[None]:
-    try:
-        yield
-    except SyncError:
-        raise
-    except ImportError as error:
-        raise _not_installed(address, error) from None
-    except Exception as error:  # noqa: BLE001  # each driver raises errors of its own; all end a reading, sorted
-        # Without the cause: it repeats the address with its secrets, and a traceback would show it.
-        raise _sorted_out(without_secrets(address), _said(address, error), error) from None
 
 
 def _options(address: str) -> dict[str, Any]:
@@ -220,7 +198,7 @@ def _options(address: str) -> dict[str, Any]:
 
 def _close(store: Any) -> None:
     """Close the connections now; what the driver would do when its object is collected, some time."""
-    with contextlib.suppress(Exception):
+    with suppress(*driver_errors()):
         match store.protocol:
             case "sftp":
                 store._finalize(store.loop, store._pool, store._stack)  # noqa: SLF001  # the driver has no other door
@@ -228,44 +206,3 @@ def _close(store: Any) -> None:
                 store.close_session(store.loop, store.s3)
             case _:
                 pass
-
-
-def _said(address: str, error: Exception) -> str:
-    return f"{str(error) or type(error).__name__}".replace(address, without_secrets(address))
-
-
-def _not_installed(address: str, error: ImportError) -> ConfigError | SourceRefusedError:
-    scheme = urlsplit(address).scheme
-    if scheme in _EXTRAS:
-        hint = f"run `pip install 'eventsync[{_EXTRAS[scheme]}]'`"
-        return ConfigError(f"{without_secrets(address)} cannot be opened: the driver of {scheme}:// is not installed", hint=hint)
-    message = f"{without_secrets(address)} cannot be opened: {_said(address, error)}"
-    return SourceRefusedError(message, hint="check the address, or install its driver")
-
-
-def _sorted_out(shown: str, said: str, error: Exception) -> SyncError:
-    match error:
-        case FileNotFoundError() | IsADirectoryError():
-            return SourceRefusedError(f"there is no file at {shown}", hint="check `source.path` with the partner")
-        case PermissionError():
-            return SourceRefusedError(f"we may not read {shown}: {said}", hint="check this machine's credentials for it")
-        case ValueError():
-            return SourceRefusedError(f"{shown} cannot be opened: {said}", hint="check the address, or install its driver")
-        case _:
-            return _by_name(shown, said, error)
-
-
-_REFUSALS = frozenset(
-    {"HostKeyNotVerifiable", "NoCredentialsError", "KeyImportError", "KeyEncryptionError", "ClientAuthenticationError"}
-)
-"""Errors of drivers, by name, since the drivers need not be installed: a person must do something first."""
-
-
-def _by_name(shown: str, said: str, error: Exception) -> SyncError:
-    kind = type(error).__name__
-    if kind == "HostKeyNotVerifiable":
-        hint = "have the partner tell you the server's key, and write it into ~/.ssh/known_hosts (see docs/sources.md)"
-        return SourceRefusedError(f"{shown} is on a server that this machine does not know: {said}", hint=hint)
-    if kind in _REFUSALS:
-        return SourceRefusedError(f"we may not read {shown}: {said}", hint="check this machine's credentials for it")
-    return SourceUnavailableError(f"{shown} could not be fetched: {said}", hint="run again later")

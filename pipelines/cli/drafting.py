@@ -219,5 +219,7 @@ def _show(output: Output, feed: str, out: Path, draft: Draft, findings: FeedFind
         return
     for problem in findings.problems:
         output.note(f"  error: {problem}")
-    output.note(f"{shown} is written, with {len(findings.warnings)} places to look at")
+    unsure = dict.fromkeys(guess.about for guess in draft.guesses if guess.surety == "unsure")
+    doubts = f"; unsure of: {', '.join(unsure)}" if unsure else ""
+    output.note(f"{shown} is written, with {len(findings.warnings)} places to look at{doubts}")
     output.note(f"next: fill it in, then\n  eventsync check {shown}\n  eventsync preview {shown}")

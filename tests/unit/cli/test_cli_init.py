@@ -382,3 +382,8 @@ def test_rows_of_several_countries_have_each_its_own_zone_and_those_of_many_zone
     assert why == '"country" names 3 countries; no single zone is that of USA'
     told = desk.run("preview", "drafted", "--json").document["rows"]
     assert [row["event"]["startAt"][19:] for row in told] == ["+02:00", "+01:00", "+00:00"]
+
+
+def test_people_are_told_at_the_end_what_the_draft_is_unsure_of(desk: Desk) -> None:
+    said = desk.run("init", str(REAL / "cl-rse.csv"), "--feed", "talks")
+    assert "places to look at; unsure of: key, timezone, left aside" in said.out + said.err

@@ -10,19 +10,17 @@ from functools import partial
 from typing import Any
 
 from mappings.compiling import Compiled, Compiler, nothing
-from mappings.evaluation import UNSET, Getter, RowState, is_empty
+from mappings.evaluation import UNSET, Getter, RowState
 from mappings.loops import compile_loop
 from mappings.payload_values import Settle, settle_for
-from mappings.pictures import first_usable
+from mappings.pictures import compile_cover
 from mappings.plain_events import IsPlain, is_plainly, plain_test, unknown
 from mappings.refusals import Refusal
 from mappings.remembering import remembered
 from mappings.spots import Loc, Problem, Spot
 from mappings.stepping import Flow
 from mappings.transforms.step import Kind
-from mappings.transforms.urls import clean_url
 from mappings.values import Fields, ForEach, Image, Items, Value
-from mappings.vocabulary import Cover
 
 _Asked = tuple[str, str, Getter, Settle | None]
 _MOMENTS = frozenset({"startAt", "endAt"})
@@ -213,30 +211,8 @@ def _image(compiler: Compiler, payload: Payload, value: Image, spot: Spot) -> _F
     if spot.path != "coverImage":
         compiler.misfit(spot, "an image has its place in coverImage only")
         return _LEFT_OUT
-    several = value.image.root if isinstance(value.image, Items) else (value.image,)
-    parts = [compiler.value(one, spot.inner("image", may_be_empty=True)) for one in several]
-    inner = parts[0] if len(parts) == 1 and not parts[0].flow.is_list else first_usable(parts)
-    payload.cover = _cover(inner, value.on_error, "" if value.default is None else clean_url(value.default))
+    payload.cover = compile_cover(compiler, value, spot)
     return _LEFT_OUT
-
-
-def _cover(inner: Compiled, on_error: str, default: str) -> Getter:
-    policy = f"{on_error} {default}" if default else on_error
-
-    def cover(row: RowState) -> Any:
-        try:
-            found = inner.get(row)
-            return None if is_empty(found) else Cover(clean_url(str(found)), policy)
-        except Refusal as refusal:
-            reason = refusal.about(inner.column, "", "image").reason("coverImage")
-        if on_error == "reject":
-            row.reasons.append(reason)
-            return None
-        row.warnings.append(reason)
-        row.is_draft = row.is_draft or on_error == "draft"
-        return Cover(default, "omit") if default else None
-
-    return cover
 
 
 def _guarded(item: _Field, path: str) -> Getter:

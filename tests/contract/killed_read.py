@@ -1,0 +1,89 @@
+"""A process of its own that reads a source into a state DB, and is killed with no word as soon as some rows are written.
+
+Started by `test_sources_staged` with a pickled `Reading`; whatever it had open, nobody closes.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from contract.source_kinds import in_no_time
+
+from connectors.sources.access import Access
+from connectors.sources.catalogue import open_source
+from mappings.engine import Directory, compile_feed
+from mappings.loader import parse_feed
+from mappings.lookup_files import LookupShelf
+from mappings.schema import FeedMapping
+from mappings.source_specs import SourceSpec
+from pipelines.approach import AtHand, approach_of
+from pipelines.drain import Advance
+from pipelines.options import RunOptions
+from pipelines.sync import Staged, StageJob, stage
+from state.database import StateDb, open_database
+from state.ledger import Ledger
+
+DESTINATION = "https://events.example|account-1"
+FEED = """\
+feed: agenda
+source: {kind: csv, path: unused.csv}
+key: [id]
+event:
+  channelId: 7
+  title: {from: text}
+  startAt: "2031-05-03T20:00:00+01:00"
+  timezone: Europe/Lisbon
+  status: published
+  classifications: [music]
+  approxLocation: {city: {placeId: lisboa}}
+publish:
+  brakes: {rejected: off, shrink: off, new: off}
+"""
+
+
+def now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251  # leases of two processes are told apart by the real time
+
+
+@dataclass(frozen=True)
+class SourceToRead:
+    """Where rows stand, who we are there, and the state DB that they go into."""
+
+    spec: SourceSpec
+    base: Path
+    access: Access
+    state_url: str
+
+    @property
+    def mapping(self) -> FeedMapping:
+        return parse_feed(FEED, self.base / "agenda.yaml", LookupShelf()).model_copy(update={"source": self.spec})
+
+    def ledger(self, engine: StateDb) -> Ledger:
+        return Ledger(engine, DESTINATION, self.mapping.feed, namespace="tests", now=now)
+
+    def stage(self, engine: StateDb, run_id: str, advance: Advance, options: RunOptions | None = None) -> Staged:
+        """Stage as a run does."""
+        mapping, ledger, asked = self.mapping, self.ledger(engine), options or RunOptions()
+        mapper = compile_feed(mapping, Directory(), now())
+        approach = approach_of(AtHand(mapping, mapper, "", now()), asked, ledger.bookmark())
+        source = open_source(
+            self.spec, self.base, mapper.columns, access=self.access, since=approach.since, clockwork=in_no_time()
+        )
+        with ledger.acquire_lease(run_id) as lease:
+            ledger.begin_run(run_id, launched_by="a test")
+            return stage(StageJob(run_id, lease.token, mapping, source, mapper, ledger, asked, advance, approach=approach))
+
+
+def _die(_rows: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    asked = pickle.loads(Path(sys.argv[1]).read_bytes())  # our own, from the test that started us
+    asked.stage(open_database(asked.state_url), "killed", _die)

@@ -16,6 +16,8 @@ from mappings.transforms.step import Kind
 from mappings.vocabulary import Origin
 
 _CELL = re.compile(r"(?:(?P<file>.*?)[#:/])?(?P<tab>[^#:/!]*)![A-Z]*\d+")
+_QUOTED = re.compile(r"'(?P<tab>(?:[^']|'')+)'![A-Z]*\d+")
+"""A tab whose title a spreadsheet puts in quotes: it may hold any sign."""
 _LINE = re.compile(r"(?P<file>.+):\d+(?: \(record \d+\))?")
 
 
@@ -48,11 +50,15 @@ def _of_origin(read: Callable[[Origin], str]) -> Callable[[RowState], Any]:
 
 def file_of(origin: Origin) -> str:
     """Return the file that a row stands in, as its place names it, "" where it names none."""
+    if _QUOTED.fullmatch(origin.place):
+        return ""
     found = _LINE.fullmatch(origin.place) or _CELL.fullmatch(origin.place)
     return (found["file"] or "") if found else ""
 
 
 def tab_of(origin: Origin) -> str:
     """Return the sheet that a row stands in, "" where its source has none."""
+    if quoted := _QUOTED.fullmatch(origin.place):
+        return quoted["tab"].replace("''", "'")
     found = _CELL.fullmatch(origin.place)
     return found["tab"] if found else ""

@@ -128,6 +128,7 @@ def copy_whole(sheet: GoogleSpreadsheet, part: Part, first: Piece, used: Sequenc
         copy.add(piece, top)
         for number, row in enumerate(piece.rows, start=top):
             seen.add(number, list(map(plain_value, row)))
+        del piece  # it is large, and the next one comes before this name is given to it
     height = max(1, _VALUES // max(1, len(used)))
     for top in range(part.area.top, part.area.bottom + 1, height):
         blocks = sheet.values(part.column_places(used, top, height))
@@ -139,12 +140,14 @@ def copy_whole(sheet: GoogleSpreadsheet, part: Part, first: Piece, used: Sequenc
 def _pieces(sheet: GoogleSpreadsheet, part: Part, first: Piece) -> Iterator[tuple[int, Piece]]:
     top, height, piece = part.area.top, part.first_height, first
     while True:
+        # The grid may be far wider than what is filled of it.
+        width = max(map(len, piece.rows), default=1)
         yield top, piece
+        del piece
         if part.is_last(top, height):
             return
         top += height
-        # The grid may be far wider than what is filled of it.
-        height = max(_FEWEST_ROWS, _CELLS // max(1, *map(len, piece.rows), 1))
+        height = max(_FEWEST_ROWS, _CELLS // max(width, 1))
         piece = sheet.piece(part.place(top, height))
 
 

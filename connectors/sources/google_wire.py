@@ -6,7 +6,7 @@ What is asked is `google_spreadsheet`'s; what a refusal means `google_refusals`'
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.auth.transport.requests import Request
 from gspread.http_client import HTTPClient
 from gspread.urls import DRIVE_FILES_API_V3_URL, SPREADSHEETS_API_V4_BASE_URL
-from requests import RequestException, Response, Session, TooManyRedirects
+from requests import PreparedRequest, RequestException, Response, Session, TooManyRedirects
 from requests.adapters import HTTPAdapter
 
 from connectors.masking import Mask
@@ -43,12 +43,16 @@ _GOOGLE = (SPREADSHEETS_API_V4_BASE_URL.partition("/v4/")[0], DRIVE_FILES_API_V3
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One request; `what` says in words what is asked for, for people."""
+    """One request. `what` says in words what is asked for, for people; `read` makes of the answer what is wanted of it.
+
+    `read` raises ValueError if the answer is not whole.
+    """
 
     address: str
     what: str
     params: Mapping[str, Any] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
+    read: Callable[[bytes], Any] = orjson.loads
 
     @property
     def method(self) -> str:
@@ -67,6 +71,7 @@ class GoogleWire(HTTPClient):
     def __init__(self, login: Login, api_url: str, mask: Mask, clockwork: Clockwork) -> None:
         super().__init__(login.credentials, Session())
         self.session.max_redirects = 0
+        self.session.auth = _as_it_is
         self.session.mount("https://", _Adapter())
         self.session.mount("http://", _Adapter())
         self.set_timeout(_TIMEOUT_S)
@@ -75,7 +80,7 @@ class GoogleWire(HTTPClient):
         self._lately: deque[float] = deque(maxlen=_A_MINUTE)
 
     def ask(self, question: Question) -> Any:
-        """Return the parsed answer.
+        """Return what `question.read` makes of the answer.
 
         Raises:
             SourceUnavailableError: no answer that can be used within the bounds; `retry_after_s` where Google named a time.
@@ -103,10 +108,10 @@ class GoogleWire(HTTPClient):
         self.asked += 1
         try:
             response = self._sent(question)
-            return orjson.loads(response.content) if response.ok else self._refused(question, response)
+            return question.read(response.content) if response.ok else self._refused(question, response)
         except SyncError as error:
             return error
-        except orjson.JSONDecodeError as error:
+        except ValueError as error:
             return _caused(SourceUnavailableError(f"{question.what}: Google's answer was cut off", hint="run again"), error)
 
     def _sent(self, question: Question) -> Response:
@@ -158,6 +163,11 @@ class GoogleWire(HTTPClient):
         if len(self._lately) == _A_MINUTE and now - self._lately[0] < 60.0:
             self._clockwork.sleep(60.0 - (now - self._lately[0]))
         self._lately.append(self._clockwork.clock_s())
+
+
+def _as_it_is(request: PreparedRequest) -> PreparedRequest:
+    """Sign nothing: the token is in the headers already, and what `~/.netrc` says of the host would take its place."""
+    return request
 
 
 class _Adapter(HTTPAdapter):

@@ -75,6 +75,7 @@ class Google:
     base_url: str = ""
     reads: int = 0
     written: list[dict[str, Any]] = field(default_factory=list)
+    log: Path | None = None
     _lately: deque[float] = field(default_factory=deque)
 
     def add(self, book: Book) -> Book:
@@ -100,11 +101,17 @@ class Google:
 
     def _answering(self, answer: Callable[[Request, bytes], Response], scopes: set[str]) -> Answer:
         async def answered(request: Request) -> Response:
-            self.asked.append(f"{request.method} {request.url.path}?{request.url.query}")
+            self._note(f"{request.method} {request.url.path}?{request.url.query}")
             refusal = self._fault(request) or self._refused(request, scopes)
             return refusal or answer(request, await request.body())
 
         return answered
+
+    def _note(self, line: str) -> None:
+        self.asked.append(line)
+        if self.log is not None:
+            with self.log.open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
 
     def _fault(self, request: Request) -> Response | None:
         for fault in self.faults:
@@ -155,7 +162,7 @@ class Google:
 
     async def _token(self, request: Request) -> Response:
         form = {name: str(value) for name, value in (await request.form()).items()}
-        self.asked.append("POST /token")
+        self._note("POST /token")
         if self.refusal_of_tokens:
             told = {"error": self.refusal_of_tokens, "error_description": "Invalid JWT Signature."}
             return _json(told, 400 if self.refusal_of_tokens != "internal_failure" else 500)
@@ -341,7 +348,7 @@ def google_on(google: Google, port: int = 0) -> Iterator[Google]:
 
 
 def programme(*, rows: int = 12) -> Book:
-    """A small programme, as an editor keeps it: notes above the header, typed cells, a merged day, an error."""
+    """A programme, as an editor keeps it: notes above the header, typed cells."""
     grid: list[list[Content]] = [
         ["Programme, please do not sort!"],
         [],
@@ -358,9 +365,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--credentials", type=Path, required=True)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--rows", type=int, default=12)
+    parser.add_argument("--log", type=Path, help="a file that each request is written into")
     wishes = parser.parse_args()
-    google = Google()
-    book = google.add(programme())
+    google = Google(log=wishes.log)
+    book = google.add(programme(rows=wishes.rows))
     book.writers.add(ACCOUNT)
     with google_on(google, wishes.port):
         google.credentials(wishes.credentials)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -203,6 +205,22 @@ def test_without_any_credentials_the_variable_is_named(desk: Desk, tmp_path: Pat
     with pytest.raises(ConfigError) as caught, source.read():
         pytest.fail("the block was entered")
     assert "GOOGLE_APPLICATION_CREDENTIALS" in caught.value.hint
+
+
+def test_a_netrc_file_does_not_replace_our_token(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password elsewhere\n", "utf-8")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    assert desk.cells() == [("1", "Jazz")]
+
+
+def test_nobody_but_the_service_itself_is_asked(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        desk.rows()
+    hosts = {
+        str(record.args[1]) for record in caplog.records if "Starting new" in str(record.msg) and isinstance(record.args, tuple)
+    }
+    assert hosts == {"127.0.0.1"}
+    assert not [thread.name for thread in threading.enumerate() if "Regional" in type(thread).__name__]
 
 
 def test_only_reading_is_asked_for(desk: Desk) -> None:

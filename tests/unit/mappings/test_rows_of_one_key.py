@@ -66,6 +66,14 @@ def test_rows_of_one_key_are_one_event_whose_lists_are_gathered_from_all_of_them
     assert first["offers"] == [{"name": "Child"}, {"name": "Adult"}, {"name": "Child", "url": "https://www.a.example"}]
 
 
+def test_what_is_gathered_is_held_against_what_the_service_accepts(mapper: Mapper) -> None:
+    grouping = mapper(top="rows:\n  - group: {collect: [timezone]}\n")
+    outcome, absorbed = grouping.over(rows({}, {}))
+    assert isinstance(outcome, Rejection)
+    assert isinstance(absorbed, Absorbed)
+    assert [(one.code, one.field) for one in outcome.reasons] == [(ReasonCode.NOT_A_ZONE, "timezone")]
+
+
 def test_what_any_row_of_a_group_says_counts_for_whether_it_has_changed(mapper: Mapper) -> None:
     grouping = mapper(top=GROUP % "", event=OFFERS)
     digests = set()

@@ -139,7 +139,8 @@ class StoreFiles:
                         watch.saw(len(piece), received)
                 if _mark(store.info(inside)) != _mark(before) or before.get("size") not in {None, received}:
                     raise SourceUnavailableError(f"{shown} changed while we fetched it", hint="run again later")
-            yield KeptFile(copy, name_of(path), _version_of(before) or digest_of(copy))
+            version = _version_of(before)
+            yield KeptFile(copy, name_of(path), f"{version} size={received}" if version else digest_of(copy))
 
 
 def _mark(found: Mapping[str, Any]) -> tuple[object, str]:

@@ -9,7 +9,9 @@ import logging
 import re
 import socket
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import date, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -387,6 +389,16 @@ def test_the_newest_of_several_days_is_read(web: Web) -> None:
         web.put(f"/agenda_{day}.csv", f"id\n{day}\n")
     assert [row[1] for row in read(web.address("/agenda_{date}.csv"), files="newest")[0]] == ["20270114"]
     assert [row[1] for row in read(web.address("/agenda_{date}.csv"))[0]] == ["20270113", "20270114"]
+
+
+def test_of_many_files_the_first_hundred_are_fetched_once_and_kept_for_the_reading(web: Web) -> None:
+    first_day = date(2026, 10, 7)
+    for offset in range(101):
+        web.put(f"/agenda_{first_day + timedelta(days=offset):%Y%m%d}.csv", f"id\n{offset}\n")
+    rows, _, _ = read(web.address("/agenda_{date}.csv"), days={"back": "100"})
+    assert [row[1] for row in rows] == [str(number) for number in range(101)]
+    fetched = Counter(asked.path for asked in web.asked if asked.method == "GET")
+    assert sorted(fetched.values()) == [1] * 100 + [2]
 
 
 def test_no_file_of_any_day_is_told(web: Web) -> None:

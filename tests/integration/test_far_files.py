@@ -1,0 +1,81 @@
+"""Files on the web and deliveries, from the partner's server to the service: each row once, an unchanged file for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from integration.desk import HEADER, Desk, lines
+from integration.service import Service
+from lookalikes.web_files import Web, web_server
+
+pytestmark = pytest.mark.slow
+
+ROWS = 8
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with web_server() as served:
+        yield served
+
+
+def point_at(desk: Desk, path: str, more: str = "") -> None:
+    desk.mapping(in_flight=4)
+    mapping = desk.folder / "feeds" / "town.yaml"
+    text = mapping.read_text("utf-8").replace("path: ../events.csv", f"path: {path}{more}", 1)
+    mapping.write_text(text, "utf-8")
+
+
+def csv(rows: list[str]) -> str:
+    return "\n".join([HEADER, *rows]) + "\n"
+
+
+def test_a_file_on_the_web_is_published_once_and_not_fetched_again_while_it_has_not_changed(
+    desk: Desk, service: Service, web: Web
+) -> None:
+    web.put("/agenda.csv", csv(lines(ROWS)))
+    point_at(desk, web.address("/agenda.csv?token=hush-hush", user="anna:s3cret-word"))
+    first = desk.run()
+    assert first.code == 0, first.words
+    assert len(service.events()) == ROWS
+    web.asked.clear()
+    second = desk.run()
+    assert (second.code, second.run["read"]["read"], len(web.asked)) == (0, 0, 1), second.words
+    assert "agenda.csv has not changed since it was last read" in second.out
+    web.put("/agenda.csv", csv(lines(ROWS + 1)))
+    third = desk.run()
+    assert (third.code, third.run["read"]["new"], third.run["read"]["unchanged"]) == (0, 1, ROWS), third.words
+    assert len(service.events()) == ROWS + 1
+    for secret in ("s3cret-word", "hush-hush"):
+        assert secret.encode() not in desk.written()
+
+
+def test_a_server_in_trouble_leaves_everything_as_it_was(desk: Desk, service: Service, web: Web) -> None:
+    web.put("/agenda.csv", csv(lines(ROWS)))
+    point_at(desk, web.address("/agenda.csv"))
+    assert desk.run().code == 0
+    web.files.clear()
+    gone = desk.run()
+    assert gone.code not in {0, 1}
+    assert "there is no such file" in gone.words
+    web.put("/agenda.csv", csv(lines(ROWS)))
+    assert desk.run().code == 0
+    assert len(service.events()) == ROWS
+
+
+def test_deliveries_are_read_once_each_and_none_of_their_rows_vanishes(desk: Desk, service: Service) -> None:
+    rows = lines(ROWS)
+    folder = desk.folder / "in"
+    folder.mkdir()
+    point_at(desk, "../in/agenda-*.csv", "\n  files: new")
+    (folder / "agenda-1.csv").write_text(csv(rows[:5]), "utf-8")
+    assert desk.run().code == 0
+    (folder / "agenda-2.csv").write_text(csv(rows[5:]), "utf-8")
+    second = desk.run()
+    assert (second.code, second.run["read"]["read"], second.run["read"]["new"]) == (0, 3, 3), second.words
+    (folder / "agenda-1.csv").unlink()
+    third = desk.run()
+    assert (third.code, third.run["read"]["read"]) == (0, 0), third.words
+    assert len(service.events()) == ROWS
+    assert third.run["vanished"] == 0

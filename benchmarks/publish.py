@@ -48,7 +48,7 @@ class Cost:
     cpu_s: float
 
 
-def write_feed(folder: Path, rows: int, in_flight: int) -> None:
+def write_feed(folder: Path, rows: int, in_flight: int | str) -> None:
     folder.mkdir()
     (folder / "load.yaml").write_text(MAPPING.format(in_flight=in_flight), encoding="utf-8")
     with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as target:

@@ -45,6 +45,7 @@ def staged_metadata(staged: Staged) -> Mapping[str, Any]:
     report = staged.report
     counts: dict[str, Any] = dict(asdict(report.account))
     counts |= {"warnings": report.warnings, "vanished": report.vanished, "past": report.past}
+    counts |= {"rejected by earlier reads": report.standing} if report.standing else {}
     counts |= {"dagster/row_count": report.account.read}
     if report.rejections:
         counts["rejected rows"] = _rejections(report.rejections)

@@ -25,7 +25,8 @@ class RunReport:
     """One run of one feed: its outcome with the exit code, both accounts, what was rejected first, the brakes that stopped it.
 
     `notices`: what it noticed of the service as a whole. `held`: likely copies that nobody has set aside; `vanished`: rows that
-    its read was the first to miss; `unmapped`: values that no lookup knows, each once.
+    its read was the first to miss; `standing`: rows that earlier reads rejected and this one did not read again; `unmapped`:
+    values that no lookup knows, each once.
     """
 
     feed: str
@@ -40,6 +41,7 @@ class RunReport:
     warnings: int = 0
     vanished: int = 0
     held: int = 0
+    standing: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
     rejections: tuple[RejectedRow, ...] = ()
     notices: tuple[str, ...] = ()
@@ -121,6 +123,8 @@ def _noticed(report: RunReport) -> str:
     told = {"held as likely copies": report.held, "newly gone from the source": report.vanished}
     if report.warnings:
         told["with warnings (--state warning)"] = report.warnings
+    if report.standing:
+        told["rejected by earlier reads and not read again (--state rejected)"] = report.standing
     return ", ".join(f"{count:,} {what}" for what, count in told.items() if count)
 
 
@@ -140,6 +144,7 @@ def _from_books(mapping: FeedMapping, record: RunRecord) -> RunReport:
         warnings=stage.warnings if stage else 0,
         vanished=stage.vanished if stage else 0,
         held=stage.account.held - stage.ignored if stage else 0,
+        standing=stage.standing if stage else 0,
         skipped=dict(stage.skipped) if stage else {},
         rejections=stage.rejections if stage else (),
         notices=record.notices,

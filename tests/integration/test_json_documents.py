@@ -36,7 +36,7 @@ DECISIONS = {
 """The same for verbs that have nothing to decide about before the first run, and say so."""
 RUN_KEYS = {
     *("feed", "run_id", "outcome", "exit_code", "message", "hint", "read", "publish"),
-    *("brakes", "warnings", "vanished", "skipped", "rejections", "notices", "pace", "held", "unmapped"),
+    *("brakes", "warnings", "vanished", "skipped", "rejections", "notices", "pace", "held", "standing", "unmapped"),
 }
 LONG_RUNNING = {"demo", "sandbox", "ui"}
 """These end when a person says so, or take as long as a person likes to watch."""

@@ -167,7 +167,7 @@ def _assert_balanced(run: Mapping[str, Any]) -> None:
     read, publish = run["read"], run["publish"]
     if read:
         assert read["read"] == sum(
-            read[name] for name in ("filtered", "duplicate", "rejected", "held", "unchanged", "drifted", "new")
+            read[name] for name in ("filtered", "duplicate", "rejected", "held", "unchanged", "drifted", "new", "gone")
         )
     if publish:
         ends = ("delivered", "delivered_unconfirmed", "refused", "blocked", "uncertain", "conflict", "pending")

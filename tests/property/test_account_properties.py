@@ -10,7 +10,7 @@ import pytest
 from empty_books import folder_in_memory, lay_out
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejection, row, skipped
+from unit.state.world import DESTINATION, FEED, World, answer, gone, receipt, rejection, row, skipped
 
 from mappings.delivery import Blocked, Conflict, Intent, Postponed, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
@@ -21,6 +21,7 @@ from state.books import Books
 from state.drafts import content_of
 from state.gate import GateClosedError
 from state.outbox import Outbox, Settled
+from state.reach import Reach
 from state.terms import Terms
 
 KEYS = st.sampled_from("abcde")
@@ -31,7 +32,15 @@ ROWS = st.builds(
     st.sampled_from([None, None, None, "twin"]),
     st.sampled_from(["published", "published", "draft"]),
 )
-OUTCOMES = st.lists(ROWS | ROWS | ROWS | st.builds(rejection, KEYS | st.just("")) | st.builds(skipped, KEYS), max_size=7)
+OUTCOMES = st.lists(
+    ROWS
+    | ROWS
+    | ROWS
+    | st.builds(rejection, KEYS | st.just(""))
+    | st.builds(skipped, KEYS)
+    | st.builds(gone, KEYS | st.just("")),
+    max_size=7,
+)
 WORDS = ["receipt"] * 4 + ["lose", "unconfirmed", "refuse", "block", "conflict", "postpone", "kill"]
 
 
@@ -57,6 +66,7 @@ TERMS = st.builds(
     Terms,
     on_change=st.sampled_from(["report", "ignore", "create_draft_again"]),
     on_vanish=st.sampled_from(["report", "ignore"]),
+    reach=st.sampled_from(Reach),
     drafts_only=st.booleans(),
     accepted=st.sampled_from([(), ("new",)]),
 )
@@ -175,7 +185,7 @@ BESIDE_THE_EQUATION = {"resent"}
 
 def test_an_account_that_lost_a_row_is_told_with_its_numbers() -> None:
     """The check itself: one row more in any single place is noticed."""
-    read_account = ReadAccount(read=7, filtered=1, duplicate=1, rejected=1, held=1, unchanged=1, drifted=1, new=1)
+    read_account = ReadAccount(read=8, filtered=1, duplicate=1, rejected=1, held=1, unchanged=1, drifted=1, new=1, gone=1)
     owed = PublishAccount(
         new=3, carried_over=4, delivered=1, delivered_unconfirmed=1, refused=1, blocked=1, conflict=1, pending=2
     )

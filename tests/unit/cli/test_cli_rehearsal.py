@@ -32,6 +32,7 @@ def test_a_rehearsal_before_the_first_run_makes_no_state_db_and_tells_what_would
         "unchanged": 0,
         "drifted": 0,
         "new": 3,
+        "gone": 0,
     }
     assert [row["place"] for row in told["first"]] == ["events.csv:2", "events.csv:6", "events.csv:7"]
     assert told["first"][0]["event"]["title"] == "Jazz"

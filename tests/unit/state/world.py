@@ -12,7 +12,19 @@ from sqlalchemy import Engine, select
 
 from mappings.delivery import Answer, Intent, Receipt, Verdict
 from mappings.identity import fingerprint, row_digest, twin_digest
-from mappings.vocabulary import Cover, FeedName, MappedRow, Origin, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
+from mappings.vocabulary import (
+    Cover,
+    FeedName,
+    Gone,
+    MappedRow,
+    Origin,
+    Reason,
+    ReasonCode,
+    Rejection,
+    RowKey,
+    RowOutcome,
+    Skipped,
+)
 from state.accounts import PublishAccount, StageReport
 from state.books import Books
 from state.database import open_database
@@ -84,6 +96,10 @@ def rejection(key: str = "", place: str = "agenda.csv:99") -> Rejection:
 
 def skipped(key: str = "", because: str = "online only") -> Skipped:
     return Skipped(Origin("agenda.csv:50"), because, RowKey(key))
+
+
+def gone(key: str = "") -> Gone:
+    return Gone(Origin(f"agenda.csv:{key}"), RowKey(key))
 
 
 def no_brakes(_report: StageReport) -> Sequence[str]:

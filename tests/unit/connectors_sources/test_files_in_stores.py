@@ -128,6 +128,19 @@ def test_a_server_that_this_machine_does_not_know_is_not_told_our_password(
     assert "known_hosts" in caught.value.hint
 
 
+def test_the_hosts_that_are_known_are_those_of_the_user_s_own_list(
+    server: Sftp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(conf, "sftp", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (server.root / "agenda.csv").write_text("id\n1\n", "utf-8")
+    with pytest.raises(SourceRefusedError, match="a server that this machine does not know"):
+        read(server.address("/agenda.csv"))
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "known_hosts").write_bytes(server.known_hosts.read_bytes())
+    assert len(read(server.address("/agenda.csv"))[0]) == 1
+
+
 def test_a_server_that_is_down_is_unavailable(sftp: Sftp) -> None:
     with pytest.raises(SourceUnavailableError, match="could not be fetched"):
         read(sftp.address("/in/agenda.csv").replace(str(sftp.port), "9"))

@@ -27,6 +27,7 @@ LONGEST_WAIT_S = 3 * 3600.0
 
 _FIRST_LOOK_S, _LATER_LOOK_S = 0.5, 20.0
 _LARGEST_CELL = 16 * 1024 * 1024
+_PIECE_BYTES = 256 * 1024
 _NOT_IN_BULK = ("not supported by the Bulk API", "FEATURENOTENABLED", "INVALIDENTITY", "EXCEEDEDQUOTA", "EXCEEDED_QUOTA")
 
 
@@ -147,8 +148,12 @@ def _records(response: requests.Response, selection: Selection) -> Iterator[tupl
     """Cut a body into records, numbered from 1, while it comes."""
     csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_CELL))
     response.raw.decode_content = True
+    # Else it counts as closed as soon as its last byte is read, with lines still to be given.
+    response.raw.auto_close = False
     # Lines end at LF alone: a cell may hold any other break.
-    reader = csv.reader(io.TextIOWrapper(response.raw, encoding="utf-8", newline="\n"), strict=True)
+    reader = csv.reader(
+        io.TextIOWrapper(io.BufferedReader(response.raw, _PIECE_BYTES), encoding="utf-8", newline="\n"), strict=True
+    )
     header = next(reader, [])
     wanted = [column.path.lower() for column in selection.columns]
     if header and [name.lower() for name in header] != wanted:

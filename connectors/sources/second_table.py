@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from connectors.sources.contract import Source
-from connectors.sources.errors import BadSourceError
+from connectors.sources.errors import BadSourceError, SourceUnavailableError
 from mappings.source_bases import Join
 from mappings.vocabulary import Reason, ReasonCode, SourceRow
 
@@ -72,6 +72,8 @@ def read_table(join: Join, source: Source) -> SecondTable:
             size += sum(map(len, row.cells.values()))
             if len(found) > MOST_ROWS or size > MOST_TEXT:
                 raise BadSourceError(join.source.place, _TOO_LARGE, hint="join a smaller file: only the rows and columns needed")
+        if reading.ending().is_short:
+            raise SourceUnavailableError(f"{join.source.place} could not be read to its end, and a joined table must be whole")
     return SecondTable(join, tuple(f"{join.prefix}{column}" for column in reading.columns), reading.stamp, found)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -135,3 +137,22 @@ def test_a_netrc_file_does_not_replace_our_token(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("NETRC", str(netrc))
     with reader_of(org_of(events(2))) as reader:
         assert len(reader.read({"Name"}).rows) == 2
+
+
+def test_without_its_extra_a_feed_says_what_to_install() -> None:
+    """In a process of its own: what is imported once stays."""
+    program = """
+import sys
+from pathlib import Path
+from connectors.sources.catalogue import open_source
+from mappings.errors import ConfigError
+from mappings.source_specs import SalesforceSource
+sys.modules["simple_salesforce"] = None
+try:
+    open_source(SalesforceSource(kind="salesforce", object="Event__c"), Path(), frozenset({"Name"}))
+except ConfigError as error:
+    print(error, "|", error.hint)
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert "simple_salesforce" in told
+    assert told.endswith("| pip install 'eventsync[salesforce]'\n")

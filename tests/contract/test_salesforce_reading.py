@@ -66,6 +66,15 @@ def test_a_record_has_the_same_cells_whichever_way_it_comes(api: str) -> None:
     assert set(bare.values()) == {"", record_id(2)}
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("count", [0, 1, 2000])
+def test_results_come_packed_and_in_pieces_or_plain_and_at_once(at_once: bool, count: int) -> None:
+    org = org_of(events(count))
+    org.troubles.sends_at_once = at_once
+    with reader_of(org) as reader:
+        assert len(reader.read({"Name"}, api="bulk").rows) == count
+
+
 @pytest.mark.parametrize("api", ["rest", "bulk"])
 def test_parents_are_columns_and_a_missing_parent_is_empty(api: str) -> None:
     with reader_of(_org()) as reader:

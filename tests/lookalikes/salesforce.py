@@ -11,6 +11,7 @@ import json
 import re
 import threading
 import time
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from html import unescape
@@ -170,7 +171,12 @@ class Server:
         }
         cut = self.org.troubles.cut_after.pop(0) if self.org.troubles.cut_after else 0
         lost = self.org.troubles.lost_rows.pop(0) if self.org.troubles.lost_rows else 0
-        return StreamingResponse(_pieces(self._csv(job, start, end - lost), cut), media_type="text/csv", headers=headers)
+        pieces = _pieces(self._csv(job, start, end - lost), cut)
+        if self.org.troubles.sends_at_once:
+            return Response("".join(self._csv(job, start, end - lost)), media_type="text/csv", headers=headers)
+        if "gzip" in request.headers.get("Accept-Encoding", "") and not cut:
+            return StreamingResponse(_packed(pieces), media_type="text/csv", headers=headers | {"Content-Encoding": "gzip"})
+        return StreamingResponse(pieces, media_type="text/csv", headers=headers)
 
     def _csv(self, job: dict[str, Any], start: int, end: int) -> Iterator[str]:
         select, org = job["select"], self.org
@@ -225,6 +231,14 @@ class Server:
 
     def _headers(self) -> dict[str, str]:
         return {"Sforce-Limit-Info": f"api-usage={self.org.used}/{self.org.allowed}"}
+
+
+async def _packed(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    packer = zlib.compressobj(1, wbits=31)
+    async for piece in pieces:
+        if packed := packer.compress(piece):
+            yield packed
+    yield packer.flush()
 
 
 async def _pieces(lines: Iterator[str], cut: int) -> AsyncIterator[bytes]:

@@ -75,6 +75,8 @@ class Troubles:
     """A page asked for in another session is answered as if that session had ended."""
     lost_rows: list[int] = field(default_factory=list)
     """The next results end, in good order, so many records too early."""
+    sends_at_once: bool = False
+    """Results come in one piece of a length that is told, and not packed."""
     lost_from_pages: int = 0
     """Each page lacks so many records at its end."""
     cut_after: list[int] = field(default_factory=list)

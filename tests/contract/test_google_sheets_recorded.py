@@ -43,8 +43,10 @@ class Recording(BaseAdapter):
         super().__init__()
         self.answers: list[dict[str, Any]] = list(ANSWERS[name])
         self.asked: list[str] = []
+        self.timeouts: set[Any] = set()
 
-    def send(self, request: PreparedRequest, **_: Any) -> Response:  # type: ignore[override]
+    def send(self, request: PreparedRequest, **wishes: Any) -> Response:  # type: ignore[override]
+        self.timeouts.add(wishes["timeout"])
         assert request.url is not None
         self.asked.append(request.url)
         found = self._found(request.url)
@@ -115,6 +117,7 @@ def test_the_time_of_the_last_change() -> None:
 def test_the_zone_and_the_locale() -> None:
     sheet, recording = replayed("SpreadsheetTest.test_timezone_and_locale")
     looked = sheet.look()
+    assert recording.timeouts == {(10.0, 180.0)}
     assert (looked.zone, looked.locale) == ("Europe/Paris", "fr_FR")
     recording.answers.pop()
     assert sheet.look().locale == "en_US"

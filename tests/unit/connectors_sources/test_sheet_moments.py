@@ -27,12 +27,12 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield found
 
 
-def ids(desk: Desk, *columns: str) -> list[tuple[int, str]]:
-    return [(row.origin.number, row.cells["id"]) for row in desk.rows(*columns or ("id", "title"))]
+def told(desk: Desk, *columns: str) -> list[tuple[int, str, str]]:
+    return [(row.origin.number, row.cells["id"], row.cells["title"]) for row in desk.rows(*columns or ("id", "title"))]
 
 
-def standing(desk: Desk) -> list[tuple[int, Content]]:
-    return [(number, row[0]) for number, row in enumerate(desk.sheet.grid, start=1) if number > 1 and row]
+def standing(desk: Desk) -> list[tuple[int, Content, Content]]:
+    return [(number, row[0], row[1]) for number, row in enumerate(desk.sheet.grid, start=1) if number > 1 and row]
 
 
 def test_a_small_sheet_takes_two_requests(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_small_sheet_takes_two_requests(tmp_path: Path) -> None:
 
 
 def test_a_tall_sheet_takes_a_request_for_each_piece_and_one_to_compare(desk: Desk) -> None:
-    assert ids(desk) == standing(desk)
+    assert told(desk) == standing(desk)
     asked = desk.requests("/v4/")
     assert len(asked) == 1 + 2 + 1 + 1  # the tabs; the pieces; formulas, for the stamp; the comparison
     assert sum("batchGet" in one for one in asked) == 1
@@ -65,19 +65,19 @@ EDITS: dict[str, Callable[[Desk], object]] = {
 def test_nothing_is_lost_or_read_twice_when_rows_move_during_a_reading(desk: Desk, edit: str, before: int) -> None:
     """The edit comes before the first piece, the second, or the comparison."""
     desk.google.edits[before] = lambda: EDITS[edit](desk)
-    assert ids(desk) == standing(desk)
+    assert told(desk) == standing(desk)
     assert not desk.google.edits
 
 
 def test_columns_that_move_during_a_reading_end_it(desk: Desk) -> None:
     desk.google.edits[3] = lambda: [row.insert(0, "first") for row in desk.sheet.grid]
     with pytest.raises(SourceUnavailableError, match="its columns were changed while we read it"):
-        ids(desk)
+        told(desk)
 
 
 def test_an_edit_of_a_column_that_nobody_uses_is_no_reason_to_read_again(desk: Desk) -> None:
     desk.google.edits[4] = lambda: desk.sheet.put(9, 3, "otherwise")
-    assert ids(desk, "id", "title") == standing(desk)
+    assert told(desk, "id", "title") == standing(desk)
     assert len(desk.requests("/v4/")) == 5
 
 
@@ -85,7 +85,7 @@ def test_an_editor_who_never_rests_ends_the_reading_within_bounds(desk: Desk) ->
     for number in range(1, 100):
         desk.google.edits[number] = lambda: desk.sheet.insert(2, ["new", "Late", 0])
     with pytest.raises(SourceUnavailableError, match="was changed each of 4 times") as caught:
-        ids(desk)
+        told(desk)
     assert "NOW" in caught.value.hint
     assert len(desk.requests("/v4/")) < 30
 
@@ -103,7 +103,7 @@ def test_a_tab_renamed_during_a_reading_is_called_by_its_new_name(desk: Desk) ->
     assert not desk.waits
 
 
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     edits=st.dictionaries(
         st.integers(1, 9), st.tuples(st.sampled_from(["insert", "delete", "change"]), st.integers(2, COUNT)), max_size=3
@@ -126,7 +126,7 @@ def test_whatever_is_edited_when_the_rows_are_those_of_one_moment(desk: Desk, ed
 
     desk.google.edits = {when: lambda edit=edit: edited(*edit) for when, edit in edits.items()}
     try:
-        found = ids(desk)
+        found = told(desk)
     except SourceUnavailableError:
         assert len(moments) > 3
     else:
@@ -161,4 +161,4 @@ def test_a_tall_sheet_with_formulas_has_no_stamp(desk: Desk) -> None:
 def test_where_drive_may_not_be_asked_there_is_no_stamp_and_all_is_read_the_same(desk: Desk) -> None:
     desk.google.is_drive_on = False
     assert desk.stamp() == ""
-    assert ids(desk) == standing(desk)
+    assert told(desk) == standing(desk)

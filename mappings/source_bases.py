@@ -71,6 +71,11 @@ class AnySource(Strict):
         """How often a source that is read by what changed is read from its start all the same; None: it always is."""
         return None
 
+    @property
+    def gives_single_rows(self) -> bool:
+        """Whether a reading that goes on gives the rows that changed without the others; else it gives all of them, or none."""
+        return self.full_every is not None
+
 
 class FileSource(AnySource):
     """What is said of a file of any kind."""
@@ -118,6 +123,11 @@ class FileSource(AnySource):
         if self.files == "new":
             return _NEVER
         return _DAILY if is_address(self.path) else None
+
+    @property
+    def gives_single_rows(self) -> bool:
+        """Only deliveries do; any other file is read whole, unless it is as it was."""
+        return self.files == "new"
 
 
 class GridSource(AnySource):

@@ -79,23 +79,23 @@ def approach_of(known: AtHand, options: RunOptions, bookmark: Bookmark = NO_BOOK
     """Decide how a run reads its source.
 
     A run that sends drafts only moves no bookmark: its rows must come again, to be seen for what the mapping makes of them.
+    Where rows of one key belong together, those that changed tell nothing without the others: such a feed never goes on.
     """
     full_every = known.mapping.source.full_every
     if options.keys:
         return PICKED
     if full_every is None:
         return FROM_THE_START
-    moves = options.status is None and not known.mapper.needs_all_rows
+    is_torn = known.mapper.needs_all_rows and known.mapping.source.gives_single_rows
+    moves = options.status is None and not is_torn
     because = next(_reasons(known, options, bookmark, full_every), "")
-    if because or not bookmark.cursor:
+    if because or is_torn or not bookmark.cursor:
         return Approach(fit=known.fit, began=known.began, because=because, moves=moves)
     return Approach(Reach.ONWARD, bookmark.cursor, known.fit, known.began, bookmark.full_read_at, moves=moves)
 
 
 def _reasons(known: AtHand, options: RunOptions, bookmark: Bookmark, full_every: timedelta) -> Iterator[str]:
     """Yield why the read begins anew, the first of which is told."""
-    if known.mapper.needs_all_rows:
-        yield "rows of one key belong together in this feed, so that those that changed tell nothing without the others"
     if options.full:
         yield "asked for"
     if bookmark.full_read_at is None:

@@ -283,8 +283,7 @@ def test_a_feed_whose_events_come_of_several_rows_is_always_read_whole(world: Wo
     desk.place.edit("a", "a one")
     desk.stage()
     staged = desk.stage()
-    assert staged.report.is_whole
-    assert "belong together" in staged.notices[0]
+    assert (staged.report.is_whole, staged.notices) == (True, ())
 
 
 def test_a_source_at_its_limit_goes_on_in_the_next_run_and_nothing_has_vanished_meanwhile(desk: Desk) -> None:

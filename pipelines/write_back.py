@@ -6,7 +6,7 @@ time, never by a number that was remembered: an editor may have moved them meanw
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from connectors.sources.marks import Mark, MarkBoard, MarkedRow
@@ -16,8 +16,10 @@ from mappings.source_parts import WriteBack
 from mappings.vocabulary import RowKey
 from pipelines.row_marks import STALE, RowMark
 
-AT_ONCE = 20_000
-"""So many cells are written between two looks at where the rows are."""
+AT_ONCE = 2 * 1024 * 1024
+"""Characters that are written between two looks at where the rows are: as much as Google advises for one request."""
+_BESIDE_A_TEXT = 10
+"""Characters that a cell takes in a request beside its text."""
 MOVES = 4
 """So often may rows have moved between a look and the next before we leave the sheet to its editor."""
 
@@ -74,7 +76,7 @@ class _Work:
         seen, moved = self.job.board.look(), 0
         while moved < MOVES:
             wanted = list(self._plan(seen))
-            plan = [mark for mark in wanted if mark not in self.tried][:AT_ONCE]
+            plan = list(_portion(mark for mark in wanted if mark not in self.tried))
             if not plan:
                 return _STUBBORN if wanted else ""
             is_written = self._written(plan)
@@ -112,6 +114,16 @@ class _Work:
         if status.startswith(STALE) and status.partition(":")[0] in STALE:
             return dict.fromkeys(self.job.columns.names, "")
         return {name: "" for name in self.job.columns.names if row.cells.get(name) in self.own}
+
+
+def _portion(marks: Iterable[Mark]) -> Iterator[Mark]:
+    """Yield as many marks as fit into one request."""
+    size = 0
+    for mark in marks:
+        size += len(mark.text) + _BESIDE_A_TEXT
+        yield mark
+        if size > AT_ONCE:
+            return
 
 
 def cell_texts(columns: WriteBack, mark: RowMark) -> Mapping[str, str]:

@@ -202,3 +202,11 @@ def test_events_of_one_row_are_told_together_by_the_graver_word() -> None:
     marks.add(RowKey("7|2031-05-08"), RowMark("rejected", problem="title: too long"))
     marks.add(RowKey("8"), RowMark("draft", (3,)))
     assert marks.by_key == {RowKey("7"): RowMark("rejected", (1,), "title: too long"), RowKey("8"): RowMark("draft", (3,))}
+
+
+def test_very_many_words_go_in_several_writes() -> None:
+    board = sheet(*map(str, range(9_000)))
+    marks = {str(number): RowMark("rejected", problem=f"{number} {'x' * 480}") for number in range(9_000)}
+    assert marked(board, marks) == WrittenBack(cells=18_000)
+    assert board.writes == 3
+    assert board.said()["8999"][2].startswith("8999 x")

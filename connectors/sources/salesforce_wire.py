@@ -115,6 +115,8 @@ def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
 
 def _date(text: str) -> datetime | None:
     try:
-        return parsedate_to_datetime(text).astimezone(UTC) if text else None
+        said = parsedate_to_datetime(text)
     except ValueError:
         return None
+    # HTTP knows no other zone (RFC 9110, 5.6.7).
+    return said.replace(tzinfo=UTC) if said.tzinfo is None else said.astimezone(UTC)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 from lookalikes.salesforce_org import SObject
 from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of, record_id
 
+from connectors.sources.catalogue import open_source
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.salesforce_bulk import LONGEST_WAIT_S
 from connectors.sources.salesforce_org import POLICY
 from mappings.errors import ConfigError, SyncError
+from mappings.source_specs import CsvSource
 
 ALL = [f"Event {number}" for number in range(1, 26)]
 WAYS: list[dict[str, Any]] = [
@@ -200,6 +203,27 @@ def test_more_records_than_the_day_has_pages_for_come_in_the_order_of_their_chan
     assert set(part.column("Name")) | set(rest.column("Name")) == set(ALL)
 
 
+def test_a_second_table_that_the_day_does_not_suffice_for_is_an_error_as_joined_rows_would_lack_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.sources.salesforce_records.PAGE_ROWS", 5)
+    (tmp_path / "agenda.csv").write_text("REF,EVENT\n1,Event 24\n")
+    table = {"kind": "salesforce", "object": "Event__c", "api": "rest", "incremental": {}, "stop_at": "95%"}
+    join = {"source": table, "by": {"EVENT": "Name"}, "prefix": "event."}
+    spec = CsvSource.model_validate({"kind": "csv", "path": "agenda.csv", "join": join})
+    org = org_of(events(25))
+    org.troubles.page_rows = 5
+    with reader_of(org) as reader:
+        source = open_source(
+            spec, tmp_path, frozenset({"REF", "event.Id"}), access=reader.access(), clockwork=reader.clock.clockwork
+        )
+        with source.read() as reading:
+            assert [row.cells["event.Id"] for row in reading.rows] == [record_id(24)]
+        org.allowed, org.used = 100, 90
+        with pytest.raises(SourceUnavailableError, match="must be whole"), source.read():
+            pytest.fail("the block was entered")
+
+
 @pytest.mark.parametrize("cuts", [[400], [150, 300], [30, 30, 30]])
 def test_results_that_break_off_go_on_after_the_last_record(cuts: list[int]) -> None:
     org = org_of([event(number, Text__c='a "b"\nc, ' * 5) for number in range(1, 26)], {"Text__c": "textarea"})
@@ -286,6 +310,18 @@ def test_a_server_that_is_not_there_and_one_that_is_no_salesforce_are_errors() -
             reader.read({"Name"}, access=reader.access(instance_url=url))
         with pytest.raises(ConfigError, match="not encrypted"):
             reader.read({"Name"}, access=reader.access(instance_url="http://example.com"))
+
+
+def test_a_redirect_is_not_followed_as_it_would_lead_our_token_elsewhere() -> None:
+    org = org_of(events(3))
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere, reader_of(org) as reader:
+        elsewhere.settimeout(0)
+        org.troubles.answers = [(302, "MOVED", "elsewhere")]
+        org.troubles.location = f"http://127.0.0.1:{elsewhere.getsockname()[1]}/services"
+        with pytest.raises(SourceRefusedError, match="302"):
+            reader.read({"Name"})
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
 
 
 def test_a_session_that_is_refused_as_soon_as_it_is_opened_is_told_and_not_tried_for_ever(refusing: Reader) -> None:

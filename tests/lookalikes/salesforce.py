@@ -226,7 +226,8 @@ class Server:
         return JSONResponse(content, headers=self._headers())
 
     def _refusal(self, status: int, code: str, message: str) -> Response:
-        retry = {"Retry-After": self.org.troubles.retry_after} if self.org.troubles.retry_after else {}
+        said = {"Retry-After": self.org.troubles.retry_after, "Location": self.org.troubles.location}
+        retry = {name: value for name, value in said.items() if value}
         return JSONResponse([{"message": message, "errorCode": code}], status, headers=retry)
 
     def _headers(self) -> dict[str, str]:

@@ -68,6 +68,8 @@ class Troubles:
     answers: list[tuple[int, str, str]] = field(default_factory=list)
     """The next data requests are answered so: status, code, message."""
     retry_after: str = ""
+    location: str = ""
+    """Where refusals lead to, if they are redirects."""
     polls: int = 1
     fails_as: str = ""
     not_in_bulk: bool = False

@@ -15,7 +15,7 @@ from itertools import islice
 from connectors.sources.access import Access
 from connectors.sources.cell_faults import CellFaults
 from connectors.sources.clockwork import REAL, Clockwork
-from connectors.sources.contract import Reading
+from connectors.sources.contract import Ending, Reading
 from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.google_cells import GoogleCells
 from connectors.sources.google_client import opened_spreadsheet
@@ -72,14 +72,10 @@ class GoogleSheet:
         settings = {"sheet_zone": looked.zone, "sheet_locale": looked.locale}
         copying.copy.add(copying.first, part.area.top)
         present, passed = copying.header(name)
-        given = {
-            asked: settings[asked]
-            for asked in sorted(self.asked.columns & settings.keys())
-            if asked not in set(map(folded, present))
-        }
+        given = {asked: settings[asked] for asked in sorted(self.asked.columns & settings.keys() - set(map(folded, present)))}
         columns = wanted_columns(present, self.asked.without(given), name)
         rows = within_limits(self._rows(copying, columns.names, name, (present, passed)), self.spec)
-        reading = Reading(columns.names, rows, copying.stamp(looked)).with_empty(columns.absent)
+        reading = Reading(columns.names, rows, copying.stamp(looked), ending=copying.ending).with_empty(columns.absent)
         return _with_given(reading, given)
 
     def _rows(self, copying: _Copying, names: tuple[str, ...], name: str, header: _Header) -> Iterator[SourceRow]:
@@ -101,6 +97,7 @@ class _Copying:
     copy: Copy
     part: Part
     first: Piece
+    tried: int = 0
 
     @property
     def is_all(self) -> bool:
@@ -131,9 +128,9 @@ class _Copying:
         Raises:
             SourceUnavailableError: it was changed each time.
         """
-        for tried in range(_TRIES):
+        for self.tried in range(_TRIES):
             try:
-                if tried:
+                if self.tried:
                     self.part = part_of(self.spec, self.sheet.look())
                     self.first = self.sheet.piece(self.part.place(self.part.area.top, self.part.first_height))
                 if copy_whole(self.sheet, self.part, self.first, used, self.copy):
@@ -141,6 +138,11 @@ class _Copying:
             except GridMovedError:
                 continue
         raise SourceUnavailableError(f"{name} was changed each of {_TRIES} times while we read it", hint=_RESTLESS)
+
+    def ending(self) -> Ending:
+        """Say how often all was read anew."""
+        again = f"somebody edited {self.part.tab} while we read it, so it was read {self.tried + 1} times"
+        return Ending(notices=(again,) if self.tried else ())
 
     def stamp(self, looked: Spreadsheet) -> str:
         """Return evidence of the content's version, "" where there is none that can be trusted."""

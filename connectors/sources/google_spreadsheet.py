@@ -16,7 +16,7 @@ from gspread.urls import (
     SPREADSHEET_VALUES_BATCH_URL,
 )
 
-from connectors.sources.errors import SourceRefusedError
+from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.google_cells import CELL_FIELDS
 from connectors.sources.google_wire import GoogleWire, Question
 from connectors.sources.sheet_grid import LAST_COLUMN, LAST_ROW, Area
@@ -119,11 +119,11 @@ class GoogleSpreadsheet:
         return bool(self.wire.ask(question))
 
     def version(self) -> str:
-        """Return the file's version by the Drive API (a quota of its own), "" where we may not ask it."""
+        """Return the file's version by the Drive API (a quota of its own), "" where we may not ask it or get no answer."""
         params = {**_EVERYWHERE, "fields": "version,modifiedTime"}
         try:
             told = self.wire.ask(Question(f"{DRIVE_FILES_API_V3_URL}/{self.id}", f"{self.name}: asking for its version", params))
-        except SourceRefusedError:
+        except (SourceRefusedError, SourceUnavailableError):
             return ""
         return " ".join(f"{name}={told[name]}" for name in ("version", "modifiedTime") if name in told)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from lookalikes.sheets import Fault
 from lookalikes.sheets_book import Cell, Content
 from unit.connectors_sources.sheets_at_hand import Desk, sheet_of
 
@@ -67,6 +68,24 @@ def test_nothing_is_lost_or_read_twice_when_rows_move_during_a_reading(desk: Des
     desk.google.edits[before] = lambda: EDITS[edit](desk)
     assert told(desk) == standing(desk)
     assert not desk.google.edits
+
+
+def test_a_reading_that_was_begun_anew_says_so(desk: Desk) -> None:
+    desk.google.edits[3] = lambda: desk.sheet.delete(5)
+    with desk.source("id").read() as reading:
+        assert len(list(reading.rows)) == COUNT - 1
+        (notice,) = reading.ending().notices
+    assert notice == "somebody edited Programme while we read it, so it was read 2 times"
+    with desk.source("id").read() as reading:
+        assert list(reading.rows)
+        assert reading.ending().notices == ()
+
+
+def test_a_drive_that_does_not_answer_costs_the_stamp_only(desk: Desk) -> None:
+    desk.google.faults.append(Fault("/drive/", status=500, times=10**9))
+    with desk.source("id", "title").read() as reading:
+        assert reading.stamp == ""
+        assert len(list(reading.rows)) == COUNT
 
 
 def test_columns_that_move_during_a_reading_end_it(desk: Desk) -> None:

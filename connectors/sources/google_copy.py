@@ -7,6 +7,7 @@ What the copy is for is `google_sheet`'s.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -30,7 +31,8 @@ _VALUES = 200_000
 _FEWEST_ROWS = 1_100
 """Rows of the first request at least: a header is looked for among 1,000."""
 
-_ERROR_MARKS = "#!?A"
+_ERROR = re.compile(r"#(?:[A-Z0-9/]+[!?]|N/A)")
+"""How errors look; which word stands for which of them need not be the same in both forms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,6 @@ class _Likeness:
 
 def _alike(value: Any) -> object:
     if isinstance(value, str):
-        is_error = value == LOADING or (value[:1] == "#" and value[-1] in _ERROR_MARKS)
+        is_error = value == LOADING or (value.startswith("#") and _ERROR.fullmatch(value) is not None)
         return "#" if is_error else value or None
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value

@@ -70,6 +70,17 @@ def test_nothing_is_lost_or_read_twice_when_rows_move_during_a_reading(desk: Des
     assert not desk.google.edits
 
 
+def test_errors_that_stay_are_no_change_and_texts_that_look_like_marks_are(desk: Desk) -> None:
+    for number, content in enumerate(
+        ("#1A", Cell(error="N_A"), Cell(error="NEVER_HEARD_OF"), Cell(error="LOADING"), True, 1e300), 2
+    ):
+        desk.sheet.put(number, 2, content)
+    desk.rows("id", "title")
+    assert len(desk.requests("batchGet")) == 1
+    desk.google.edits[desk.google.reads + 3] = lambda: desk.sheet.put(2, 2, "#2A")
+    assert desk.rows("id", "title")[0].cells["title"] == "#2A"
+
+
 def test_a_reading_that_was_begun_anew_says_so(desk: Desk) -> None:
     desk.google.edits[3] = lambda: desk.sheet.delete(5)
     with desk.source("id").read() as reading:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -169,3 +171,21 @@ def test_no_more_than_reading_is_asked_for_unless_we_write(google: Google, sheet
 def test_a_spreadsheet_that_is_not_there_is_told(google: Google, tmp_path: Path) -> None:
     with pytest.raises(SyncError, match="1TownHall"), open_board(spec(), frozenset(), access_to(google, tmp_path)) as board:
         board.look()
+
+
+def test_a_missing_client_is_told_with_what_to_install() -> None:
+    script = f"""
+import sys
+sys.modules["gspread"] = None
+from connectors.sources.access import NO_ACCESS
+from connectors.sources.boards import open_board
+from mappings.errors import ConfigError
+from mappings.sheet_specs import GoogleSheetsSource
+try:
+    open_board(GoogleSheetsSource(kind="google_sheets", spreadsheet="{BOOK}"), frozenset(), NO_ACCESS)
+except ConfigError as error:
+    print(error, error.hint)
+"""
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "the module gspread" in said.stdout
+    assert "pip install 'eventsync[sheets]'" in said.stdout

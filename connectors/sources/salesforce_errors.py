@@ -16,7 +16,7 @@ DAY_SPENT_S = 3600.0
 """The daily requests are counted over the last 24 hours: some are free again an hour later."""
 
 _LONGEST_TOLD = 500
-_CLEARS = frozenset({"SERVER_UNAVAILABLE", "UNABLE_TO_LOCK_ROW", "QUERY_TIMEOUT", "UNKNOWN_EXCEPTION"})
+_CLEARS = frozenset({"SERVER_UNAVAILABLE", "UNABLE_TO_LOCK_ROW", "UNKNOWN_EXCEPTION"})
 _QUERY = frozenset({"MALFORMED_QUERY", "INVALID_FIELD", "INVALID_QUERY_FILTER_OPERATOR", "INVALID_TYPE", "QUERY_TOO_COMPLICATED"})
 _NOT_LET = frozenset({"API_DISABLED_FOR_ORG", "API_CURRENTLY_DISABLED", "INSUFFICIENT_ACCESS", "INSUFFICIENT_ACCESS_OR_READONLY"})
 _LOST = "INVALID_QUERY_LOCATOR"
@@ -32,6 +32,10 @@ class BusyError(SourceUnavailableError):
     """Salesforce cannot answer just now; a moment later it may."""
 
 
+class SlowQueryError(BusyError):
+    """Salesforce gave a query up because it took too long."""
+
+
 def sorted_out(about: str, status: int, content: Any, *, retry_after_s: float | None = None) -> Exception:
     """Return what a refusal means; `about` is what was asked: an object, a query's job."""
     code, said = _told(content)
@@ -40,6 +44,8 @@ def sorted_out(about: str, status: int, content: Any, *, retry_after_s: float | 
         return LocatorLostError(message)
     if code == "REQUEST_LIMIT_EXCEEDED" and "oncurrent" not in said:
         return SourceUnavailableError(message, hint=_LIMIT_HINT, retry_after_s=DAY_SPENT_S)
+    if code == "QUERY_TIMEOUT":
+        return SlowQueryError(message, hint="narrow `source.where`, or write api: bulk", retry_after_s=retry_after_s)
     if code in _CLEARS or code == "REQUEST_LIMIT_EXCEEDED" or status in (408, 425, 429) or status >= 500:
         return BusyError(message, hint="run again later", retry_after_s=retry_after_s)
     return _for_a_person(about, code, status, message)

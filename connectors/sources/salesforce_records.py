@@ -15,6 +15,7 @@ from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Reading
 from connectors.sources.names import Asked
 from connectors.sources.salesforce_bulk import NotInBulkError, query_job
+from connectors.sources.salesforce_errors import SlowQueryError
 from connectors.sources.salesforce_look import PAGE_ROWS, OrgLook
 from connectors.sources.salesforce_org import Org
 from connectors.sources.salesforce_pages import Pages, Texts, day_spent
@@ -106,7 +107,13 @@ class _Walk:
 
     def counted(self) -> _Walk:
         """Return the same, having asked how many records there are and chosen the way by it."""
-        count = self.count() if self._is_free or self.spec.incremental else None
+        try:
+            count = self.count() if self._is_free or self.spec.incremental else None
+        except SlowQueryError:
+            if not self._is_free:
+                raise
+            # So many that they cannot even be counted.
+            return replace(self, in_bulk=True)
         is_changing = self.spec.incremental is not None and (bool(self.progress.before) or self._is_too_much(count))
         in_bulk = self.is_for_bulk(count)
         return replace(self, in_bulk=in_bulk, by_change=is_changing and not in_bulk)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from lookalikes.salesforce_org import Org, SObject
 from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of, record_id
 
-from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError
+from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.salesforce_org import POLICY
 from mappings.errors import ConfigError
 
 FIELDS = {
@@ -124,6 +125,18 @@ def test_what_cannot_be_read_in_bulk_is_read_in_pages_and_said_so() -> None:
 
     assert len(rows.rows) == 30
     assert "read in pages" in rows.ending.notices[0]
+
+
+def test_records_that_are_too_many_to_be_counted_are_read_in_bulk() -> None:
+    org = org_of(events(30))
+    with reader_of(org) as reader:
+        org.troubles.answers = [(400, "QUERY_TIMEOUT", "Your query request was running for too long.")] * POLICY.attempts
+        assert len(reader.read({"Name"}).rows) == 30
+        assert any(asked.startswith("job query") for _, asked in org.asked)
+        org.troubles.answers = [(400, "QUERY_TIMEOUT", "Your query request was running for too long.")] * POLICY.attempts
+        with pytest.raises(SourceUnavailableError, match="QUERY_TIMEOUT") as caught:
+            reader.read({"Name"}, api="rest")
+        assert "api: bulk" in caught.value.hint
 
 
 def test_few_requests_are_left_so_many_records_are_read_in_bulk() -> None:

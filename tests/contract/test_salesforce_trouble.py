@@ -116,12 +116,12 @@ def test_a_busy_org_is_asked_again_a_few_times_and_then_later(answer: tuple[int,
     org = org_of(events(8))
     org.troubles.page_rows, org.troubles.answers = 5, [answer] * 3
     with reader_of(org) as reader:
-        assert len(reader.read({"Name"}).rows) == 8
+        assert len(reader.read({"Name"}, api="rest").rows) == 8
         assert len(reader.clock.slept) == 3
 
         org.troubles.answers = [answer] * 50
         with pytest.raises(SourceUnavailableError, match=answer[1] or "502"):
-            reader.read({"Name"})
+            reader.read({"Name"}, api="rest")
         assert reader.clock.now <= 2 * POLICY.budget_s
         assert len(org.troubles.answers) == 50 - POLICY.attempts
 

@@ -22,7 +22,7 @@ from connectors.sources.clockwork import Clockwork
 from connectors.sources.errors import BadSourceError, SourceRefusedError
 from connectors.sources.json_values import Number
 from connectors.sources.names import folded
-from connectors.sources.salesforce_errors import BusyError, LocatorLostError, sorted_out, unreachable
+from connectors.sources.salesforce_errors import BusyError, LocatorLostError, no_such_field, sorted_out, unreachable
 from connectors.sources.salesforce_login import API_VERSION, log_in
 from connectors.sources.salesforce_shape import Shape
 from connectors.sources.salesforce_wire import OrgSession, Told
@@ -97,8 +97,19 @@ class Org:
             raise SourceRefusedError(message, hint=self._near(name)) from error
 
     def query(self, soql: str, *, with_deleted: bool = False) -> Page:
-        """Ask a query and return its first page."""
-        return Page.of(self.ask("the query", lambda org: org.query(soql, include_deleted=with_deleted)))
+        """Ask a query and return its first page.
+
+        Raises:
+            BadSourceError: it is refused; of a field that is not there, the nearest one is named.
+        """
+        try:
+            return Page.of(self.ask("the query", lambda org: org.query(soql, include_deleted=with_deleted)))
+        except BadSourceError as error:
+            if found := no_such_field(error):
+                field, name = found
+                near = process.extractOne(field, self.describe(name).names, processor=folded, score_cutoff=_NEAR)
+                error.hint = f"did you mean {near[0]}? {error.hint}" if near else error.hint
+            raise
 
     def more(self, address: str) -> Page:
         """Return a further page.

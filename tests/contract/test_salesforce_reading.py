@@ -280,6 +280,7 @@ def test_a_refused_query_tells_what_salesforce_said() -> None:
 
     assert "INVALID_FIELD" in str(caught.value)
     assert "No such column 'Nmae' on entity 'Event__c'" in str(caught.value)
+    assert caught.value.hint.startswith("did you mean Name?")
 
 
 def test_archived_records_are_records_and_deleted_ones_are_not() -> None:

@@ -28,7 +28,7 @@ class NdjsonRecords:
         """Give the records, in their order, numbered by their line.
 
         Raises:
-            BadSourceError: not even the first line is JSON.
+            BadSourceError: not even the first line is JSON, or the last one breaks off.
         """
         lines = Lines(file.stream, chosen_encoding(file.stream, self.spec.encoding or ("utf-8",)), file.name)
         try:
@@ -50,6 +50,10 @@ def _records(lines: Lines, name: str) -> Iterator[Record]:
             hint = "is it one document over several lines? Then say `kind: json`"
             raise BadSourceError(str(record.origin), f"the first line is no JSON object ({record.problem})", hint=hint)
         is_any = is_any or bool(record.value)
+        if record.problem and not line.endswith(("\n", "\r")):
+            raise BadSourceError(
+                str(record.origin), "the file ends in the middle of this line", hint="ask the partner for all of it"
+            )
         yield record
     if not number:
         raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")

@@ -177,7 +177,7 @@ FILE_KINDS = [
     Kind("a feed's rules for cells", in_folder(_put_joined)),
     Kind("xlsx", in_folder(_put_xlsx), _is_sheet, ends_at_filled=True),
     Kind("json", in_folder(_put_json), first=1, is_grid=False),
-    Kind("ndjson", in_folder(_put_ndjson), first=1, is_grid=False, breaks_in_row=True),
+    Kind("ndjson", in_folder(_put_ndjson), first=1, is_grid=False),
     Kind("xml", in_folder(_put_xml), _is_xml, first=1, is_grid=False),
     Kind("ics", in_folder(_put_ics), lambda text: "\r" not in text and "\0" not in text, first=None, is_grid=False),
 ]

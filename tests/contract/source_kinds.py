@@ -67,9 +67,8 @@ class Kind:
     `first` is the number of the first row, None where numbers count something else (lines of records of any length).
     `is_grid`: columns have names of their own, which may stand twice, be padded or be wanted by their position.
     `ends_at_filled`: blank rows below the last filled one are none. `is_measured`: this process holds the source's memory
-    only, and not that of the service which answers it as well. `breaks_in_row`: each row stands by itself, so that a source cut
-    off in the middle of one is known by that row's problem. `knows_versions`: its cursor says that nothing at all has changed,
-    and it then gives no rows. `is_dear`: to open it takes so long that few examples must do.
+    only, and not that of the service which answers it as well. `knows_versions`: its cursor says that nothing at all has
+    changed, and it then gives no rows. `is_dear`: to open it takes so long that few examples must do.
     """
 
     name: str
@@ -80,7 +79,6 @@ class Kind:
     ends_at_filled: bool = False
     is_incremental: bool = False
     is_measured: bool = True
-    breaks_in_row: bool = False
     knows_versions: bool = False
     is_dear: bool = False
 

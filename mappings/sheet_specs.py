@@ -70,7 +70,7 @@ class GoogleSheetsSource(GridSource):
     )
     write_back: WriteBack | None = Field(
         default=None,
-        description="Columns in which the sheet is told what became of its rows: `status`, `event_id`, `problem`. Off by default.",
+        description="Columns to tell the sheet in what became of its rows: `status`, `event_id`, `problem`. Off by default.",
     )
 
     @model_validator(mode="after")

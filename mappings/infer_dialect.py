@@ -18,8 +18,14 @@ from charset_normalizer import from_bytes
 from mappings.infer_east_asian import guess_east_asian
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-_LIKELY = ("windows-1252", "windows-1250", "shift_jis", "cp949", "gb18030", "big5", "windows-1251", "iso-8859-2", "koi8-r")
-_NAMES = {"cp1252": "windows-1252", "cp1250": "windows-1250", "cp1251": "windows-1251", "cp932": "shift_jis"}
+_LIKELY = ("windows-1252", "windows-1250", "cp932", "cp949", "gb18030", "big5", "windows-1251", "iso-8859-2", "koi8-r")
+_NAMES = {
+    "cp1252": "windows-1252",
+    "cp1250": "windows-1250",
+    "cp1251": "windows-1251",
+    **dict.fromkeys(("shift_jis", "shift_jis_2004", "shift_jisx0213"), "cp932"),
+}
+"""The encodings that files are in, for what resembles them: a later standard's Shift-JIS makes another letter of 髙, silently."""
 _LATIN = ("windows-125", "iso", "latin", "mac", "cp4", "cp7", "cp8", "cp10", "hp")
 _WESTERN = frozenset("€‚„…‘’“”•–—™«»·°§©®´¡¿\u00a0")
 _FOUR_ODD_LETTERS = re.compile(r"[^\W\d_A-Za-z]{4}")

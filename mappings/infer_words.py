@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 
@@ -38,38 +38,39 @@ _WORDS: Mapping[Role, str] = {
     Role.ASIDE: """cfp coc created modified updated published registration deadline anmeldeschluss erstellt geandert creado
         modificado criado alterado inscripcion anmeldung lat lng lon latitude longitude twitter confidence
         accuracy quality count phone email mail telefon slides video recording grabacion icon boton notes note
-        notas bemerkung uwagi 更新 作成 備考 締切""",
+        notas bemerkung uwagi 更新 作成 備考 締切 開場* 受付* 定員 主催* 電話番号""",
     Role.ID: """id ids uid uuid guid ref key code nr no num number numer nummer codigo kennung identifier referenz
         reference referencia sku external eventid 番号 識別子 編號 번호""",
     Role.IMAGE: """image images img picture bild bilder foto photo photos imagem imagen obraz* cover poster thumbnail 画像
         写真 이미지""",
     Role.URL: """url urls uri link links website web webseite homepage page enlace lien ligacao www site strona href
-        ticket tickets bilet* bilhetes entradas billetterie reservation リンク サイト 網址 링크""",
+        ticket tickets bilet* bilhetes entradas billetterie reservation リンク サイト ホームページ 網址 링크""",
     Role.ZONE: "timezone tz zeitzone fuso zone",
     Role.CITY: """city town stadt ciudad cidade ville citta miasto miasta municipality gemeinde municipio localidad stad
-        plaats kommune mesto 市 市区町村 都市 城市 도시 город""",
+        plaats kommune mesto 市 市区町村* 市町村* 都市 城市 도시 город""",
     Role.COUNTRY: "country countrycode land pais pays paese kraj nation 国 国家 国家",
     Role.PRICE: """price prices preis preise precio preco prix prezzo cena ceny cost costs eintritt koszt fee admission 料金
-        价格 가격""",
+        入場料 参加費 价格 가격""",
     Role.CATEGORY: """category categories categoria categorias kategor* categor* genre genres type typ tipo tags tag segment
-        rubrik art sparte topic topics classification カテゴリ 分類 種別 类别 분류""",
+        rubrik art sparte topic topics classification カテゴリ* ジャンル 分野 分類 種別 类别 분류""",
     Role.STATUS: "status state estado stan stato etat zustand cancelled 状態 状况 상태",
     Role.END: """end ende ends ending fim fin final finish hasta bis until to koniec zakoncz* konec fine slut einde dtend
-        termino 終了* 结束* 종료*""",
+        termino 終了* 終演* 结束* 종료*""",
     Role.CLOCK: """time uhrzeit zeit hora horas horario heure heures horaire horaires ora ore orario godzin* godz tijd tid
         clock hour 時間 時刻 时间 시간 время""",
     Role.START: """start starts begin begins beginn beginning anfang inicio inizio debut from von ab desde date dates datum
-        dia dias day days tage when fecha data rozpocz* poczatek dtstart giorno jour dag 開始* 開催日 日付 日時 日期 日 시작*
+        dia dias day days tage when fecha data rozpocz* poczatek dtstart giorno jour dag 開始*
+        開演* 開催日 開催日時 公演日* 実施日 日付 日時 日期 日 시작*
         날짜 дата начало""",
     Role.ADDRESS: """address adresse adresa adres direccion endereco indirizzo ulica ulice strasse street region prefecture
-        住所 地址 주소""",
+        住所 所在地 地址 주소""",
     Role.DESCRIPTION: """description descricao descripcion beschreibung opis resumen resumo resume details detalle text
         body content abstract 説明 概要 内容 描述 설명""",
     Role.VENUE: """venue venues location place local lugar lieu luogo sala recinto miejsce obiekt* veranstaltungsort ort
-        spielstatte raum room hall theatre theater house site_name 会場 場所 장소 地点 место""",
+        spielstatte raum room hall theatre theater house site_name 会場 会場名 施設名 場所 開催場所 장소 地点 место""",
     Role.TITLE: """title titel titulo titre titolo tytul nome name nombre nom namn navn naam nazwa event evento evenement
-        veranstaltung wydarz* subject headline bezeichnung summary 名称 名前 タイトル イベント* 題名 标题 名稱
-        제목 행사명 название""",
+        veranstaltung wydarz* subject headline bezeichnung summary 名称 名前 名 タイトル イベント
+        公演名 催事名 行事名 事業名 題名 标题 名稱 제목 행사명 название""",
 }
 _STEMS: tuple[tuple[str, Role], ...] = tuple(
     (word[:-1], role) for role, words in _WORDS.items() for word in words.split() if word.endswith("*")
@@ -84,13 +85,22 @@ _GLUE = frozenset(
 )
 _COUNTS = frozenset({"no", "num", "number", "numer", "nummer", "nr"})
 """Words that name an identifier when they stand alone: the number sent is none."""
+_BOUNDS: Mapping[str, Role] = {
+    **dict.fromkeys(("od", "da", "du", "fra", "van"), Role.START),
+    **dict.fromkeys(("do", "a", "al", "au", "ate", "tot", "til", "till"), Role.END),
+}
+"""What stands behind the word for a day or a time, or alone, where it begins or ends: some of these words are glue elsewhere."""
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SCRIPTS = re.compile(
+    "(?<=[\u3041-\u30fe\u4e00-\u9fff])(?=[A-Za-z])|(?<=[A-Za-z])(?=[\u3041-\u30fe\u4e00-\u9fff])|(?<=イベント)(?=.)"
+)
+"""Where a word ends without a space: between the scripts of a Japanese name, and after the word that many of them begin with."""
 _BREAK = re.compile(r"[\W_]+")
 
 
 def plain_words(name: str) -> tuple[str, ...]:
     """Return the words of a column's name: lower case, without accents, `startDate` and `START_DATE` alike."""
-    spaced = _CAMEL.sub(" ", name.replace("ł", "l").replace("Ł", "L"))
+    spaced = _SCRIPTS.sub(" ", _CAMEL.sub(" ", name.replace("ł", "l").replace("Ł", "L")))
     folded = unicodedata.normalize("NFKD", spaced)
     bare = unicodedata.normalize("NFC", "".join(char for char in folded if not 0x300 <= ord(char) < 0x370)).casefold()
     return tuple(word for word in _BREAK.split(bare) if word)
@@ -98,12 +108,21 @@ def plain_words(name: str) -> tuple[str, ...]:
 
 def roles_by_name(name: str) -> dict[Role, float]:
     """Return the parts that a name speaks for, each with how clearly: 1 says nothing else, less is one word among others."""
-    words = [word for word in plain_words(name) if word not in _GLUE]
-    found: dict[Role, float] = {}
+    whole = plain_words(name)
+    bound = _bound(whole)
+    words = [word for word in (whole[:-1] if bound else whole) if word not in _GLUE]
+    found: dict[Role, float] = dict.fromkeys(bound, 1.0)
     for word in words:
         for role in _roles_of(word) if len(words) == 1 or word not in _COUNTS else ():
             found[role] = found.get(role, 0.0) + 1.0
-    return {role: count / len(words) for role, count in found.items()}
+    return {role: count / (len(words) + len(bound)) for role, count in found.items()}
+
+
+def _bound(words: Sequence[str]) -> tuple[Role, ...]:
+    """Return whether a day or a time begins or ends here, as the last word says: `Data do` is not `Data od`."""
+    role = _BOUNDS.get(words[-1]) if words else None
+    is_told = role is not None and all(_roles_of(word) & {Role.START, Role.CLOCK} for word in words[:-1])
+    return (role,) if role is not None and is_told else ()
 
 
 def _roles_of(word: str) -> frozenset[Role]:

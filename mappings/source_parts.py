@@ -17,8 +17,8 @@ from mappings.strict import Strict
 CELL_RANGE = re.compile(r"([A-Z]{1,3})?([1-9][0-9]{0,6})?(?::([A-Z]{1,3})?([1-9][0-9]{0,6})?)?")
 """How a part of a sheet is written, in upper case and without dollar signs."""
 _ENCODINGS = (
-    *("utf-8", "windows-1252", "shift_jis", "windows-1250", "windows-1251", "iso-8859-1", "iso-8859-2", "iso-8859-15"),
-    *("utf-16", "cp949", "euc-kr", "gb18030", "big5", "koi8-r", "macroman"),
+    *("utf-8", "windows-1252", "cp932", "windows-1250", "windows-1251", "iso-8859-1", "iso-8859-2", "iso-8859-15"),
+    *("utf-16", "shift_jis", "cp949", "euc-kr", "gb18030", "big5", "koi8-r", "macroman"),
 )
 """Those that partners' files are in, to tell an author which was probably meant."""
 

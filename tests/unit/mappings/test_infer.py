@@ -124,6 +124,10 @@ def test_an_order_that_nothing_proves_or_that_cells_contradict_stays_open(cells:
         ("Ville", Role.CITY),
         ("cfpUrl", Role.ASIDE),
         ("link_do_obrazka", Role.IMAGE),
+        ("終演時間", Role.END),
+        ("ジャンル", Role.CATEGORY),
+        ("申込URL", Role.URL),
+        ("開場", Role.ASIDE),
     ],
 )
 def test_columns_are_known_by_their_names_in_many_languages(name: str, role: Role) -> None:
@@ -131,10 +135,36 @@ def test_columns_are_known_by_their_names_in_many_languages(name: str, role: Rol
 
 
 @pytest.mark.parametrize(
+    ("header", "parts"),
+    [
+        (("Data do", "Data od", "Nazwa"), {Role.START: "Data od", Role.END: "Data do", Role.TITLE: "Nazwa"}),
+        (("Do", "Od", "Nazwa wydarzenia"), {Role.START: "Od", Role.END: "Do", Role.TITLE: "Nazwa wydarzenia"}),
+        (("Data a", "Data da", "Nome"), {Role.START: "Data da", Role.END: "Data a", Role.TITLE: "Nome"}),
+        (("data_do_evento", "Data fim", "Nome"), {Role.START: "data_do_evento", Role.END: "Data fim", Role.TITLE: "Nome"}),
+        (("開催日", "終了日", "イベントID", "イベント名"), {Role.START: "開催日", Role.END: "終了日", Role.TITLE: "イベント名"}),
+    ],
+)
+def test_the_last_day_is_not_taken_for_the_first_nor_an_identifier_for_the_title(
+    header: tuple[str, ...], parts: dict[Role, str]
+) -> None:
+    rows = [dict(zip(header, (f"2030-05-{day:02d}", "2030-06-01", f"E-{day}", f"能 {day}"), strict=False)) for day in (1, 2, 3)]
+    named = {"Nazwa", "Nome", "Nazwa wydarzenia"} & set(header)
+    rows = [{**row, **dict.fromkeys(named, "Jazz i blues")} for row in rows]
+    found = guess_roles(see_columns(header, rows, {}))
+    assert {role: found[role].column.name for role in parts} == parts
+
+
+def test_the_japanese_of_windows_is_told_by_its_own_letters() -> None:
+    text = "ID,名称,会場\n" + "".join(f"E-{n},①春の髙橋～コンサート,㈱ライブハウス\n" for n in range(9))
+    seen = guess_dialect(text.encode("cp932"), is_whole=True)
+    assert text.encode("cp932").decode(seen.encoding) == text
+
+
+@pytest.mark.parametrize(
     ("encoding", "text"),
     [
         ("cp949", "1,서울 불꽃축제,여의도 한강공원\n2,재즈 공연,예술의전당\n3,봄꽃 축제,진해\n"),
-        ("shift_jis", "1,なにわ淀川花火大会,新淀川河川敷\n2,ジャズの夕べ,大阪城ホール\n"),
+        ("cp932", "1,なにわ淀川花火大会,新淀川河川敷\n2,ジャズの夕べ,大阪城ホール\n"),
         ("gb18030", "1,国庆音乐会,上海大剧院\n2,春节文化展览,北京展览馆\n"),
         ("big5", "1,國慶音樂會,台北市大安公園\n2,春節文化展覽,高雄市文化中心\n"),
     ],

@@ -43,12 +43,13 @@ SheetRange = Annotated[
 
 
 class GoogleSheetsSource(GridSource):
-    """A tab of a Google spreadsheet. Cells become the text that `xlsx` would make of them, whatever the spreadsheet's locale.
+    """A tab of a Google spreadsheet. Cells become the text that `xlsx` would make of them, decimals as the spreadsheet writes.
 
-    Text stays as it is: `02134`, `12,50`. Numbers have no needless digits (`5`, `12.5`) unless the cell's format is zeros only
-    (`00000` gives `02134`), dates and times are ISO as the cell's format shows them, booleans `TRUE` and `FALSE`. An error such
-    as `#REF!`, or a formula that is still `Loading...`, rejects the row if the column is used. Hidden rows, and those that a
-    filter hides, are rows. The account that `GOOGLE_APPLICATION_CREDENTIALS` names must be allowed to see the spreadsheet.
+    Text stays as it is: `02134`, `12,50`. Numbers have all their digits, behind the decimal mark of the spreadsheet's locale
+    (`5`, `12,5`; `12.5` in an English one), and zeros where the format adds them (`12,50`; `00000` gives `02134`). Dates and
+    times are ISO as the cell's format shows them, booleans `TRUE` and `FALSE`. An error such as `#REF!`, or a formula that is
+    still `Loading...`, rejects the row if the column is used. Hidden rows, and those that a filter hides, are rows. The
+    account that `GOOGLE_APPLICATION_CREDENTIALS` names must be allowed to see the spreadsheet.
     """
 
     kind: Literal["google_sheets"] = Field(description="google_sheets: a tab of a Google spreadsheet.")

@@ -63,7 +63,7 @@ class GoogleSheet:
         ):
             looked = sheet.look()
             part = part_of(self.spec, looked)
-            copy = Copy(file, GoogleCells())
+            copy = Copy(file, GoogleCells(looked.locale))
             copying = _Copying(self.spec, sheet, copy, part, sheet.piece(part.place(part.area.top, part.first_height)))
             yield self._opened(copying, looked)
 

@@ -22,13 +22,14 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell that is more than a plain value: with a format (`type`, `pattern`), an error, or a formula behind it."""
+    """A cell that is more than a plain value: with a format (`type`, `pattern`), an error, a formula, what people see of it."""
 
     value: str | float | bool | None = None
     kind: str = ""
     pattern: str = ""
     error: str = ""
     formula: str = ""
+    shown: str = ""
 
 
 def day(serial: float, pattern: str = "yyyy-mm-dd") -> Cell:
@@ -148,6 +149,8 @@ def cell_data(content: Content) -> dict[str, Any]:
         found["effectiveValue"] = {_kind_of(value): value}
     if cell and cell.kind:
         found["effectiveFormat"] = {"numberFormat": {"type": cell.kind, **({"pattern": cell.pattern} if cell.pattern else {})}}
+    if cell and cell.shown:
+        found["formattedValue"] = cell.shown
     if cell and cell.formula:
         found["userEnteredValue"] = {"formulaValue": cell.formula}
     elif "effectiveValue" in found:

@@ -1,4 +1,4 @@
-"""What the cells of a Google sheet say: the text that the same cell of a workbook would give, in every locale."""
+"""What the cells of a Google sheet say: what the same cell of a workbook would give, decimals as the sheet writes them."""
 
 from __future__ import annotations
 
@@ -102,6 +102,40 @@ def test_what_cannot_be_trusted_is_no_text(cell: Content) -> None:
     assert isinstance(text(cell), Fault)
 
 
+@pytest.mark.parametrize(
+    ("locale", "cell", "expected"),
+    [
+        ("de_DE", 12.5, "12,5"),
+        ("de_DE", Cell(12.5, "NUMBER", "0.00", shown="12,50"), "12,50"),
+        ("de_DE", Cell(1234.5, "NUMBER", "#,##0.00", shown="1.234,50"), "1234,50"),
+        ("fr_FR", Cell(1234.5, "NUMBER", "#,##0.00", shown="1\u202f234,50"), "1234,50"),
+        ("de_CH", Cell(1234.5, "NUMBER", "#,##0.00", shown="1’234.50"), "1234.50"),
+        ("de_DE", Cell(-12.5, "NUMBER", "0.00", shown="-12,50"), "-12,50"),
+        ("de_DE", Cell(12.456, "NUMBER", "0.00", shown="12,46"), "12,456"),
+        ("de_DE", Cell(12.5, "NUMBER", "0", shown="13"), "12,5"),
+        ("de_DE", Cell(12.5, "CURRENCY", '#,##0.00" €"', shown="12,50 €"), "12,5"),
+        ("de_DE", Cell(0.255, "PERCENT", "0.0%", shown="25,5%"), "0,255"),
+        ("de_DE", Cell(12.5, "NUMBER", "00000", shown="00013"), "12,5"),
+        ("de_DE", Cell(12, "NUMBER", "0.00", shown="12,00"), "12"),
+        ("de_DE", Cell(46145.8125, "DATE_TIME", shown="03.05.2026 19:30"), "2026-05-03T19:30:00"),
+        ("de_DE", "12.5", "12.5"),
+        ("en_US", Cell(5.1, "NUMBER", "0.00", shown="5.10"), "5.10"),
+        ("en_GB", 12.5, "12.5"),
+        ("no_NO", 12.5, "12,5"),
+        ("", 12.5, "12.5"),
+        ("xx_YY", 12.5, "12.5"),
+    ],
+)
+def test_a_fraction_has_all_its_digits_and_the_mark_of_the_spreadsheets_locale(locale: str, cell: Content, expected: str) -> None:
+    assert GoogleCells(locale).text(cell_data(cell)) == expected
+
+
+def test_a_column_reads_alike_whether_its_prices_were_typed_as_numbers_or_as_texts(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, [["price"], ["12,50"], [Cell(12.5, "NUMBER", "0.00", shown="12,50")], [12.456]]) as desk:
+        desk.book.locale = "de_DE"
+        assert desk.cells("price") == [("12,50",), ("12,50",), ("12,456",)]
+
+
 def test_a_value_is_the_same_whichever_way_it_is_asked_for() -> None:
     assert [plain_value(cell_data(one)) for one in ("x", 5, 1.5, True, None, Cell(error="REF"))] == [
         "x",
@@ -123,8 +157,8 @@ def test_a_row_with_an_error_in_a_used_column_is_rejected_and_in_another_is_not(
     assert unused.cells["note"] == "#N/A"
 
 
-def test_a_sheet_reads_as_the_same_workbook_does(tmp_path: Path) -> None:
-    """The same cells in each: the texts are the same."""
+def test_a_sheet_reads_as_the_same_workbook_does_where_decimals_have_a_point(tmp_path: Path) -> None:
+    """The same cells in each: the texts are the same. A workbook knows no locale."""
     formats: list[tuple[Any, str, str]] = [
         ("02134", "", ""), ("12,50", "", ""), (2134, "NUMBER", "00000"), (12.5, "NUMBER", "0.00"), (5, "", ""), (True, "", ""),
         (46145, "DATE", "dd/mm/yyyy"), (0.8125, "TIME", "hh:mm"), (46145.8125, "DATE_TIME", "yyyy-mm-dd hh:mm"),
@@ -139,4 +173,5 @@ def test_a_sheet_reads_as_the_same_workbook_does(tmp_path: Path) -> None:
     with open_source(WorkbookSource(kind="xlsx", path="book.xlsx"), tmp_path, frozenset(names)).read() as reading:
         (row,) = reading.rows
     with sheet_of(tmp_path, [names, [Cell(value, kind, pattern) for value, kind, pattern in formats]]) as desk:
+        desk.book.locale = "en_GB"
         assert [dict(one.cells) for one in desk.rows(*names)] == [dict(row.cells)]

@@ -16,7 +16,7 @@ import requests
 import urllib3
 
 from connectors.sources.errors import BadSourceError, SourceUnavailableError
-from connectors.sources.salesforce_errors import BusyError, unreachable
+from connectors.sources.salesforce_errors import BusyError
 from connectors.sources.salesforce_look import CHUNK_ROWS
 from connectors.sources.salesforce_org import POLICY, Org
 from connectors.sources.salesforce_selection import Selection
@@ -29,6 +29,10 @@ _FIRST_LOOK_S, _LATER_LOOK_S = 0.5, 20.0
 _LARGEST_CELL = 16 * 1024 * 1024
 _PIECE_BYTES = 256 * 1024
 _NOT_IN_BULK = ("not supported by the Bulk API", "FEATURENOTENABLED", "INVALIDENTITY", "EXCEEDEDQUOTA", "EXCEEDED_QUOTA")
+
+
+class _BrokenOffError(BusyError):
+    """Results that were coming broke off: the rest of them is worth asking for. A busy org has been insisted on by `Org`."""
 
 
 @dataclass(slots=True)
@@ -54,11 +58,11 @@ class QueryJob:
                 try:
                     locator = yield from self._chunk(selection, locator)
                     break
-                except BusyError as busy:
+                except _BrokenOffError:
                     attempt = 1 if self._given > before else attempt + 1
                     if attempt > POLICY.attempts:
                         raise
-                    self.org.clockwork.sleep(busy.retry_after_s or POLICY.wait_s(attempt, self.org.clockwork.chance))
+                    self.org.clockwork.sleep(POLICY.wait_s(attempt, self.org.clockwork.chance))
 
     def _chunk(self, selection: Selection, locator: str) -> Generator[list[str], None, str]:
         """Give what is left of a chunk; returns the next one's locator, "null" at the end."""
@@ -72,7 +76,9 @@ class QueryJob:
                     yield [convert(cell) for convert, cell in zip(converts, cells, strict=True)]
             promised = response.headers.get("Sforce-NumberOfRecords", "")
             if promised.isdecimal() and int(promised) != number:
-                raise BusyError(f"Salesforce promised {promised} records of a job and sent {number}", hint="run again later")
+                raise _BrokenOffError(
+                    f"Salesforce promised {promised} records of a job and sent {number}", hint="run again later"
+                )
             return response.headers.get("Sforce-Locator", "null") or "null"
 
 
@@ -161,7 +167,7 @@ def _records(response: requests.Response, selection: Selection) -> Iterator[tupl
         raise BadSourceError("a query job", message, hint="write api: rest")
     for number, cells in enumerate(reader, start=1):
         if len(cells) != len(wanted):
-            raise BusyError(f"record {number} of a job came with {len(cells)} cells", hint="run again later")
+            raise _BrokenOffError(f"record {number} of a job came with {len(cells)} cells", hint="run again later")
         yield number, cells
 
 
@@ -169,4 +175,5 @@ def _told_of_breaks(records: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[
     try:
         yield from records
     except (urllib3.exceptions.HTTPError, OSError, csv.Error, UnicodeDecodeError) as error:
-        raise unreachable("a query job's results", f"{type(error).__name__}: {error}") from error
+        message = f"the results of a Salesforce job broke off: {type(error).__name__}: {error}"
+        raise _BrokenOffError(message, hint="run again later") from error

@@ -251,6 +251,18 @@ def test_results_that_always_break_off_end_in_an_error() -> None:
     assert org.jobs == {}
 
 
+@pytest.mark.parametrize(("retry_after", "longest_s"), [("", 1.1 * POLICY.budget_s), ("900", 5.0)])
+def test_results_of_a_busy_org_are_insisted_on_no_longer_than_anything_else(retry_after: str, longest_s: float) -> None:
+    org = org_of(events(25))
+    org.troubles.answers, org.troubles.retry_after = [(503, "SERVER_UNAVAILABLE", "")] * 99, retry_after
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="503"):
+        reader.read({"Name"}, api="bulk")
+
+    assert reader.clock.now <= longest_s
+    assert len(org.troubles.answers) >= 99 - POLICY.attempts
+    assert org.jobs == {}
+
+
 def test_a_job_is_waited_for_ever_longer_but_not_for_ever() -> None:
     org = org_of(events(3))
     org.troubles.polls = 10**9

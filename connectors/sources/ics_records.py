@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from connectors.sources.errors import BadSourceError, EmptySourceError
+from connectors.sources.ics_lengths import end_after
 from connectors.sources.nested import OWN_TEXT
 from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
@@ -176,7 +177,16 @@ class _Calendar:
         if what != begun:
             raise BadSourceError(f"{self._name}:{number}", f"END:{what} stands where the {begun} of line {line} should end")
         if what == "VEVENT":
-            self.ready.append(Record(Origin(f"{self._name}:{line}", line), {**self._calendar, **self._event}))
+            self.ready.append(Record(Origin(f"{self._name}:{line}", line), _with_end({**self._calendar, **self._event})))
+
+
+def _with_end(event: dict[str, Any]) -> dict[str, Any]:
+    """Give the end that follows from how long an event lasts, where no end is said (RFC 5545, section 3.6.1)."""
+    start, length = event.get("DTSTART"), event.get("DURATION")
+    if start is None or length is None or "DTEND" in event:
+        return event
+    end = end_after(start[OWN_TEXT], length[OWN_TEXT])
+    return {**event, "DTEND": {**start, OWN_TEXT: end}} if end else event
 
 
 def _parted(line: str) -> tuple[str, dict[str, str], str]:

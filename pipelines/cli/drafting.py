@@ -6,9 +6,9 @@ What is guessed from rows is `mappings.infer`'s, from bytes `source_guess`'s.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,9 @@ _TOP = 60
 _WIDEST = 256
 SAMPLED = 2_000
 """So many rows are read at most."""
+_LISTS_OF_CALENDARS = {"CATEGORIES": ";"}
+"""What stands between the items of a calendar's lists, once they are read."""
+_Rows = tuple[tuple[str, ...], list[Mapping[str, str]], bool]
 _COLUMNS = ("what", "column", "how sure", "why")
 _SPEC: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
 
@@ -83,13 +86,14 @@ def read_sample(source: str, out: Path, access: Access) -> tuple[Sample, bool]:
     """
     name, first = _first_look(source)
     guess = _with_header(first, source, access)
-    columns, rows, is_whole = _rows_of(guess, source, access)
+    guess, (columns, rows, is_whole) = _with_merged(guess, source, access)
     joined = joined_lists(guess, columns, rows)
     if joined is not guess:
         columns, rows, is_whole = _rows_of(joined, source, access)
     title = f"{name}: {len(rows):,} rows looked at{'' if is_whole else ', the first of more'}"
     lines = joined.lines(_path_from(out, source))
-    return Sample(title, lines, columns, rows, joined.guesses(), joined.settings.get("join_lists", {})), is_whole
+    parted = _LISTS_OF_CALENDARS if joined.settings["kind"] == "ics" else joined.settings.get("join_lists", {})
+    return Sample(title, lines, columns, rows, joined.guesses(), parted), is_whole
 
 
 def _first_look(source: str) -> tuple[str, SourceGuess]:
@@ -101,7 +105,7 @@ def _first_look(source: str) -> tuple[str, SourceGuess]:
     return file.name, guess_source(Head(file.name, content[:HEAD_BYTES], is_whole=len(content) <= HEAD_BYTES))
 
 
-def _rows_of(guess: SourceGuess, source: str, access: Access) -> tuple[tuple[str, ...], list[Mapping[str, str]], bool]:
+def _rows_of(guess: SourceGuess, source: str, access: Access) -> _Rows:
     """Return the columns, the first rows, and whether these are all; faulty rows say nothing."""
     spec = _SPEC.validate_python(guess.at(source))
     with open_source(spec, Path.cwd(), frozenset(), access=access).read() as reading:
@@ -125,6 +129,25 @@ def _with_header(guess: SourceGuess, source: str, access: Access) -> SourceGuess
         return guess
     why = f"row {number} is the first that is as wide as those below"
     return replace(guess, settings={**guess.settings, "header": {"row": number}}, why={**guess.why, "header": why})
+
+
+def _with_merged(guess: SourceGuess, source: str, access: Access) -> tuple[SourceGuess, _Rows]:
+    """Say that merged cells all hold their value, where one is meant for the rows below it; with the rows as they are then."""
+    plain = _rows_of(guess, source, access)
+    if guess.settings["kind"] not in {"xlsx", "google_sheets"}:
+        return guess, plain
+    why = {**guess.why, "merged": "cells merged over several rows: what stands there is meant for each"}
+    spread = replace(guess, settings={**guess.settings, "merged": "spread"}, why=why)
+    filled = _rows_of(spread, source, access)
+    return (spread, filled) if filled[0] == plain[0] and _is_filled_down(plain[1], filled[1]) else (guess, plain)
+
+
+def _is_filled_down(plain: Sequence[Mapping[str, str]], spread: Sequence[Mapping[str, str]]) -> bool:
+    """Whether spreading fills cells with what stands above them, and not more often with what stands beside them."""
+    pairs = zip(pairwise(spread), plain[1:], strict=False)
+    new = [(row, above, name) for (above, row), before in pairs for name in row if row[name] != before.get(name, "")]
+    down = sum(above.get(name) == row[name] for row, above, name in new)
+    return down * 2 > len(new)
 
 
 def _filled(cells: Mapping[str, str]) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import xlsxwriter
 import yaml
 from unit.cli.conftest import Desk
 from workbooks import write_xlsx
@@ -245,6 +246,42 @@ def test_the_header_of_a_sheet_is_found_below_its_title_and_empty_rows(desk: Des
     feed, _ = drafted(desk, "plan.xlsx", "--zone", "Europe/Berlin")
     assert (feed["source"]["header"], feed["key"]) == ({"row": 3}, ["Nr"])
     assert feed["examples"][0]["row"]["Titel"] == "Jazz"
+
+
+def test_a_value_merged_over_several_rows_is_meant_for_each(desk: Desk) -> None:
+    with xlsxwriter.Workbook(desk.folder / "plan.xlsx") as workbook:
+        page = workbook.add_worksheet("Repertuar")
+        page.merge_range("A1:D1", "Maj 2030")
+        page.write_row("A2", ["Nr", "Miasto", "Tytuł", "Data"])
+        for first, city in ((3, "Kraków"), (6, "Łódź")):
+            page.merge_range(f"B{first}:B{first + 2}", city)
+            for number in range(first, first + 3):
+                page.write_row(f"C{number}", [f"Jazz {number}", f"2030-05-{number:02d}"])
+                page.write_string(f"A{number}", f"K-{number * 7}")
+    feed, said = drafted(desk, "plan.xlsx", "--zone", "Europe/Warsaw")
+    assert (feed["source"]["header"], feed["source"]["merged"]) == ({"row": 2}, "spread")
+    assert [guess["surety"] for guess in said["guesses"] if guess["about"] == "source.merged"] == ["sure"]
+    rows = desk.run("preview", "drafted", "--json").document["rows"]
+    assert [row["event"]["approxLocation"]["city"]["name"] for row in rows] == ["Kraków"] * 3 + ["Łódź"] * 3
+
+
+def test_cells_merged_across_a_row_are_left_as_they_are(desk: Desk) -> None:
+    with xlsxwriter.Workbook(desk.folder / "plan.xlsx") as workbook:
+        page = workbook.add_worksheet("Programm")
+        for row, cells in enumerate((["Nr", "Titel", "Datum"], ["K-1", "Jazz", "2030-05-01"], [], ["K-2", "Fado", "2030-06-01"])):
+            page.write_row(row, 0, cells)
+        page.merge_range("A3:C3", "Juni")
+    feed, _ = drafted(desk, "plan.xlsx", "--zone", "Europe/Berlin")
+    assert "merged" not in feed["source"]
+
+
+def test_the_categories_of_a_calendar_are_told_apart_however_few_events_have_several(desk: Desk) -> None:
+    event = "BEGIN:VEVENT\nUID:1\nSUMMARY:Jazz\nDTSTART:20300601T180000Z\nDURATION:PT2H\nCATEGORIES:Musique,Concert\nEND:VEVENT\n"
+    (desk.folder / "agenda.ics").write_text(f"BEGIN:VCALENDAR\n{event}END:VCALENDAR\n")
+    feed, _ = drafted(desk, "agenda.ics", "--zone", "Europe/Paris")
+    split, known = feed["event"]["classifications"]["do"]
+    assert (split, set(known["map"])) == ({"split": ";"}, {"Musique", "Concert"})
+    assert desk.run("preview", "drafted", "--json").document["rows"][0]["event"]["endAt"] == "2030-06-01T22:00:00+02:00"
 
 
 def test_a_draft_with_nothing_to_name_is_sound_all_the_same(desk: Desk) -> None:

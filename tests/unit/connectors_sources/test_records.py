@@ -129,6 +129,31 @@ def test_prefixes_can_be_dropped_and_repeated_elements_joined(tmp_path: Path) ->
     assert column(rows, "date") == ["2026-05-03", ""]
 
 
+@pytest.mark.parametrize(
+    ("start", "length", "end", "zone"),
+    [
+        ("DTSTART;TZID=Europe/Paris:20270301T180000", "PT1H30M", "2027-03-01T19:30:00", "Europe/Paris"),
+        ("DTSTART:20270301T233000Z", "PT45M", "2027-03-02T00:15:00Z", ""),
+        ("DTSTART;VALUE=DATE:20270301", "P2D", "2027-03-03", ""),
+        ("DTSTART;VALUE=DATE:20270301", "+P1W", "2027-03-08", ""),
+        ("DTSTART;VALUE=DATE:20270301", "PT3H", "", ""),
+        ("DTSTART:20270301T180000", "-PT1H", "", ""),
+        ("DTSTART:20270301T180000", "P", "", ""),
+        ("DTSTART:20270301T180000", "PT", "", ""),
+        ("DTSTART:20270301T180000", "P1DT", "", ""),
+        ("DTSTART:99991231T180000", "P99999D", "", ""),
+        ("DTSTART:soon", "PT1H", "", ""),
+        ("DTSTART:20270301T180000\nDTEND:20270301T200000", "PT1H", "2027-03-01T20:00:00", ""),
+    ],
+)
+def test_an_event_that_tells_how_long_it_lasts_has_the_end_that_follows(
+    tmp_path: Path, start: str, length: str, end: str, zone: str
+) -> None:
+    content = f"BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\n{start}\nDURATION:{length}\nEND:VEVENT\nEND:VCALENDAR\n"
+    (row,) = read(tmp_path, content, "DTEND", "DTEND.TZID", "DURATION", kind="ics")
+    assert (row.cells["DTEND"], row.cells["DTEND.TZID"], row.cells["DURATION"]) == (end, zone if end else "", length)
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "shift_jis"])
 def test_xml_says_itself_which_encoding_it_is_in(tmp_path: Path, encoding: str) -> None:
     content = f'<?xml version="1.0" encoding="{encoding.removesuffix("-sig")}"?><a><event><t>花火</t></event></a>'

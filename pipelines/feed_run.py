@@ -143,7 +143,6 @@ class FeedAtWork:
         job = self.workshop.publish_job(self.mapping, self.ticket.run_id, grip.hold, self.options, self.watcher.settled)
         self.watcher.owed(job.outbox.owed)
         published = self._drained(job)
-        published = replace(published, written_back=mark_rows(self.workshop, self.mapping, self.ticket.run_id))
         self.workshop.notice(self.mapping, self.ticket.run_id, published.outlook.notices)
         put_pace(self.workshop.engine, self.workshop.settings.destination, self.mapping.feed, self.ticket.run_id, published.pace)
         self._close(self._unless_missing(outcome_of_publish(published, self.mapping)), published.account)
@@ -162,9 +161,9 @@ class FeedAtWork:
         return Outcome("needs attention", ExitCode.ATTENTION, told[-1], hint) if told else outcome
 
     def _drained(self, job: PublishJob) -> Published:
-        """Drain the outbox; where Dagster interrupts, what was settled until then still enters the books."""
+        """Drain the outbox and tell the source; where Dagster interrupts, what was settled until then still enters the books."""
         try:
-            return publish(job)
+            return replace(publish(job), written_back=mark_rows(self.workshop, self.mapping, self.ticket.run_id))
         except LeaseLostError:
             raise  # the other run writes by now: what is ours of the numbers cannot be told
         except BaseException as left:

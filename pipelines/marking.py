@@ -16,6 +16,7 @@ from mappings.keys import compile_key
 from mappings.schema import FeedMapping
 from mappings.sheet_specs import GoogleSheetsSource
 from mappings.source_parts import WriteBack
+from pipelines.interrupts import window
 from pipelines.row_marks import marks_of
 from pipelines.settings import Settings
 from pipelines.wiring import Workshop
@@ -26,16 +27,18 @@ from state.views import Book
 
 NOTHING = WrittenBack()
 _REHEARSING = "nothing was written back into the sheet: the service is one of this machine, and the sheet is Google's own"
+_STOPPED = "somebody asked to stop: what is missing will be written by the next run"
 
 
 def mark_rows(workshop: Workshop, mapping: FeedMapping, run_id: str) -> WrittenBack:
     """Write back into the feed's source what became of each of its rows, where its mapping file asks for it.
 
-    Never fails the run: what goes wrong is told in the log, and as a notice on the run's page.
+    Never fails the run: what goes wrong is told in the log, and as a notice on the run's page. Whoever asks to stop does not
+    wait for the sheet; one who has asked already has it left alone.
     """
     match mapping.source:
         case GoogleSheetsSource(write_back=WriteBack() as columns) if workshop.writes_back:
-            told = _marked(workshop, mapping, mapping.source, columns)
+            told = _unless_stopped(workshop, mapping, mapping.source, columns)
         case _:
             return NOTHING
     log = structlog.get_logger().bind(feed=mapping.feed, run_id=run_id)
@@ -43,6 +46,15 @@ def mark_rows(workshop: Workshop, mapping: FeedMapping, run_id: str) -> WrittenB
     if told.problem:
         add_notices(workshop.engine, workshop.settings.destination, mapping.feed, run_id, [_notice(told)])
     return told
+
+
+def _unless_stopped(workshop: Workshop, mapping: FeedMapping, sheet: GoogleSheetsSource, columns: WriteBack) -> WrittenBack:
+    """Write back where signals are heard: a busy service may keep us waiting for minutes."""
+    try:
+        with window():
+            return _marked(workshop, mapping, sheet, columns)
+    except KeyboardInterrupt:
+        return WrittenBack(problem=_STOPPED)
 
 
 def _marked(workshop: Workshop, mapping: FeedMapping, sheet: GoogleSheetsSource, columns: WriteBack) -> WrittenBack:

@@ -22,6 +22,8 @@ from zoneinfo import ZoneInfo
 import orjson
 from rich.console import Console
 from rich.table import Table
+from rows import COLUMNS, cells, write_tables
+from worker import FIELDS
 
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.event import dump, judge
@@ -33,28 +35,6 @@ from mappings.vocabulary import MappedRow, Origin, SourceRow
 ROWS = 20_000
 BLOCK = 500
 ROUNDS = 5
-COLUMNS = (
-    *("id", "title", "category", "first", "opens", "last", "closes", "country", "city", "venue", "link", "price", "state"),
-    *("organiser", "edited"),
-)
-CATEGORIES = ("music", "theatre", "dance", "film", "art", "market", "talks", "sport")
-CITIES = ("Lisboa", "Porto", "Braga", "Coimbra", "Faro", "Évora")
-MOMENT = (
-    '{{at: {{day: {{from: {}, do: {{date: "%d/%m/%Y"}}}}, clock: {{from: {}, do: {{time: "%H:%M"}}}}, zone: Europe/Lisbon}}}}'
-)
-FIELDS = {
-    "channelId": "{channel: city-agenda}",
-    "title": "{from: title, do: [html_unescape, collapse]}",
-    "startAt": MOMENT.format("first", "opens"),
-    "endAt": MOMENT.format("last", "closes"),
-    "timezone": "Europe/Lisbon",
-    "status": "published",
-    "classifications": "{from: category, do: {lookup: categories.csv, take: slug}}",
-    "approxLocation.city": "{lookup: cities.csv, by: [{from: country}, {from: city}]}",
-    "locationName": "{from: venue, do: [trim], on_empty: omit}",
-    "offers": "[{name: {from: price, do: {truncate: 40}}, url: {from: link, do: url}, availability: available}]",
-}
-"""Twelve fields of the event: the city gives three of them."""
 PLAIN = {
     "title": "Night",
     "startAt": "2027-05-01T20:00:00+01:00",
@@ -75,26 +55,6 @@ WAYS = {
     "venue: trim": ("locationName",),
     "offer: truncate, url": ("offers",),
 }
-
-
-def cells(number: int) -> list[str]:
-    """Return one row of 245 bytes, the same in every run: 336 days, 24 times of day, and a title and an address of its own."""
-    shuffled = number * 7919 % 10_007
-    hour, minute = 8 + shuffled % 12, 30 * (shuffled // 12 % 2)
-    day = f"{1 + shuffled % 28:02d}/{1 + shuffled // 28 % 12:02d}/2027"
-    title = f"An evening of songs, tales &amp; slow dances, number {number:07d}"
-    link = f"https://tickets.example.org/events/{number:07d}?from=ag"
-    kind, city = CATEGORIES[shuffled % len(CATEGORIES)], CITIES[shuffled % len(CITIES)]
-    times = (day, f"{hour:02d}:{minute:02d}", day, f"{hour + 2:02d}:{minute:02d}")
-    start = (f"EV-{number:07d}", title, f"events/{kind}", *times, "PT", city, f"Hall {number % 400} of the Old Mill", link)
-    return [*start, f"{5 + number % 40} €", "ok", "Culture Club", "2026-11-02T10:00"]
-
-
-def write_tables(folder: Path) -> None:
-    known = "".join(f"events/{kind},{kind}\n" for kind in CATEGORIES)
-    (folder / "categories.csv").write_text(f"category,slug\n{known}", encoding="utf-8")
-    towns = "".join(f"PT,{city},pt-{city.lower()},{city},PT\n" for city in CITIES)
-    (folder / "cities.csv").write_text(f"country,city,placeId,name,countryCode\n{towns}", encoding="utf-8")
 
 
 def mapper(folder: Path, plain: Iterable[str] = ()) -> RowMapper:

@@ -77,6 +77,14 @@ def goes_on_from(answer: httpx.Response, received: int, validator: str) -> bool:
     return match is not None and int(match[1]) == received and resumable_version_of(answer) == validator
 
 
+def whole_size_of(answer: httpx.Response) -> int | None:
+    """Return the bytes of the whole file by the server's word, of which a 206 may give fewer than it was asked for."""
+    if answer.status_code != 206:
+        return None if "transfer-encoding" in answer.headers else size_of(answer)
+    match = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", "").strip())
+    return int(match[2]) if match is not None and match[2] != "*" else None
+
+
 def refuse_other_answers(answer: httpx.Response, shown: str) -> None:
     """Let an answer with a file pass, 200 or 206.
 

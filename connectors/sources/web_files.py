@@ -29,6 +29,7 @@ from connectors.sources.web_answers import (
     resumable_version_of,
     size_of,
     version_of,
+    whole_size_of,
 )
 from connectors.sources.web_hops import WebDoor
 from mappings.file_names import without_secrets
@@ -124,6 +125,7 @@ class _Download:
     stream: BinaryIO
     watch: Watch
     received: int = 0
+    size: int | None = None
     validator: str = ""
     headers: httpx.Response | None = None
 
@@ -163,6 +165,7 @@ class _Download:
             else:
                 self._begin(answer)
             self._take(answer)
+        self._check_all_is_there()
         return self.headers
 
     def _asked(self, known: str) -> dict[str, str]:
@@ -175,13 +178,17 @@ class _Download:
     def _begin(self, answer: httpx.Response) -> None:
         self._forget()
         self.validator, self.headers = resumable_version_of(answer), answer
+        self.size = whole_size_of(answer)
         self.watch.announced(size_of(answer) or 0)
 
     def _go_on(self, answer: httpx.Response) -> None:
-        if not self.received or not goes_on_from(answer, self.received, self.validator):
+        size = whole_size_of(answer)
+        is_other = None not in (size, self.size) and size != self.size
+        if not self.received or is_other or not goes_on_from(answer, self.received, self.validator):
             self._forget()
             message = f"{self.watch.shown} changed while we fetched it, or its server gives other parts than it was asked for"
             raise SourceUnavailableError(message, hint="run again; if it stays so, tell the partner")
+        self.size = self.size if size is None else size
 
     def _take(self, answer: httpx.Response) -> None:
         for piece in answer.iter_raw():
@@ -190,10 +197,19 @@ class _Download:
             self.watch.saw(len(piece), self.received)
         self.stream.flush()
 
+    def _check_all_is_there(self) -> None:
+        """A server may answer with a part of the rest, in good order: that is no end of the file."""
+        if self.size is None or self.received == self.size:
+            return
+        message = f"{self.watch.shown} came as {self.received:,} bytes of {self.size:,}"
+        if self.received > self.size:
+            self._forget()
+        raise SourceUnavailableError(message, hint="run again; if it stays so, tell the partner")
+
     def _forget(self) -> None:
         self.stream.seek(0)
         self.stream.truncate()
-        self.received, self.validator, self.headers = 0, "", None
+        self.received, self.size, self.validator, self.headers = 0, None, "", None
 
 
 def _age_s(answer: httpx.Response) -> float | None:

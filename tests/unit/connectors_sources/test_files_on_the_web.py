@@ -179,6 +179,44 @@ def test_parts_of_another_version_are_not_put_together_though_the_server_says_th
     assert len(read(web.address("/agenda.csv"))[0]) == 3_000
 
 
+def in_parts(content: bytes, part: int, told: int) -> Callable[[BaseHTTPRequestHandler], bool]:
+    """Answer a question for the rest with a part of it, in good order; `told`: how long the whole file is said to be."""
+    cut = breaking_after(4_000)
+
+    def answer(request: BaseHTTPRequestHandler) -> bool:
+        if "Range" not in request.headers:
+            return cut(request)
+        start = int(request.headers["Range"][6:-1])
+        rest = content[start : start + part]
+        said = {"ETag": request.headers["If-Range"], "Content-Range": f"bytes {start}-{start + len(rest) - 1}/{told}"}
+        return answering(206, said, rest)(request)
+
+    return answer
+
+
+def test_a_rest_that_comes_in_several_parts_is_asked_for_until_all_is_there(web: Web) -> None:
+    content = "id,text\n" + "1,x\n" * 3_000
+    web.put("/agenda.csv", content)
+    web.instead = in_parts(content.encode(), 5_000, len(content))
+    assert len(read(web.address("/agenda.csv"))[0]) == 3_000
+    assert [asked.headers.get("range") for asked in web.asked] == [None, "bytes=4000-", "bytes=9000-"]
+
+
+def test_a_file_of_which_a_part_never_comes_gives_no_rows(web: Web) -> None:
+    content = "id,text\n" + "1,x\n" * 3_000
+    web.put("/agenda.csv", content)
+    web.instead = in_parts(content.encode(), 1_000, len(content))
+    with pytest.raises(SourceUnavailableError, match="bytes of 12,008"):
+        read(web.address("/agenda.csv"))
+
+
+def test_parts_of_a_file_of_another_length_are_not_put_together(web: Web) -> None:
+    content = "id,text\n" + "1,x\n" * 3_000
+    web.put("/agenda.csv", content)
+    web.instead = in_parts(content.encode()[:8_000], 50_000, 8_000)
+    assert len(read(web.address("/agenda.csv"))[0]) == 3_000
+
+
 def test_without_a_version_a_broken_download_begins_anew(web: Web) -> None:
     web.put("/agenda.csv", "id,text\n" + "1,x\n" * 3_000, etag="", changed_at=None)
     web.instead = breaking_after(4_000)

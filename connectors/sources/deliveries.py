@@ -43,7 +43,7 @@ class Deliveries:
         with self.choice.connected() as choice:
             progress, finished, unfinished = self._to_read(choice)
             with (
-                opened_together(finished, choice, self.open_one) as (columns, parts),
+                opened_together(finished, choice, self.open_one, is_told_apart=True) as (columns, parts),
                 closing(progress.over(parts, columns)) as rows,
             ):
                 ending = _Ended(progress, tuple(finished), unfinished)
@@ -69,8 +69,7 @@ def _from_the_first_on(there: Sequence[FoundFile], fresh: set[FoundFile], unfini
 
 def mark_of(file: FoundFile) -> str:
     """Return what stands for a file of this version in a cursor: no name, no address, and so no secret."""
-    said = f"{file.label}\0{file.version}".encode("utf-8", "surrogateescape")
-    return base64.urlsafe_b64encode(hashlib.blake2b(said, digest_size=_DIGEST_BYTES).digest()).decode("ascii")
+    return base64.urlsafe_b64encode(hashlib.blake2b(file.evidence, digest_size=_DIGEST_BYTES).digest()).decode("ascii")
 
 
 def read_marks(cursor: str) -> frozenset[str]:

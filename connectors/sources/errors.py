@@ -24,6 +24,10 @@ class SourceRefusedError(PermanentError):
     """The source is not there, or does not let us in."""
 
 
+class NoFolderError(SourceRefusedError):
+    """The folder in which files are looked for is not there."""
+
+
 class BadSourceError(PermanentError):
     """What we were given cannot be read as what the mapping file says it is. `place`: file, or file:line."""
 

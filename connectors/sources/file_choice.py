@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 from zoneinfo import ZoneInfo
 
 from connectors.sources.clockwork import Clockwork
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.found_file import FoundFile, KeptFile, OpenStored
 from mappings.file_names import is_address, is_dated, is_pattern, marker_of, on_day
 from mappings.source_bases import FileSource
@@ -86,7 +86,7 @@ class FileChoice:
             SourceRefusedError: far too many; or the folder is not there.
             SourceUnavailableError: it could not be looked at.
         """
-        found = sorted((file for path, day in self._paths() for file in self._at(path, day)), key=_order)
+        found = sorted(self._all(), key=_order)
         single = list({file.path: file for file in found}.values())
         if self.spec.marker:
             markers = {marker_of(self.spec.marker, file.name) for file in single}
@@ -127,6 +127,17 @@ class FileChoice:
     def shown(self) -> str:
         """The path, for people."""
         return self.files.shown(self.spec.path)
+
+    def _all(self) -> Iterator[FoundFile]:
+        """A day on which nothing came has no folder; where no day has one, it is their common place that is not there."""
+        paths, lost = self._paths(), 0
+        for path, day in paths:
+            try:
+                yield from self._at(path, day)
+            except NoFolderError:
+                lost += 1
+                if lost == len(paths):
+                    raise
 
     def _paths(self) -> list[tuple[str, date | None]]:
         if not is_dated(self.spec.path):

@@ -49,6 +49,11 @@ class FoundFile:
         """What people call it."""
         return self.label.rpartition("/")[2]
 
+    @property
+    def evidence(self) -> bytes:
+        """What stands for this version of this file and for no other: two files may call their versions the same."""
+        return f"{self.label}\0{self.day or ''}\0{self.version}\0".encode("utf-8", "surrogateescape")
+
 
 @dataclass(frozen=True, slots=True)
 class KeptFile:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.found_file import FoundFile, OpenStored, StoredFile
 
 
@@ -47,12 +47,12 @@ class LocalFiles:
         """Return the files that match, in no order.
 
         Raises:
-            SourceRefusedError: the folder that they should lie in is not there.
+            NoFolderError: the folder that they should lie in is not there.
         """
         full = str(self._full(pattern))
         fixed = _fixed_folder(full)
         if not Path(fixed).is_dir():
-            raise SourceRefusedError(f"there is no folder {fixed}, where {full} is looked for", hint="check `source.path`")
+            raise NoFolderError(f"there is no folder {fixed}, where {full} is looked for", hint="check `source.path`")
         paths = (path for path in glob.iglob(full, recursive=True) if Path(path).is_file())  # noqa: PTH207  # pathlib's knows no absolute patterns
         found = ((path, self.look(path)) for path in paths)
         return [replace(one, label=os.path.relpath(path, fixed)) for path, one in found if one]

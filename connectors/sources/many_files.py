@@ -15,6 +15,7 @@ from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.file_choice import FileChoice
 from connectors.sources.found_file import FoundFile, OpenStored
 from connectors.sources.kept_copies import KeptCopies
+from mappings.file_names import is_dated
 from mappings.vocabulary import Origin, SourceRow
 
 OpenOne = Callable[[OpenStored], Source]
@@ -51,7 +52,7 @@ class ManyFiles:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of several; `folder` is put before its rows' places where two files have one name."""
+    """One file of several; `folder` is put before its rows' places where another file may have its name."""
 
     file: FoundFile
     source: Source
@@ -79,16 +80,20 @@ class Part:
 
 @contextmanager
 def opened_together(
-    files: Sequence[FoundFile], choice: FileChoice, open_one: OpenOne
+    files: Sequence[FoundFile], choice: FileChoice, open_one: OpenOne, *, is_told_apart: bool = False
 ) -> Iterator[tuple[tuple[str, ...], Sequence[Part]]]:
-    """Look at every file's header; give the columns of all of them together, and the files, to be read one by one."""
+    """Look at every file's header; give the columns of all of them together, and the files, to be read one by one.
+
+    `is_told_apart`: the places of their rows differ from those of files that are not among them, but were or will be.
+    """
     with ExitStack() as open_things:
         copies = open_things.enter_context(KeptCopies.of(choice.files))
         parts = []
         for file in files:
             source = open_one(copies.opener(file))
             with source.read() as reading:
-                parts.append(Part(file, source, _folder(file, files), reading.columns, reading.stamp))
+                folder = _folder(file, choice) if is_told_apart or _has_namesake(file, files) else ""
+                parts.append(Part(file, source, folder, reading.columns, reading.stamp))
         yield tuple(dict.fromkeys(column for part in parts for column in part.columns)), parts
 
 
@@ -103,14 +108,18 @@ def _version_of(files: Sequence[FoundFile]) -> str:
         return ""
     digest = hashlib.blake2b(digest_size=16)
     for file in files:
-        digest.update(f"{file.label}\0{file.version}\0".encode("utf-8", "surrogateescape"))
+        digest.update(file.evidence)
     return f"files={digest.hexdigest()}"
 
 
-def _folder(file: FoundFile, files: Sequence[FoundFile]) -> str:
-    if sum(other.name == file.name for other in files) < 2:
-        return ""
-    return f"{file.label.rpartition('/')[0].rpartition('/')[2]}/".lstrip("/")
+def _has_namesake(file: FoundFile, files: Sequence[FoundFile]) -> bool:
+    return sum(other.name == file.name for other in files) > 1
+
+
+def _folder(file: FoundFile, choice: FileChoice) -> str:
+    """Return what tells a file from its namesakes: its folders, as far as they differ, else its day."""
+    day = "" if file.day is None or is_dated(choice.spec.path.rpartition("/")[2]) else file.day.isoformat()
+    return f"{file.label.rpartition('/')[0] or day}/".lstrip("/")
 
 
 def _rows(parts: Sequence[Part], columns: tuple[str, ...]) -> Generator[SourceRow]:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import fsspec
 from fsspec.config import conf
 
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.fetching import Fetching, Watch
 from connectors.sources.found_file import FoundFile, KeptFile, OpenStored, StoredFile, digest_of
 from connectors.sources.store_errors import driver_errors, sorted_errors
@@ -76,7 +76,8 @@ class StoreFiles:
         """Return the files that match, in no order.
 
         Raises:
-            SourceRefusedError: the folder that they should lie in is not there, or closed to us.
+            NoFolderError: the folder that they should lie in is not there.
+            SourceRefusedError: it is closed to us.
         """
         with self._at(pattern) as (store, inside):
             folder = _fixed_folder(inside)
@@ -174,7 +175,7 @@ def _ensure_told(store: Any, folder: str, pattern: str) -> None:
         store.ls(folder)
     except FileNotFoundError:
         message = f"there is no folder {folder} at {without_secrets(pattern)}"
-        raise SourceRefusedError(message, hint="check `source.path`") from None
+        raise NoFolderError(message, hint="check `source.path`") from None
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from unit.connectors_sources.waiting_clock import Waits
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Ending, Source
+from connectors.sources.deliveries import mark_of
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.found_file import FoundFile
 
 NOW = Waits().at
 HOUR = 3_600.0
@@ -158,6 +161,49 @@ def test_days_are_those_of_the_zone_and_files_stand_in_their_order(tmp_path: Pat
     assert read(tmp_path, path=path, days={"zone": "Pacific/Honolulu"})[0] == ["13012027", "14012027"]
     assert read(tmp_path, path=path, days={"back": "1"})[0] == ["14012027", "15012027"]
     assert read(tmp_path, path=path, files="newest")[0] == ["15012027"]
+
+
+def places(folder: Path, since: str = "", **spec: Any) -> tuple[list[str], str]:
+    with source_of(folder, since, **spec).read() as reading:
+        return [row.origin.place for row in reading.rows], reading.ending().cursor
+
+
+@pytest.mark.parametrize(
+    ("path", "first", "second"),
+    [
+        ("in/*/events.csv", "2027-01-14/events.csv:2", "2027-01-15/events.csv:2"),
+        ("in/*/*/events.csv", "2027-01-14/a/events.csv:2", "2027-01-15/a/events.csv:2"),
+        ("in/{date:%Y-%m-%d}/events.csv", "2027-01-14/events.csv:2", "2027-01-15/events.csv:2"),
+        ("in/{date:%Y-%m-%d}/a/*.csv", "2027-01-14/events.csv:2", "2027-01-15/events.csv:2"),
+    ],
+)
+def test_a_row_s_place_is_that_of_no_other_delivery(tmp_path: Path, path: str, first: str, second: str) -> None:
+    """Rejected rows without a key stay listed by their place: a later file of the same name must not take them off."""
+    inner = "a" if path.count("/") > 2 else "."
+    (tmp_path / "in").mkdir()
+    cursor = ""
+    for day, place in (("2027-01-14", first), ("2027-01-15", second)):
+        (tmp_path / "in" / day).mkdir()
+        put(tmp_path / "in" / day / inner, "events.csv", f"id\n{day}\n")
+        found, cursor = places(tmp_path, cursor, path=path)
+        assert found == [place]
+
+
+def test_a_day_without_a_folder_is_one_on_which_nothing_came_but_not_all_of_them(tmp_path: Path) -> None:
+    path = "in/{date:%Y-%m-%d}/*.csv"
+    (tmp_path / "in").mkdir()
+    put(tmp_path / "in" / "2027-01-14", "events.csv", "id\n1\n")
+    rows, ending = read(tmp_path, path=path)
+    assert rows == ["1"]
+    assert read(tmp_path, ending.cursor, path=path)[0] == []
+    (tmp_path / "in").rename(tmp_path / "unmounted")
+    with pytest.raises(SourceRefusedError, match="there is no folder"):
+        read(tmp_path, ending.cursor, path=path)
+
+
+def test_two_files_of_one_name_are_two_though_their_server_calls_both_versions_the_same() -> None:
+    monday, tuesday = (FoundFile(f"https://host/{day}/a.csv", "a.csv", "ETag=v1", day=date(2027, 1, day)) for day in (14, 15))
+    assert mark_of(monday) != mark_of(tuesday)
 
 
 @given(steps=st.lists(st.tuples(st.sampled_from(["put", "remove", "read"]), st.integers(1, 4)), min_size=1, max_size=12))

@@ -1,0 +1,106 @@
+"""What a measurement gives: lines of the budgets' table, tables with the details, plots.
+
+How they are shown is `page.py`'s and `plots.py`'s.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Standing(StrEnum):
+    STRETCH = "better than the stretch"
+    MET = "met"
+    MISSED = "**missed**"
+    SHOWN = "not measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the table: a budget beside its floor, its peers and what we take."""
+
+    number: str
+    what: str
+    floor: str
+    peers: str
+    ours: str
+    ratio: str
+    budget: str
+    stretch: str
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """A table beside the budgets' one: its caption, its headings, its cells."""
+
+    caption: str
+    headings: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    label: str
+    value: float
+    is_ours: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Bars beside one another; `budget` is drawn as a line, and a logarithmic scale says so."""
+
+    name: str
+    title: str
+    unit: str
+    bars: tuple[Bar, ...]
+    budget: float | None = None
+    is_logarithmic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    lines: tuple[Line, ...]
+    details: tuple[Details, ...] = ()
+    plots: tuple[Plot, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Rounds of one figure: its median, the least and the most."""
+
+    rounds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.rounds)
+
+    def says(self, pattern: str = "{:,.0f}") -> str:
+        """Return the median, and from where to where the rounds went."""
+        middle, least, most = (pattern.format(one) for one in (self.median, min(self.rounds), max(self.rounds)))
+        return middle if len(self.rounds) == 1 else f"{middle} ({least} to {most})"
+
+
+def spread(rounds: Sequence[float]) -> Spread:
+    return Spread(tuple(rounds))
+
+
+def at_most(value: float, budget: float, stretch: float) -> Standing:
+    """Return how a figure stands of which less is better."""
+    if value <= stretch:
+        return Standing.STRETCH
+    return Standing.MET if value <= budget else Standing.MISSED
+
+
+def at_least(value: float, budget: float, stretch: float) -> Standing:
+    """Return how a figure stands of which more is better."""
+    return at_most(-value, -budget, -stretch)
+
+
+def worst(standings: Sequence[Standing]) -> Standing:
+    order = (Standing.MISSED, Standing.SHOWN, Standing.MET, Standing.STRETCH)
+    return min(standings, key=order.index)

@@ -6,6 +6,7 @@ How Google is asked is `connectors.sources`'s; who we are to it comes from the e
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
@@ -17,6 +18,7 @@ from mappings.source_parts import CELL_RANGE, WriteBack
 _ADDRESS = re.compile(r"https://docs\.google\.com/(?:a/[^/]+/)?spreadsheets/(?:u/\d+/)?d/([A-Za-z0-9_-]{20,})(?:[/?#].*)?")
 _GID = re.compile(r"[?#&]gid=(\d{1,10})")
 _ID = re.compile(r"[A-Za-z0-9_-]{25,}")
+_DAILY = timedelta(days=1)
 _NAMED = re.compile(r"[^\W\d]\w{0,249}")
 
 
@@ -84,6 +86,16 @@ class GoogleSheetsSource(GridSource):
     def place(self) -> str:
         """The spreadsheet, and the tab if it is named."""
         return f"{self.spreadsheet} ({self.tab})" if self.tab else self.spreadsheet
+
+    @property
+    def full_every(self) -> timedelta | None:
+        """Daily: a spreadsheet is read whole by then, though Drive says that it is as it was."""
+        return _DAILY
+
+    @property
+    def gives_single_rows(self) -> bool:
+        """It is read whole, unless it is as it was."""
+        return False
 
     @property
     def spreadsheet_id(self) -> str:

@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from connectors.sources.deliveries import NO_FILES
 from mappings.engine import RowMapper
+from mappings.row_plan import leaves_for_later
 from mappings.schema import FeedMapping
+from mappings.source_bases import FileSource
 from pipelines.options import RunOptions
 from state.bookmark import NO_BOOKMARK, Bookmark
 from state.reach import Reach
 
+_DAILY = timedelta(days=1)
 _UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
@@ -42,10 +46,13 @@ class Approach:
     def bookmark(self, cursor: str, *, is_full: bool) -> Bookmark | None:
         """Return the bookmark that a read leaves which ended at `cursor`, None if it leaves the feed's as it is.
 
-        `is_full`: it has read all there is, whether it was to or not.
+        `is_full`: it has read all there is, whether it was to or not. Such a read with nowhere to go on from leaves none at all:
+        the next one begins anew as a matter of course.
         """
-        if not cursor or not self.moves:
+        if not self.moves:
             return None
+        if not cursor:
+            return NO_BOOKMARK if is_full else None
         return Bookmark(cursor, self.fit, self.began if is_full else self.full_read_at)
 
 
@@ -81,7 +88,7 @@ def approach_of(known: AtHand, options: RunOptions, bookmark: Bookmark = NO_BOOK
     A run that sends drafts only moves no bookmark: its rows must come again, to be seen for what the mapping makes of them.
     Where rows of one key belong together, those that changed tell nothing without the others: such a feed never goes on.
     """
-    full_every = known.mapping.source.full_every
+    full_every = _full_every(known.mapping)
     if options.keys:
         return PICKED
     if full_every is None:
@@ -90,8 +97,18 @@ def approach_of(known: AtHand, options: RunOptions, bookmark: Bookmark = NO_BOOK
     moves = options.status is None and not is_torn
     because = next(_reasons(known, options, bookmark, full_every), "")
     if because or is_torn or not bookmark.cursor:
-        return Approach(fit=known.fit, began=known.began, because=because, moves=moves)
+        since = NO_FILES if _are_deliveries(known.mapping) and bookmark.full_read_at is not None else ""
+        return Approach(since=since, fit=known.fit, began=known.began, because=because, moves=moves)
     return Approach(Reach.ONWARD, bookmark.cursor, known.fit, known.began, bookmark.full_read_at, moves=moves)
+
+
+def _full_every(mapping: FeedMapping) -> timedelta | None:
+    """Return how often a feed is read whole at least. What a delivery has beyond a horizon nobody would else look at again."""
+    return _DAILY if _are_deliveries(mapping) and leaves_for_later(mapping.rows) else mapping.source.full_every
+
+
+def _are_deliveries(mapping: FeedMapping) -> bool:
+    return isinstance(mapping.source, FileSource) and mapping.source.files == "new"
 
 
 def _reasons(known: AtHand, options: RunOptions, bookmark: Bookmark, full_every: timedelta) -> Iterator[str]:

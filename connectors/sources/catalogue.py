@@ -52,7 +52,7 @@ def open_source(
             case FileSource():
                 return open_files(spec, base, asked, since=cursor, clockwork=clockwork)
             case GoogleSheetsSource():
-                return _google_sheet(spec, asked, access, clockwork)
+                return _google_sheet(spec, asked, access, cursor, clockwork)
             case SalesforceSource():
                 return _salesforce(spec, asked, access, cursor, clockwork)
             case _:
@@ -76,14 +76,14 @@ def look_at_org(spec: SalesforceSource, columns: frozenset[str], *, access: Acce
         return _salesforce(spec, asked_of_itself(spec, Asked.of(spec, columns)), access, "", clockwork).look()
 
 
-def _google_sheet(spec: GoogleSheetsSource, asked: Asked, access: Access, clockwork: Clockwork) -> Source:
+def _google_sheet(spec: GoogleSheetsSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> Source:
     try:
         # Here, as it is an extra, and takes a third of a second that feeds of other kinds need not wait.
         from connectors.sources.google_sheet import GoogleSheet  # noqa: PLC0415
     except ModuleNotFoundError as error:
         message = f"to read {spec.place}, the module {error.name} is missing"
         raise ConfigError(message, hint="pip install 'eventsync[sheets]'") from error
-    return GoogleSheet(spec, asked, access, clockwork)
+    return GoogleSheet(spec, asked, access, clockwork, since)
 
 
 def _salesforce(spec: SalesforceSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> SalesforceRecords:

@@ -68,6 +68,12 @@ class Reading:
         return replace(self, columns=self.columns + columns, rows=rows)
 
 
+def unchanged(columns: tuple[str, ...], cursor: str, name: str) -> Reading:
+    """Return the reading of what is as it was when `cursor` was told: no row has changed since."""
+    notice = f"{name} has not changed since it was last read"
+    return Reading(columns, iter(()), cursor, is_whole=False, ending=lambda: Ending(cursor, (notice,)))
+
+
 class Source(Protocol):
     """A place that rows can be read from, as one feed sees it."""
 

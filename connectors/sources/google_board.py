@@ -84,7 +84,7 @@ def opened_board(
         SyncError: the spreadsheet cannot be found by its title.
     """
     columns = keys.union(spec.write_back.names if spec.write_back else ())
-    source = GoogleSheet(spec, Asked(columns, aliases=spec.columns), access, clockwork)
+    source = GoogleSheet(spec, Asked(columns, aliases=spec.columns), access, clockwork, asks_version=False)
     with Discretion(access.mask), opened_spreadsheet(spec, access, writes=True, clockwork=clockwork) as sheet:
         yield GoogleBoard(source, sheet, keys)
 

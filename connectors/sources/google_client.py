@@ -29,5 +29,5 @@ def opened_spreadsheet(
     """
     wire = GoogleWire(google_login(access.google, writes=writes), access.google.api_url, access.mask, clockwork)
     with wire.session:
-        found = spec.spreadsheet_id or find_spreadsheet(wire, spec.spreadsheet)
-        yield GoogleSpreadsheet(wire, found, spec.place)
+        found, version = (spec.spreadsheet_id, "") if spec.spreadsheet_id else find_spreadsheet(wire, spec.spreadsheet)
+        yield GoogleSpreadsheet(wire, found, spec.place, version)

@@ -30,6 +30,9 @@ from mappings.errors import SyncError
 _TIMEOUT_S = (10.0, 180.0)
 """To connect, and between two pieces of an answer: Google itself gives up a request after 180 s."""
 
+_BRIEF_TIMEOUT_S = (10.0, 20.0)
+"""The same where we can do without the answer."""
+
 _TOKEN_TIMEOUT_S = 30.0
 
 _INSISTENCE = RetryPolicy(attempts=9, budget_s=240.0, first_wait_s=1.0, longest_wait_s=64.0)
@@ -45,7 +48,7 @@ _GOOGLE = (SPREADSHEETS_API_V4_BASE_URL.partition("/v4/")[0], DRIVE_FILES_API_V3
 class Question:
     """One request. `what` says in words what is asked for, for people; `read` makes of the answer what is wanted of it.
 
-    `read` raises ValueError if the answer is not whole.
+    `read` raises ValueError if the answer is not whole. `insists`: else it is asked once, and not for long.
     """
 
     address: str
@@ -53,6 +56,7 @@ class Question:
     params: Mapping[str, Any] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
     read: Callable[[bytes], Any] = orjson.loads
+    insists: bool = True
 
     @property
     def method(self) -> str:
@@ -88,7 +92,9 @@ class GoogleWire(HTTPClient):
         """
         began = self._clockwork.clock_s()
         answer = ask_again_until(
-            lambda answer: not isinstance(answer, SourceUnavailableError) or isinstance(answer, GridMovedError),
+            lambda answer: (
+                not question.insists or not isinstance(answer, SourceUnavailableError) or isinstance(answer, GridMovedError)
+            ),
             lambda: self._tried(question),
             wait_s=self._wait_s,
             is_spent=lambda tried, wait_s: _INSISTENCE.is_spent(tried, self._clockwork.clock_s() - began, wait_s),
@@ -145,7 +151,7 @@ class GoogleWire(HTTPClient):
             params=question.params,
             json=question.body,
             headers=headers,
-            timeout=self.timeout,
+            timeout=self.timeout if question.insists else _BRIEF_TIMEOUT_S,
         )
 
     def _refused(self, question: Question, response: Response) -> SyncError:

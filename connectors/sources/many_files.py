@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 
-from connectors.sources.contract import Ending, Reading, Source
+from connectors.sources.contract import Ending, Reading, Source, unchanged
 from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.file_choice import FileChoice
 from connectors.sources.found_file import FoundFile, OpenStored
@@ -95,12 +95,6 @@ def opened_together(
                 folder = _folder(file, choice) if is_told_apart or _has_namesake(file, files) else ""
                 parts.append(Part(file, source, folder, reading.columns, reading.stamp))
         yield tuple(dict.fromkeys(column for part in parts for column in part.columns)), parts
-
-
-def unchanged(columns: tuple[str, ...], version: str, name: str) -> Reading:
-    """Return the reading of what is as it was: no row has changed since."""
-    notice = f"{name} has not changed since it was last read"
-    return Reading(columns, iter(()), version, is_whole=False, ending=lambda: Ending(version, (notice,)))
 
 
 def _version_of(files: Sequence[FoundFile]) -> str:

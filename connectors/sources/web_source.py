@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from connectors.sources.contract import Ending, Reading
+from connectors.sources.contract import Ending, Reading, unchanged
 from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.file_choice import beside
 from connectors.sources.found_file import KeptFile
-from connectors.sources.many_files import OpenOne, unchanged
+from connectors.sources.many_files import OpenOne
 from connectors.sources.web_files import WebFiles, name_of
 from mappings.file_names import marker_of
 from mappings.source_bases import FileSource

@@ -44,9 +44,9 @@ class SheetStand:
 
     def put(self, grid: Grid) -> SourceSpec:
         cells: list[list[Any]] = [[cell or None for cell in row] for row in grid]
-        version = self.google.books[_ID].version + 1 if _ID in self.google.books else 1
         tab = Sheet("Programme", cells, rows=6_000 if self.tall else 1_000, columns=26)
-        self.google.add(Book(_ID, "Town programme", [tab], version=version))
+        book = self.google.books.get(_ID) or self.google.add(Book(_ID, "Town programme", []))
+        book.sheets = [tab]
         return GoogleSheetsSource(kind="google_sheets", spreadsheet=_ID)
 
     def take_away(self) -> None:
@@ -66,6 +66,6 @@ def _stand(*, tall: bool) -> Callable[[Path], AbstractContextManager[Stand]]:
 
 
 SHEET_KINDS = [
-    Kind("google_sheets", _stand(tall=False), ends_at_filled=True, is_measured=False),
-    Kind("google_sheets in several requests", _stand(tall=True), ends_at_filled=True, is_measured=False),
+    Kind("google_sheets", _stand(tall=False), ends_at_filled=True, is_measured=False, knows_versions=True),
+    Kind("google_sheets in several requests", _stand(tall=True), ends_at_filled=True, is_measured=False, knows_versions=True),
 ]

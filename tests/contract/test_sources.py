@@ -305,7 +305,8 @@ def test_a_source_without_cursors_reads_all_whatever_it_is_asked(kind: Kind, sta
 def test_a_source_that_has_not_changed_gives_no_row_and_one_that_has_all_of_them(stand: Stand) -> None:
     grid = [["id"], ["1"], ["2"]]
     _, _, first = _read(opened(stand, grid))
-    rows, is_whole, second = _read(open_source(stand.put(grid), stand.base, frozenset(), since=first.cursor))
+    again = open_source(stand.put(grid), stand.base, frozenset(), access=stand.access, since=first.cursor)
+    rows, is_whole, second = _read(again)
     assert (rows, is_whole, second.cursor) == ([], False, first.cursor)
     assert "has not changed" in second.notices[0]
     rows, is_whole, third = _read(opened(stand, [*grid, ["3"]], since=second.cursor))

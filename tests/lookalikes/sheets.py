@@ -212,8 +212,6 @@ class Google:
         self.reads += 1
         if edit := self.edits.pop(self.reads, None):
             edit()
-            for book in self.books.values():
-                book.version += 1
 
     def _write(self, request: Request, body: bytes) -> Response:
         self._edit()
@@ -227,25 +225,17 @@ class Google:
                 for column, text in enumerate(row, start=place.left):
                     sheet.put(number, column, text or None)
         self.written.append(wishes)
-        book.version += 1
         return _json(
             {"spreadsheetId": book.id, "totalUpdatedCells": sum(len(row) for part in wishes["data"] for row in part["values"])}
         )
 
     def _file(self, request: Request, _body: bytes) -> Response:
-        book = self._book(request)
-        told = {
-            "id": book.id,
-            "name": book.title,
-            "version": str(book.version),
-            "modifiedTime": f"2026-05-01T00:00:{book.version:02}Z",
-        }
-        return _json(masked(told, request.query_params.get("fields", "")))
+        return _json(masked(self._book(request).filed(), request.query_params.get("fields", "")))
 
     def _files(self, request: Request, _body: bytes) -> Response:
         query = request.query_params["q"]
         found = [book for book in self.books.values() if f"name = '{book.title}'".replace("O'", "O\\'") in query]
-        return _json({"kind": "drive#fileList", "files": [{"id": book.id, "name": book.title} for book in found]})
+        return _json(masked({"files": [book.filed() for book in found]}, request.query_params.get("fields", "")))
 
     def credentials(self, path: Path, *, account: str = ACCOUNT) -> Path:
         """Write the file of a service account that this server knows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell that is more than a plain value: with a format (`type`, `pattern`), an error, a formula, what people see of it."""
+    """A cell that is more than a plain value: with a format (`type`, `pattern`), an error, what people see, or worked out."""
 
     value: str | float | bool | None = None
     kind: str = ""
@@ -30,6 +31,7 @@ class Cell:
     error: str = ""
     formula: str = ""
     shown: str = ""
+    is_pivot: bool = False
 
 
 def day(serial: float, pattern: str = "yyyy-mm-dd") -> Cell:
@@ -95,7 +97,9 @@ class Place:
 
 @dataclass
 class Book:
-    """A spreadsheet. `version` counts the edits, as the Drive API tells it; `readers` may see it, None: everybody."""
+    """A spreadsheet. `version` counts the edits, as the Drive API tells it, whoever made them, and all that came between two
+    looks as one; `readers` may see it, None: everybody.
+    """
 
     id: str
     title: str
@@ -107,6 +111,16 @@ class Book:
     readers: set[str] | None = None
     writers: set[str] = field(default_factory=set)
     is_office_file: bool = False
+    _seen: str = ""
+
+    def filed(self) -> dict[str, str]:
+        """What the Drive API knows of it."""
+        now = hashlib.sha256(repr((self.described(), self.sheets)).encode()).hexdigest()
+        self.version += bool(self._seen) and self._seen != now
+        self._seen = now
+        minutes, seconds = divmod(self.version, 60)
+        told = {"version": str(self.version), "modifiedTime": f"2026-05-01T00:{minutes:02}:{seconds:02}.000Z"}
+        return {"id": self.id, "name": self.title, **told}
 
     def find(self, text: str) -> tuple[Sheet, Place] | str:
         """Return the tab and range that A1 notation means, or what Google says if it means none."""
@@ -153,6 +167,8 @@ def cell_data(content: Content) -> dict[str, Any]:
         found["formattedValue"] = cell.shown
     if cell and cell.formula:
         found["userEnteredValue"] = {"formulaValue": cell.formula}
+    elif cell and cell.is_pivot:
+        found["pivotTable"] = {"source": grid_range(0, Place(1, 1, 5, 5)), "valueLayout": "HORIZONTAL"}
     elif "effectiveValue" in found:
         found["userEnteredValue"] = found["effectiveValue"]
     return found

@@ -47,8 +47,9 @@ class Desk:
     def spec(self, **words: Any) -> GoogleSheetsSource:
         return GoogleSheetsSource.model_validate({"kind": "google_sheets", "spreadsheet": ID, **words})
 
-    def source(self, *columns: str, **words: Any) -> Source:
-        return open_source(self.spec(**words), Path(), frozenset(columns), access=self.access, clockwork=self.clockwork)
+    def source(self, *columns: str, since: str = "", **words: Any) -> Source:
+        asked = frozenset(columns)
+        return open_source(self.spec(**words), Path(), asked, access=self.access, since=since, clockwork=self.clockwork)
 
     def rows(self, *columns: str, **words: Any) -> list[SourceRow]:
         with self.source(*columns, **words).read() as reading:

@@ -1,0 +1,173 @@
+"""A Google sheet that is as it was costs one request; whatever leaves a doubt about that, and it is read whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lookalikes.sheets import Fault
+from lookalikes.sheets_book import Cell, Content, Sheet
+from unit.connectors_sources.sheets_at_hand import Desk, sheet_of
+
+from connectors.sources.contract import Ending
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a reading gave, and which requests it took, tokens apart."""
+
+    rows: int
+    is_whole: bool
+    ending: Ending
+    asked: list[str]
+
+    @property
+    def cursor(self) -> str:
+        return self.ending.cursor
+
+
+WHOLE = (2, True)
+UNREAD = (0, False)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with sheet_of(tmp_path, [["id", "title"], ["1", "Jazz"], ["2", "Fado"]]) as found:
+        yield found
+
+
+def read(desk: Desk, since: str = "", **words: Any) -> Said:
+    before = len(desk.google.asked)
+    with desk.source("id", since=since, **words).read() as reading:
+        rows = len(list(reading.rows))
+        asked = [one for one in desk.google.asked[before:] if "/token" not in one]
+        return Said(rows, reading.is_whole, reading.ending(), asked)
+
+
+def found(said: Said) -> tuple[int, bool]:
+    return said.rows, said.is_whole
+
+
+def test_an_unchanged_sheet_costs_exactly_one_request(desk: Desk) -> None:
+    first = read(desk)
+    again = read(desk, first.cursor)
+    assert (found(first), found(again)) == (WHOLE, UNREAD)
+    (asked,) = again.asked
+    assert asked.startswith("GET /drive/v3/files/")
+    assert again.ending == Ending(first.cursor, (f"{desk.book.id} has not changed since it was last read",))
+
+
+def test_an_unchanged_tall_sheet_costs_exactly_one_request(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, [["id"], *[[f"A{number}"] for number in range(1_700)]], rows=1_701) as desk:
+        again = read(desk, read(desk).cursor)
+        assert (found(again), len(again.asked)) == (UNREAD, 1)
+
+
+def test_a_sheet_that_is_known_by_its_title_costs_the_look_for_the_title_only(desk: Desk) -> None:
+    first = read(desk, spreadsheet="Town programme")
+    again = read(desk, first.cursor, spreadsheet="Town programme")
+    assert (found(first), found(again)) == (WHOLE, UNREAD)
+    assert [sum("/drive/" in one for one in said.asked) for said in (first, again)] == [1, 1]
+    assert len(again.asked) == 1
+
+
+def test_another_spreadsheet_of_the_same_title_is_another(desk: Desk) -> None:
+    first = read(desk, spreadsheet="Town programme")
+    desk.book.id = "1another-spreadsheet-of-that-title"
+    desk.google.books = {desk.book.id: desk.book}
+    assert found(read(desk, first.cursor, spreadsheet="Town programme")) == WHOLE
+
+
+def test_a_whole_reading_of_a_small_sheet_takes_one_request_more_than_its_cells(desk: Desk) -> None:
+    assert len(read(desk).asked) == 3
+
+
+def test_a_changed_sheet_is_read_whole_and_has_another_cursor(desk: Desk) -> None:
+    first = read(desk)
+    desk.sheet.put(4, 1, "3")
+    again = read(desk, first.cursor)
+    assert found(again) == (3, True)
+    assert again.cursor not in {"", first.cursor}
+
+
+def test_a_change_between_the_question_and_the_cells_is_found_by_the_next_reading(desk: Desk) -> None:
+    desk.google.edits[1] = lambda: desk.sheet.put(4, 1, "3")
+    first = read(desk)
+    assert found(first) == (3, True)
+    assert found(read(desk, first.cursor)) == (3, True)
+
+
+def test_a_change_while_a_tall_sheet_is_copied_is_found_by_the_next_reading(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, [["id"], *[[f"A{number}"] for number in range(1_700)]], rows=1_701) as desk:
+        first = read(desk)
+        desk.google.edits[desk.google.reads + 4] = lambda: desk.sheet.put(9, 1, "changed")
+        desk.sheet.put(3, 1, "changed")
+        second = read(desk, first.cursor)
+        assert second.is_whole
+        assert read(desk, second.cursor).is_whole
+
+
+FORMULAS: dict[str, Cell] = {
+    "a formula": Cell(5, formula="=NOW()"),
+    "a pivot table": Cell(5, is_pivot=True),
+}
+
+
+@pytest.mark.parametrize("what", FORMULAS)
+@pytest.mark.parametrize("words", [{}, {"range": "A1:B3"}], ids=["the whole tab", "a range beside it"])
+def test_a_tab_with_formulas_has_no_cursor_and_is_read_each_time(desk: Desk, what: str, words: dict[str, str]) -> None:
+    cursor = read(desk, **words).cursor
+    assert cursor
+    desk.sheet.put(3, 4, FORMULAS[what])
+    again = read(desk, cursor, **words)
+    assert (found(again), again.cursor) == (WHOLE, "")
+    assert found(read(desk, again.cursor, **words)) == WHOLE
+
+
+def test_a_formula_in_another_tab_is_no_matter(desk: Desk) -> None:
+    other: list[list[Content]] = [[Cell(5, formula="=NOW()")]]
+    desk.book.sheets.append(Sheet("Other", other, gid=9))
+    assert found(read(desk, read(desk).cursor)) == UNREAD
+
+
+SILENCES: dict[str, Callable[[Desk], object]] = {
+    "the API is off": lambda desk: setattr(desk.google, "is_drive_on", False),
+    "it fails": lambda desk: desk.google.faults.append(Fault("/drive/", status=500, times=10**9)),
+    "it is too busy": lambda desk: desk.google.faults.append(Fault("/drive/", status=429, times=10**9)),
+    "its answer breaks off": lambda desk: desk.google.faults.append(Fault("/drive/", "cut", times=10**9)),
+    "it hangs up": lambda desk: desk.google.faults.append(Fault("/drive/", "drop", times=10**9)),
+}
+
+
+@pytest.mark.parametrize("why", SILENCES)
+def test_where_drive_does_not_answer_it_is_asked_once_and_the_sheet_is_read(desk: Desk, why: str) -> None:
+    cursor = read(desk).cursor
+    SILENCES[why](desk)
+    again = read(desk, cursor)
+    assert (found(again), again.ending) == (WHOLE, Ending())
+    assert sum("/drive/" in one for one in again.asked) == 1
+    assert not desk.waits
+
+
+def test_a_person_who_lent_us_no_right_to_ask_drive_is_read_without_a_word(desk: Desk, tmp_path: Path) -> None:
+    desk.book.readers = None
+    desk.credentials = desk.google.person(tmp_path / "person.json")
+    said = read(desk)
+    assert (found(said), said.ending) == (WHOLE, Ending())
+
+
+def test_drive_must_tell_the_version_itself(desk: Desk) -> None:
+    """A time of change is as coarse as its clock."""
+    body = {"modifiedTime": "2026-05-01T00:00:01.000Z"}
+    desk.google.faults.append(Fault("/drive/", status=200, body=body, times=10**9))
+    assert read(desk).cursor == ""
+
+
+def test_a_cursor_is_of_one_mapping_and_short(desk: Desk) -> None:
+    cursor = read(desk).cursor
+    assert found(read(desk, cursor, range="A1:A3")) == WHOLE
+    assert found(read(desk, "what another program wrote")) == WHOLE
+    assert len(cursor) < 50

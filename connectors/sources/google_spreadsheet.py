@@ -5,10 +5,11 @@ The only module that knows the API's addresses and fields. What cells say is `go
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 from gspread.urls import (
     DRIVE_FILES_API_V3_URL,
     SPREADSHEET_URL,
@@ -25,10 +26,8 @@ _PARTS = (
     "properties(title,locale,timeZone),namedRanges(name,range),"
     "sheets.properties(sheetId,title,index,sheetType,gridProperties(rowCount,columnCount))"
 )
-_WORKED_OUT = "userEnteredValue.formulaValue,pivotTable(source,dataSourceId),dataSourceTable.dataSourceId"
-_WORKED_OUT_NAMES = (b"formulaValue", b"pivotTable", b"dataSourceTable")
-_FORMULAS = f"sheets.data.rowData.values({_WORKED_OUT})"
-_VERSION = "version,modifiedTime"
+_PIECE = f"sheets(properties.sheetId,merges,data(startRow,startColumn,rowData.values({CELL_FIELDS})))"
+_FORMULAS = "sheets.data.rowData.values.userEnteredValue.formulaValue"
 _MIME = "application/vnd.google-apps.spreadsheet"
 _EVERYWHERE = {"supportsAllDrives": "true"}
 
@@ -65,50 +64,46 @@ class Spreadsheet:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some rows of a tab, each as far as it has cells, and what is merged in the whole tab. `has_formulas`, if that was asked."""
+    """Some rows of a tab, each as far as it has cells, and what is merged in the whole tab."""
 
     rows: Sequence[Sequence[Mapping[str, Any]]]
     merged: tuple[Area, ...]
-    has_formulas: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GoogleSpreadsheet:
-    """The spreadsheet with one id. `name` is what people call it in messages; `told` its version, if finding it has told it."""
+    """The spreadsheet with one id. `name` is what people call it in messages."""
 
     wire: GoogleWire
     id: str
     name: str
-    told: str = ""
 
     def look(self) -> Spreadsheet:
         """Ask what it consists of: one request."""
-        told = self.wire.ask(Question(SPREADSHEET_URL % self.id, f"{self.name}: looking at its tabs", {"fields": _PARTS}))
-        properties = told.get("properties", {})
-        tabs = [_tab(sheet["properties"]) for sheet in told.get("sheets", ()) if "gridProperties" in sheet["properties"]]
-        ranges = (
-            NamedRange(one["name"], one["range"].get("sheetId", 0), _area(one["range"])) for one in told.get("namedRanges", ())
+        what = f"{self.name}: looking at its tabs"
+        looked: Spreadsheet = self.wire.ask(
+            Question(SPREADSHEET_URL % self.id, what, {"fields": _PARTS}, read=_whole(_spreadsheet))
         )
-        return Spreadsheet(
-            properties.get("title", ""), properties.get("timeZone", ""), properties.get("locale", ""), tuple(tabs), tuple(ranges)
-        )
+        return looked
 
-    def piece(self, place: str, *, formulas: bool = False) -> Piece:
-        """Read the cells of a range in A1 notation, as they are at one moment: one request. `formulas`: ask for them as well."""
-        cells = f"{CELL_FIELDS},{_WORKED_OUT}" if formulas else CELL_FIELDS
-        params = {"ranges": place, "fields": f"sheets(merges,data(startRow,startColumn,rowData.values({cells})))"}
-        question = Question(SPREADSHEET_URL % self.id, f"{self.name}: reading {place}", params)
-        sheets = self.wire.ask(question).get("sheets") or [{}]
-        grid = (sheets[0].get("data") or [{}])[0]
-        rows = [row.get("values", ()) for row in grid.get("rowData", ())]
-        has_formulas = formulas and any(_is_worked_out(cell) for row in rows for cell in row)
-        return Piece(rows, tuple(map(_area, sheets[0].get("merges", ()))), has_formulas)
+    def piece(self, place: str) -> Piece:
+        """Read the cells of a range in A1 notation, as they are at one moment: one request."""
+        what, params = f"{self.name}: reading {place}", {"ranges": place, "fields": _PIECE}
+        piece: Piece = self.wire.ask(Question(SPREADSHEET_URL % self.id, what, params, read=_whole(_piece)))
+        return piece
 
     def values(self, places: Sequence[str]) -> list[list[list[Any]]]:
         """Read the plain values of several ranges, as they are at one moment: one request; numbers and dates as numbers."""
         params = {"ranges": list(places), "valueRenderOption": "UNFORMATTED_VALUE", "dateTimeRenderOption": "SERIAL_NUMBER"}
-        question = Question(SPREADSHEET_VALUES_BATCH_URL % self.id, f"{self.name}: reading {', '.join(places)}", params)
-        return [found.get("values", []) for found in self.wire.ask(question)["valueRanges"]]
+
+        def blocks(told: Any) -> list[list[list[Any]]]:
+            return [found.get("values", []) for _, found in zip(places, told["valueRanges"], strict=True)]
+
+        what = f"{self.name}: reading {', '.join(places)}"
+        read: list[list[list[Any]]] = self.wire.ask(
+            Question(SPREADSHEET_VALUES_BATCH_URL % self.id, what, params, read=_whole(blocks))
+        )
+        return read
 
     def write(self, texts: Mapping[str, Sequence[Sequence[str]]]) -> None:
         """Write rows of texts into ranges, all or none: one request. A text is never read as a formula, a number or a date.
@@ -120,43 +115,34 @@ class GoogleSpreadsheet:
         self.wire.ask(Question(address, f"{self.name}: writing", body={"valueInputOption": "RAW", "data": parts}))
 
     def has_formulas(self, tab: Tab) -> bool:
-        """Whether a cell of the tab is worked out, by a formula or a pivot table: it may change unedited. One request."""
+        """Whether a cell of the tab is worked out: it may change although nobody edits. One request."""
         params = {"ranges": quoted(tab.title), "fields": _FORMULAS}
         question = Question(SPREADSHEET_URL % self.id, f"{self.name}: looking for formulas", params, read=_has_formula)
         return bool(self.wire.ask(question))
 
     def version(self) -> str:
         """Return the file's version by the Drive API (a quota of its own), "" where we may not ask it or get no answer."""
-        if self.told:
-            return self.told
-        address, what = f"{DRIVE_FILES_API_V3_URL}/{self.id}", f"{self.name}: asking for its version"
+        params, what = {**_EVERYWHERE, "fields": "version,modifiedTime"}, f"{self.name}: asking for its version"
         try:
-            return _version(self.wire.ask(Question(address, what, {**_EVERYWHERE, "fields": _VERSION}, insists=False)))
+            return str(self.wire.ask(Question(f"{DRIVE_FILES_API_V3_URL}/{self.id}", what, params, read=_whole(_version))))
         except (SourceRefusedError, SourceUnavailableError):
             return ""
 
 
-def find_spreadsheet(wire: GoogleWire, title: str) -> tuple[str, str]:
-    """Return the id and the version of the one spreadsheet of that title among those that we may see.
+def find_spreadsheet(wire: GoogleWire, title: str) -> str:
+    """Return the id of the one spreadsheet of that title among those that we may see.
 
     Raises:
         SourceRefusedError: there is none, or more than one.
     """
     escaped = title.replace("\\", "\\\\").replace("'", "\\'")
     query = f"mimeType = '{_MIME}' and name = '{escaped}' and trashed = false"
-    params = {
-        **_EVERYWHERE,
-        "includeItemsFromAllDrives": "true",
-        "q": query,
-        "pageSize": 10,
-        "fields": f"files(id,name,{_VERSION})",
-    }
-    found = wire.ask(Question(DRIVE_FILES_API_V3_URL, f'looking for "{title}"', params)).get("files", ())
+    params = {**_EVERYWHERE, "includeItemsFromAllDrives": "true", "q": query, "pageSize": 10, "fields": "files(id,name)"}
+    found = [file["id"] for file in wire.ask(Question(DRIVE_FILES_API_V3_URL, f'looking for "{title}"', params)).get("files", ())]
     if len(found) == 1:
-        return str(found[0]["id"]), _version(found[0])
+        return str(found[0])
     if found:
-        ids = ", ".join(file["id"] for file in found)
-        hint = f"give the id or the address of the right one in `source.spreadsheet`: {ids}"
+        hint = f"give the id or the address of the right one in `source.spreadsheet`: {', '.join(found)}"
         raise SourceRefusedError(f'{len(found)} spreadsheets are called "{title}"', hint=hint)
     hint = "is it shared with us, and its title spelt exactly so? The address from the browser is surer than a title"
     raise SourceRefusedError(f'no spreadsheet that we may see is called "{title}"', hint=hint)
@@ -167,19 +153,45 @@ def quoted(title: str) -> str:
     return "'" + title.replace("'", "''") + "'"
 
 
+def _whole(made: Callable[[Any], object]) -> Callable[[bytes], object]:
+    """Return what reads an answer by `made`; an answer of another shape is none, and never an empty one."""
+
+    def read(content: bytes) -> object:
+        try:
+            return made(orjson.loads(content))
+        except (AttributeError, LookupError, TypeError) as error:
+            raise ValueError("the answer has another shape") from error
+
+    return read
+
+
+def _spreadsheet(told: Any) -> Spreadsheet:
+    properties = told["properties"]
+    tabs = [_tab(sheet["properties"]) for sheet in told["sheets"] if "gridProperties" in sheet["properties"]]
+    ranges = [NamedRange(one["name"], one["range"].get("sheetId", 0), _area(one["range"])) for one in told.get("namedRanges", ())]
+    return Spreadsheet(
+        properties.get("title", ""), properties.get("timeZone", ""), properties.get("locale", ""), tuple(tabs), tuple(ranges)
+    )
+
+
+def _piece(told: Any) -> Piece:
+    """Read some rows; their tab is told in any case, and of blank ones nothing else."""
+    (sheet,) = told["sheets"]
+    if not sheet.keys() & {"properties", "data"}:
+        raise LookupError("no tab is told")
+    grid = (sheet.get("data") or [{}])[0]
+    return Piece([row.get("values", ()) for row in grid.get("rowData", ())], tuple(map(_area, sheet.get("merges", ()))))
+
+
+def _version(told: Any) -> str:
+    return " ".join(f"{name}={told[name]}" for name in ("version", "modifiedTime") if name in told)
+
+
 def _has_formula(content: bytes) -> bool:
-    """Look for the fields' names only: parsed, the empty objects of all the other cells would fill the memory."""
+    """Look for the field's name only: parsed, the empty objects of all the other cells would fill the memory."""
     if not content.rstrip().endswith(b"}"):
         raise ValueError("the answer was cut off")
-    return any(name in content for name in _WORKED_OUT_NAMES)
-
-
-def _is_worked_out(cell: Mapping[str, Any]) -> bool:
-    return "formulaValue" in (cell.get("userEnteredValue") or ()) or "pivotTable" in cell or "dataSourceTable" in cell
-
-
-def _version(told: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={told[name]}" for name in _VERSION.split(",") if name in told)
+    return b"formulaValue" in content
 
 
 def _tab(properties: Mapping[str, Any]) -> Tab:

@@ -132,8 +132,8 @@ def test_the_tabs() -> None:
 
 def test_values_of_several_ranges() -> None:
     sheet, _ = replayed("SpreadsheetTest.test_values_batch_get")
-    blocks = sheet.values(["'🌵 test_values_batch_get 1'!A:A", "'🌵 test_values_batch_get 1'!B:B"])
-    assert blocks[0] == [["🍇"], ["🍐"]]
+    blocks = sheet.values([f"'🌵 test_values_batch_get 1'!{column}:{column}" for column in "ABC"])
+    assert blocks == [[["🍇"], ["🍐"]], [["🍉"], ["🍎"]], [["🍋"], ["🍓"]]]
     sheet, _ = replayed("WorksheetTest.test_batch_get")
     assert sheet.values(["'Sheet1'!A1:B1", "'Sheet1'!B4:D4"]) == [[["A1", "B1"]], [["B4", "", "D4"]]]
 

@@ -175,6 +175,11 @@ def test_the_zone_and_locale_of_the_spreadsheet_are_there_for_the_asking(tmp_pat
         assert desk.rows("sheet_zone")[0].cells["sheet_zone"] == "Asia/Tokyo"
 
 
+def test_a_blank_row_stays_blank_beside_the_settings_of_the_spreadsheet(tmp_path: Path) -> None:
+    with sheet_of(tmp_path, [["id"], ["1"], [None], ["2"]]) as desk:
+        assert desk.cells("id", "sheet_zone") == [("1", "Europe/Lisbon"), ("", ""), ("2", "Europe/Lisbon")]
+
+
 def test_rules_for_cells_and_joined_tabs_hold_for_sheets_too(tmp_path: Path) -> None:
     with sheet_of(tmp_path, [["id", "venue"], ["1", "K"], ["2", "n/a"]]) as desk:
         desk.book.sheets.append(Sheet("Venues", [["code", "city"], ["K", "Lisboa"]], gid=22))

@@ -56,19 +56,30 @@ def test_an_api_that_is_switched_off_is_told_with_where_to_switch_it_on(desk: De
             "details": details,
         }
     }
-    desk.google.faults.append(Fault("/v4/", status=403, body=body))
+    desk.google.faults.append(Fault(status=403, body=body))
     assert "https://console.example/sheets" in refused(desk, SourceRefusedError).hint
 
 
 def test_credentials_without_the_right_scope_are_told_so(desk: Desk) -> None:
     body = {"error": {"code": 403, "message": "x", "details": [{"reason": "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}]}}
-    desk.google.faults.append(Fault("/v4/", status=403, body=body))
+    desk.google.faults.append(Fault(status=403, body=body))
     assert "made without the right to read spreadsheets" in refused(desk, SourceRefusedError).hint
 
 
 def test_an_office_file_on_drive_is_told_so(desk: Desk) -> None:
     desk.book.is_office_file = True
     assert "save it as Google Sheets" in refused(desk, SourceRefusedError).hint
+
+
+@pytest.mark.parametrize("where", ["namedRanges", "rowData"])
+@pytest.mark.parametrize(
+    "body", [b"{}", b"[]", b"null", b'{"error": {"code": 503}}', b'{"sheets": []}', b'{"sheets": [{}]}', b'{"sheets": [null]}']
+)
+def test_an_answer_of_another_shape_is_asked_for_again_and_never_an_empty_sheet(desk: Desk, where: str, body: bytes) -> None:
+    desk.google.faults.append(Fault(where=where, status=200, body=body))
+    assert desk.cells() == [("1", "Jazz")]
+    desk.google.faults.append(Fault(where=where, status=200, body=body, times=99))
+    assert "cut off" in str(refused(desk, SourceUnavailableError, header={"names": ["id", "title"], "row": 0}))
 
 
 @pytest.mark.parametrize("status", [408, 425, 500, 502, 503, 504])

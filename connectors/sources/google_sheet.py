@@ -15,19 +15,19 @@ from itertools import islice
 from connectors.sources.access import Access
 from connectors.sources.cell_faults import CellFaults
 from connectors.sources.clockwork import REAL, Clockwork
-from connectors.sources.contract import Ending, Reading
+from connectors.sources.contract import Ending, Reading, unchanged
 from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.google_cells import GoogleCells
 from connectors.sources.google_client import opened_spreadsheet
 from connectors.sources.google_copy import Copy, Part, copy_whole
 from connectors.sources.google_parts import part_of
 from connectors.sources.google_refusals import GridMovedError
-from connectors.sources.google_spreadsheet import GoogleSpreadsheet, Piece, Spreadsheet
+from connectors.sources.google_spreadsheet import GoogleSpreadsheet, Piece, Spreadsheet, Tab
 from connectors.sources.header import read_header, wanted_columns
 from connectors.sources.names import Asked, column_letters, folded
 from connectors.sources.odd_rows import OddRows
 from connectors.sources.row_limits import within_limits
-from connectors.sources.sheet_grid import SheetRow, cells_of, source_rows, spread, to_last_filled
+from connectors.sources.sheet_grid import Area, SheetRow, cells_of, source_rows, spread, to_last_filled
 from mappings.sheet_specs import GoogleSheetsSource
 from mappings.vocabulary import SourceRow
 
@@ -42,30 +42,41 @@ _Header = tuple[tuple[str, ...], int]
 
 @dataclass(frozen=True, slots=True)
 class GoogleSheet:
-    """The tab that `spec` describes, as one feed reads it."""
+    """The tab that `spec` describes, as one feed reads it. `since`: the cursor of an earlier reading.
+
+    `asks_version`: Drive is asked which version the spreadsheet has; who keeps no cursor need not know.
+    """
 
     spec: GoogleSheetsSource
     asked: Asked
     access: Access
     clockwork: Clockwork = REAL
+    since: str = ""
+    asks_version: bool = True
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A row's number is the tab's own; its place is `Programme!A17`.
 
-        A small tab is read at once: two requests, and the stamp is a digest of all that was read. A larger one is copied when
+        A small tab is read at once, in two requests, and the stamp is a digest of all that was read. A larger one is copied when
         its first row is asked for; its stamp is the version that the Drive API tells, "" where we may not ask for it or where
-        the tab has formulas, which change without an edit.
+        the tab has formulas, which change without an edit. Where there is a version it is the cursor too: a spreadsheet that
+        still has it costs this one request.
         """
         with (
             opened_spreadsheet(self.spec, self.access, clockwork=self.clockwork) as sheet,
             tempfile.SpooledTemporaryFile(_IN_MEMORY) as file,
         ):
+            # Before anything is read: what somebody edits meanwhile has a later version, and is the next reading's.
+            version = sheet.version() if self.asks_version else ""
+            cursor = _cursor(self.spec, sheet.id, version)
+            if cursor and cursor == self.since:
+                yield unchanged(tuple(sorted(self.asked.columns)), cursor, self.spec.place)
+                return
             looked = sheet.look()
             part = part_of(self.spec, looked)
-            copy = Copy(file, GoogleCells(looked.locale))
-            copying = _Copying(self.spec, sheet, copy, part, sheet.piece(part.place(part.area.top, part.first_height)))
-            yield self._opened(copying, looked)
+            first = sheet.piece(part.place(part.area.top, part.first_height), formulas=bool(version) and _is_tab(part, looked))
+            yield self._opened(_Copying(self.spec, sheet, Copy(file, GoogleCells(looked.locale)), part, first, version), looked)
 
     def _opened(self, copying: _Copying, looked: Spreadsheet) -> Reading:
         part, name = copying.part, f"{looked.title} ({copying.part.tab})"
@@ -75,6 +86,7 @@ class GoogleSheet:
         given = {asked: settings[asked] for asked in sorted(self.asked.columns & settings.keys() - set(map(folded, present)))}
         columns = wanted_columns(present, self.asked.without(given), name)
         rows = within_limits(self._rows(copying, columns.names, name, (present, passed)), self.spec)
+        copying.settle_version(looked)
         reading = Reading(columns.names, rows, copying.stamp(looked), ending=copying.ending).with_empty(columns.absent)
         return _with_given(reading, given)
 
@@ -90,13 +102,17 @@ class GoogleSheet:
 
 @dataclass(slots=True)
 class _Copying:
-    """A reading under way: the part, its first piece, and the copy. All is read anew where an editor came between."""
+    """A reading under way: the part, its first piece, and the copy. All is read anew where an editor came between.
+
+    `version`: what Drive said of the spreadsheet before, "" if nothing, or nothing that holds for its cells.
+    """
 
     spec: GoogleSheetsSource
     sheet: GoogleSpreadsheet
     copy: Copy
     part: Part
     first: Piece
+    version: str
     tried: int = 0
 
     @property
@@ -140,18 +156,25 @@ class _Copying:
         raise SourceUnavailableError(f"{name} was changed each of {_TRIES} times while we read it", hint=_RESTLESS)
 
     def ending(self) -> Ending:
-        """Say how often all was read anew."""
+        """Say of which version the rows are, and how often all was read anew."""
         again = f"somebody edited {self.part.tab} while we read it, so it was read {self.tried + 1} times"
-        return Ending(notices=(again,) if self.tried else ())
+        return Ending(_cursor(self.spec, self.sheet.id, self.version), (again,) if self.tried else ())
+
+    def settle_version(self, looked: Spreadsheet) -> None:
+        """Forget the version where cells may change without another one: the tab has formulas."""
+        if self.version and self._has_formulas(looked):
+            self.version = ""
+
+    def _has_formulas(self, looked: Spreadsheet) -> bool:
+        """Look at the whole tab: what a formula works out may spill into the part from beside it."""
+        return self.first.has_formulas if _is_tab(self.part, looked) else self.sheet.has_formulas(_tab(self.part, looked))
 
     def stamp(self, looked: Spreadsheet) -> str:
         """Return evidence of the content's version, "" where there is none that can be trusted."""
         if self.is_all:
             around = f"{self.part} {looked.zone} {looked.locale}".encode()
             return f"digest={blake2b(self.copy.digest().encode() + around, digest_size=16).hexdigest()}"
-        version = self.sheet.version()
-        tab = next(tab for tab in looked.tabs if tab.title == self.part.tab)
-        return "" if not version or self.sheet.has_formulas(tab) else version
+        return self.version
 
 
 def place_of(part: Part) -> str:
@@ -159,6 +182,23 @@ def place_of(part: Part) -> str:
     is_plain = part.tab.isidentifier() and not part.tab[-1].isdecimal()
     title = part.tab if is_plain else "'" + part.tab.replace("'", "''") + "'"
     return f"{title}!{column_letters(part.area.left)}"
+
+
+def _tab(part: Part, looked: Spreadsheet) -> Tab:
+    return next(tab for tab in looked.tabs if tab.title == part.tab)
+
+
+def _is_tab(part: Part, looked: Spreadsheet) -> bool:
+    """Whether the first piece of the part is all of its tab."""
+    tab = _tab(part, looked)
+    return part.area == Area(1, 1, tab.columns, tab.rows) and part.is_last(1, part.first_height)
+
+
+def _cursor(spec: GoogleSheetsSource, spreadsheet: str, version: str) -> str:
+    """Return what tells a version from any other, and what is read of it from what another mapping reads; "" without one."""
+    if not version.startswith("version="):
+        return ""
+    return f"sheet={blake2b(f'{spreadsheet} {version} {spec.model_dump_json()}'.encode(), digest_size=16).hexdigest()}"
 
 
 def _used(spec: GoogleSheetsSource, names: Sequence[str], asked: Asked) -> Sequence[int]:

@@ -26,8 +26,10 @@ _PARTS = (
     "properties(title,locale,timeZone),namedRanges(name,range),"
     "sheets.properties(sheetId,title,index,sheetType,gridProperties(rowCount,columnCount))"
 )
-_PIECE = f"sheets(properties.sheetId,merges,data(startRow,startColumn,rowData.values({CELL_FIELDS})))"
-_FORMULAS = "sheets.data.rowData.values.userEnteredValue.formulaValue"
+_WORKED_OUT = "userEnteredValue.formulaValue,pivotTable(source,dataSourceId),dataSourceTable.dataSourceId"
+_WORKED_OUT_NAMES = (b"formulaValue", b"pivotTable", b"dataSourceTable")
+_FORMULAS = f"sheets.data.rowData.values({_WORKED_OUT})"
+_VERSION = "version,modifiedTime"
 _MIME = "application/vnd.google-apps.spreadsheet"
 _EVERYWHERE = {"supportsAllDrives": "true"}
 
@@ -64,19 +66,21 @@ class Spreadsheet:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some rows of a tab, each as far as it has cells, and what is merged in the whole tab."""
+    """Some rows of a tab, each as far as it has cells, and what is merged in the whole tab. `has_formulas`, if that was asked."""
 
     rows: Sequence[Sequence[Mapping[str, Any]]]
     merged: tuple[Area, ...]
+    has_formulas: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GoogleSpreadsheet:
-    """The spreadsheet with one id. `name` is what people call it in messages."""
+    """The spreadsheet with one id. `name` is what people call it in messages; `told` its version, if finding it has told it."""
 
     wire: GoogleWire
     id: str
     name: str
+    told: str = ""
 
     def look(self) -> Spreadsheet:
         """Ask what it consists of: one request."""
@@ -86,9 +90,11 @@ class GoogleSpreadsheet:
         )
         return looked
 
-    def piece(self, place: str) -> Piece:
-        """Read the cells of a range in A1 notation, as they are at one moment: one request."""
-        what, params = f"{self.name}: reading {place}", {"ranges": place, "fields": _PIECE}
+    def piece(self, place: str, *, formulas: bool = False) -> Piece:
+        """Read the cells of a range in A1 notation, as they are at one moment: one request. `formulas`: ask for them as well."""
+        cells = f"{CELL_FIELDS},{_WORKED_OUT}" if formulas else CELL_FIELDS
+        params = {"ranges": place, "fields": f"sheets(properties.sheetId,merges,data(startRow,startColumn,rowData.values({cells})))"}
+        what = f"{self.name}: reading {place}"
         piece: Piece = self.wire.ask(Question(SPREADSHEET_URL % self.id, what, params, read=_whole(_piece)))
         return piece
 
@@ -115,34 +121,44 @@ class GoogleSpreadsheet:
         self.wire.ask(Question(address, f"{self.name}: writing", body={"valueInputOption": "RAW", "data": parts}))
 
     def has_formulas(self, tab: Tab) -> bool:
-        """Whether a cell of the tab is worked out: it may change although nobody edits. One request."""
+        """Whether a cell of the tab is worked out, by a formula or a pivot table: it may change unedited. One request."""
         params = {"ranges": quoted(tab.title), "fields": _FORMULAS}
         question = Question(SPREADSHEET_URL % self.id, f"{self.name}: looking for formulas", params, read=_has_formula)
         return bool(self.wire.ask(question))
 
     def version(self) -> str:
         """Return the file's version by the Drive API (a quota of its own), "" where we may not ask it or get no answer."""
-        params, what = {**_EVERYWHERE, "fields": "version,modifiedTime"}, f"{self.name}: asking for its version"
+        if self.told:
+            return self.told
+        address, what = f"{DRIVE_FILES_API_V3_URL}/{self.id}", f"{self.name}: asking for its version"
         try:
-            return str(self.wire.ask(Question(f"{DRIVE_FILES_API_V3_URL}/{self.id}", what, params, read=_whole(_version))))
+            asked = Question(address, what, {**_EVERYWHERE, "fields": _VERSION}, read=_whole(_version), insists=False)
+            return str(self.wire.ask(asked))
         except (SourceRefusedError, SourceUnavailableError):
             return ""
 
 
-def find_spreadsheet(wire: GoogleWire, title: str) -> str:
-    """Return the id of the one spreadsheet of that title among those that we may see.
+def find_spreadsheet(wire: GoogleWire, title: str) -> tuple[str, str]:
+    """Return the id and the version of the one spreadsheet of that title among those that we may see.
 
     Raises:
         SourceRefusedError: there is none, or more than one.
     """
     escaped = title.replace("\\", "\\\\").replace("'", "\\'")
     query = f"mimeType = '{_MIME}' and name = '{escaped}' and trashed = false"
-    params = {**_EVERYWHERE, "includeItemsFromAllDrives": "true", "q": query, "pageSize": 10, "fields": "files(id,name)"}
-    found = [file["id"] for file in wire.ask(Question(DRIVE_FILES_API_V3_URL, f'looking for "{title}"', params)).get("files", ())]
+    params = {
+        **_EVERYWHERE,
+        "includeItemsFromAllDrives": "true",
+        "q": query,
+        "pageSize": 10,
+        "fields": f"files(id,name,{_VERSION})",
+    }
+    found = wire.ask(Question(DRIVE_FILES_API_V3_URL, f'looking for "{title}"', params)).get("files", ())
     if len(found) == 1:
-        return str(found[0])
+        return str(found[0]["id"]), _version(found[0])
     if found:
-        hint = f"give the id or the address of the right one in `source.spreadsheet`: {', '.join(found)}"
+        ids = ", ".join(file["id"] for file in found)
+        hint = f"give the id or the address of the right one in `source.spreadsheet`: {ids}"
         raise SourceRefusedError(f'{len(found)} spreadsheets are called "{title}"', hint=hint)
     hint = "is it shared with us, and its title spelt exactly so? The address from the browser is surer than a title"
     raise SourceRefusedError(f'no spreadsheet that we may see is called "{title}"', hint=hint)
@@ -180,18 +196,24 @@ def _piece(told: Any) -> Piece:
     if not sheet.keys() & {"properties", "data"}:
         raise LookupError("no tab is told")
     grid = (sheet.get("data") or [{}])[0]
-    return Piece([row.get("values", ()) for row in grid.get("rowData", ())], tuple(map(_area, sheet.get("merges", ()))))
-
-
-def _version(told: Any) -> str:
-    return " ".join(f"{name}={told[name]}" for name in ("version", "modifiedTime") if name in told)
+    rows = [row.get("values", ()) for row in grid.get("rowData", ())]
+    has_formulas = any(_is_worked_out(cell) for row in rows for cell in row)
+    return Piece(rows, tuple(map(_area, sheet.get("merges", ()))), has_formulas)
 
 
 def _has_formula(content: bytes) -> bool:
-    """Look for the field's name only: parsed, the empty objects of all the other cells would fill the memory."""
+    """Look for the fields' names only: parsed, the empty objects of all the other cells would fill the memory."""
     if not content.rstrip().endswith(b"}"):
         raise ValueError("the answer was cut off")
-    return b"formulaValue" in content
+    return any(name in content for name in _WORKED_OUT_NAMES)
+
+
+def _is_worked_out(cell: Mapping[str, Any]) -> bool:
+    return "formulaValue" in (cell.get("userEnteredValue") or ()) or "pivotTable" in cell or "dataSourceTable" in cell
+
+
+def _version(told: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={told[name]}" for name in _VERSION.split(",") if name in told)
 
 
 def _tab(properties: Mapping[str, Any]) -> Tab:

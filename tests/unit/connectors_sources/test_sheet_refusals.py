@@ -56,13 +56,13 @@ def test_an_api_that_is_switched_off_is_told_with_where_to_switch_it_on(desk: De
             "details": details,
         }
     }
-    desk.google.faults.append(Fault(status=403, body=body))
+    desk.google.faults.append(Fault("/v4/", status=403, body=body))
     assert "https://console.example/sheets" in refused(desk, SourceRefusedError).hint
 
 
 def test_credentials_without_the_right_scope_are_told_so(desk: Desk) -> None:
     body = {"error": {"code": 403, "message": "x", "details": [{"reason": "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}]}}
-    desk.google.faults.append(Fault(status=403, body=body))
+    desk.google.faults.append(Fault("/v4/", status=403, body=body))
     assert "made without the right to read spreadsheets" in refused(desk, SourceRefusedError).hint
 
 

@@ -81,6 +81,12 @@ def needs_the_moment(rules: tuple[Rule, ...]) -> bool:
     return window_of(rules) is not None or (recur is not None and recur.recur.horizon is not None)
 
 
+def leaves_for_later(rules: tuple[Rule, ...]) -> bool:
+    """Return whether rows or days are left out, for being beyond a horizon, that come within it as time goes by."""
+    recur, span = only(rules, Recur), window_of(rules)
+    return (span is not None and span.horizon is not None) or (recur is not None and recur.recur.horizon is not None)
+
+
 def _join(compiler: Compiler, mapping: FeedMapping) -> Join | None:
     for position, rule in enumerate(mapping.rows):
         match rule:

@@ -17,7 +17,9 @@ from connectors.sources.found_file import FoundFile
 from connectors.sources.many_files import OpenOne, Part, opened_together
 from mappings.vocabulary import SourceRow
 
-_HEAD = "files.1:"
+NO_FILES = "files.1:"
+"""The cursor of an earlier reading that covers none of the files there are: all are read, and none at all is a quiet day."""
+
 _DIGEST_BYTES = 9
 _LETTERS = _DIGEST_BYTES * 4 // 3
 _MOST_TOLD = 3
@@ -52,7 +54,7 @@ class Deliveries:
     def _to_read(self, choice: FileChoice) -> tuple[_Progress, Sequence[FoundFile], tuple[Unfinished, ...]]:
         known = read_marks(self.since)
         there = choice.found()
-        if not there and not self.since.startswith(_HEAD):
+        if not there and not self.since.startswith(NO_FILES):
             raise choice.nothing_there()
         fresh = [file for file in there if mark_of(file) not in known]
         unfinished = choice.unfinished(fresh, is_patient=False)
@@ -74,9 +76,9 @@ def mark_of(file: FoundFile) -> str:
 
 def read_marks(cursor: str) -> frozenset[str]:
     """Return the marks in a cursor; one that we did not write has none."""
-    if not cursor.startswith(_HEAD):
+    if not cursor.startswith(NO_FILES):
         return frozenset()
-    marks = cursor.removeprefix(_HEAD)
+    marks = cursor.removeprefix(NO_FILES)
     return frozenset(marks[place : place + _LETTERS] for place in range(0, len(marks), _LETTERS))
 
 
@@ -101,7 +103,7 @@ class _Ended:
     unfinished: tuple[Unfinished, ...]
 
     def __call__(self) -> Ending:
-        return Ending(_HEAD + "".join(sorted(self.progress.marks)), tuple(self._notices()))
+        return Ending(NO_FILES + "".join(sorted(self.progress.marks)), tuple(self._notices()))
 
     def _notices(self) -> Iterator[str]:
         names = [file.label for file in self.read]

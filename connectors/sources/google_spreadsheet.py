@@ -93,8 +93,8 @@ class GoogleSpreadsheet:
     def piece(self, place: str, *, formulas: bool = False) -> Piece:
         """Read the cells of a range in A1 notation, as they are at one moment: one request. `formulas`: ask for them as well."""
         cells = f"{CELL_FIELDS},{_WORKED_OUT}" if formulas else CELL_FIELDS
-        params = {"ranges": place, "fields": f"sheets(properties.sheetId,merges,data(startRow,startColumn,rowData.values({cells})))"}
-        what = f"{self.name}: reading {place}"
+        fields = f"sheets(properties.sheetId,merges,data(startRow,startColumn,rowData.values({cells})))"
+        what, params = f"{self.name}: reading {place}", {"ranges": place, "fields": fields}
         piece: Piece = self.wire.ask(Question(SPREADSHEET_URL % self.id, what, params, read=_whole(_piece)))
         return piece
 

@@ -28,6 +28,7 @@ LONGEST_WAIT_S = 3 * 3600.0
 _FIRST_LOOK_S, _LATER_LOOK_S = 0.5, 20.0
 _LARGEST_CELL = 16 * 1024 * 1024
 _PIECE_BYTES = 256 * 1024
+_NOT_ALL = "run again later; if it stays so, write api: rest"
 _NOT_IN_BULK = ("not supported by the Bulk API", "FEATURENOTENABLED", "INVALIDENTITY", "EXCEEDEDQUOTA", "EXCEEDED_QUOTA")
 
 
@@ -37,20 +38,21 @@ class _BrokenOffError(BusyError):
 
 @dataclass(slots=True)
 class QueryJob:
-    """A job whose results are ready."""
+    """A job whose results are ready: `promised` records at least, as far as it told."""
 
     org: Org
     path: str
+    promised: int = 0
     _given: int = 0
 
     def texts(self, selection: Selection) -> Iterator[list[str]]:
         """Give the records' cells. A chunk that breaks off is asked for again, and what was given of it passed over.
 
         Raises:
-            SourceUnavailableError: it breaks off again and again.
+            SourceUnavailableError: it breaks off again and again, or the last chunk ends before all have come.
             BadSourceError: what comes are not the columns that were asked for.
         """
-        locator = ""
+        locator, total = "", 0
         while locator != "null":
             attempt, self._given = 1, 0
             while True:
@@ -63,6 +65,9 @@ class QueryJob:
                     if attempt > POLICY.attempts:
                         raise
                     self.org.clockwork.sleep(POLICY.wait_s(attempt, self.org.clockwork.chance))
+            total += self._given
+        if total < self.promised:
+            raise SourceUnavailableError(f"a query job found {self.promised} records and gave {total}", hint=_NOT_ALL)
 
     def _chunk(self, selection: Selection, locator: str) -> Generator[list[str], None, str]:
         """Give what is left of a chunk; returns the next one's locator, "null" at the end."""
@@ -74,12 +79,15 @@ class QueryJob:
                 if number > self._given:
                     self._given = number
                     yield [convert(cell) for convert, cell in zip(converts, cells, strict=True)]
-            promised = response.headers.get("Sforce-NumberOfRecords", "")
-            if promised.isdecimal() and int(promised) != number:
+            promised, following = (response.headers.get(name, "") for name in ("Sforce-NumberOfRecords", "Sforce-Locator"))
+            if not promised.isdecimal() or not following:
+                message = "a query job's results came without Salesforce's word on how many they are"
+                raise _BrokenOffError(message, hint=_NOT_ALL)
+            if int(promised) != number:
                 raise _BrokenOffError(
                     f"Salesforce promised {promised} records of a job and sent {number}", hint="run again later"
                 )
-            return response.headers.get("Sforce-Locator", "null") or "null"
+            return following
 
 
 @contextmanager
@@ -92,12 +100,13 @@ def query_job(org: Org, soql: str, *, with_deleted: bool) -> Iterator[QueryJob]:
         BadSourceError: the query is refused.
     """
     path = _made(org, soql, with_deleted=with_deleted)
-    state = ""
+    job: Mapping[str, Any] = {}
     try:
-        state = _wait(org, path)
-        yield QueryJob(org, path)
+        job = _wait(org, path)
+        told = job.get("numberRecordsProcessed")
+        yield QueryJob(org, path, told if isinstance(told, int) else 0)
     finally:
-        _delete(org, path, is_done=bool(state))
+        _delete(org, path, is_done=bool(job))
 
 
 class NotInBulkError(BadSourceError):
@@ -116,14 +125,14 @@ def _made(org: Org, soql: str, *, with_deleted: bool) -> str:
         raise
 
 
-def _wait(org: Org, path: str) -> str:
+def _wait(org: Org, path: str) -> Mapping[str, Any]:
     clockwork, look_s = org.clockwork, _FIRST_LOOK_S
     started = clockwork.clock_s()
     while True:
         job = org.call("GET", path)
         match job.get("state"):
             case "JobComplete":
-                return "JobComplete"
+                return job
             case "Failed" | "Aborted" as state:
                 raise _failed(state, job)
             case _ if clockwork.clock_s() - started > LONGEST_WAIT_S:

@@ -242,6 +242,28 @@ def test_results_that_end_too_early_in_good_order_are_asked_for_again() -> None:
         assert reader.read({"Name"}, api="bulk").column("Name") == ALL
 
 
+def test_an_empty_text_in_place_of_results_is_asked_for_again() -> None:
+    org = org_of(events(25))
+    org.troubles.bare_results = 2
+    with reader_of(org) as reader:
+        assert reader.read({"Name"}, api="bulk").column("Name") == ALL
+
+
+def test_results_that_are_always_an_empty_text_are_no_empty_object() -> None:
+    org = org_of(events(25))
+    org.troubles.bare_results = 99
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="how many they are"):
+        reader.read({"Name"}, api="bulk")
+
+
+def test_a_last_chunk_before_all_records_that_the_job_found_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connectors.sources.salesforce_bulk.CHUNK_ROWS", 10)
+    org = org_of(events(25))
+    org.troubles.forgets_chunks = True
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="found 25 records and gave 10"):
+        reader.read({"Name"}, api="bulk")
+
+
 def test_results_that_always_break_off_end_in_an_error() -> None:
     org = org_of(events(25))
     org.troubles.cut_after = [30] * 99

@@ -140,7 +140,8 @@ class Server:
             job["state"] = "Aborted"
         else:
             self._advance(job)
-        told = {"id": name, "state": job["state"]} | ({"errorMessage": job["error"]} if "error" in job else {})
+        told = {"id": name, "state": job["state"], "numberRecordsProcessed": len(job.get("rows", ()))}
+        told |= {"errorMessage": job["error"]} if "error" in job else {}
         return JSONResponse(told, headers=self._headers())
 
     def _advance(self, job: dict[str, Any]) -> None:
@@ -165,10 +166,12 @@ class Server:
             return problem
         job, start = self.org.jobs[request.path_params["job"]], int(request.query_params.get("locator", "0"))
         end = min(start + int(request.query_params["maxRecords"]), len(job["rows"]))
-        headers = self._headers() | {
-            "Sforce-Locator": str(end) if end < len(job["rows"]) else "null",
-            "Sforce-NumberOfRecords": str(end - start),
-        }
+        is_last = end == len(job["rows"]) or self.org.troubles.forgets_chunks
+        counts = {"Sforce-Locator": "null" if is_last else str(end), "Sforce-NumberOfRecords": str(end - start)}
+        if self.org.troubles.bare_results:
+            self.org.troubles.bare_results -= 1
+            return Response("", media_type="text/csv")
+        headers = self._headers() | counts
         cut = self.org.troubles.cut_after.pop(0) if self.org.troubles.cut_after else 0
         lost = self.org.troubles.lost_rows.pop(0) if self.org.troubles.lost_rows else 0
         pieces = _pieces(self._csv(job, start, end - lost), cut)

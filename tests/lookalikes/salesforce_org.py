@@ -77,6 +77,10 @@ class Troubles:
     """A page asked for in another session is answered as if that session had ended."""
     lost_rows: list[int] = field(default_factory=list)
     """The next results end, in good order, so many records too early."""
+    bare_results: int = 0
+    """So many of the next results are an empty text, and nothing tells how many records there are."""
+    forgets_chunks: bool = False
+    """Each chunk of results is told to be the last."""
     sends_at_once: bool = False
     """Results come in one piece of a length that is told, and not packed."""
     lost_from_pages: int = 0

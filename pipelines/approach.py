@@ -118,7 +118,7 @@ def _reasons(known: AtHand, options: RunOptions, bookmark: Bookmark, full_every:
     if bookmark.full_read_at is None:
         return
     if not bookmark.cursor:
-        yield "an earlier read was stopped or cut short, and what it staged waits to be judged"
+        yield "what an earlier read has staged or held waits to be judged"
     elif bookmark.fit != known.fit:
         yield "the mapping, the source or the service's lists are not those of the last read"
     if known.began - bookmark.full_read_at >= full_every:

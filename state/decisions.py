@@ -14,6 +14,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from mappings.delivery import Answer
 from mappings.errors import ConfigError
 from mappings.vocabulary import RowKey
+from state.bookmark import drop_bookmark
 from state.columns import storable
 from state.deciding import (
     FOUND,
@@ -105,12 +106,15 @@ class Decisions:
     def release(self, row_key: RowKey, choice: Choice) -> str:
         """Decide on a row that is held as a likely copy, and so has no entry; return the decision, "" once taken back.
 
+        One that is let go must be read again, also where else only what changed would be.
         Raises `NotPossibleError` for an event's id: there is no entry to keep it with.
         """
         decision = _release(row_key, choice)
         ours = (RELEASE.c.scope_id == self._turn.scope_id, RELEASE.c.row_key == storable(row_key))
         with self._turn.transaction() as connection:
             connection.execute(delete(RELEASE).where(*ours))
+            if decision == Decision.RESEND.value:
+                drop_bookmark(connection, self._turn.scope_id)
             if decision:
                 row = {"scope_id": self._turn.scope_id, "row_key": storable(row_key), "decision": decision}
                 connection.execute(insert(RELEASE), {**row, "decided_at": self._turn.now(), "decided_by": self._by})

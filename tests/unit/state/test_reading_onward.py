@@ -12,8 +12,10 @@ from unit.state.world import DESTINATION, FEED, World, answer
 
 from connectors.sources.errors import SourceUnavailableError
 from mappings.delivery import Refusal
+from mappings.vocabulary import RowKey
 from pipelines.options import RunOptions
 from state.books import Books
+from state.deciding import Resend
 from state.gate import GateClosedError
 from state.ledger import Ledger
 from state.reach import Reach
@@ -167,7 +169,7 @@ def test_a_full_run_that_was_killed_is_followed_by_a_full_one(desk: Desk) -> Non
         desk.stage(NOW_FULL, breaks_after=2)
     staged = desk.stage()
     assert staged.report.is_whole
-    assert staged.notices == ("read whole: an earlier read was stopped or cut short, and what it staged waits to be judged",)
+    assert staged.notices == ("read whole: what an earlier read has staged or held waits to be judged",)
     assert desk.approach().reach is Reach.ONWARD
 
 
@@ -252,6 +254,19 @@ def test_a_read_that_has_not_heard_of_all_that_waits_lets_nothing_out_and_the_ne
     assert not desk.world.ledger.gate().is_open
     assert desk.stage().report.is_whole
     assert desk.world.ledger.gate().is_open
+
+
+def test_a_held_row_that_a_person_lets_go_is_read_again_by_the_next_run(desk: Desk) -> None:
+    desk.place.edit("e", "a one")
+    assert desk.stage().report.account.held == 1
+    desk.place.now += 1  # the row lies behind the bookmark by now
+    desk.stage()
+    assert desk.stage().report.account.read == 0
+    desk.world.ledger.open_decisions("ann", desk.world.lease.token).release(RowKey("e"), Resend())
+    staged = desk.stage()
+    assert (staged.report.account.new, staged.report.account.held) == (1, 0)
+    assert staged.notices == ("read whole: what an earlier read has staged or held waits to be judged",)
+    assert desk.stage().notices == ()
 
 
 @pytest.mark.parametrize(

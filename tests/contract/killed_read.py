@@ -59,10 +59,12 @@ class SourceToRead:
     base: Path
     access: Access
     state_url: str
+    rules: str = ""
+    """What the mapping file says besides."""
 
     @property
     def mapping(self) -> FeedMapping:
-        return parse_feed(FEED, self.base / "agenda.yaml", LookupShelf()).model_copy(update={"source": self.spec})
+        return parse_feed(FEED + self.rules, self.base / "agenda.yaml", LookupShelf()).model_copy(update={"source": self.spec})
 
     def ledger(self, engine: StateDb) -> Ledger:
         return Ledger(engine, DESTINATION, self.mapping.feed, namespace="tests", now=now)

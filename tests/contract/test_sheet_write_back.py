@@ -13,6 +13,7 @@ from lookalikes.sheets_book import Book, Cell, Sheet
 
 from connectors.sources.access import Access, GoogleAccess
 from connectors.sources.boards import open_board
+from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.google_board import opened_board
 from connectors.sources.marks import Mark
@@ -95,6 +96,27 @@ def test_a_second_time_no_request_writes(google: Google, sheet: Sheet, tmp_path:
     before = posts(google)
     assert (told(google, tmp_path), posts(google)) == (WrittenBack(), before)
     assert said(sheet) == SAID
+
+
+def test_our_own_words_cost_one_whole_reading_more_and_none_after_that(google: Google, sheet: Sheet, tmp_path: Path) -> None:
+    def read(since: str) -> tuple[bool, str]:
+        source = open_source(spec(), tmp_path, frozenset({"ID"}), access=access_to(google, tmp_path), since=since)
+        with source.read() as reading:
+            list(reading.rows)
+            return reading.is_whole, reading.ending().cursor
+
+    del sheet
+    _, first = read("")
+    told(google, tmp_path)
+    is_whole, second = read(first)
+    assert (is_whole, told(google, tmp_path).cells) == (True, 0)
+    assert read(second) == (False, second)
+
+
+def test_drive_is_not_asked_for_the_looks_of_a_board(google: Google, sheet: Sheet, tmp_path: Path) -> None:
+    del sheet
+    told(google, tmp_path)
+    assert not [one for one in google.asked if "/drive/" in one]
 
 
 def test_texts_are_written_as_texts_never_as_formulas(google: Google, sheet: Sheet, tmp_path: Path) -> None:

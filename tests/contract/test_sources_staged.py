@@ -10,12 +10,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from contract.every_kind import INCREMENTAL_KINDS, KINDS
+from contract.every_kind import INCREMENTAL_KINDS, KINDS, VERSIONED_KINDS
 from contract.killed_read import DESTINATION, SourceToRead
+from contract.sheet_kinds import SHEET_KINDS, SheetStand
 from contract.source_kinds import Grid, Kind, Stand, opened
 from empty_books import lay_out
 
@@ -80,6 +81,10 @@ every_quick_family = pytest.mark.parametrize(
     "desk", [kind for kind in FAMILIES if not kind.is_dear], ids=lambda kind: kind.name, indirect=True
 )
 every_family = pytest.mark.parametrize("desk", FAMILIES, ids=lambda kind: kind.name, indirect=True)
+every_versioned = pytest.mark.parametrize(
+    "desk", [kind for kind in VERSIONED_KINDS if not kind.is_dear], ids=lambda kind: kind.name, indirect=True
+)
+every_sheet = pytest.mark.parametrize("desk", SHEET_KINDS, ids=lambda kind: kind.name, indirect=True)
 every_incremental = pytest.mark.parametrize("desk", INCREMENTAL_KINDS, ids=lambda kind: kind.name, indirect=True)
 
 
@@ -152,6 +157,41 @@ def test_no_secret_comes_into_the_state_db_or_the_log(desk: Desk, caplog: pytest
     kept = b"".join(path.read_bytes() for path in tmp_path.glob("state.db*"))
     told = f"{caught.value!r} {caught.value} {caught.value.hint} {caplog.text} {job!r}".encode()
     assert not [secret for secret in desk.stand.secrets if secret.encode() in kept + told]
+
+
+@every_versioned
+@pytest.mark.parametrize("rules", ["", "rows:\n- duplicates: {keep: last}\n"], ids=["", "rows of one key belong together"])
+def test_a_source_that_has_not_changed_moves_nothing_and_marks_nothing(desk: Desk, rules: str) -> None:
+    job = replace(desk.job(many(3)), rules=rules)
+    job.stage(desk.engine, "first", silent)
+    before = job.ledger(desk.engine).bookmark()
+    second = job.stage(desk.engine, "second", silent)
+    assert (second.report.account.read, second.report.is_whole) == (0, False)
+    assert "has not changed" in second.notices[0]
+    assert job.ledger(desk.engine).bookmark() == before
+    assert job.ledger(desk.engine).gate().is_open
+    assert len(desk.rows) == 3
+    desk.stand.put(many(2))
+    third = job.stage(desk.engine, "third", silent)
+    assert (third.report.account.read, third.report.is_whole, third.notices) == (2, True, ())
+    assert sorted(row.row_key for row in desk.rows) == ["1", "2"]
+    asked_for = job.stage(desk.engine, "fourth", silent, RunOptions(full=True))
+    assert (asked_for.report.account.read, asked_for.notices) == (2, ("read whole: asked for",))
+
+
+@every_sheet
+def test_a_sheet_that_loses_its_version_is_read_each_time_without_a_word(desk: Desk) -> None:
+    """Nothing that an earlier read left was cut short: there is nothing to tell."""
+    job = desk.job(many(3))
+    job.stage(desk.engine, "first", silent)
+    assert isinstance(desk.stand, SheetStand)
+    desk.stand.google.is_drive_on = False
+    for run in ("second", "third"):
+        staged = job.stage(desk.engine, run, silent)
+        assert (staged.report.account.read, staged.notices) == (3, ())
+    desk.stand.google.is_drive_on = True
+    job.stage(desk.engine, "fourth", silent)
+    assert job.stage(desk.engine, "fifth", silent).report.account.read == 0
 
 
 @every_incremental

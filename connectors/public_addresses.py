@@ -41,6 +41,16 @@ def is_public(address: str) -> bool:
     return all(map(_is_public, reached))
 
 
+def is_link_local(address: str) -> bool:
+    """Tell whether `address` (an IP literal) is one of the link alone, which no network routes, also where it wraps an IPv4 one."""
+    try:
+        outer = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    reached = [outer] if isinstance(outer, ipaddress.IPv4Address) else [outer, *_reached(outer)]
+    return any(one.is_link_local for one in reached)
+
+
 def is_numeric(host: str) -> bool:
     """Tell whether `host` is written in numbers, and so would be connected to without asking a resolver.
 

@@ -17,9 +17,10 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from connectors.public_addresses import is_numeric, is_public
+from connectors.public_addresses import is_link_local, is_numeric, is_public
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.fetching import Fetching
+from connectors.sources.web_deadline import Deadline
 from mappings.file_names import without_secrets
 
 Resolve = Callable[[str, int], Sequence[str]]
@@ -61,24 +62,31 @@ class WebDoor:
         """Give the answer that is no redirect; its body comes as it is read.
 
         User and password are told to the address's own host only. A redirect never leads from https to http, and never to a
-        private address, unless the feed's own host is at one: else a partner could make us read from our own network.
+        private address, unless the feed's own host is at one: else a partner could make us read from our own network. To an
+        address of the link alone, by which machines in clouds learn their secrets, it leads never.
 
         Raises:
             SourceRefusedError: the address is none, a certificate is not valid, or a redirect leads astray.
             SourceUnavailableError: nobody answers, or the connection breaks, also while the block reads.
         """
-        with ExitStack() as open_things, _told_apart(without_secrets(address)):
+        shown, deadline = without_secrets(address), Deadline()
+        with ExitStack() as open_things, _told_apart(shown), _in_time(deadline, shown):
             own = url = httpx.URL(address)
             for _ in range(self.bounds.hops + 1):
-                response = open_things.enter_context(closing(self._send(method, url, own, headers)))
+                deadline.within(self.bounds.connect_s + self.bounds.silence_s)
+                asked, proxy = self._request(method, url, own, headers)
+                asked.extensions["trace"] = deadline.trace
+                response = open_things.enter_context(closing(self._wire(proxy).handle_request(asked)))
                 if response.status_code not in _REDIRECTS:
+                    deadline.within(self.bounds.longest_s)
                     yield response
                     return
                 response.close()
                 url = self._next(own, url, response)
-            raise SourceRefusedError(f"{without_secrets(address)} sends us on and on, in a circle", hint="check `source.path`")
+            raise SourceRefusedError(f"{shown} sends us on and on, in a circle", hint="check `source.path`")
 
-    def _send(self, method: str, url: httpx.URL, own: httpx.URL, headers: Mapping[str, str]) -> httpx.Response:
+    def _request(self, method: str, url: httpx.URL, own: httpx.URL, headers: Mapping[str, str]) -> tuple[httpx.Request, str]:
+        """Return what is asked, and through which proxy."""
         proxy = "" if proxy_bypass(url.host) else getproxies().get(url.scheme, "")
         target, extensions = url.copy_with(userinfo=b"", fragment=None), self._extensions()
         if not _is_same_host(url, own) and not proxy:
@@ -88,8 +96,7 @@ class WebDoor:
         elif not _is_same_host(url, own):
             self._checked(url, own)
         told = {**_HEADERS, **headers, "host": url.netloc.decode("ascii"), **_authorization(url, own)}
-        request = httpx.Request(method, target, headers=told, extensions=extensions)
-        return self._wire(proxy).handle_request(request)
+        return httpx.Request(method, target, headers=told, extensions=extensions), proxy
 
     def _extensions(self) -> dict[str, object]:
         bounds = self.bounds
@@ -118,7 +125,8 @@ class WebDoor:
     def _checked(self, url: httpx.URL, own: httpx.URL) -> Sequence[str]:
         """Return the addresses of a host that we were sent on to."""
         found = self._addresses(url)
-        if not all(map(is_public, found)) and all(map(is_public, self._addresses(own))):
+        is_inside = not all(map(is_public, found)) and all(map(is_public, self._addresses(own)))
+        if is_inside or any(map(is_link_local, found)):
             message = f"{without_secrets(str(own))} sends us on to {url.host}, an address inside a private network"
             raise SourceRefusedError(message, hint="a feed may only be sent on to public addresses; name the file's own address")
         return found
@@ -144,6 +152,19 @@ def _authorization(url: httpx.URL, own: httpx.URL) -> dict[str, str]:
     user, _, password = own.userinfo.decode("ascii").partition(":")
     token = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode())
     return {"authorization": f"Basic {token.decode('ascii')}"}
+
+
+@contextmanager
+def _in_time(deadline: Deadline, shown: str) -> Iterator[None]:
+    """Say so where a deadline ended the talk: what the wire makes of it may look like the good end of a file."""
+    with closing(deadline):
+        try:
+            yield
+        except httpx.TransportError:
+            if not deadline.is_over:
+                raise
+    if deadline.is_over:
+        raise SourceUnavailableError(f"{shown} takes too long to answer", hint="run again later")
 
 
 @contextmanager

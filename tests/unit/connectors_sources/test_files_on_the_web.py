@@ -8,9 +8,11 @@ import itertools
 import logging
 import re
 import socket
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from datetime import date, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -311,6 +313,14 @@ def test_a_redirect_to_nowhere_is_refused(web: Web, to: str) -> None:
         read(web.address("/agenda.csv"))
 
 
+@pytest.mark.parametrize("to", ["169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]"])
+def test_nobody_is_sent_on_to_an_address_by_which_machines_learn_their_secrets(web: Web, to: str) -> None:
+    web.instead = answering(302, {"Location": f"http://{to}/latest/meta-data"})
+    with pytest.raises(SourceRefusedError, match="inside a private network"):
+        read(web.address("/agenda.csv"))
+    assert len(web.asked) == 1
+
+
 @pytest.mark.parametrize("inside", ["10.1.2.3", "169.254.169.254", "[::1]", "127.1", "intranet.example"])
 def test_a_public_feed_is_never_sent_on_into_a_private_network(web: Web, inside: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The feed's own host is public by its name's addresses; its server stands in for it through the machine's proxy."""
@@ -391,6 +401,32 @@ def test_a_server_that_says_nothing_is_not_waited_for_without_end(web: Web) -> N
     files = WebFiles(Fetching(silence_s=0.05, clockwork=Waits().clockwork))
     with pytest.raises(SourceUnavailableError, match="it fell silent"), files.fetched(web.address("/agenda.csv")):
         pytest.fail("it came")
+
+
+@pytest.mark.parametrize("piece", [b"H", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\n\r\n"])
+def test_a_server_that_answers_a_byte_at_a_time_is_not_waited_for_without_end(piece: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        done = threading.Event()
+        server = threading.Thread(target=_dripping, args=(listening, piece, done))
+        server.start()
+        door = WebDoor(Fetching(connect_s=0.2, silence_s=0.2, longest_s=0.4))
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/agenda.csv"
+        with (
+            closing(door),
+            pytest.raises(SourceUnavailableError, match="takes too long to answer"),
+            door.ask("GET", address, {}) as answer,
+        ):
+            answer.read()
+        done.set()
+        server.join()
+
+
+def _dripping(listening: socket.socket, piece: bytes, done: threading.Event) -> None:
+    line, _ = listening.accept()
+    with line, suppress(OSError):
+        while not done.wait(0.05):
+            line.sendall(piece)
+            piece = b"x" if b"200" in piece else piece
 
 
 def test_a_young_file_is_asked_for_twice_and_not_read_while_it_changes(web: Web) -> None:

@@ -42,7 +42,7 @@ def is_public(address: str) -> bool:
 
 
 def is_link_local(address: str) -> bool:
-    """Tell whether `address` (an IP literal) is one of the link alone, which no network routes, also where it wraps an IPv4 one."""
+    """Tell whether `address` (an IP literal) is one of the link alone, which nobody routes, also where it wraps an IPv4 one."""
     try:
         outer = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from lookalikes.sheets import Fault
-from lookalikes.sheets_book import Cell, Content, Sheet
+from lookalikes.sheets_book import Book, Cell, Content, Sheet
 from unit.connectors_sources.sheets_at_hand import Desk, sheet_of
 
 from connectors.sources.contract import Ending
@@ -76,8 +76,8 @@ def test_a_sheet_that_is_known_by_its_title_costs_the_look_for_the_title_only(de
 
 def test_another_spreadsheet_of_the_same_title_is_another(desk: Desk) -> None:
     first = read(desk, spreadsheet="Town programme")
-    desk.book.id = "1another-spreadsheet-of-that-title"
-    desk.google.books = {desk.book.id: desk.book}
+    desk.google.books.clear()
+    desk.google.add(Book("1another-spreadsheet-of-that-title", desk.book.title, desk.book.sheets))
     assert found(read(desk, first.cursor, spreadsheet="Town programme")) == WHOLE
 
 

@@ -47,9 +47,9 @@ def write_rows(path: Path, count: int, *, edition: int = 0, edited: int = 0, is_
 
 
 def _order(count: int, *, is_shuffled: bool) -> Iterator[int]:
-    if not is_shuffled:
-        return iter(range(count))
-    return (number * STRIDE % count for number in range(count if count % STRIDE else 0))
+    """Yield each number once."""
+    assert count % STRIDE, "each number would not be met once"
+    return (number * STRIDE % count for number in range(count)) if is_shuffled else iter(range(count))
 
 
 def write_tables(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """A fast server that answers like the service: POST /events and GET /channels, after a fixed delay if asked, within a limit.
 
-It exists so that a measurement shows the client's cost and nothing else. `/bench/account` tells what came, `/bench/forget`
-begins anew; keys and limits are `service.py`'s.
+It exists so that a measurement shows the client's cost and nothing else. `/bench/account` tells what came, `/bench/mark`
+and `/bench/forget` begin anew; keys and limits are `service.py`'s.
 """
 
 from __future__ import annotations
@@ -54,6 +54,11 @@ class Answerer(asyncio.Protocol):
             self._write(_answer(b"200 OK", _CHANNELS))
         elif path == b"/bench/account":
             self._write(_answer(b"200 OK", orjson.dumps(self.service.account())))
+        elif path == b"/bench/posts":
+            self._write(_answer(b"200 OK", b"%d" % self.service.posts))
+        elif path == b"/bench/mark":
+            self.service.mark()
+            self._write(_answer(b"200 OK", b"{}"))
         elif path == b"/bench/forget":
             self.service.forget()
             self._write(_answer(b"200 OK", b"{}"))

@@ -133,8 +133,12 @@ class Service:
             "contradicted": self.contradicted,
             "digest": f"{total:016x}",
             "span_s": self.last_s - (self.first_s if self.first_s is not None else self.last_s),
-            "silent_s": self.clock() - self.last_s,
+            "first_s": self.first_s,
         }
+
+    def mark(self) -> None:
+        """Let the next request be the first one again, of which `first_s` tells; nothing else is forgotten."""
+        self.first_s = None
 
     def forget(self) -> None:
         self.bodies.clear()

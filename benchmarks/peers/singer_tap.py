@@ -24,7 +24,7 @@ class Rows(Stream):
     primary_keys = ("id",)
     schema: ClassVar[dict[str, Any]] = th.PropertiesList(*(th.Property(name, th.StringType) for name in COLUMNS)).to_dict()
 
-    def get_records(self, context: Any) -> Iterable[Cells]:
+    def get_records(self, context: Any) -> Iterable[Cells]:  # noqa: ARG002  # the SDK's signature
         return read(Path(self.config["folder"]))
 
 

@@ -19,39 +19,52 @@ from dlt.sources.helpers import requests
 from job import PATH, Cells, headers, mapping, read
 
 
-def main(way: str, url: str, folder: Path, in_flight: int) -> None:
-    to_event = mapping(folder)
+class Sender:
+    """Brings items to the service, as it is told."""
 
-    @dlt.resource(name="events", max_table_nesting=0)
-    def events() -> Iterator[Cells]:
-        yield from read(folder)
+    def __init__(self, way: str, url: str, folder: Path, in_flight: int) -> None:
+        self.way = way
+        self.url = url
+        self.in_flight = in_flight
+        self.to_event = mapping(folder)
 
-    def post(cells: Cells) -> None:
-        requests.post(f"{url}{PATH}", json=to_event(cells), headers=headers(cells)).raise_for_status()
+    def deliver(self, items: list[Cells]) -> None:
+        if self.way == "aiohttp":
+            asyncio.run(self._post_all(items))
+        elif self.way == "threads":
+            with ThreadPoolExecutor(self.in_flight) as pool:
+                list(pool.map(self._post, items))
+        else:
+            for cells in items:
+                self._post(cells)
 
-    async def post_all(items: list[Cells]) -> None:
-        slots = asyncio.Semaphore(in_flight)
-        async with aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=in_flight)) as http:
+    def _post(self, cells: Cells) -> None:
+        requests.post(f"{self.url}{PATH}", json=self.to_event(cells), headers=headers(cells)).raise_for_status()
+
+    async def _post_all(self, items: list[Cells]) -> None:
+        slots = asyncio.Semaphore(self.in_flight)
+        async with aiohttp.ClientSession(self.url, connector=aiohttp.TCPConnector(limit=self.in_flight)) as http:
 
             async def send(cells: Cells) -> None:
-                async with slots, http.post(PATH, json=to_event(cells), headers=headers(cells)) as answer:
+                async with slots, http.post(PATH, json=self.to_event(cells), headers=headers(cells)) as answer:
                     answer.raise_for_status()
                     await answer.read()
 
             await asyncio.gather(*map(send, items))
 
-    def deliver(items: list[Cells], _table: Any) -> None:
-        if way == "aiohttp":
-            asyncio.run(post_all(items))
-        elif way == "threads":
-            with ThreadPoolExecutor(in_flight) as pool:
-                list(pool.map(post, items))
-        else:
-            for cells in items:
-                post(cells)
+
+def main(way: str, url: str, folder: Path, in_flight: int) -> None:
+    sender = Sender(way, url, folder, in_flight)
+
+    @dlt.resource(name="events", max_table_nesting=0)
+    def events() -> Iterator[Cells]:
+        yield from read(folder)
+
+    def service(items: list[Cells], table: Any) -> None:  # noqa: ARG001  # dlt's signature
+        sender.deliver(items)
 
     size = 1000 if way == "aiohttp" else 100
-    destination = dlt.destination(deliver, name="service", batch_size=size, loader_file_format="typed-jsonl")
+    destination = dlt.destination(service, name="service", batch_size=size, loader_file_format="typed-jsonl")
     pipeline = dlt.pipeline("bench", destination=destination, pipelines_dir=str(folder / "dlt"))
     pipeline.run(events()).raise_on_failed_jobs()
 

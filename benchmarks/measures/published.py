@@ -1,0 +1,189 @@
+"""Budgets 5 and 5b: the whole way of a row, from the CSV to the service, ledger included; and the same run again.
+
+Each contender's start-up is taken off by a run of ten rows. What the service got is counted and digested: all do the same job.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import rows
+from bench_room import Room
+from contenders import ALL, DLT_WAYS, Contender, is_there
+from outcome import Bar, Details, Line, Plot, Result, Spread, at_most, spread, worst
+from running import HERE, Cost, Server, run, server
+from worker import Worker
+
+FEW = 10
+IN_FLIGHT = (8, 32, 128)
+
+
+@dataclass(slots=True)
+class Runs:
+    """What one contender took, round by round."""
+
+    name: str
+    is_ours: bool = False
+    cpu_us: list[float] = field(default_factory=list)
+    per_s: list[float] = field(default_factory=list)
+    peak_mb: list[float] = field(default_factory=list)
+    again_s: list[float] = field(default_factory=list)
+    again_posts: int = 0
+
+    def add(self, few: Cost, many: Cost, again: Cost, count: int) -> None:
+        self.cpu_us.append((many.cpu_s - few.cpu_s) / (count - FEW) * 1e6)
+        self.per_s.append((count - FEW) / max(many.wall_s - few.wall_s, 1e-6))
+        self.peak_mb.append(many.peak_mb)
+        self.again_s.append(again.wall_s)
+
+    @property
+    def cost(self) -> Spread:
+        return spread(self.cpu_us)
+
+
+def measure(room: Room) -> Result:
+    ours = {number: Runs(f"**eventsync, {number} in flight**", is_ours=True) for number in IN_FLIGHT}
+    there = [one for one in ALL if is_there(one)]
+    theirs = {one: Runs(one.name) for one in there}
+    floors: dict[int, list[float]] = {number: [] for number in IN_FLIGHT}
+    digests: dict[int, str] = {}
+    with server() as service:
+        for turn in range(room.sizes.rounds):
+            for number in IN_FLIGHT:
+                room.say(f"publishing, round {turn + 1}: eventsync, {number} in flight")
+                floors[number].append(_raw(service, number, room.sizes.published))
+                _eventsync(room, service, number, ours[number], digests)
+            for one in there:
+                room.say(f"publishing, round {turn + 1}: {one.name}")
+                _peer(room, service, one, theirs[one], digests)
+        small = _again(room, service)
+    missing = [one.name for one in ALL if one not in there]
+    floor = {number: spread(found) for number, found in floors.items()}
+    lines = (_cost_line(ours, theirs, floor), _again_line(room, small, theirs))
+    return Result(lines, (_details(ours, theirs, floor, missing),), (_plot(ours, theirs, floor),))
+
+
+def _eventsync(room: Room, service: Server, in_flight: int, runs: Runs, digests: dict[int, str]) -> None:
+    costs = []
+    for count in (FEW, room.sizes.published):
+        folder = room.folder("eventsync")
+        worker = Worker(folder, service.url)
+        worker.prepare(in_flight)
+        rows.write_rows(worker.source, count)
+        service.forget()
+        costs.append(worker.sync())
+        _check(service, count, digests, runs.name)
+    again = worker.sync()
+    runs.again_posts = service.account()["posts"] - count
+    runs.add(*costs, again, count)
+    shutil.rmtree(folder)
+
+
+def _peer(room: Room, service: Server, contender: Contender, runs: Runs, digests: dict[int, str]) -> None:
+    count = max(FEW * 20, int(room.sizes.sent * contender.share))
+    service.forget()
+    few, _ = room.peer(contender, service, FEW)
+    _check(service, FEW, digests, contender.name)
+    service.forget()
+    many, folder = room.peer(contender, service, count)
+    _check(service, count, digests, contender.name)
+    again, _ = room.peer(contender, service, count, folder)
+    runs.again_posts = service.account()["posts"] - count
+    runs.add(few, many, again, count)
+    shutil.rmtree(folder)
+
+
+def _check(service: Server, count: int, digests: dict[int, str], name: str) -> None:
+    """Every row once, each with a key of its own; and the same events as everybody else's."""
+    account = service.account()
+    assert (account["posts"], account["events"]) == (count, count), f"{name}: {account}"
+    assert digests.setdefault(count, account["digest"]) == account["digest"], f"{name} sent other events: {account}"
+
+
+def _raw(service: Server, in_flight: int, requests: int) -> float:
+    command = [sys.executable, str(HERE / "client.py"), "raw streams", service.url]
+    told = run([*command, "--in-flight", str(in_flight), "--requests", str(min(requests, 20_000))])
+    return float(json.loads(told.out)["cpu_us"])
+
+
+def _again(room: Room, service: Server) -> Spread:
+    """Return the seconds of a run of as many rows as the peers', nothing changed."""
+    folder = room.folder("again")
+    worker = Worker(folder, service.url)
+    worker.prepare(32)
+    rows.write_rows(worker.source, room.sizes.sent)
+    worker.sync()
+    found = spread([worker.sync().wall_s for _ in range(room.sizes.rounds)])
+    shutil.rmtree(folder)
+    return found
+
+
+def _cost_line(ours: dict[int, Runs], theirs: dict[Contender, Runs], floor: dict[int, Spread]) -> Line:
+    dlt = [runs.cost.median for one, runs in theirs.items() if one in DLT_WAYS]
+    least = min(dlt, default=None)
+    most = max(runs.cost.median for runs in ours.values())
+    cells = [f"{number}: {runs.cost.says()}" for number, runs in ours.items()]
+    standings = [at_most(most, 400, 200)]
+    if least is not None:
+        standings.append(at_most(most * 3, least, least))
+    return Line(
+        "5",
+        "publish end to end, ledger included, CPU a row at 8, 32, 128 in flight",
+        f"raw asyncio {', '.join(f'{one.median:.0f}' for one in floor.values())} us",
+        _peers_say(theirs),
+        f"{'; '.join(cells)} us",
+        f"dlt costs {', '.join(f'{one / most:.1f}' for one in dlt)} x our dearest" if dlt else "dlt not installed",
+        "400 us at each, and 3 x dlt's best",
+        "200 us",
+        worst(standings),
+    )
+
+
+def _peers_say(theirs: dict[Contender, Runs]) -> str:
+    return (
+        "; ".join(f"{one.name}: {runs.cost.median:,.0f}" for one, runs in theirs.items()) + " us" if theirs else "not installed"
+    )
+
+
+def _again_line(room: Room, ours: Spread, theirs: dict[Contender, Runs]) -> Line:
+    posting = [f"{one.name}: {runs.again_posts:,}" for one, runs in theirs.items() if runs.again_posts]
+    fastest = min((spread(runs.again_s).median for one, runs in theirs.items() if one.share == 1), default=0.0)
+    return Line(
+        "5b",
+        f"the same run again, nothing changed: {room.sizes.sent:,} rows, wall time, start-up included",
+        "",
+        f"posts again: {'; '.join(posting)}" if posting else "",
+        f"0 requests, {ours.says('{:.2f}')} s",
+        f"the fastest peer: {fastest:.2f} s" if theirs else "",
+        "0 requests, 1.5 s",
+        "0.8 s",
+        at_most(ours.median, 1.5, 0.8),
+    )
+
+
+def _details(ours: dict[int, Runs], theirs: dict[Contender, Runs], floor: dict[int, Spread], missing: Sequence[str]) -> Details:
+    cells = [
+        (f"raw asyncio streams, {number} in flight: bytes alone", one.says(), "", "", "", "") for number, one in floor.items()
+    ]
+    for runs in (*ours.values(), *theirs.values()):
+        figures = (runs.cost.says(), spread(runs.per_s).says(), spread(runs.peak_mb).says(), spread(runs.again_s).says("{:.1f}"))
+        cells.append((runs.name, *figures, f"{runs.again_posts:,}"))
+    cells += [(name, "not installed", "", "", "", "") for name in missing]
+    headings = ("who", "CPU, us a row", "rows/s", "peak MB", "again, s", "posts again")
+    note = (
+        "Medians, and from where to where the rounds went. Start-up is taken off the first two columns. Every contender's events"
+        " were counted at the server and were the same, one for each row, each with its own key. Our runs are longer than the"
+        " peers', so that the seconds of the run again compare between peers only; 5b compares them with ours."
+    )
+    return Details("The whole way of a row, beside the peers", headings, tuple(cells), note)
+
+
+def _plot(ours: dict[int, Runs], theirs: dict[Contender, Runs], floor: dict[int, Spread]) -> Plot:
+    bars = [Bar(f"raw asyncio, {number} in flight", one.median) for number, one in floor.items() if number == 32]
+    bars += [Bar(runs.name.strip("*"), runs.cost.median, is_ours=True) for runs in ours.values()]
+    bars += [Bar(one.name, runs.cost.median) for one, runs in theirs.items()]
+    return Plot("publishing", "From the CSV to the service, CPU per row", "us", tuple(bars), budget=400, is_logarithmic=True)

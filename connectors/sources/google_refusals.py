@@ -29,13 +29,17 @@ class GridMovedError(SourceUnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer other than a success. `what` is what was asked for, in words; `account` who asked, "" if unknown."""
+    """An answer other than a success. `what` is what was asked for, in words; `account` who asked, "" if unknown.
+
+    `writes`: it was to be written, for which one needs more leave than for reading.
+    """
 
     status: int
     body: bytes
     retry_after: str
     what: str
     account: str
+    writes: bool = False
 
     def error(self) -> SyncError:
         """Return what is to be told: a `SourceUnavailableError` if another attempt may help."""
@@ -46,7 +50,7 @@ class Refusal:
             return SourceUnavailableError(said, hint=self._patience(), retry_after_s=self._pause_s())
         match self.status:
             case 400:
-                return _bad_request(said, message)
+                return _bad_request(said, message, self._account())
             case 401:
                 return SourceRefusedError(said, hint="the credentials are not accepted: make a new key for the account")
             case 403:
@@ -72,18 +76,23 @@ class Refusal:
             where = next((one["activationUrl"] for one in _metadata(told) if "activationUrl" in one), "")
             return f"switch the API on in the project of the account{f': {where}' if where else ''}"
         if reasons & _SCOPES:
-            return (
-                "the credentials were made without the right to read spreadsheets: use a service account, or log in anew with it"
-            )
+            right = "write to" if self.writes else "read"
+            made = f"the credentials were made without the right to {right} spreadsheets"
+            return f"{made}: use a service account, or log in anew with it"
+        if self.writes:
+            return f"share the spreadsheet with {self._account()} as an editor, and let it edit the columns if they are protected"
         return f"share the spreadsheet with {self._account()} (Share, Viewer is enough)"
 
     def _account(self) -> str:
         return self.account or "the account that GOOGLE_APPLICATION_CREDENTIALS is for"
 
 
-def _bad_request(said: str, message: str) -> SyncError:
+def _bad_request(said: str, message: str, account: str) -> SyncError:
     if "exceeds grid limits" in message or "Unable to parse range" in message:
         return GridMovedError(said, hint="the tab was changed while it was read: run again; else check `source.range`")
+    if "protected cell" in message:
+        hint = f"let {account} edit the columns that we write (Data, Protect sheets and ranges)"
+        return SourceRefusedError(said, hint=hint)
     if "not supported for this document" in message:
         hint = "it is an Office file kept on Drive: save it as Google Sheets (File), or read the file by `kind: xlsx`"
         return SourceRefusedError(said, hint=hint)

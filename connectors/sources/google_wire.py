@@ -156,7 +156,8 @@ class GoogleWire(HTTPClient):
 
     def _refused(self, question: Question, response: Response) -> SyncError:
         pause = response.headers.get("retry-after", "")
-        return Refusal(response.status_code, response.content, pause, question.what, self._login.account).error()
+        account, writes = self._login.account, question.body is not None
+        return Refusal(response.status_code, response.content, pause, question.what, account, writes).error()
 
     def _at(self, address: str) -> str:
         for google in _GOOGLE:
@@ -192,6 +193,9 @@ def _not_let_in(error: GoogleAuthError, what: str) -> SyncError:
     said = str(error.args[0]) if error.args else type(error).__name__
     if error.retryable:
         return SourceUnavailableError(f"{what}: Google gave us no token ({said})", hint="run again later")
+    if "invalid_scope" in said:
+        hint = "the account may not ask for the rights that docs/connectors.md names: use a service account of its own for this"
+        return SourceRefusedError(f"{what}: Google does not give us the rights that we need ({said})", hint=hint)
     hint = "the key was deleted, the consent withdrawn, or this machine's clock is wrong: make a new key, or log in anew"
     return SourceRefusedError(f"{what}: Google does not accept our credentials ({said})", hint=hint)
 

@@ -168,7 +168,14 @@ def test_a_missing_column_is_named_with_the_nearest_and_nothing_is_written(googl
 def test_a_sheet_that_we_may_only_see_is_told_with_whom_to_share_it(google: Google, sheet: Sheet, tmp_path: Path) -> None:
     google.books[BOOK].writers.clear()
     problem = told(google, tmp_path).problem
-    assert ACCOUNT in problem
+    assert f"share the spreadsheet with {ACCOUNT} as an editor" in problem
+    assert said(sheet)["0101"] == ("", "", "")
+
+
+def test_columns_that_are_protected_are_told_with_whom_to_let_in(google: Google, sheet: Sheet, tmp_path: Path) -> None:
+    message = "You are trying to edit a protected cell or object. Please contact the spreadsheet owner to remove protection."
+    google.faults.append(Fault("batchUpdate", status=400, body={"error": {"code": 400, "message": message}}))
+    assert f"let {ACCOUNT} edit the columns that we write" in told(google, tmp_path).problem
     assert said(sheet)["0101"] == ("", "", "")
 
 

@@ -152,6 +152,13 @@ def test_a_deleted_key_is_told_as_such(desk: Desk) -> None:
     assert "make a new key" in error.hint
 
 
+def test_rights_that_the_account_may_not_ask_for_are_no_broken_key(desk: Desk) -> None:
+    desk.google.refusal_of_tokens = "invalid_scope"
+    error = refused(desk, SourceRefusedError)
+    assert "does not give us the rights" in str(error)
+    assert "key" not in error.hint
+
+
 def test_a_token_that_ends_before_its_time_is_renewed(desk: Desk) -> None:
     with desk.source().read() as reading:
         desk.google.tokens.clear()

@@ -74,6 +74,15 @@ def test_a_mended_row_is_sent_and_its_word_changed(desk: DeskElsewhere) -> None:
     assert desk.places.said()[6] == ("0107", "published", "")
 
 
+def test_a_run_that_finds_the_sheet_unchanged_reads_nothing_and_leaves_every_word_in_it(desk: DeskElsewhere) -> None:
+    desk.run(feed=SHEET)
+    desk.run(feed=SHEET)  # our own words were a change
+    said, written = desk.places.said(), posts_of(desk)
+    third = desk.run(feed=SHEET)
+    assert (third.success, metadata_of(third, "staged", SHEET)["read"].value) == (True, 0)
+    assert (desk.places.said(), posts_of(desk)) == (said, written)
+
+
 def test_a_sheet_that_takes_no_words_is_a_notice_and_the_run_is_well(desk: DeskElsewhere) -> None:
     (book,) = desk.places.google.books.values()
     book.writers.clear()

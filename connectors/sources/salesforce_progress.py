@@ -51,21 +51,22 @@ class Progress:
         return Ending(f"{reached} {self.digest}" if reached else "", tuple(self.notices), self.is_short)
 
 
-def progress_of(spec: SalesforceSource, selection: Selection, before: str) -> Progress:
-    """Return the progress of a reading that has yet to begin; `before` is the stamp that it goes on from."""
+def progress_of(spec: SalesforceSource, selection: Selection, address: str, cursor: str) -> Progress:
+    """Return the progress of a reading that has yet to begin, of the org at `address`; it goes on from `cursor` if that fits."""
     by = spec.incremental.by if spec.incremental else ""
-    return Progress(selection.at(ID), selection.at(by) if by else None, digest_of(spec, selection), before)
+    digest = _digest_of(spec, selection, address)
+    return Progress(selection.at(ID), selection.at(by) if by else None, digest, _stamp_in(cursor, digest))
 
 
-def digest_of(spec: SalesforceSource, selection: Selection) -> str:
-    """Return what a cursor is good for: the same records, and the same columns of them."""
+def _digest_of(spec: SalesforceSource, selection: Selection, address: str) -> str:
+    """Return what a cursor is good for: the same org, the same records, and the same columns of them."""
     tests = [[test.field, test.op, *test.value] for test in spec.where]
     by = spec.incremental.by if spec.incremental else ""
-    asked = [spec.place, by, tests, sorted(column.selected for column in selection.columns)]
+    asked = [address, spec.place, by, tests, sorted(column.selected for column in selection.columns)]
     return blake2b(json.dumps(asked).encode(), digest_size=8).hexdigest()
 
 
-def stamp_in(cursor: str, digest: str) -> str:
+def _stamp_in(cursor: str, digest: str) -> str:
     """Return the stamp of a cursor, "" if it is none of ours or was made for other columns or records."""
     reached, _, made_for = cursor.partition(" ")
     try:

@@ -19,7 +19,7 @@ from connectors.sources.salesforce_errors import SlowQueryError
 from connectors.sources.salesforce_look import PAGE_ROWS, OrgLook
 from connectors.sources.salesforce_org import Org
 from connectors.sources.salesforce_pages import Pages, Texts, day_spent
-from connectors.sources.salesforce_progress import Progress, digest_of, earlier, progress_of, stamp_in, written
+from connectors.sources.salesforce_progress import Progress, earlier, progress_of, written
 from connectors.sources.salesforce_selection import DELETED, ID, Selection, select_object, select_query
 from connectors.sources.salesforce_shape import Shapes
 from connectors.sources.salesforce_soql import after_row, quoted, since
@@ -57,7 +57,7 @@ class SalesforceRecords:
         """
         with closing(Org(self.access, self.clockwork)) as org:
             selection = self._selection(org)
-            walk = _Walk(self.spec, org, selection, progress_of(self.spec, selection, ""))
+            walk = _Walk(self.spec, org, selection, progress_of(self.spec, selection, org.address, ""))
             records = walk.count()
             day = org.limits().get("DailyApiRequests", {})
             allowed, left = int(day.get("Max", org.told.allowed)), int(day.get("Remaining", org.told.allowed - org.told.used))
@@ -74,8 +74,7 @@ class SalesforceRecords:
     def _walk(self, org: Org, selection: Selection) -> _Walk:
         if self.spec.stop_at is not None and org.told.share >= self.spec.stop_at:
             raise day_spent(org, self.spec)
-        before = stamp_in(self.cursor, digest_of(self.spec, selection))
-        progress = progress_of(self.spec, selection, before)
+        progress = progress_of(self.spec, selection, org.address, self.cursor)
         progress.latest = written(org.told.now) if org.told.now else ""
         walk = _Walk(self.spec, org, selection, progress)
         return walk.counted()

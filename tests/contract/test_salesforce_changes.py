@@ -176,3 +176,14 @@ class Reading(RuleBasedStateMachine):
 
 Reading.TestCase.settings = settings(max_examples=25, stateful_step_count=20, deadline=None, derandomize=True)
 TestWhoeverReadsOnlyChanges = Reading.TestCase
+
+
+def test_the_cursor_of_another_org_means_nothing() -> None:
+    """Who moves from a sandbox to the real org keeps the state DB: its records may all be older than the cursor."""
+    with reader_of(org_of(events(9))) as rehearsed:
+        cursor = rehearsed.read({"Name"}, incremental={"overlap": "0s"}).ending.cursor
+    with reader_of(org_of(events(3))) as real:
+        access = real.access(instance_url=real.server.base_url.replace("127.0.0.1", "localhost"))
+        read = real.read({"Name"}, incremental={"overlap": "0s"}, since=cursor, access=access)
+    assert read.is_whole
+    assert len(read.rows) == 3

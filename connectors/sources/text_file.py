@@ -18,6 +18,8 @@ LONGEST_LINE = 64 * 1024 * 1024
 """Characters. A longer line means that the file is no text file with rows; reading on would fill the memory."""
 
 _UNDECODED = re.compile("[\ud800-\udfff]")
+_NO_CP932 = str.maketrans({"\x80": "\udc80", "\uf8f0": "\udca0", "\uf8f1": "\udcfd", "\uf8f2": "\udcfe", "\uf8f3": "\udcff"})
+"""Python's cp932 makes letters of nobody's of five bytes that are no text: they become what undecodable bytes do elsewhere."""
 _OTHER_KINDS = {
     "PK\x03\x04": "a workbook or a zip archive: export the sheet as CSV, or unpack it",
     "\x1f": "compressed with gzip: ask for it unpacked",
@@ -161,7 +163,9 @@ class Lines:
         refuse_other_kinds(first, self._name)
         if first:
             yield first
-        yield from iter(read_line, "")
+        rest = iter(read_line, "")
+        is_cp932 = codecs.lookup(self._encoding).name == "cp932"
+        yield from (line.translate(_NO_CP932) for line in rest) if is_cp932 else rest
 
     def _no_text(self, line: str) -> BadSourceError:
         place = f"{self._name}:{self._number + 1}"

@@ -25,6 +25,16 @@ def test_bytes_undecodable_in_the_agreed_encoding_are_shown_as_bytes_even_where_
     assert row.cells["NOTE"] == "\ufffd" * 3
 
 
+@pytest.mark.parametrize("encoding", ["cp932", "ms932", "shift_jis"])
+@pytest.mark.parametrize("byte", [0x80, 0xA0, 0xFD, 0xFE, 0xFF])
+def test_bytes_that_are_no_japanese_cost_their_row_and_become_no_letters(tmp_path: Path, encoding: str, byte: int) -> None:
+    lines = ("ID,NAME\n1,春の".encode("cp932"), bytes([byte]), "祭り\n2,髙橋①～\n".encode("cp932"))
+    broken, sound = rows_of(tmp_path, b"".join(lines), encoding)
+    assert broken.problems
+    if encoding != "shift_jis":
+        assert (broken.problems[0].found, sound.cells["NAME"], sound.problems) == (f"春の\\x{byte:02x}祭り", "髙橋①～", ())
+
+
 @pytest.mark.parametrize(
     ("content", "what"),
     [

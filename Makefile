@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export DAGSTER_DISABLE_TELEMETRY := yes
 
-.PHONY: help demo demo-sources ui test bench torture hunt reliability lock clean
+.PHONY: help demo demo-sources ui test bench bench-quick torture hunt reliability lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,8 +40,11 @@ test: $(VENV)/.installed-test ## format, lint, types, import contracts, mapping 
 	$(BIN)/eventsync check
 	$(BIN)/pytest --numprocesses auto --dist worksteal
 
-bench: $(VENV)/.installed-test ## the benchmarks, with a table at the end
-	$(BIN)/python benchmarks/run.py
+bench: $(VENV)/.installed-test ## every budget beside its floor and its peers, in one run; writes docs/performance.md (BENCH="--only published")
+	$(BIN)/python benchmarks/bench.py $(BENCH)
+
+bench-quick: $(VENV)/.installed-test ## the same with few rows, printed only: under three minutes
+	$(BIN)/python benchmarks/bench.py --quick $(BENCH)
 
 torture: $(VENV)/.installed-test ## hundreds of kills on SQLite and on PostgreSQL, a table of what they met (TORTURE="--seed 7 --kills 50")
 	PYTHONPATH=tests $(BIN)/python -m torture $(TORTURE)

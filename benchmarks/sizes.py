@@ -24,9 +24,13 @@ class Sizes:
     """How long throughput is measured, under latency and under a limit."""
     killed: int
     """Rows of the publish that is killed."""
+    is_quick: bool = False
+    """Whether some contenders and limits are left out."""
 
 
 WHOLE = Sizes(
     rounds=3, million=1_000_000, ten_million=10_000_000, published=100_000, sent=10_000, mapped=20_000, seconds=30, killed=100_000
 )
-QUICK = Sizes(rounds=1, million=20_000, ten_million=60_000, published=3_000, sent=1_000, mapped=4_000, seconds=4, killed=6_000)
+QUICK = Sizes(
+    rounds=1, million=10_000, ten_million=30_000, published=2_000, sent=500, mapped=4_000, seconds=2, killed=4_000, is_quick=True
+)

@@ -1,6 +1,6 @@
 """Budget 7: how much of an unknown limit is used, and how often it is met, by a worker that is not told of it.
 
-A minute from the first request, the lesson included; the server counts. Longer lessons and other limits are `pace.py`'s.
+A minute from the first request, the lesson included (a few seconds in the quick bench, nearly all of them lesson); the server counts. Longer lessons and other limits are `pace.py`'s.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Use:
 
 def measure(room: Room) -> Result:
     ours, theirs = [], []
-    for name, words in LIMITS.items():
+    for name, words in list(LIMITS.items())[: 1 if room.sizes.is_quick else None]:
         room.say(f"an unknown limit: {name}")
         ours.append(_use(room, name, words, is_ours=True))
         if is_there(ASYNC_AIOHTTP):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import rows
 from bench_room import Room
-from contenders import ALL, DLT_WAYS, Contender, is_there
+from contenders import ALL, DLT_WAYS, QUICK, Contender, is_there
 from outcome import Bar, Details, Line, Plot, Result, Spread, at_most, spread, worst
 from running import HERE, Cost, Server, run, server
 from worker import Worker
@@ -47,7 +47,8 @@ class Runs:
 
 def measure(room: Room) -> Result:
     ours = {number: Runs(f"**eventsync, {number} in flight**", is_ours=True) for number in IN_FLIGHT}
-    there = [one for one in ALL if is_there(one)]
+    asked = QUICK if room.sizes.is_quick else ALL
+    there = [one for one in asked if is_there(one)]
     theirs = {one: Runs(one.name) for one in there}
     floors: dict[int, list[float]] = {number: [] for number in IN_FLIGHT}
     digests: dict[int, str] = {}
@@ -61,7 +62,7 @@ def measure(room: Room) -> Result:
                 room.say(f"publishing, round {turn + 1}: {one.name}")
                 _peer(room, service, one, theirs[one], digests)
         small = _again(room, service)
-    missing = [one.name for one in ALL if one not in there]
+    missing = [one.name for one in asked if one not in there]
     floor = {number: spread(found) for number, found in floors.items()}
     lines = (_cost_line(ours, theirs, floor), _again_line(room, small, theirs))
     return Result(lines, (_details(ours, theirs, floor, missing),), (_plot(ours, theirs, floor),))

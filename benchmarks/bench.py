@@ -15,7 +15,7 @@ import installing
 import machine
 import page
 from bench_room import Room
-from measures import latency, limited, mapped, million, published, resumed, starting
+from measures import latency, limited, mapped, million, published, resumed, starting, wire
 from outcome import Line, Result, Standing
 from rich.console import Console
 from running import HERE
@@ -24,6 +24,7 @@ from sizes import QUICK, WHOLE
 MEASURES: dict[str, tuple[str, Callable[[Room], Result]]] = {
     "mapped": ("3", mapped.measure),
     "starting": ("9", starting.measure),
+    "wire": ("5", wire.measure),
     "published": ("5", published.measure),
     "latency": ("6", latency.measure),
     "limited": ("7", limited.measure),

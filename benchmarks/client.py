@@ -1,6 +1,6 @@
 """One contender sends the same requests to the server and tells what each cost: one process, one core, one JSON line.
 
-Which contenders are compared, and the table, are `run.py`'s; the server is `server.py`'s.
+Which contenders are compared, and the table, are `measures/wire.py`'s; the server is `server.py`'s.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Budget 7: how much of an unknown limit is used, and how often it is met, by a worker that is not told of it.
 
-A minute from the first request, the lesson included (a few seconds in the quick bench, nearly all of them lesson); the server counts. Longer lessons and other limits are `pace.py`'s.
+A minute from the first request, the lesson included; the server counts. In the quick bench it is a few seconds, nearly all of
+them lesson. Longer ones and other limits are `pace.py`'s.
 """
 
 from __future__ import annotations

@@ -15,6 +15,13 @@ from running import Cost, server
 from worker import Worker, told
 
 EDITED = 100
+RUNS = {
+    "staged": "staged",
+    "published": "published, 128 in flight",
+    "unchanged": "again, byte-identical",
+    "kept": f"again, {EDITED} rows edited",
+    "shuffled": "again, edited, in another order",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +188,6 @@ def _memory(taken: Pass, grown: Grown) -> Line:
 def _details(taken: Pass, grown: Grown) -> Details:
     cpu_s = {"staged": taken.staged.cpu_s, "published": taken.published.cpu_s, "unchanged": taken.unchanged.median}
     cpu_s |= {"kept": taken.kept.median, "shuffled": taken.shuffled.median}
-    names = {
-        "staged": "staged",
-        "published": "published, 128 in flight",
-        "unchanged": "again, byte-identical",
-        "kept": f"again, {EDITED} rows edited",
-        "shuffled": f"again, {EDITED} more edited, all in another order",
-    }
     cells = [
         (
             what,
@@ -196,7 +196,7 @@ def _details(taken: Pass, grown: Grown) -> Details:
             f"{taken.peaks[name]:.0f}",
             f"{grown.peaks[name]:.0f}" if name in grown.peaks else "",
         )
-        for name, what in names.items()
+        for name, what in RUNS.items()
     ]
     headings = ("run", "CPU s", "us a row, start-up apart", "peak MB", f"peak MB, {grown.count:,} rows")
     return Details(f"{taken.count:,} rows, run after run", headings, tuple(cells))
@@ -216,6 +216,6 @@ def _plot(taken: Pass) -> Plot:
 
 
 def _memory_plot(taken: Pass, grown: Grown) -> Plot:
-    bars = [Bar(name, peak, is_ours=True) for name, peak in taken.peaks.items()]
+    bars = [Bar(what, taken.peaks[name], is_ours=True) for name, what in RUNS.items()]
     bars += [Bar(f"{name}, {grown.count:,} rows", peak, is_ours=True) for name, peak in grown.peaks.items()]
     return Plot("memory", f"Peak memory, {taken.count:,} rows", "MB", tuple(bars), budget=200)

@@ -21,6 +21,7 @@ _DISABLED = frozenset({"SERVICE_DISABLED", "accessNotConfigured"})
 _SCOPES = frozenset({"ACCESS_TOKEN_SCOPE_INSUFFICIENT", "insufficientPermissions", "insufficientScopes"})
 _SECONDS = re.compile(r"[0-9]{1,7}(?:\.[0-9]{1,9})?")
 _MOST_SHOWN = 300
+_LONG_PAUSE_S = 120.0
 
 
 class GridMovedError(SourceUnavailableError):
@@ -67,6 +68,9 @@ class Refusal:
         return 60.0 if self.status == 429 else None
 
     def _patience(self) -> str:
+        pause_s = self._pause_s() or 0.0
+        if pause_s > _LONG_PAUSE_S:
+            return f"Google asks for a pause of {pause_s:,.0f} s: run again after it"
         if self.status == 429:
             return "the quota is 60 requests a minute for an account, 300 for a project: run again in a minute, or ask for more"
         return "run again in a few minutes"

@@ -16,7 +16,7 @@ from connectors.sources.access import Access
 from connectors.sources.cell_faults import CellFaults
 from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Ending, Reading, unchanged
-from connectors.sources.errors import SourceUnavailableError
+from connectors.sources.errors import EmptySourceError, SourceUnavailableError
 from connectors.sources.google_cells import GoogleCells
 from connectors.sources.google_client import opened_spreadsheet
 from connectors.sources.google_copy import Copy, Part, copy_whole
@@ -136,7 +136,11 @@ class _Copying:
             passed += 1
             return cells_of(next(rows, None))
 
-        return read_header(self.spec.header, name, next_row, hint="check `source.range`"), passed
+        try:
+            return read_header(self.spec.header, name, next_row, hint="check `source.range`"), passed
+        except EmptySourceError as error:
+            hint = "check `source.tab` and `source.range`, or ask whoever keeps the sheet"
+            raise EmptySourceError(name, "no cell is filled in there", hint=hint) from error
 
     def copy_whole(self, used: Sequence[int], name: str) -> None:
         """Copy all of the part as it is at one moment.

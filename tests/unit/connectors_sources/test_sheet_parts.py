@@ -160,7 +160,7 @@ def test_a_missing_column_is_told_with_the_nearest_before_any_row(tmp_path: Path
 
 @pytest.mark.parametrize("grid", [[], [[]], [[], [None, None]]])
 def test_an_empty_tab_is_an_error_and_not_zero_rows(tmp_path: Path, grid: list[list[Content]]) -> None:
-    with sheet_of(tmp_path, grid) as desk, pytest.raises(EmptySourceError):
+    with sheet_of(tmp_path, grid) as desk, pytest.raises(EmptySourceError, match="no cell is filled in there"):
         desk.rows()
 
 

@@ -152,6 +152,13 @@ def test_a_deleted_key_is_told_as_such(desk: Desk) -> None:
     assert "make a new key" in error.hint
 
 
+def test_a_long_pause_that_is_asked_for_is_told(desk: Desk) -> None:
+    desk.google.faults.append(Fault("/v4/", status=429, headers={"retry-after": "7200"}, times=99))
+    error = refused(desk, SourceUnavailableError)
+    assert error.retry_after_s == 7200
+    assert "a pause of 7,200 s" in error.hint
+
+
 def test_rights_that_the_account_may_not_ask_for_are_no_broken_key(desk: Desk) -> None:
     desk.google.refusal_of_tokens = "invalid_scope"
     error = refused(desk, SourceRefusedError)

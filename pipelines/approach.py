@@ -20,6 +20,9 @@ from state.bookmark import NO_BOOKMARK, Bookmark
 from state.reach import Reach
 
 _DAILY = timedelta(days=1)
+_EARLY = 0.05
+"""The part of `full_every` by which a whole read may come too early: a daily schedule that starts a minute sooner than
+yesterday would else be due every other day."""
 _UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
@@ -121,8 +124,8 @@ def _reasons(known: AtHand, options: RunOptions, bookmark: Bookmark, full_every:
         yield "what an earlier read has staged or held waits to be judged"
     elif bookmark.fit != known.fit:
         yield "the mapping, the source or the service's lists are not those of the last read"
-    if known.began - bookmark.full_read_at >= full_every:
-        yield f"the last whole read is older than {_spelt(full_every)}"
+    if known.began - bookmark.full_read_at >= full_every * (1 - _EARLY):
+        yield f"the last whole read is {_spelt(full_every)} old, or nearly so"
 
 
 def _spelt(length: timedelta) -> str:

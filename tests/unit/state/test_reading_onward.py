@@ -272,12 +272,13 @@ def test_a_held_row_that_a_person_lets_go_is_read_again_by_the_next_run(desk: De
 @pytest.mark.parametrize(
     ("hours", "lists", "options", "because"),
     [
-        (25, "", RunOptions(), "the last whole read is older than 1d"),
+        (25, "", RunOptions(), "the last whole read is 1d old, or nearly so"),
+        (23.9, "", RunOptions(), "the last whole read is 1d old, or nearly so"),
         (0, "other", RunOptions(), "the mapping, the source or the service's lists are not those of the last read"),
         (0, "", NOW_FULL, "asked for"),
     ],
 )
-def test_a_run_begins_anew_and_says_why(desk: Desk, hours: int, lists: str, options: RunOptions, because: str) -> None:
+def test_a_run_begins_anew_and_says_why(desk: Desk, hours: float, lists: str, options: RunOptions, because: str) -> None:
     desk.lists = lists
     desk.world.clock.turn(hours=hours)
     desk.world.crash()

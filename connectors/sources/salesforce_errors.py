@@ -20,8 +20,9 @@ _CLEARS = frozenset({"SERVER_UNAVAILABLE", "UNABLE_TO_LOCK_ROW", "UNKNOWN_EXCEPT
 _QUERY = frozenset({"MALFORMED_QUERY", "INVALID_FIELD", "INVALID_QUERY_FILTER_OPERATOR", "INVALID_TYPE", "QUERY_TOO_COMPLICATED"})
 _NOT_LET = frozenset({"API_DISABLED_FOR_ORG", "API_CURRENTLY_DISABLED", "INSUFFICIENT_ACCESS", "INSUFFICIENT_ACCESS_OR_READONLY"})
 _LOST = "INVALID_QUERY_LOCATOR"
+_MARKUP = re.compile(r"<style.*?</style>|<script.*?</script>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _NO_FIELD = re.compile(r"No such column '([\w.]+)' on entity '(\w+)'")
-_LIMIT_HINT = "other programs of the org use its daily requests too: `check --live` shows how many are left"
+_LIMIT_HINT = "run again in an hour; other programs of the org use its daily requests too: `check --live` shows how many are left"
 
 
 class LocatorLostError(Exception):
@@ -49,6 +50,12 @@ def sorted_out(about: str, status: int, content: Any, *, retry_after_s: float | 
     if code in _CLEARS or code == "REQUEST_LIMIT_EXCEEDED" or status in (408, 425, 429) or status >= 500:
         return BusyError(message, hint="run again later", retry_after_s=retry_after_s)
     return _for_a_person(about, code, status, message)
+
+
+def words_of(said: str) -> str:
+    """Return a text in one line, of a page its words alone."""
+    is_page = said.lstrip()[:1] == "<"
+    return " ".join((_MARKUP.sub(" ", said) if is_page else said).split())
 
 
 def no_such_field(error: BaseException) -> tuple[str, str] | None:
@@ -86,5 +93,5 @@ def _told(content: Any) -> tuple[str, str]:
         code, said = str(content.get("errorCode", content.get("error", ""))), str(content.get("message", ""))
     else:
         code, said = "", content.decode("utf-8", "replace") if isinstance(content, bytes) else str(content)
-    said = " ".join(said.split())
+    said = words_of(said)
     return code, said if len(said) <= _LONGEST_TOLD else f"{said[:_LONGEST_TOLD]}…"

@@ -17,7 +17,8 @@ from simple_salesforce.login import SalesforceLogin
 
 from connectors.sources.access import Access, SalesforceAccess
 from connectors.sources.errors import SourceRefusedError
-from connectors.sources.salesforce_errors import BusyError, unreachable
+from connectors.sources.salesforce_errors import BusyError, sorted_out, unreachable, words_of
+from connectors.sources.salesforce_wire import Told
 from mappings.errors import ConfigError
 
 API_VERSION = "59.0"
@@ -28,7 +29,10 @@ _WAYS = (
     "set SALESFORCE_USERNAME, SALESFORCE_PASSWORD and SALESFORCE_SECURITY_TOKEN; or SALESFORCE_USERNAME, SALESFORCE_CONSUMER_KEY"
     " and SALESFORCE_PRIVATEKEY_FILE (JWT); or SALESFORCE_CONSUMER_KEY, SALESFORCE_CONSUMER_SECRET and SALESFORCE_DOMAIN"
 )
+_STRANGER = "what answers our login does not answer as Salesforce does"
+_STRANGER_HINT = "check SALESFORCE_DOMAIN and SALESFORCE_INSTANCE_URL"
 _BUSY = frozenset({"SERVER_UNAVAILABLE", "LOGIN_RATE_EXCEEDED", "temporarily_unavailable", "rate_limit_exceeded"})
+_BUSY_STATUSES = frozenset({408, 425, 429, 502, 503, 504})
 _HINTS = {
     "INVALID_LOGIN": "check user, password and security token (a new password brings a new token); for a sandbox"
     " SALESFORCE_DOMAIN is test",
@@ -42,8 +46,8 @@ _HINTS = {
 }
 
 
-def log_in(access: Access, session: requests.Session) -> tuple[str, str]:
-    """Return a session's token and the host of the org; the mask learns the token.
+def log_in(access: Access, session: requests.Session, told: Told) -> tuple[str, str]:
+    """Return a session's token and the host of the org; the mask learns the token. `told` is what `session` has heard.
 
     Raises:
         ConfigError: what the environment gives is no login.
@@ -58,13 +62,12 @@ def log_in(access: Access, session: requests.Session) -> tuple[str, str]:
             warnings.simplefilter("ignore")
             token, host = SalesforceLogin(session=session, sf_version=API_VERSION, domain=access.salesforce.domain, **arguments)
     except SalesforceAuthenticationFailed as error:
-        raise _refused(str(error.code or ""), access.mask.hide(error.auth_message)) from None
+        raise _refused(str(error.code or ""), access.mask.hide(error.auth_message), told) from None
     except requests.RequestException as error:
         # Without the cause: what it knows of the request holds the password.
         raise unreachable("our login", access.mask.hide(f"{type(error).__name__}: {error}")) from None
     except (ExpatError, AttributeError, KeyError, TypeError):
-        message = "what answers our login does not answer as Salesforce does"
-        raise SourceRefusedError(message, hint="check SALESFORCE_DOMAIN and SALESFORCE_INSTANCE_URL") from None
+        raise SourceRefusedError(_STRANGER, hint=_STRANGER_HINT) from None
     except (PyJWTError, ValueError) as error:
         message = f"{access.salesforce.privatekey_file} is not the private key of a JWT login ({type(error).__name__})"
         raise ConfigError(message, hint="it is a PEM file: -----BEGIN PRIVATE KEY-----") from None
@@ -99,9 +102,15 @@ def _key(path: Path) -> str:
         ) from None
 
 
-def _refused(code: str, said: str) -> SourceRefusedError | BusyError:
-    short = " ".join(said.split())[:300]
+def _refused(code: str, said: str, told: Told) -> Exception:
+    short = words_of(said)[:300]
     message = f"Salesforce does not let us in{f' ({code})' if code else ''}: {short or 'it does not say why'}"
-    if code in _BUSY or code.startswith("5"):
-        return BusyError(message, hint="run again later")
+    if code == "UNKNOWN_EXCEPTION_CODE":
+        # simple-salesforce's own word for an answer that holds neither a session nor a fault.
+        return SourceRefusedError(_STRANGER, hint=_STRANGER_HINT)
+    if code == "REQUEST_LIMIT_EXCEEDED":
+        return sorted_out("our login", told.status, {"errorCode": code, "message": short}, retry_after_s=told.retry_after_s)
+    # A login that is refused for good is a 500 as well, with a code; a gateway's page has none.
+    if code in _BUSY or code.startswith("5") or told.status in _BUSY_STATUSES or (told.status >= 500 and not code):
+        return BusyError(message, hint="run again later", retry_after_s=told.retry_after_s)
     return SourceRefusedError(message, hint=_HINTS.get(code, "check the SALESFORCE_ variables, and the user's login history"))

@@ -19,7 +19,7 @@ from simple_salesforce.util import exception_handler
 from connectors.retry import RetryPolicy
 from connectors.sources.access import Access
 from connectors.sources.clockwork import Clockwork
-from connectors.sources.errors import BadSourceError, SourceRefusedError
+from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.json_values import Number
 from connectors.sources.names import folded
 from connectors.sources.salesforce_errors import BusyError, LocatorLostError, no_such_field, sorted_out, unreachable
@@ -116,11 +116,15 @@ class Org:
 
         Raises:
             LocatorLostError: the query is forgotten, or was known to a former session only.
+            SourceUnavailableError: the pages have no end.
         """
         try:
-            return Page.of(self.ask("the next page", lambda org: org.query_more(address, identifier_is_url=True)))
+            page = Page.of(self.ask("the next page", lambda org: org.query_more(address, identifier_is_url=True)))
         except _RefusedAfreshError as error:
             raise LocatorLostError(str(error)) from error
+        if page.more == address and not page.records:
+            raise SourceUnavailableError("Salesforce gave a page without records that leads to itself", hint="run again later")
+        return page
 
     def limits(self) -> Mapping[str, Any]:
         """Return what the org says of its limits: of each, `Max` and `Remaining`."""
@@ -195,7 +199,7 @@ class Org:
         if self._session is None:
             self._session = OrgSession(self.access.salesforce.instance_url, self.told)
         if self._salesforce is None:
-            token, host = log_in(self.access, self._session)
+            token, host = log_in(self.access, self._session, self.told)
             self._salesforce = Salesforce(
                 session_id=token,
                 instance=host,

@@ -154,5 +154,5 @@ def day_spent(org: Org, spec: SalesforceSource) -> SourceUnavailableError:
     """Return the error for an org whose requests of the day are used as far as we may use them."""
     told = org.told
     message = f"Salesforce: the org has used {told.used} of its {told.allowed} requests of the day, {told.share:.0%}"
-    hint = f"we stop at {spec.stop_at or 1:.0%} (`stop_at`) so that other programs can work; run again later"
+    hint = f"we stop at {spec.stop_at or 1:.0%} (`stop_at`) so that other programs can work; run again in an hour"
     return SourceUnavailableError(message, hint=hint, retry_after_s=DAY_SPENT_S)

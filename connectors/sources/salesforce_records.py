@@ -22,7 +22,7 @@ from connectors.sources.salesforce_pages import Pages, Texts, day_spent
 from connectors.sources.salesforce_progress import Progress, earlier, progress_of, written
 from connectors.sources.salesforce_selection import DELETED, ID, Selection, select_object, select_query
 from connectors.sources.salesforce_shape import Shapes
-from connectors.sources.salesforce_soql import after_row, quoted, since
+from connectors.sources.salesforce_soql import after_row, quoted, since, until
 from mappings.salesforce_specs import SalesforceSource
 from mappings.soql import parse_query
 from mappings.vocabulary import Origin, SourceRow
@@ -107,7 +107,7 @@ class _Walk:
     def counted(self) -> _Walk:
         """Return the same, having asked how many records there are and chosen the way by it."""
         try:
-            count = self.count() if self._is_free or self.spec.incremental else None
+            count = self.count() if self._is_free or (self.spec.incremental and self.spec.api != "bulk") else None
         except SlowQueryError:
             if not self._is_free:
                 raise
@@ -173,7 +173,7 @@ class _Walk:
         if self.spec.incremental is None or not self.by_change:
             return (f"{ID} > {quoted(progress.last_id)}",)
         by = self.spec.incremental.by
-        latest = (f"{by} <= {progress.latest}",) if progress.latest else ()
+        latest = (until(by, progress.latest, with_none=not progress.last_stamp),) if progress.latest else ()
         # A whole reading lacks them then, and nobody may take them for vanished.
         progress.is_short = not progress.before
         return (after_row(by, progress.last_stamp, progress.last_id), *latest)

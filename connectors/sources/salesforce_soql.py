@@ -71,8 +71,15 @@ def since(path: str, stamp: str) -> str:
     return f"{path} >= {stamp}"
 
 
+def until(path: str, stamp: str, *, with_none: bool) -> str:
+    """Return the condition for records changed at a moment or before; `with_none`: and for those that tell none."""
+    return f"({path} = null OR {path} <= {stamp})" if with_none else f"{path} <= {stamp}"
+
+
 def after_row(path: str, stamp: str, last_id: str) -> str:
-    """Return the condition for what comes after one record, in the order of (`path`, Id)."""
+    """Return the condition for what comes after one record, in the order of (`path`, Id); no stamp, "", comes first."""
+    if not stamp:
+        return f"({path} != null OR ({path} = null AND Id > {quoted(last_id)}))"
     return f"({path} > {stamp} OR ({path} = {stamp} AND Id > {quoted(last_id)}))"
 
 

@@ -29,7 +29,7 @@ _USAGE = re.compile(r"(?:^|[\s,;])api-usage=(\d+)/(\d+)", re.ASCII)
 class Told:
     """What answers said beside their content: requests used of those allowed in 24 hours, and the org's own time.
 
-    `sent`: the requests that this reading sent, logins among them.
+    `sent`: the requests that this reading sent, logins among them. `status`: that of the last answer, 0 before the first.
     """
 
     used: int = 0
@@ -37,6 +37,7 @@ class Told:
     now: datetime | None = None
     retry_after_s: float | None = None
     sent: int = 0
+    status: int = 0
 
     @property
     def share(self) -> float:
@@ -44,7 +45,8 @@ class Told:
         return self.used / self.allowed if self.allowed else 0.0
 
     def hear(self, response: requests.Response) -> None:
-        """Note what an answer's headers say."""
+        """Note what an answer's head says."""
+        self.status = response.status_code
         if match := _USAGE.search(response.headers.get("Sforce-Limit-Info", "")):
             self.used, self.allowed = int(match[1]), int(match[2])
         asked = response.headers.get("Retry-After", "")

@@ -16,7 +16,7 @@ from lookalikes.salesforce_reader import events, org_of, reader_of
 from pydantic import SecretStr
 
 from connectors.sources.access import NO_ACCESS, SalesforceAccess
-from connectors.sources.errors import SourceRefusedError
+from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from mappings.errors import ConfigError, SyncError
 
 NOBODY: dict[str, Any] = {"username": "", "password": SecretStr(""), "security_token": SecretStr("")}
@@ -97,6 +97,35 @@ def test_a_refused_login_says_why_and_what_would_help(wrong: dict[str, Any], cod
     assert f"({code})" in str(caught.value)
     assert hint in caught.value.hint
     assert reader.org.logins == 0
+
+
+_FAULT = '<E xmlns:sf="x"><sf:exceptionCode>{}</sf:exceptionCode><sf:exceptionMessage>{}</sf:exceptionMessage></E>'
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "retry_after_s"),
+    [
+        ((503, "<html><body>Down for maintenance</body></html>"), "Down for maintenance", None),
+        ((429, "<html><body>Too many</body></html>"), "Too many", None),
+        ((500, _FAULT.format("REQUEST_LIMIT_EXCEEDED", "TotalRequests Limit exceeded.")), "REQUEST_LIMIT_EXCEEDED", 3600.0),
+    ],
+)
+def test_a_login_that_is_down_or_out_of_requests_is_for_a_later_run(
+    answer: tuple[int, str], said: str, retry_after_s: float | None
+) -> None:
+    org = org_of(events(1))
+    org.troubles.login_answer = answer
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match=said) as caught:
+        reader.read({"Name"})
+
+    assert caught.value.retry_after_s == retry_after_s
+
+
+def test_a_page_in_place_of_a_login_is_told_as_such() -> None:
+    org = org_of(events(1))
+    org.troubles.login_answer = (200, "<html><body>Welcome</body></html>")
+    with reader_of(org) as reader, pytest.raises(SourceRefusedError, match="does not answer as Salesforce does"):
+        reader.read({"Name"})
 
 
 def test_no_login_at_all_names_the_variables_that_make_one() -> None:

@@ -146,6 +146,7 @@ def test_the_days_requests_used_up_come_back_in_an_hour() -> None:
         reader.read({"Name"}, stop_at="off", api="rest")
 
     assert caught.value.retry_after_s == 3600.0
+    assert "in an hour" in caught.value.hint
     assert reader.clock.slept == []
 
 
@@ -201,6 +202,25 @@ def test_more_records_than_the_day_has_pages_for_come_in_the_order_of_their_chan
     assert part.ending.is_short
     assert part.column("Name") == ALL[::-1][: len(part.rows)]
     assert set(part.column("Name")) | set(rest.column("Name")) == set(ALL)
+
+
+def test_a_query_forgotten_among_records_that_tell_no_change_goes_on_after_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connectors.sources.salesforce_records.PAGE_ROWS", 1)
+    seen = [None] * 19 + [f"2021-01-{day}T10:00:00.000Z" for day in range(20, 26)]
+    org = org_of([event(number, Seen__c=stamp) for number, stamp in enumerate(seen, start=1)], {"Seen__c": "datetime"})
+    org.troubles.page_rows, org.allowed, org.used, org.troubles.locators_end_at = 5, 100, 75, {3, 5}
+    with reader_of(org) as reader:
+        read = reader.read({"Name"}, incremental={"by": "Seen__c"}, api="rest")
+
+    assert read.column("Name") == ALL
+
+
+def test_a_reading_in_bulk_is_not_counted_first() -> None:
+    org = org_of(events(3))
+    with reader_of(org) as reader:
+        reader.read({"Name"}, api="bulk", incremental={})
+
+    assert not [asked for _, asked in org.asked if "COUNT()" in asked]
 
 
 def test_a_second_table_that_the_day_does_not_suffice_for_is_an_error_as_joined_rows_would_lack_theirs(
@@ -334,6 +354,20 @@ def test_a_page_that_holds_fewer_records_than_were_told_of_is_an_error() -> None
     org.troubles.before_page = lose
     with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="told of"):
         reader.read({"Name"})
+
+
+def test_pages_that_lead_nowhere_are_not_turned_for_ever() -> None:
+    org = org_of(events(25))
+    org.troubles.page_rows, org.troubles.pages_lead_nowhere = 5, True
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="leads to itself"):
+        reader.read({"Name"})
+
+
+def test_a_page_of_a_gateway_is_told_by_its_words() -> None:
+    org = org_of(events(3))
+    org.troubles.answers = [(503, "", "<html><style>p {}</style><body><p>Down for <b>maintenance</b></p></body></html>")] * 99
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match=r"to the query: Down for maintenance$"):
+        reader.read({"Name"}, api="rest")
 
 
 def test_a_server_that_is_not_there_and_one_that_is_no_salesforce_are_errors() -> None:

@@ -55,6 +55,9 @@ class Server:
         body = (await request.body()).decode()
         said = {name: unescape(text) for name, text in re.findall(r"<n1:(username|password)>([^<]*)</", body)}
         self.org.asked.append(("POST", "soap login"))
+        if self.org.troubles.login_answer:
+            status, text = self.org.troubles.login_answer
+            return Response(text, status, media_type="text/xml")
         if said == {"username": self.org.username, "password": self.org.password + self.org.token}:
             answer = f"<sessionId>{self.org.open_session()}</sessionId><serverUrl>https://eu9.salesforce.com/services/Soap/u/59.0</serverUrl>"
             return Response(f"<Envelope><Body><result>{answer}</result></Body></Envelope>", media_type="text/xml")
@@ -108,6 +111,9 @@ class Server:
         return self._data(request, soql, lambda: self.org.run(soql, with_deleted="queryAll" in request.url.path))
 
     async def more(self, request: Request) -> Response:
+        if self.org.troubles.pages_lead_nowhere:
+            nowhere = {"totalSize": 25, "done": False, "nextRecordsUrl": request.url.path, "records": list[str]()}
+            return self._data(request, request.url.path, lambda: nowhere)
         return self._data(request, request.url.path, lambda: self.org.more(request.path_params["locator"]))
 
     async def make_job(self, request: Request) -> Response:

@@ -81,6 +81,10 @@ class Troubles:
     """So many of the next results are an empty text, and nothing tells how many records there are."""
     forgets_chunks: bool = False
     """Each chunk of results is told to be the last."""
+    login_answer: tuple[int, str] | None = None
+    """What every login by password is answered: status and text."""
+    pages_lead_nowhere: bool = False
+    """Each further page is empty, and leads to itself."""
     sends_at_once: bool = False
     """Results come in one piece of a length that is told, and not packed."""
     lost_from_pages: int = 0

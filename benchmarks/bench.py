@@ -55,14 +55,16 @@ def main() -> None:
     chosen = parser.parse_args()
     installing.prepare()
     told = machine.described()
-    with tempfile.TemporaryDirectory(prefix="eventsync-bench-") as scratch:
-        room = Room(QUICK if chosen.quick else WHOLE, Path(scratch))
-        results = [measured(room, name) for name in chosen.only]
-    page.show(Console(width=180), results, told)
     is_whole = not chosen.quick and chosen.only == list(MEASURES)
     place = chosen.page or (HERE.parent / "docs" if is_whole else None)
-    if place is not None:
-        print(f"written: {page.write(place, results, told)}")
+    results = []
+    with tempfile.TemporaryDirectory(prefix="eventsync-bench-") as scratch:
+        room = Room(QUICK if chosen.quick else WHOLE, Path(scratch))
+        for name in chosen.only:
+            results.append(measured(room, name))
+            if place is not None:
+                room.say(f"written so far: {page.write(place, results, told)}")
+    page.show(Console(width=180), results, told)
 
 
 if __name__ == "__main__":

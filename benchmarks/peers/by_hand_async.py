@@ -1,13 +1,12 @@
 """The script that is written second: asyncio, a semaphore, httpx or aiohttp, the same ledger; several requests in flight.
 
-Rows are taken in slices of a thousand, so that not every row is a task at once. It gives up at the first answer that is no
+A row is read when there is a place for it, so that not every row is a task at once. It gives up at the first answer that is no
 success, but for a 429: then each request waits as long as it is told, and asks again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -51,22 +50,22 @@ async def main(client: str, url: str, folder: Path, in_flight: int) -> None:
     slots = asyncio.Semaphore(in_flight)
     async with {"httpx": over_httpx, "aiohttp": over_aiohttp}[client](url, in_flight) as post:
 
-        async def send(cells: Cells) -> None:
-            body, digest = body_of(to_event(cells))
-            if books.has(cells["id"], digest):
-                return
-            async with slots:
+        async def send(cells: Cells, body: bytes, digest: str) -> None:
+            status, wait_s, answer = await post(body, cells)
+            while status == 429:
+                await asyncio.sleep(wait_s)
                 status, wait_s, answer = await post(body, cells)
-                while status == 429:
-                    await asyncio.sleep(wait_s)
-                    status, wait_s, answer = await post(body, cells)
             if status >= 300:
                 raise SystemExit(f"{status}: {answer}")
             books.write(cells["id"], digest, answer["doc"]["id"])
+            slots.release()
 
-        source = read(folder)
-        while some := list(itertools.islice(source, 1000)):
-            await asyncio.gather(*map(send, some))
+        async with asyncio.TaskGroup() as group:
+            for cells in read(folder):
+                body, digest = body_of(to_event(cells))
+                if not books.has(cells["id"], digest):
+                    await slots.acquire()
+                    group.create_task(send(cells, body, digest))
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ def pace_numbers(pace: Pace, rows: int, duration_s: float) -> dict[str, float]:
 
 
 def pace_line(numbers: Mapping[str, float]) -> str:
-    """Return the numbers as one line, "" where there are none."""
-    if not numbers:
+    """Return the numbers as one line, "" where there are none, or nothing was sent."""
+    if not numbers or not numbers["most_under_way"]:
         return ""
     said = [f"{numbers['rows_per_s']:,} rows/s", f"up to {numbers['most_under_way']:.0f} at a time"]
     if "rate_per_s" in numbers:

@@ -112,7 +112,9 @@ def main() -> int:
         first = play_round(settings, output, "First run: a sheet and an org, every row ends somewhere", show_report)
         second = play_round(settings, output, "Second run: nothing has changed, nothing is sent", show_accounts)
         output.table("what the sheet now says of its rows", ("ID", "Status", "Problem"), places.said())
-        output.note(f"\nSecond run: {sum(map(sent_in, second))} sent, {len(places.google.written)} writes into the sheet in both")
+        output.note(
+            f"\nSecond run: {sum(map(sent_in, second))} sent. Writes into the sheet in both runs: {len(places.google.written)}"
+        )
         if asked.ui:
             return leave_running(settings, all_environ, 3000, [f"The published events: {sandbox.base_url}/"])
     is_well = all(report.exit_code == 0 for report in (*first, *second)) and not sum(map(sent_in, second))

@@ -20,6 +20,7 @@ def test_a_run_that_met_no_limit_names_none() -> None:
     numbers = pace_numbers(Pace(None, limited=0, pauses=0, paused_s=0.0, requests=10, seconds=1.0, most_under_way=4), 10, 1.0)
     assert "rate_per_s" not in numbers
     assert pace_line(numbers) == "pace: 10.0 rows/s, up to 4 at a time"
+    assert not pace_line(numbers | {"rows_per_s": 0.0, "most_under_way": 0})
 
 
 def test_a_run_that_sent_nothing_has_no_pace() -> None:

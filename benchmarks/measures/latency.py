@@ -55,7 +55,8 @@ def measure(room: Room) -> Result:
 def _case(room: Room, delay_ms: int, in_flight: int) -> Shares:
     most = in_flight / delay_ms * 1000
     count = int(most * room.sizes.seconds)
-    peers = [one for one in (ASYNC_AIOHTTP, ASYNC_HTTPX) if is_there(one)]
+    asked = (ASYNC_AIOHTTP,) if room.sizes.is_quick else (ASYNC_AIOHTTP, ASYNC_HTTPX)
+    peers = [one for one in asked if is_there(one)]
     raw: list[float] = []
     ours: list[float] = []
     theirs: dict[str, list[float]] = {one.needs: [] for one in peers}

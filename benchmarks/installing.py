@@ -29,9 +29,12 @@ def prepare() -> None:
     wanted = WANTED.read_text("utf-8")
     if MARK.exists() and MARK.read_text("utf-8") == wanted:
         return
-    subprocess.run([sys.executable, "-m", "venv", str(PLACE)], check=True)
+    if subprocess.run([sys.executable, "-m", "venv", str(PLACE)], check=False).returncode != 0:
+        print("no environment could be made for the peers: they are left out", file=sys.stderr)
+        return
     missing = [line for line in wanted.split() if not _is_installed(line)]
-    print(*(f"not installed: {line}" for line in missing), sep="\n", end="", file=sys.stderr)
+    for line in missing:
+        print(f"not installed: {line}", file=sys.stderr)
     if not missing:
         MARK.write_text(wanted, "utf-8")
 

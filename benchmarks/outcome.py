@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -16,6 +16,7 @@ class Standing(StrEnum):
     MET = "met"
     MISSED = "**missed**"
     SHOWN = "not measured"
+    UNJUDGED = "too few rows to say"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,9 @@ class Spread:
         return statistics.median(self.rounds)
 
     def says(self, pattern: str = "{:,.0f}") -> str:
-        """Return the median, and from where to where the rounds went."""
+        """Return the median, and from where to where the rounds went; what a start-up taken off has left nothing of, says so."""
+        if self.median <= 0:
+            return "within the noise"
         middle, least, most = (pattern.format(one) for one in (self.median, min(self.rounds), max(self.rounds)))
         return middle if len(self.rounds) == 1 else f"{middle} ({least} to {most})"
 
@@ -101,6 +104,12 @@ def at_least(value: float, budget: float, stretch: float) -> Standing:
     return at_most(-value, -budget, -stretch)
 
 
+def unjudged(result: Result) -> Result:
+    """Return the same without a word about whether budgets are met: what few rows show says nothing of them."""
+    lines = tuple(line if line.standing is Standing.SHOWN else replace(line, standing=Standing.UNJUDGED) for line in result.lines)
+    return replace(result, lines=lines)
+
+
 def worst(standings: Sequence[Standing]) -> Standing:
-    order = (Standing.MISSED, Standing.SHOWN, Standing.MET, Standing.STRETCH)
+    order = (Standing.MISSED, Standing.SHOWN, Standing.UNJUDGED, Standing.MET, Standing.STRETCH)
     return min(standings, key=order.index)

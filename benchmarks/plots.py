@@ -42,8 +42,8 @@ def _scale(plot: Plot) -> Callable[[float], float]:
     room, most = WIDTH - LABEL - RIGHT, max([*values, 1e-9])
     if not plot.is_logarithmic:
         return lambda value: max(0.0, value) / most * room
-    least = 10 ** math.floor(math.log10(max(min(values), 1e-9)))
-    whole = math.log10(most / least)
+    least = 10 ** math.floor(math.log10(min([value for value in values if value > 0], default=1.0)))
+    whole = math.log10(max(most / least, 10))
     return lambda value: max(0.0, math.log10(max(value, least) / least)) / whole * room
 
 

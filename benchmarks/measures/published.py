@@ -19,6 +19,8 @@ from running import HERE, Cost, Server, run, server
 from worker import Worker
 
 FEW = 10
+NOISE_S = 0.2
+"""Runs that differ by less say nothing of the rows."""
 IN_FLIGHT = (8, 32, 128)
 
 
@@ -36,7 +38,8 @@ class Runs:
 
     def add(self, few: Cost, many: Cost, again: Cost, count: int) -> None:
         self.cpu_us.append((many.cpu_s - few.cpu_s) / (count - FEW) * 1e6)
-        self.per_s.append((count - FEW) / max(many.wall_s - few.wall_s, 1e-6))
+        longer_s = many.wall_s - few.wall_s
+        self.per_s.append((count - FEW) / longer_s if longer_s > NOISE_S else 0.0)
         self.peak_mb.append(many.peak_mb)
         self.again_s.append(again.wall_s)
 

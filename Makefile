@@ -43,7 +43,7 @@ test: $(VENV)/.installed-test ## format, lint, types, import contracts, mapping 
 bench: $(VENV)/.installed-test ## every budget beside its floor and its peers, in one run; writes docs/performance.md (BENCH="--only published")
 	$(BIN)/python benchmarks/bench.py $(BENCH)
 
-bench-quick: $(VENV)/.installed-test ## the same with few rows, printed only: under three minutes
+bench-quick: $(VENV)/.installed-test ## the same with few rows, printed only, no budget judged
 	$(BIN)/python benchmarks/bench.py --quick $(BENCH)
 
 torture: $(VENV)/.installed-test ## hundreds of kills on SQLite and on PostgreSQL, a table of what they met (TORTURE="--seed 7 --kills 50")

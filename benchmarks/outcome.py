@@ -82,7 +82,7 @@ class Spread:
 
     def says(self, pattern: str = "{:,.0f}") -> str:
         """Return the median, and from where to where the rounds went; what a start-up taken off has left nothing of, says so."""
-        if self.median <= 0:
+        if self.median < 0:
             return "within the noise"
         middle, least, most = (pattern.format(one) for one in (self.median, min(self.rounds), max(self.rounds)))
         return middle if len(self.rounds) == 1 else f"{middle} ({least} to {most})"

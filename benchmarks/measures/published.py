@@ -39,7 +39,7 @@ class Runs:
     def add(self, few: Cost, many: Cost, again: Cost, count: int) -> None:
         self.cpu_us.append((many.cpu_s - few.cpu_s) / (count - FEW) * 1e6)
         longer_s = many.wall_s - few.wall_s
-        self.per_s.append((count - FEW) / longer_s if longer_s > NOISE_S else 0.0)
+        self.per_s.append((count - FEW) / longer_s if longer_s > NOISE_S else -1.0)
         self.peak_mb.append(many.peak_mb)
         self.again_s.append(again.wall_s)
 

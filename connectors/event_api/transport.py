@@ -16,6 +16,7 @@ from weakref import WeakSet
 
 import aiohttp
 import httpx
+from aiohttp.abc import AbstractStreamWriter
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.tracing import Trace
 from httpx_aiohttp import AiohttpTransport
@@ -136,6 +137,18 @@ class _PunctualConnector(aiohttp.TCPConnector):
         return connection
 
 
+class _PunctualRequest(aiohttp.ClientRequest):
+    """Asks once more in the very moment of writing: before Python 3.12 that is a task of its own, which others may delay."""
+
+    async def write_bytes(
+        self, writer: AbstractStreamWriter, conn: aiohttp.connector.Connection, content_length: int | None = None
+    ) -> None:
+        if may_leave.get()():
+            await super().write_bytes(writer, conn, content_length)
+        elif conn.protocol is not None:
+            conn.protocol.set_exception(HeldBackError())
+
+
 def _is_spoilt(connection: aiohttp.connector.Connection, used: WeakSet[ResponseHandler]) -> bool:
     protocol = connection.protocol
     if protocol is None or protocol not in used:  # a new one may have something of the TLS handshake to read
@@ -154,7 +167,7 @@ def _is_readable(descriptor: int) -> bool:
 
 def _session(tls: ssl.SSLContext, in_flight: int) -> aiohttp.ClientSession:
     connector = _PunctualConnector(limit=in_flight, ssl=tls)
-    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+    return aiohttp.ClientSession(connector=connector, request_class=_PunctualRequest, cookie_jar=aiohttp.DummyCookieJar())
 
 
 def _proxy_for(url: httpx.URL) -> httpx.Proxy | None:

@@ -20,6 +20,7 @@ from unit.connectors_api.wired import SECRET, intent
 
 from connectors.event_api.answers import Lost, NotReached
 from connectors.event_api.client import EventApi
+from connectors.event_api.departure import HeldBackError, may_leave
 from connectors.event_api.exchange import Exchange, HttpAnswer
 from connectors.event_api.http import LONGEST_BODY, ServiceHttp, open_http
 from connectors.pacing import Pacer
@@ -295,6 +296,24 @@ def test_a_cancelled_delivery_leaves_the_client_usable() -> None:
             return await api.deliver(intent(number=2))
 
     assert isinstance(run(main), Receipt)
+
+
+@pytest.mark.parametrize("looks", [0, 1], ids=["as there is a connection", "as it is written"])
+def test_a_request_that_may_leave_no_more_is_not_written_and_the_next_one_is(looks: int) -> None:
+    """Between the look at the connection and the first byte, other tasks may have taken their time."""
+
+    async def main() -> tuple[Seen, httpx.Response]:
+        async with server(creates) as (url, seen), opened(url) as http:
+            answers = iter([*[True] * looks, False])
+            looked = may_leave.set(lambda: next(answers))
+            with pytest.raises(HeldBackError):
+                await http.send(httpx.Request("POST", f"{url}/events", content=b"{}"))
+            may_leave.reset(looked)
+            assert not seen.requests
+            return seen, await http.send(httpx.Request("POST", f"{url}/events", content=b"{}"))
+
+    seen, answer = run(main)
+    assert (len(seen.requests), answer.status_code) == (1, 201)
 
 
 def test_the_request_on_the_wire_is_what_the_specification_asks_for() -> None:

@@ -50,7 +50,7 @@ def _assert_the_next_run_delivers(desk: Desk, service: Service, rows: int = ROWS
 def _mid_way(desk: Desk, service: Service, requests: int = 40) -> Command:
     """A run that has sent some of its rows and is at it."""
     desk.source(lines(ROWS))
-    service.switch(latency_ms=40)
+    service.switch(latency_ms=150)
     run = desk.start_run()
     until(lambda: run.has_ended or len(service.requests()) > requests)
     assert not run.has_ended

@@ -97,7 +97,7 @@ def _assert_delivered(desk: Desk, service: Service) -> None:
 
 def _mid_way(desk: Desk, service: Service) -> Command:
     desk.source(lines(ROWS))
-    service.switch(latency_ms=40)
+    service.switch(latency_ms=150)
     run = desk.start_run()
     until(lambda: run.has_ended or len(service.requests()) > 40)
     assert not run.has_ended

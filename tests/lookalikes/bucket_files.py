@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+from lookalikes.threaded import served
 
 OLD = "2023-11-14T22:13:20.000Z"
 OLD_S = 1_700_000_000.0
@@ -109,14 +110,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
-    def handle_error(self, *_: object) -> None:
-        """Clients that go away are none of our business."""
-
-
 def _error(code: str, message: str) -> bytes:
     return f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>{message}</Message></Error>'.encode()
 
@@ -130,12 +123,5 @@ def bucket_server() -> Iterator[Bucket]:
     """Run a store for the length of the block."""
     bucket = Bucket()
     handler = type("Handler", (_Handler,), {"bucket": bucket})
-    with _Server(("127.0.0.1", 0), handler) as server:
-        bucket.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield bucket
-        finally:
-            server.shutdown()
-            thread.join()
+    with served(handler) as bucket.port:
+        yield bucket

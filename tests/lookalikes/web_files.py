@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from lookalikes.threaded import served
 
 OLD = 1_700_000_000.0
 """When files were changed, if a test does not say otherwise."""
@@ -123,28 +125,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
-    def handle_error(self, *_: object) -> None:
-        """Clients that go away are none of our business."""
-
-
 @contextmanager
 def web_server() -> Iterator[Web]:
     """Run a server for the length of the block."""
     web = Web()
     handler = type("Handler", (_Handler,), {"web": web})
-    with _Server(("127.0.0.1", 0), handler) as server:
-        web.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield web
-        finally:
-            server.shutdown()
-            thread.join()
+    with served(handler) as web.port:
+        yield web
 
 
 def answering(status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> Callable[[BaseHTTPRequestHandler], bool]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import orjson
+from peers.job import mapping as mapping_by_hand
 
 BATCH = 500
 
@@ -61,10 +62,7 @@ def lookup(path: Path) -> float:
 
 def stage(path: Path) -> None:
     """`csv.reader`, the mapping by hand, JSON, and an insert in batches of 500 of what a ledger needs."""
-    sys.path.insert(0, str(Path(__file__).parent / "peers"))
-    from job import mapping  # noqa: PLC0415  # the peers' folder is on no path of ours
-
-    to_event = mapping(path.parent)
+    to_event = mapping_by_hand(path.parent)
     with tempfile.TemporaryDirectory() as scratch, sqlite3.connect(Path(scratch) / "staged.db") as database:
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("CREATE TABLE staged (id TEXT PRIMARY KEY, key TEXT, body BLOB, digest BLOB)")

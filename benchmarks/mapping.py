@@ -16,12 +16,11 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import orjson
+from peers.job import mapping as mapping_by_hand
 from rich.console import Console
 from rich.table import Table
 from rows import COLUMNS, cells, write_tables
@@ -70,34 +69,8 @@ def mapper(folder: Path, plain: Iterable[str] = ()) -> RowMapper:
 
 def by_hand(folder: Path) -> Callable[[SourceRow], bytes]:
     """Return what a script does that checks nothing, tells nothing and knows one file: a dict and orjson."""
-    with (folder / "categories.csv").open(encoding="utf-8") as table:
-        slugs = dict(csv.reader(table))
-    with (folder / "cities.csv").open(encoding="utf-8") as table:
-        places = {(one["country"], one["city"]): one for one in csv.DictReader(table)}
-    zone = ZoneInfo("Europe/Lisbon")
-
-    def moment(day: str, clock: str) -> str:
-        parts = int(day[6:]), int(day[3:5]), int(day[:2]), int(clock[:2]), int(clock[3:])
-        return datetime(*parts, tzinfo=zone).isoformat()
-
-    def event(row: SourceRow) -> bytes:
-        known = row.cells
-        place = places[known["country"], known["city"]]
-        payload = {
-            "channelId": 7,
-            "title": known["title"].replace("&amp;", "&").strip(),
-            "startAt": moment(known["first"], known["opens"]),
-            "endAt": moment(known["last"], known["closes"]),
-            "timezone": "Europe/Lisbon",
-            "status": "published",
-            "classifications": [slugs[known["category"]]],
-            "approxLocation": {"city": {name: place[name] for name in ("placeId", "name", "countryCode")}},
-            "locationName": known["venue"].strip(),
-            "offers": [{"name": known["price"], "url": known["link"], "availability": "available"}],
-        }
-        return orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
-
-    return event
+    to_event = mapping_by_hand(folder)
+    return lambda row: orjson.dumps(to_event(row.cells), option=orjson.OPT_SORT_KEYS)
 
 
 def costs(contenders: Sequence[Callable[[Sequence[SourceRow]], object]], rows: Sequence[SourceRow]) -> list[float]:

@@ -75,6 +75,17 @@ class KeptFile:
             yield StoredFile(own, self.name, self.stamp)
 
 
+def through_a_copy(fetch: Callable[[], AbstractContextManager[KeptFile]]) -> OpenStored:
+    """Return what opens a file from elsewhere: `fetch` gives a copy of it, for each pass a new one."""
+
+    @contextmanager
+    def open_stored() -> Iterator[StoredFile]:
+        with fetch() as kept, kept.opened() as stored:
+            yield stored
+
+    return open_stored
+
+
 def digest_of(stream: BinaryIO) -> str:
     """Return a stamp made of the bytes themselves; the stream is back at its start."""
     stream.seek(0)

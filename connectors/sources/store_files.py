@@ -6,7 +6,7 @@ What their drivers raise is sorted in `store_errors`; the web is `web_files`'.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from tempfile import TemporaryFile
@@ -18,7 +18,7 @@ from fsspec.config import conf
 
 from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.fetching import Fetching, Watch
-from connectors.sources.found_file import FoundFile, KeptFile, OpenStored, StoredFile, digest_of
+from connectors.sources.found_file import FoundFile, KeptFile, OpenStored, digest_of, through_a_copy
 from connectors.sources.store_errors import driver_errors, sorted_errors
 from connectors.sources.web_files import name_of
 from mappings.file_names import without_secrets
@@ -99,20 +99,10 @@ class StoreFiles:
 
     def at(self, path: str) -> OpenStored:
         """Return what fetches the file at an address."""
-
-        @contextmanager
-        def open_stored() -> Iterator[StoredFile]:
-            with self.fetched(path) as kept, kept.opened() as stored:
-                yield stored
-
-        return open_stored
-
-    def kept_at(self, path: str) -> AbstractContextManager[KeptFile]:
-        """Return what fetches a copy of the file at an address."""
-        return self.fetched(path)
+        return through_a_copy(lambda: self.kept_at(path))
 
     @contextmanager
-    def fetched(self, path: str) -> Iterator[KeptFile]:
+    def kept_at(self, path: str) -> Iterator[KeptFile]:
         """Give a copy of the file at an address.
 
         What the store says of the version is asked for before the bytes and after them: no copy is of two versions.

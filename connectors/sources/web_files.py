@@ -17,7 +17,7 @@ import httpx
 
 from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.fetching import Fetching, Watch
-from connectors.sources.found_file import FoundFile, KeptFile, OpenStored, StoredFile, digest_of
+from connectors.sources.found_file import FoundFile, KeptFile, OpenStored, digest_of, through_a_copy
 from connectors.sources.unpacking import sent_unpacked
 from connectors.sources.web_answers import (
     answered_at,
@@ -75,20 +75,10 @@ class WebFiles:
 
     def at(self, path: str) -> OpenStored:
         """Return what fetches the file at an address."""
-
-        @contextmanager
-        def open_stored() -> Iterator[StoredFile]:
-            with self.fetched(path) as kept, kept.opened() as stored:
-                yield stored
-
-        return open_stored
-
-    def kept_at(self, path: str) -> AbstractContextManager[KeptFile]:
-        """Return what fetches a copy of the file at an address."""
-        return self.fetched(path)
+        return through_a_copy(lambda: self.kept_at(path))
 
     @contextmanager
-    def fetched(self, path: str) -> Iterator[KeptFile]:
+    def kept_at(self, path: str) -> Iterator[KeptFile]:
         """Give a copy of the file at an address.
 
         Raises:

@@ -399,7 +399,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_without_end(web: Web) -> N
 
     web.instead = hang
     files = WebFiles(Fetching(silence_s=0.05, clockwork=Waits().clockwork))
-    with pytest.raises(SourceUnavailableError, match="it fell silent"), files.fetched(web.address("/agenda.csv")):
+    with pytest.raises(SourceUnavailableError, match="it fell silent"), files.kept_at(web.address("/agenda.csv")):
         pytest.fail("it came")
 
 

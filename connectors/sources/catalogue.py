@@ -5,6 +5,8 @@ Each kind lives in its own module; a kind that is missing here is a type error.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
@@ -77,23 +79,27 @@ def look_at_org(spec: SalesforceSource, columns: frozenset[str], *, access: Acce
 
 
 def _google_sheet(spec: GoogleSheetsSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> Source:
-    try:
-        # Here, as it is an extra, and takes a third of a second that feeds of other kinds need not wait.
+    with _extra("sheets", spec.place):
+        # Here, as it takes a third of a second that feeds of other kinds need not wait.
         from connectors.sources.google_sheet import GoogleSheet  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        message = f"to read {spec.place}, the module {error.name} is missing"
-        raise ConfigError(message, hint="pip install 'eventsync[sheets]'") from error
     return GoogleSheet(spec, asked, access, clockwork, since)
 
 
 def _salesforce(spec: SalesforceSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> SalesforceRecords:
-    try:
-        # Here, as it is an extra, and feeds of other kinds need not wait for it.
+    with _extra("salesforce", spec.place):
+        # Here, as feeds of other kinds need not wait for it.
         from connectors.sources.salesforce_records import SalesforceRecords  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        message = f"to read {spec.place}, the module {error.name} is missing"
-        raise ConfigError(message, hint="pip install 'eventsync[salesforce]'") from error
     return SalesforceRecords(spec, asked, access, since, clockwork)
+
+
+@contextmanager
+def _extra(name: str, place: str) -> Iterator[None]:
+    """Import within the block what not everybody has installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        message = f"to read {place}, the module {error.name} is missing"
+        raise ConfigError(message, hint=f"pip install 'eventsync[{name}]'") from error
 
 
 def _is_read_once(spec: SourceSpec) -> bool:

@@ -73,13 +73,7 @@ async def ask_until(
     async def once() -> T:
         return asked.pop() if asked else await ask()
 
-    retrying = AsyncRetrying(
-        sleep=sleep,
-        wait=lambda state: wait_s(state.attempt_number, _answer(state)),
-        stop=lambda state: is_spent(state.attempt_number, state.upcoming_sleep),
-        retry=retry_if_result(lambda answer: not settled(answer)),
-        retry_error_callback=_answer,
-    )
+    retrying = AsyncRetrying(sleep=sleep, **_rules(settled, wait_s, is_spent))
     return await retrying(once)
 
 
@@ -92,14 +86,19 @@ def ask_again_until(
     sleep: Callable[[float], None],
 ) -> T:
     """Do the same as `ask_until` where nobody else is kept waiting."""
-    retrying = Retrying(
-        sleep=sleep,
-        wait=lambda state: wait_s(state.attempt_number, _answer(state)),
-        stop=lambda state: is_spent(state.attempt_number, state.upcoming_sleep),
-        retry=retry_if_result(lambda answer: not settled(answer)),
-        retry_error_callback=_answer,
-    )
-    return retrying(ask)
+    return Retrying(sleep=sleep, **_rules(settled, wait_s, is_spent))(ask)
+
+
+def _rules(
+    settled: Callable[[T], bool], wait_s: Callable[[int, T], float], is_spent: Callable[[int, float], bool]
+) -> dict[str, Any]:
+    """Say what both ways of asking have in common, as tenacity calls it."""
+    return {
+        "wait": lambda state: wait_s(state.attempt_number, _answer(state)),
+        "stop": lambda state: is_spent(state.attempt_number, state.upcoming_sleep),
+        "retry": retry_if_result(lambda answer: not settled(answer)),
+        "retry_error_callback": _answer,
+    }
 
 
 def _answer(state: RetryCallState) -> Any:

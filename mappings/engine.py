@@ -59,8 +59,7 @@ class RowMapper:
     _payload: Payload
     _judge: Judge
     _named: int
-    asks_the_day: bool = False
-    """Whether a value is the day of the run."""
+    _days_asked: frozenset[str] = frozenset()
 
     def over(self, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
         """Yield what becomes of all rows of a source: every row is in exactly one outcome, or gives several.
@@ -124,6 +123,24 @@ class RowMapper:
         """
         key = self._read_key(row.cells)
         return (key, self.digest(row)) if isinstance(key, str) else None
+
+    @property
+    def asks_the_day(self) -> bool:
+        """Whether a value is the day of the run."""
+        return bool(self._days_asked)
+
+    @property
+    def seen_on(self) -> str | None:
+        """What outcomes owe to the moment of the run: while it is the same, a row comes to the same. None: any moment may tell.
+
+        A window lets rows in and out at any time of a day; rows that happen again, and values that are the day of the run, change
+        with the days that they look at.
+        """
+        if self._plan.outside is not None:
+            return None
+        days = self._plan.days
+        looked_at = () if days is None else (days.today, days.reach.first, days.reach.last)
+        return " ".join([*sorted(self._days_asked), *map(str, looked_at)])
 
     @property
     def needs_all_rows(self) -> bool:
@@ -205,7 +222,7 @@ def attempt(
         _payload=payload,
         _judge=Judge(payload, directory.classifications, cells_reader(sorted(columns)), mapping.digest, _joined(mapping)),
         _named=compiler.named_count,
-        asks_the_day=compiler.asks_the_day,
+        _days_asked=frozenset(compiler.days_asked),
     )
     return mapper, tuple(compiler.problems)
 

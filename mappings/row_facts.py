@@ -37,8 +37,8 @@ def _source(compiler: Compiler, value: Meta) -> Compiled:
         case "tab":
             return Compiled(_of_origin(tab_of), Flow(Kind.TEXT))
         case "run_date":
-            compiler.asks_the_day = True
             day = compiler.as_of and compiler.as_of.astimezone(ZoneInfo(value.zone or "UTC")).date()
+            compiler.days_asked.add(day.isoformat() if day else "")
             return Compiled(lambda _row: day, Flow(Kind.DATE))
         case _:
             assert_never(value.meta)

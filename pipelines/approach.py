@@ -6,9 +6,10 @@ Decided before anything is opened, from what is at hand. What a read does to the
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from importlib.metadata import version
 
 from connectors.sources.deliveries import NO_FILES
 from mappings.engine import RowMapper
@@ -79,6 +80,18 @@ class AtHand:
         """Evidence of all that rows are read, mapped and judged by: while it is the same, an unchanged row stays what it is."""
         policy = self.mapping.publish
         parts = (self.lists, policy.on_change, policy.on_vanish)
+        return self._digested(parts)
+
+    @property
+    def fit_today(self) -> str:
+        """The same, with all that else may make another event of an unchanged row: the days that it is seen on, our own version.
+
+        "" where any moment may.
+        """
+        seen_on = self.mapper.seen_on
+        return "" if seen_on is None else self._digested((self.fit, seen_on, version("eventsync")))
+
+    def _digested(self, parts: Sequence[str]) -> str:
         digest = hashlib.blake2b(self.mapping.digest, digest_size=16)
         for part in parts:
             digest.update(len(part).to_bytes(8, "big") + part.encode("utf-8", "surrogatepass"))

@@ -6,13 +6,14 @@ Knows neither Dagster nor the environment: everything is handed in. How a row is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TypeVar
 
 from connectors.sources.contract import Ending, Reading, Source
+from connectors.sources.sights import Sight
 from mappings.engine import RowMapper
 from mappings.errors import SyncError
 from mappings.identity import names_of
@@ -27,6 +28,7 @@ from pipelines.interrupts import interruptible, window
 from pipelines.options import RunOptions
 from pipelines.pace_told import pace_numbers
 from pipelines.preflight import CLEAR, Outlook
+from pipelines.sameness import Sameness
 from pipelines.sending import PublishJob, Sending
 from pipelines.stoppable import run_stoppable
 from pipelines.write_back import WrittenBack
@@ -35,6 +37,7 @@ from state.bookmark import ReadEnd
 from state.lease import LeaseLostError
 from state.ledger import Ledger
 from state.reach import Reach
+from state.repeating import Repetition
 from state.standing import NOTHING, Standing
 from state.terms import Terms
 
@@ -90,6 +93,8 @@ class StageJob:
     advance: Advance
     notices: tuple[str, ...] = ()
     approach: Approach = FROM_THE_START
+    sameness: Sameness | None = None
+    """How an unchanged source is told; None: rows are read whatever it looks like."""
 
 
 def stage(job: StageJob) -> Staged:
@@ -101,21 +106,57 @@ def stage(job: StageJob) -> Staged:
     Raises:
         SyncError: the source cannot be read, or the state DB cannot record; what was staged so far is not published.
     """
+    sight = None if job.sameness is None or not _is_usual(job.options) else job.sameness.seen()
+    told = None if sight is None else _told_again(job, sight)
+    return _read(job, sight) if told is None else told
+
+
+def _is_usual(options: RunOptions) -> bool:
+    """Whether a run is asked for no more than to stage what the source says, as any other run would."""
+    return not options.keys and options.status is None
+
+
+def _told_again(job: StageJob, sight: Sight) -> Staged | None:
+    """Account for a source that is as the last read left it; None where its rows have to be read."""
+    known = "" if job.sameness is None or job.options.full else job.ledger.stamp()
+    evidence = job.sameness.repeated(sight, known) if job.sameness and known else None
+    if evidence is None:
+        return None
     verdicts: list[BrakeVerdict] = []
+    terms = _terms(job, Reach.FULL)
+    repetition = Repetition(known, str(evidence))
+    report = job.ledger.repeat_read(job.run_id, job.fence, terms, repetition, _brake(job, verdicts))
+    if report is None:
+        return None
+    job.advance(report.account.read)
+    notices = (*job.notices, *job.approach.notices, f"unchanged since it was read {evidence.read_at:%Y-%m-%d %H:%M} UTC")
+    return Staged(report, tuple(verdicts), notices)
+
+
+def _brake(job: StageJob, verdicts: list[BrakeVerdict]) -> Callable[[StageReport], list[str]]:
+    """Return what asks the brakes of a report, and keeps their verdicts."""
 
     def brake(report: StageReport) -> list[str]:
         verdicts.extend(judge(report, job.mapping.publish.brakes, job.options.accept))
         return [verdict.name for verdict in verdicts if verdict.is_tripped]
 
+    return brake
+
+
+def _read(job: StageJob, sight: Sight | None) -> Staged:
+    """Read all rows. `sight`: the source as it was seen before."""
+    verdicts: list[BrakeVerdict] = []
     row_parts = len(job.mapping.key_columns)
     missing = set(job.options.keys)
+    kept = "" if sight is None or job.sameness is None else job.sameness.of_read(sight)
     with ExitStack() as stack:
         with window():
             reading = stack.enter_context(job.source.read())
         reach = _reach(job, reading)
         is_whole = reading.is_whole and reach is not Reach.PICKED
         terms = _terms(job, reach)
-        staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=reading.stamp, terms=terms)
+        stamp = kept if sight and sight.stamp == reading.stamp else ""
+        staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=stamp, terms=terms)
         for chunk in interruptible(batched(_chosen(job, reading.rows), CHUNK_ROWS)):
             staging.write(chunk)
             job.advance(sum(not outcome.part.is_further for outcome in chunk))
@@ -123,7 +164,7 @@ def stage(job: StageJob) -> Staged:
                 missing.difference_update(chain.from_iterable(names_of(each.row_key, row_parts) for each in chunk))
         ending = reading.ending()
     bookmark = job.approach.bookmark(ending.cursor, is_full=reach is Reach.FULL)
-    report = staging.close(brake, ReadEnd(bookmark, is_short=ending.is_short))
+    report = staging.close(_brake(job, verdicts), ReadEnd(bookmark, is_short=ending.is_short))
     report.account.check()
     notices = (*job.notices, *job.approach.notices, *_noticed(report, reach, ending))
     return Staged(report, tuple(verdicts), notices, tuple(sorted(missing)))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -20,6 +21,7 @@ from connectors.event_api.media import ImageFetcher, ImageLimits
 from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
+from connectors.sources.sights import look_at
 from mappings.engine import RowMapper, compile_feed
 from mappings.row_plan import is_unfolding
 from mappings.schema import FeedMapping
@@ -34,6 +36,7 @@ from pipelines.holding import Hold
 from pipelines.interrupts import window
 from pipelines.options import RunOptions
 from pipelines.preflight import Preflight
+from pipelines.sameness import Sameness
 from pipelines.sending import PublishJob
 from pipelines.service import INSISTENCE, Told, ask_lists, open_api
 from pipelines.settings import Settings
@@ -97,9 +100,11 @@ class Workshop:
         notices = () if change is None else (str(change),)
         self.notice(mapping, run_id, notices)
         ledger = self.ledger(mapping)
-        approach = approach_of(AtHand(mapping, mapper, told.evidence, now()), options, ledger.bookmark())
+        known = AtHand(mapping, mapper, told.evidence, now())
+        approach = approach_of(known, options, ledger.bookmark())
         source = self.source(mapping, mapper, since=approach.since)
-        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, approach)
+        sameness = Sameness(partial(look_at, mapping.source, mapping.path.parent), known.fit_today, known.began)
+        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, approach, sameness)
 
     def publish_job(self, mapping: FeedMapping, run_id: str, lease: Hold, options: RunOptions, advance: Advance) -> PublishJob:
         """Wire one drain: the outbox is opened, the client only when the drain begins."""

@@ -150,9 +150,10 @@ class StageReport:
     `vanished`: newly absent from a whole read, or deleted by the source's own word, if the feed `is_marking` such rows; those
     whose events are over are `past` instead, of as many rows as `past_rows` tells where a row is an event (else 0);
     `withdrawn`: pending rows, never sent, that the source no longer asks for. `known_before`: entries of the feed before this
-    read that some run has let out, `met` those of them that this read has; `replaced_before`: earlier reads that went out, and
-    lost and gained at least half as many rows as this one. `waiting`: entries, never sent, that earlier reads staged, that none
-    let out, and that this one asks for again; `redrafted`: drafts of changes that no run has let out yet. `last_whole_read`:
+    read that some run has let out, `met` those of them that this read has; `present`: entries of its rows, once it is over;
+    `replaced_before`: earlier reads that went out, and lost and gained at least half as many rows as this one. `waiting`:
+    entries, never sent, that earlier reads staged, that none let out, and that this one asks for again; `redrafted`: drafts
+    of changes that no run has let out yet. `last_whole_read`:
     rows of the last whole read that passed the brakes, None if there was none. `rows`: the same in rows, where rows give
     several events. `rejections` and `held` are the first few; all are in the state DB. `standing`: rows that earlier reads
     rejected, and that this one, which was not full, has not read again. `is_blind`: rows wait behind a closed gate that this
@@ -178,6 +179,7 @@ class StageReport:
     past_rows: int = 0
     known_before: int = 0
     met: int = 0
+    present: int = 0
     replaced_before: int = 0
     last_whole_read: int | None = None
     rows: RowShares | None = None

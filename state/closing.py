@@ -56,7 +56,7 @@ def finish(
     """End a read in the caller's transaction, and return its report with the brakes that it tripped."""
     tally = progress.tally
     _hear_of_rows(connection, turn, progress)
-    unheard = _withdraw(connection, turn, opening, progress)
+    unheard, taken_back = _withdraw(connection, turn, opening, progress)
     is_marking = progress.terms.on_vanish == "report"
     absent = sorted_out(connection, _newly_absent(connection, turn, opening, progress), turn.now()) if is_marking else Absent()
     tally.vanished = len(absent.news)
@@ -66,8 +66,10 @@ def finish(
         turn.run_id, is_whole=opening.is_whole, known_before=opening.known_before, last_whole_read=opening.last_whole_read
     )
     report.account.check()
-    met = progress.seen.count_present() - progress.tally.unreleased
-    report = replace(report, is_marking=is_marking, stood=opening.brakes, met=met, past=len(absent.past))
+    before = progress.seen.count_present()
+    present = before - taken_back + tally.new - tally.restaged
+    report = replace(report, is_marking=is_marking, stood=opening.brakes, past=len(absent.past))
+    report = replace(report, met=before - tally.unreleased, present=present)
     report = replace(report, past_rows=report.past if progress.terms.row_parts is None else 0)
     report = replace(report, replaced_before=count_replacements(connection, turn, report))
     report = _braked(report, brake(report), progress.terms.accepted)
@@ -87,10 +89,10 @@ def finish(
     return report
 
 
-def _withdraw(connection: Connection, turn: Turn, opening: Opening, progress: Progress) -> int:
+def _withdraw(connection: Connection, turn: Turn, opening: Opening, progress: Progress) -> tuple[int, int]:
     """Take back pending entries of which nothing was ever sent: those that two rows claim, and those that the source no
     longer asks for (gone from a whole read, gone by its word, or met in this one as rejected or skipped). Return how many
-    were not heard of.
+    were not heard of, and how many known ones that the source has were taken out of the ledger.
 
     What was refused before goes back to refused, without a fingerprint: whatever the source says next reopens it. A draft of
     a change makes room for the event that was delivered before it.
@@ -115,7 +117,7 @@ def _withdraw(connection: Connection, turn: Turn, opening: Opening, progress: Pr
         connection.execute(_PUT_BACK, {"entries": few, "now": turn.now()})
     for few in in_fews(drafts):
         put_back(connection, few, turn.now())
-    return unheard
+    return unheard, sum(entry_id <= seen.boundary and seen.is_present(entry_id) for entry_id in withdrawn)
 
 
 def _place_of(row: Row[*tuple[Any, ...]], withdrawn: list[int], refused: list[int], drafts: list[int]) -> list[int]:

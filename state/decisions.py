@@ -84,6 +84,7 @@ class Decisions:
         with self._turn.transaction() as connection:
             meant = find_denied(connection, self._turn.scope_id) if row_keys is None else self._named(connection, row_keys)
             left_alone = tuple(leave_alone(meant, states))
+            self._forget_read(connection)
             counts = {state: self._reopen(connection, state, row_keys) for state in RETRIABLE if state in states}
         return Retried(counts.get(EntryState.REFUSED, 0), counts.get(EntryState.BLOCKED, 0), left_alone)
 
@@ -99,6 +100,7 @@ class Decisions:
             outcome = decide(before, choice)
             if isinstance(outcome, Change):
                 self._write(connection, before, outcome)
+                self._forget_read(connection)
             after = self._record(connection, row_key)
             assert after is not None  # noqa: S101  # entries are never deleted between two statements of a transaction
             return Resolved(outcome, before, after)
@@ -113,6 +115,7 @@ class Decisions:
         ours = (RELEASE.c.scope_id == self._turn.scope_id, RELEASE.c.row_key == storable(row_key))
         with self._turn.transaction() as connection:
             connection.execute(delete(RELEASE).where(*ours))
+            self._forget_read(connection)
             if decision == Decision.RESEND.value:
                 drop_bookmark(connection, self._turn.scope_id)
             if decision:
@@ -127,8 +130,13 @@ class Decisions:
         """
         with self._turn.transaction() as connection:
             self._lock_destination(connection)
+            self._forget_read(connection)
             taken = find_owners(connection, destination_of(self._turn.scope_id), [one.event_id for one in found])
             return tuple(one for one in found if one.event_id not in taken and self._deliver(connection, one))
+
+    def _forget_read(self, connection: Connection) -> None:
+        """Let the next run read the source, also where it is as it was: a row may come to something else from now on."""
+        connection.execute(update(SCOPE).where(SCOPE.c.id == self._turn.scope_id).values(stamp=""))
 
     def _deliver(self, connection: Connection, found: Found) -> bool:
         is_as_read = (ENTRY.c.id == found.entry_id, ENTRY.c.revision == found.revision, ENTRY.c.event_id.is_(None))

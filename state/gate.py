@@ -5,8 +5,9 @@ brake stopped. What the brakes look at is the caller's.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
-from sqlalchemy import Connection, and_, case, func, select, update
+from sqlalchemy import Connection, Row, and_, case, exists, func, select, update
 
 from mappings.errors import PermanentError
 from state.accounts import StageReport
@@ -87,13 +88,18 @@ def read_gate(connection: Connection, scope_id: int) -> Gate:
     return Gate(state is GateState.OPEN, row.gate_reason or _REASONS.get(state, ""), row.gate_run)
 
 
+def lock(connection: Connection, scope_id: int) -> Row[*tuple[Any, ...]]:
+    """Return the feed's scope, which nobody else changes before the transaction ends."""
+    return connection.execute(select(SCOPE).where(SCOPE.c.id == scope_id).with_for_update()).one()
+
+
 def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str, reach: Reach) -> Opening:
     """Close the gate for the length of a stage.
 
     A full read first takes the bookmark out: only its own passing gives the feed another one, so that what it stages and
     leaves behind the gate is read again by a full one.
     """
-    scope = connection.execute(select(SCOPE).where(SCOPE.c.id == turn.scope_id).with_for_update()).one()
+    scope = lock(connection, turn.scope_id)
     is_unknown = and_(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.attempts == 0, ENTRY.c.id > scope.released_id)
     known = func.coalesce(func.sum(case((is_unknown, 0), else_=1)), 0)
     entries = select(func.coalesce(func.max(ENTRY.c.id), 0), known).where(ENTRY.c.scope_id == turn.scope_id)
@@ -138,7 +144,8 @@ def judge(connection: Connection, turn: Turn, opening: Opening, report: StageRep
         if opening.bookmark is not None:
             keep_bookmark(connection, turn.scope_id, opening.bookmark)
         if opening.is_whole:
-            _remember_read(connection, turn.scope_id, report.account.present, opening.stamp)
+            stamp = "" if _is_any_blocked(connection, turn.scope_id) else opening.stamp
+            _remember_read(connection, turn.scope_id, report.account.present, stamp)
     else:
         restored = {"gate": opening.before.value, "gate_run": opening.before_run, "gate_reason": opening.before_reason}
         connection.execute(update(SCOPE).where(SCOPE.c.id == turn.scope_id).values(**restored))
@@ -180,6 +187,14 @@ def _release(connection: Connection, scope_id: int) -> None:
     newest = select(func.coalesce(func.max(ENTRY.c.id), 0)).where(ENTRY.c.scope_id == scope_id).scalar_subquery()
     connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(released_id=newest))
     let_out(connection, scope_id)
+
+
+def _is_any_blocked(connection: Connection, scope_id: int) -> bool:
+    """Whether entries wait for access: a row called off meanwhile comes to something else once its own is delivered after all,
+    so that a source that stays as it is proves nothing.
+    """
+    blocked = (ENTRY.c.scope_id == scope_id, ENTRY.c.state == EntryState.BLOCKED.value)
+    return bool(connection.execute(select(exists().where(*blocked))).scalar())
 
 
 def _accept_read(connection: Connection, scope_id: int, run_id: str) -> None:

@@ -5,13 +5,13 @@ Reading across feeds is `books`'.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine, select, update
 
 from mappings.vocabulary import FeedName, RowKey
-from state.accounts import PublishAccount
+from state.accounts import PublishAccount, StageReport
 from state.bookmark import Bookmark, read_bookmark
 from state.books import Books
 from state.conflicts import insert_if_new
@@ -23,6 +23,7 @@ from state.lease import Keeping, Lease, acquire
 from state.outbox import KEY_MEMORY_S, Outbox, Reach, start_outbox
 from state.pulse import Pulse, host_pulse
 from state.records import dump
+from state.repeating import Repetition, read_stamp, repeat
 from state.stage import Stage, start_stage
 from state.tables import RUN, SCOPE
 from state.terms import USUAL, Terms
@@ -118,6 +119,24 @@ class Ledger:
         lease's any more.
         """
         return start_stage(self._turn(run_id, fence), is_whole=is_whole, stamp=stamp, terms=terms)
+
+    def stamp(self) -> str:
+        """Return the evidence that the last whole read left, "" if none."""
+        scope_id = self._scope_id()
+        with reading(self._engine) as connection:
+            return read_stamp(connection, scope_id)
+
+    def repeat_read(
+        self, run_id: str, fence: int, terms: Terms, asked: Repetition, brake: Callable[[StageReport], Sequence[str]]
+    ) -> StageReport | None:
+        """Account for a source that is as the last whole read left it, in one transaction, as if it had been read again.
+
+        `brake` is as for `Stage.close`. None, and nothing is written, where its rows have to be read after all. Raises
+        `LeaseLostError` if the fence is not the lease's any more.
+        """
+        turn = self._turn(run_id, fence)
+        with turn.transaction() as connection:
+            return repeat(connection, turn, terms, asked, brake)
 
     def open_outbox(
         self,

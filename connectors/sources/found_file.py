@@ -34,7 +34,8 @@ class FoundFile:
     """A file that is there. `path` leads to it, secrets included; `label` tells it from its neighbours (`lisbon/agenda.csv`).
 
     `version` is evidence of its content, "" if there is none; `changed_at`, in seconds since 1970, and `size`, in
-    bytes, are None if nobody knows. `day`: the day that it is named after.
+    bytes, are None if nobody knows; nor may `placed_at`, when anything of it changed, its name and age included. `day`: the
+    day that it is named after.
     """
 
     path: str = field(repr=False)
@@ -43,6 +44,7 @@ class FoundFile:
     changed_at: float | None = None
     size: int | None = None
     day: date | None = None
+    placed_at: float | None = None
 
     @property
     def name(self) -> str:

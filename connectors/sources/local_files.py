@@ -41,7 +41,7 @@ class LocalFiles:
             return None
         except OSError as error:
             raise SourceUnavailableError(f"{full} could not be looked at: {error.strerror}") from error
-        return FoundFile(str(full), full.name, _version(status), status.st_mtime, status.st_size)
+        return FoundFile(str(full), full.name, _version(status), status.st_mtime, status.st_size, placed_at=status.st_ctime)
 
     def matching(self, pattern: str) -> Sequence[FoundFile]:
         """Return the files that match, in no order.

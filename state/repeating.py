@@ -1,0 +1,142 @@
+"""A read that need not be made: its source is as the last one left it, so that its account can be told without a row.
+
+Whether the source is as it was is the caller's to know; here it is asked whether the ledger is too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, exists, func, select, update
+
+from mappings.vocabulary import ReasonCode
+from state.accounts import StageReport
+from state.claims import IS_SET_ASIDE
+from state.gate import Opening, judge, lock
+from state.reach import Reach
+from state.records import dump, load_report
+from state.tables import ENTRY, PROBLEM, RUN, SCOPE
+from state.terms import Terms
+from state.turn import Turn
+from state.words import EntryState, GateState, Phase, ProblemKind
+
+_MOVING = (EntryState.PENDING.value, EntryState.BLOCKED.value)
+"""States that runs change by themselves, whatever the source says: what a row comes to may change with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """A source seen again as it was. `known`: the evidence that the last whole read left; `stamp`: what takes its place."""
+
+    known: str
+    stamp: str
+
+
+def read_stamp(connection: Connection, scope_id: int) -> str:
+    """Return the evidence that the last whole read left which was let out; "" where there is none."""
+    return str(connection.execute(select(SCOPE.c.stamp).where(SCOPE.c.id == scope_id)).scalar_one())
+
+
+def repeat(
+    connection: Connection, turn: Turn, terms: Terms, asked: Repetition, brake: Callable[[StageReport], Sequence[str]]
+) -> StageReport | None:
+    """Write down, in the caller's transaction, what reading the same source again would come to, and return its report.
+
+    None, and nothing is written, where that cannot be told without its rows: the last read was not whole or not let out for
+    everyone, something has happened to the ledger since that may make another thing of an unchanged row, or a brake trips.
+    """
+    scope = lock(connection, turn.scope_id)
+    last = _last_report(connection, turn.scope_id, scope.gate_run)
+    is_free = scope.gate == GateState.OPEN and not scope.gate_reason
+    if not is_free or scope.stamp != asked.known or last is None or not _is_told_by(last, connection, turn.scope_id, terms):
+        return None
+    opening = _opened(connection, turn.scope_id, scope, asked.stamp)
+    report = _told_again(last, turn.run_id, opening, terms)
+    report.account.check()
+    if brake(report):
+        return None
+    turn.take_over(connection)
+    judge(connection, turn, opening, report)
+    _list_again(connection, turn, scope.gate_run)
+    accounts = {"read_account": dump(report.account), "stage_report": dump(report), "brakes": "[]"}
+    turn.note(connection, phase=Phase.STAGED.value, is_whole=True, **accounts)
+    return report
+
+
+def _opened(connection: Connection, scope_id: int, scope: Row[*tuple[Any, ...]], stamp: str) -> Opening:
+    """Return what a whole read finds when it opens: everything that is known has been let out."""
+    entries = select(func.coalesce(func.max(ENTRY.c.id), 0), func.count()).where(ENTRY.c.scope_id == scope_id)
+    newest, known = connection.execute(entries).one()
+    return Opening(
+        is_whole=True,
+        reach=Reach.FULL,
+        stamp=stamp,
+        boundary=newest,
+        released_id=scope.released_id,
+        known_before=known,
+        last_whole_read=scope.last_whole_read,
+        before=GateState(scope.gate),
+        before_run=scope.gate_run,
+        before_reason=scope.gate_reason,
+    )
+
+
+def _last_report(connection: Connection, scope_id: int, run_id: str) -> StageReport | None:
+    """Return the report of the read that the gate stands by."""
+    stored = connection.execute(select(RUN.c.stage_report).where(RUN.c.scope_id == scope_id, RUN.c.id == run_id)).scalar()
+    return load_report(stored) if stored else None
+
+
+def _is_told_by(last: StageReport, connection: Connection, scope_id: int, terms: Terms) -> bool:
+    """Whether every row of the last read would come to what it was then, or be unchanged where it was new.
+
+    A row that says what is pinned is unchanged in whatever state its entry is. Copies depend on the entries that they look like;
+    what has drifted, on whether its event is delivered; what the source has called off, on whether it is sent by now.
+    """
+    if not last.is_whole or last.standing or last.account.held or last.brakes or last.accepted or terms.drafts_only:
+        return False
+    if last.warnings and any(reason.code is ReasonCode.DUPLICATE_KEY for reason in last.reasons):
+        return False  # a row that another one disputes is new in every read, and so is its warning
+    of_feed = ENTRY.c.scope_id == scope_id
+    if _is_any(connection, of_feed, ENTRY.c.state.in_(_MOVING)):
+        return False
+    # Only a feed that hears nothing of changes has drifts of no kind; those of all others are found without reading every entry.
+    drifted = ENTRY.c.drift_fingerprint if terms.on_change == "ignore" else ENTRY.c.drift_kind
+    is_drifted = (of_feed, drifted.is_not(None))
+    if terms.on_change == "create_draft_again":
+        return not _is_any(connection, *is_drifted)
+    is_doubtful = (ENTRY.c.state != EntryState.DELIVERED.value) | IS_SET_ASIDE
+    return not _is_any(connection, *is_drifted, is_doubtful)
+
+
+def _is_any(connection: Connection, *which: ColumnElement[bool]) -> bool:
+    return bool(connection.execute(select(exists().where(*which))).scalar())
+
+
+def _told_again(last: StageReport, run_id: str, opening: Opening, terms: Terms) -> StageReport:
+    """Return the report of a read of the same rows: what was new is unchanged, and nothing more is missed."""
+    account = replace(last.account, new=0, unchanged=last.account.unchanged + last.account.new)
+    return StageReport(
+        run_id=run_id,
+        is_whole=True,
+        account=account,
+        warnings=last.warnings,
+        is_marking=terms.on_vanish == "report",
+        known_before=opening.known_before,
+        met=last.present,
+        present=last.present,
+        last_whole_read=opening.last_whole_read,
+        rows=last.rows,
+        skipped=last.skipped,
+        reasons=last.reasons,
+        rejections=last.rejections,
+    )
+
+
+def _list_again(connection: Connection, turn: Turn, last_run: str) -> None:
+    """Put what the last read rejected on the list of this one."""
+    listed = (PROBLEM.c.scope_id == turn.scope_id, PROBLEM.c.listed_run == last_run)
+    seen = {"run_id": turn.run_id, "listed_run": turn.run_id, "seen_at": turn.now()}
+    connection.execute(update(PROBLEM).where(*listed, PROBLEM.c.kind == ProblemKind.REJECTED.value).values(**seen))

@@ -1,0 +1,172 @@
+"""A feed over a file of this machine, staged and published into a ledger of its own, so that two desks can be compared."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+
+from unit.state.world import DESTINATION, FEED, World, answer
+
+from connectors.sources.catalogue import open_source
+from connectors.sources.clockwork import REAL, Clockwork
+from connectors.sources.sights import look_at
+from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
+from mappings.engine import Directory, compile_feed
+from mappings.loader import parse_feed
+from mappings.lookup_files import LookupShelf
+from mappings.schema import FeedMapping
+from mappings.vocabulary import RowKey
+from pipelines.approach import AtHand, approach_of
+from pipelines.options import RunOptions
+from pipelines.sameness import Sameness
+from pipelines.sync import Staged, StageJob, stage
+from state.books import Books
+from state.deciding import Choice, NotPossibleError
+from state.gate import GateClosedError
+from state.outbox import Settled
+from state.views import Book, RowFilter
+from state.words import ProblemKind
+
+BOOK = Book(DESTINATION, FEED)
+COLUMNS = ("REF", "TITLE", "STATE", "DAYS", "NOTE")
+Cells = tuple[str, str, str, str, str]
+FEED_TEXT = """\
+feed: agenda
+source: {{kind: csv, path: rows.csv}}
+key: [REF]
+rows: [{rows}]
+event:
+  channelId: {{channel: city}}
+  title: {{join: [{{from: TITLE}}, {more}], with: " "}}
+  startAt: "2031-05-03T20:00:00+01:00"
+  timezone: Europe/Lisbon
+  status: {{from: STATE, on_empty: {{use: published}}}}
+  classifications: [music]
+  approxLocation: {{city: {{placeId: lisboa}}}}
+publish:
+  on_change: {on_change}
+  on_vanish: {on_vanish}
+  brakes: {brakes}
+"""
+NO_BRAKES = "{rejected: off, shrink: off, new: off}"
+BRAKES = '{rejected: "20%", rejected_at_least: 2, shrink: "50%", new: off}'
+
+
+@dataclass(frozen=True)
+class Feed:
+    """What its mapping file says."""
+
+    rows: str = ""
+    more: str = "{from: DAYS, on_empty: omit}"
+    on_change: str = "report"
+    on_vanish: str = "report"
+    brakes: str = NO_BRAKES
+
+    @cache  # noqa: B019  # a mapping is as frozen as its feed, and takes longer to parse than its rows to be read
+    def parsed(self, base: Path) -> FeedMapping:
+        words = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return parse_feed(FEED_TEXT.format(**words), base / "agenda.yaml", LookupShelf())
+
+
+def write_rows(folder: Path, rows: Iterable[Cells]) -> None:
+    """Write the file anew, as an export does."""
+    with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as target:
+        csv.writer(target).writerows([COLUMNS, *rows])
+
+
+@dataclass
+class Desk:
+    """One feed and its ledger. `is_plain`: rows are read whatever the file looks like."""
+
+    world: World
+    folder: Path
+    is_plain: bool = False
+    feed: Feed = field(default_factory=Feed)
+    channels: Mapping[str, int] = field(default_factory=lambda: {"city": 7})
+    clockwork: Clockwork = REAL
+    read: list[int] = field(default_factory=list)
+    events: int = 1000
+
+    def stage(self, options: RunOptions | None = None) -> Staged:
+        """Stage once, as a run does; `read` is told how many rows were looked at."""
+        asked = options or RunOptions()
+        run_id, mapping = self.world.run(), self.feed.parsed(self.folder)
+        mapper = compile_feed(mapping, Directory(self.channels), self.world.clock())
+        known = AtHand(mapping, mapper, str(sorted(self.channels.items())), self.world.clock())
+        approach = approach_of(known, asked, self.world.ledger.bookmark())
+        look = partial(look_at, mapping.source, self.folder, self.clockwork)
+        sameness = None if self.is_plain else Sameness(look, known.fit_today, known.began)
+        source = open_source(mapping.source, self.folder, mapper.columns)
+        token = self.world.lease.token
+        job = StageJob(run_id, token, mapping, source, mapper, self.world.ledger, asked, self._count, (), approach, sameness)
+        return stage(job)
+
+    def _count(self, rows: int) -> None:
+        self.read.append(rows)
+
+    def stage_and_break(self) -> None:
+        """Begin to stage, and be killed behind the first rows."""
+        token = self.world.lease.token
+        self.world.ledger.open_stage(self.world.run(), is_whole=True, fence=token)
+        self.world.crash()
+
+    def publish(self, words: Iterable[str] = (), limit: int | None = None) -> None:
+        """Send what is owed; the first rows get these answers, all others a receipt."""
+        with suppress(GateClosedError):
+            outbox = self.world.outbox(limit=limit)
+            told = iter(words)
+            while intents := outbox.settle_and_claim([], 1):
+                outbox.settle_and_claim([Settled(intents[0], self._verdict(next(told, "create")))], 0)
+
+    def _verdict(self, word: str) -> Verdict:
+        match word:
+            case "refuse":
+                return Refusal(answer(400))
+            case "block":
+                return Blocked(answer(404))
+            case "lose":
+                return Uncertain(answer(0))
+            case "conflict":
+                return Conflict(answer(409))
+            case "unconfirmed":
+                return Unconfirmed(answer(409))
+            case _:
+                self.events += 1
+                return Receipt(self.events, answer(201))
+
+    def decide(self, key: str, choice: Choice) -> None:
+        """Let a person decide about a row, known or held."""
+        decisions = self.world.ledger.open_decisions("ana@desk", self.world.lease.token)
+        with suppress(NotPossibleError):
+            if decisions.resolve(RowKey(key), choice) is None and Books(self.world.engine).is_held(BOOK, RowKey(key)):
+                decisions.release(RowKey(key), choice)
+
+    def retry(self) -> None:
+        """Let a person send again what was turned away."""
+        self.world.ledger.open_decisions("ana@desk", self.world.lease.token).retry()
+
+    def stands(self) -> dict[str, object]:
+        """All that people are shown and that later runs build on, but for ids and times of writing that carry no meaning."""
+        books = Books(self.world.engine)
+        entries = {
+            row.row_key: (
+                *(row.state, row.key, row.revision, row.body, row.attempts, row.drift_body, row.drift_kind, row.vanished_at),
+                *(row.origin, row.staged_run, row.sent_run, row.created_at, row.decision, row.event_id, row.is_asked_for),
+            )
+            for row in books.every_row(BOOK, RowFilter())
+        }
+        problems = {
+            kind: sorted(
+                (one.row_key, one.origin, one.reasons, sorted(one.cells.items()), one.run_id, one.first_seen_at, one.seen_at)
+                for one in books.every_problem(BOOK, kind)
+            )
+            for kind in ProblemKind
+        }
+        (status,) = books.status()
+        runs = [(run.run_id, run.phase, run.outcome, run.read, run.stage_report, run.brakes) for run in books.runs()]
+        waiting = (status.waiting, status.counts, status.drifted, status.vanished, status.last_whole_read, status.set_aside)
+        return {"entries": entries, "problems": problems, "gate": status.gate, "waiting": waiting, "runs": runs}

@@ -15,7 +15,7 @@ import httpx
 from pydantic import SecretStr
 
 from connectors.errors import BaseUrlError, KeyFormatError
-from connectors.event_api.transport import direct_transport
+from connectors.event_api.transport import WireStream, direct_transport
 from connectors.loopback import is_loopback
 
 API_PREFIX = "/api/public/v1"
@@ -115,6 +115,8 @@ def secret_of(http: ServiceHttp) -> str:
 
 async def read_bounded(response: httpx.Response) -> bytes:
     """Read an answer's body, at most `LONGEST_BODY` bytes of it; a longer one is cut there."""
+    if isinstance(response.stream, WireStream) and "content-encoding" not in response.headers:
+        return (await response.stream.read(LONGEST_BODY))[:LONGEST_BODY]
     body = bytearray()
     async for chunk in response.aiter_bytes():
         body += chunk

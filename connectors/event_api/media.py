@@ -235,9 +235,9 @@ def _host_of(url: str) -> str:
 
 def _wire(resolver: GuardedResolver, in_flight: int) -> httpx.AsyncBaseTransport:
     tls = httpx.create_ssl_context()
-    return FrankTransport(verify=tls, client=lambda: _session(tls, resolver, in_flight))
+    return FrankTransport(lambda: _session(tls, resolver, in_flight))
 
 
 def _session(tls: ssl.SSLContext, resolver: GuardedResolver, in_flight: int) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(limit=in_flight, ssl=tls, resolver=resolver, use_dns_cache=False, force_close=True)
-    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False)

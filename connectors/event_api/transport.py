@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import select
 import ssl
-from collections.abc import AsyncIterator
-from typing import cast
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable
+from functools import lru_cache
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakSet
 
@@ -19,7 +20,6 @@ import httpx
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.tracing import Trace
-from httpx_aiohttp import AiohttpTransport
 
 from connectors.event_api.departure import HeldBackError, may_leave
 
@@ -34,49 +34,101 @@ def direct_transport(url: httpx.URL, *, in_flight: int) -> httpx.AsyncBaseTransp
     and no redirect followed here. Must be closed by the client that uses it.
     """
     tls = httpx.create_ssl_context() if url.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return FrankTransport(verify=tls, proxy=_proxy_for(url), client=lambda: _session(tls, in_flight))
+    return FrankTransport(lambda: _session(tls, in_flight), _proxy_for(url))
 
 
-class FrankTransport(AiohttpTransport):
-    """aiohttp under httpx, raising `httpx.ConnectError` or `ConnectTimeout` only where no connection was established."""
+class FrankTransport(httpx.AsyncBaseTransport):
+    """aiohttp under httpx, raising `httpx.ConnectError` or `ConnectTimeout` only where no connection was established.
+
+    `open_session` is called once, inside the event loop, when the first request is sent.
+    """
+
+    def __init__(self, open_session: Callable[[], aiohttp.ClientSession], proxy: httpx.Proxy | None = None) -> None:
+        self._open_session = open_session
+        self._session: aiohttp.ClientSession | None = None
+        self._proxy = str(proxy.url) if proxy else None
+        self._login = _login(proxy.raw_auth) if proxy and proxy.raw_auth else {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send `request` once; every failure is an `httpx.TransportError` that knows no header."""
+        if self._session is None:
+            self._session = self._open_session()
         try:
-            response = await super().handle_async_request(request)
-        except (httpx.TransportError, aiohttp.ClientError) as failure:
+            answer = await self._sent(self._session, request)
+        except aiohttp.ClientError as failure:
             told = _as_httpx(failure, request)
         else:
-            response.stream = _FrankStream(cast("httpx.AsyncByteStream", response.stream), request)
-            return response
+            return httpx.Response(answer.status, headers=answer.raw_headers, stream=WireStream(answer, request), request=request)
         raise told
 
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
 
-class _FrankStream(httpx.AsyncByteStream):
-    def __init__(self, stream: httpx.AsyncByteStream, request: httpx.Request) -> None:
-        self._stream = stream
+    async def _sent(self, session: aiohttp.ClientSession, request: httpx.Request) -> aiohttp.ClientResponse:
+        asked = request.extensions.get("timeout", {})
+        headers = [(name.decode("ascii"), value.decode("ascii")) for name, value in request.headers.raw]
+        if self._login and request.url.scheme == "http":  # no tunnel: the proxy reads the request itself
+            headers += self._login.items()
+        return await session.request(
+            request.method,
+            str(request.url),
+            headers=headers,
+            data=await request.aread() or None,
+            allow_redirects=False,
+            timeout=_timeout(asked.get("pool"), asked.get("connect"), asked.get("read")),
+            proxy=self._proxy,
+            proxy_headers=self._login,
+        )
+
+
+class WireStream(httpx.AsyncByteStream):
+    """The body of an answer as it arrives, as httpx reads it; or all of it at once, up to a bound."""
+
+    def __init__(self, answer: aiohttp.ClientResponse, request: httpx.Request) -> None:
+        self._answer = answer
         self._request = request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        told: httpx.TransportError | None = None
-        try:
-            async for chunk in self._stream:
-                yield chunk
-        except (httpx.TransportError, aiohttp.ClientError) as failure:
-            told = _as_httpx(failure, self._request)
-        if told is not None:
-            raise told
+        """Yield what has arrived, piece by piece; raises as `handle_async_request` does."""
+        while not self._answer.content.at_eof():
+            yield await self._piece()
+
+    async def read(self, most: int) -> bytes:
+        """Return the whole body, or as soon as there are `most` bytes of it what has arrived; raises the same."""
+        body = bytearray()
+        while len(body) < most and not self._answer.content.at_eof():
+            body += await self._piece()
+        return bytes(body)
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        """Let the connection serve others, unless something of the body is left unread: then it is closed."""
+        self._answer.release()
+
+    async def _piece(self) -> bytes:
+        try:
+            return await self._answer.content.readany()
+        except aiohttp.ClientError as failure:
+            told = _as_httpx(failure, self._request)
+        raise told
 
 
-def _as_httpx(failure: httpx.TransportError | aiohttp.ClientError, request: httpx.Request) -> httpx.TransportError:
-    origin = failure.__cause__ if isinstance(failure, httpx.TransportError) else failure
-    return _unreached(origin, request) or _lost(origin or failure, request)
+@lru_cache
+def _timeout(pool_s: float | None, connect_s: float | None, read_s: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(connect=pool_s, sock_connect=connect_s, sock_read=read_s)
 
 
-def _unreached(origin: BaseException | None, request: httpx.Request) -> httpx.TransportError | None:
+def _login(login: tuple[bytes, bytes]) -> dict[str, str]:
+    """Return the header by which a proxy knows us: in a header of its own the password is in no connection's name."""
+    return {"proxy-authorization": "Basic " + b64encode(b":".join(login)).decode("ascii")}
+
+
+def _as_httpx(failure: aiohttp.ClientError, request: httpx.Request) -> httpx.TransportError:
+    return _unreached(failure, request) or _lost(failure, request)
+
+
+def _unreached(origin: aiohttp.ClientError, request: httpx.Request) -> httpx.TransportError | None:
     match origin:
         case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
             return httpx.ProxyError("the proxy let nothing through", request=request)
@@ -92,7 +144,7 @@ def _unreached(origin: BaseException | None, request: httpx.Request) -> httpx.Tr
             return None
 
 
-def _lost(origin: BaseException, request: httpx.Request) -> httpx.TransportError:
+def _lost(origin: aiohttp.ClientError, request: httpx.Request) -> httpx.TransportError:
     match origin:
         case aiohttp.ServerTimeoutError():
             return httpx.ReadTimeout("no answer in time", request=request)
@@ -167,7 +219,9 @@ def _is_readable(descriptor: int) -> bool:
 
 def _session(tls: ssl.SSLContext, in_flight: int) -> aiohttp.ClientSession:
     connector = _PunctualConnector(limit=in_flight, ssl=tls)
-    return aiohttp.ClientSession(connector=connector, request_class=_PunctualRequest, cookie_jar=aiohttp.DummyCookieJar())
+    return aiohttp.ClientSession(
+        connector=connector, request_class=_PunctualRequest, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+    )
 
 
 def _proxy_for(url: httpx.URL) -> httpx.Proxy | None:

@@ -21,6 +21,7 @@ from state.gate import Opening, judge
 from state.listed import stem_of
 from state.over import Absent, in_fews, mark_past, sorted_out
 from state.records import dump
+from state.repeating import is_lasting
 from state.tables import ENTRY
 from state.turn import Turn
 from state.turnover import count_replacements
@@ -74,7 +75,8 @@ def finish(
     report = replace(report, replaced_before=count_replacements(connection, turn, report))
     report = _braked(report, brake(report), progress.terms.accepted)
     report = replace(report, is_blind=bool(unheard) and not opening.is_whole and not opening.was_free)
-    judge(connection, turn, opening, report)
+    lasting = opening if is_lasting(connection, turn.scope_id, progress) else replace(opening, stamp="")
+    judge(connection, turn, lasting, report)
     if not report.brakes:
         _mark_vanished(connection, turn, absent.news)
         mark_past(connection, absent.past, turn.now())
@@ -117,6 +119,7 @@ def _withdraw(connection: Connection, turn: Turn, opening: Opening, progress: Pr
         connection.execute(_PUT_BACK, {"entries": few, "now": turn.now()})
     for few in in_fews(drafts):
         put_back(connection, few, turn.now())
+    progress.tally.restless += len(drafts)
     return unheard, sum(entry_id <= seen.boundary and seen.is_present(entry_id) for entry_id in withdrawn)
 
 

@@ -102,7 +102,10 @@ class Comparison:
         """A cancelled row is left out; an event that may be out already is drift: nobody but a person can withdraw it."""
         self._meet(row.row_key)
         known = self.known.get(storable(row.row_key)) if row.row_key else None
+        if known is not None and self.progress.seen.is_said(known.entry_id):
+            self.progress.tally.restless += 1  # another row of this read speaks for the event
         if known is None or known.may_be_pinned_anew:
+            self.progress.tally.called_off += 1
             self.progress.tally.skip(row.because)
             return
         is_recorded = known.drift_fingerprint == CANCELLED
@@ -128,6 +131,8 @@ class Comparison:
             row = _as_asked(known, row, self.progress.terms)
         if known.is_vanished:
             self.batch.welcome_back(known.entry_id)
+        if known.drift_fingerprint == CANCELLED:
+            self.progress.tally.restless += 1  # another row of this read may have called the event off
         if self.progress.seen.is_said(known.entry_id):
             self._take_again(known, row)
         else:
@@ -170,6 +175,7 @@ class Comparison:
             case Withdrawn():
                 self.progress.seen.hear(entry_id)
                 self.progress.tally.unchanged += 1
+                self.progress.tally.restless += 1  # the event that is put back need not be the one that says this
                 self.batch.withdraw(entry_id)
             case Repin() | Reopen():
                 self.batch.pin(entry_id, row)

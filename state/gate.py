@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, case, exists, func, select, update
+from sqlalchemy import Connection, Row, and_, case, func, select, update
 
 from mappings.errors import PermanentError
 from state.accounts import StageReport
@@ -144,8 +144,7 @@ def judge(connection: Connection, turn: Turn, opening: Opening, report: StageRep
         if opening.bookmark is not None:
             keep_bookmark(connection, turn.scope_id, opening.bookmark)
         if opening.is_whole:
-            stamp = "" if _is_any_blocked(connection, turn.scope_id) else opening.stamp
-            _remember_read(connection, turn.scope_id, report.account.present, stamp)
+            _remember_read(connection, turn.scope_id, report.account.present, opening.stamp)
     else:
         restored = {"gate": opening.before.value, "gate_run": opening.before_run, "gate_reason": opening.before_reason}
         connection.execute(update(SCOPE).where(SCOPE.c.id == turn.scope_id).values(**restored))
@@ -187,14 +186,6 @@ def _release(connection: Connection, scope_id: int) -> None:
     newest = select(func.coalesce(func.max(ENTRY.c.id), 0)).where(ENTRY.c.scope_id == scope_id).scalar_subquery()
     connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(released_id=newest))
     let_out(connection, scope_id)
-
-
-def _is_any_blocked(connection: Connection, scope_id: int) -> bool:
-    """Whether entries wait for access: a row called off meanwhile comes to something else once its own is delivered after all,
-    so that a source that stays as it is proves nothing.
-    """
-    blocked = (ENTRY.c.scope_id == scope_id, ENTRY.c.state == EntryState.BLOCKED.value)
-    return bool(connection.execute(select(exists().where(*blocked))).scalar())
 
 
 def _accept_read(connection: Connection, scope_id: int, run_id: str) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, exists, func, select, update
 
-from mappings.vocabulary import ReasonCode
 from state.accounts import StageReport
 from state.claims import IS_SET_ASIDE
+from state.comparing import Progress
 from state.gate import Opening, judge, lock
 from state.reach import Reach
 from state.records import dump, load_report
@@ -37,6 +37,19 @@ class Repetition:
 def read_stamp(connection: Connection, scope_id: int) -> str:
     """Return the evidence that the last whole read left which was let out; "" where there is none."""
     return str(connection.execute(select(SCOPE.c.stamp).where(SCOPE.c.id == scope_id)).scalar_one())
+
+
+def is_lasting(connection: Connection, scope_id: int, progress: Progress) -> bool:
+    """Whether a read that ends now is evidence: the same rows would come to the same again, whatever becomes of what is owed.
+
+    A row called off is left out until its event is delivered after all. Where two rows dispute a key, both are new in every
+    read, with their warnings; whether they look like copies depends on what was staged behind them.
+    """
+    tally, is_disputed = progress.tally, bool(progress.seen.disputed)
+    if tally.restless or (is_disputed and tally.warnings):
+        return False
+    is_owed = ENTRY.c.state.in_(_MOVING)
+    return not ((tally.called_off or is_disputed) and _is_any(connection, ENTRY.c.scope_id == scope_id, is_owed))
 
 
 def repeat(
@@ -97,8 +110,6 @@ def _is_told_by(last: StageReport, connection: Connection, scope_id: int, terms:
     """
     if not last.is_whole or last.standing or last.account.held or last.brakes or last.accepted or terms.drafts_only:
         return False
-    if last.warnings and any(reason.code is ReasonCode.DUPLICATE_KEY for reason in last.reasons):
-        return False  # a row that another one disputes is new in every read, and so is its warning
     of_feed = ENTRY.c.scope_id == scope_id
     if _is_any(connection, of_feed, ENTRY.c.state.in_(_MOVING)):
         return False

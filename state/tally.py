@@ -19,13 +19,18 @@ _Problem = tuple[ReasonCode, str, str, str]
 
 
 class Tally:
-    """The running counts of one read; `report()` freezes them."""
+    """The running counts of one read; `report()` freezes them.
+
+    `called_off`: rows left out as the source calls their events off, none of which can be out yet; `restless`: rows that the
+    same source would come to something else for in its very next read.
+    """
 
     def __init__(self) -> None:
         self.read = self.duplicate = self.rejected = self.held = self.unchanged = self.drifted = self.new = 0
         self.expanded = self.grouped = self.gone = self.standing = 0
         self.restaged = self.warnings = self.vanished = self.withdrawn = 0
         self.ignored = self.waiting = self.redrafted = self.unreleased = 0
+        self.called_off = self.restless = 0
         self._wanted = self._spoilt = 0.0
         self._skipped: Counter[str] = Counter()
         self._reasons: Counter[_Problem] = Counter()

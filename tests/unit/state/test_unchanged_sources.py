@@ -142,3 +142,42 @@ def test_what_a_brake_has_stopped_is_read_again(desk: Desk) -> None:
     write_rows(desk.folder, ROWS)
     assert not is_passed_over(desk)
     assert is_passed_over(desk)
+
+
+def test_a_row_that_is_called_off_and_asked_for_is_looked_at_until_it_is_out(world: World, tmp_path: Path) -> None:
+    write_rows(tmp_path, [("a", "one", "off", "x", ""), ("a", "one", "", "x", "")])
+    desk = Desk(world, tmp_path, feed=CANCELLED)
+    assert desk.stage().report.account.filtered == 1
+    desk.publish()
+    assert desk.stage().report.account.drifted == 1
+    assert desk.stage().report.account.drifted == 1
+
+
+def test_a_draft_that_is_taken_back_for_an_earlier_event_has_its_row_read_again(world: World, tmp_path: Path) -> None:
+    desk = Desk(world, tmp_path, feed=Feed(on_change="create_draft_again"))
+    for title in ("one", "two", "three"):
+        desk.publish()
+        write_rows(tmp_path, [("a", title, "", "x", "")])
+        desk.stage()
+    write_rows(tmp_path, [("a", "one", "", "x", "")])
+    assert desk.stage().report.account.unchanged == 1
+    assert desk.stage().report.account.drifted == 1
+
+
+def test_rows_that_dispute_a_key_are_compared_with_what_was_staged_behind_them(world: World, tmp_path: Path) -> None:
+    write_rows(tmp_path, [("b", "two", "", "x", "")])
+    desk = Desk(world, tmp_path)
+    desk.stage()
+    write_rows(tmp_path, [("a", "one", "", "x", ""), ("a", "other", "", "x", ""), ("b", "one", "", "x", "")])
+    assert desk.stage().report.account.rejected == 2
+    desk.publish()
+    assert desk.stage().report.account.held == 1
+
+
+def test_rows_that_dispute_a_key_are_passed_over_once_nothing_is_owed(world: World, tmp_path: Path) -> None:
+    write_rows(tmp_path, [("a", "one", "", "x", ""), ("a", "other", "", "x", ""), ("b", "two", "", "x", "")])
+    desk = Desk(world, tmp_path)
+    desk.stage()
+    desk.publish()
+    assert not is_passed_over(desk)
+    assert is_passed_over(desk)

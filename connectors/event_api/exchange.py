@@ -41,17 +41,18 @@ class Exchange:
         self._mask = Mask([secret])
         self._shown = lru_cache(_HEADERS_KNOWN)(self._masked_header)
         self._extensions = {"timeout": http.timeouts.as_dict()}
-        self._headers = dict(http.headers)
-        self._keyless_headers = {name: value for name, value in self._headers.items() if name != "authorization"}
+        self._headers = {b"host": http.base_url.netloc, **_as_sent(http.headers)}
+        self._keyless_headers = {name: value for name, value in self._headers.items() if name != b"authorization"}
 
     def request(
         self, method: str, url: httpx.URL, *, content: bytes = b"", headers: Mapping[str, str] | None = None, has_key: bool = True
     ) -> httpx.Request:
         """Build one request to `url`; without `has_key` it carries no Authorization. `headers`: ASCII, names in lower case."""
-        common = self._headers if has_key else self._keyless_headers
-        request = httpx.Request(method, url, headers={**common, **(headers or {})}, content=content, extensions=self._extensions)
-        request.headers.encoding = "ascii"  # httpx would look for one at each of its many looks at a header
-        return request
+        sent = {**(self._headers if has_key else self._keyless_headers), **_as_sent(headers or {})}
+        if content or method == "POST":
+            sent[b"content-length"] = b"%d" % len(content)
+        # With `content` instead httpx would work out for each request anew what host, length and kind of body it has.
+        return httpx.Request(method, url, headers=sent, stream=httpx.ByteStream(content), extensions=self._extensions)
 
     def url(self, path: str, *, prefix: str = API_PREFIX) -> httpx.URL:
         """Return the address of `path` (with its query) under the API's prefix, or another one of the service."""
@@ -97,3 +98,7 @@ class Exchange:
 
     def _masked_header(self, raw_name: bytes, raw_value: bytes) -> tuple[str, str]:
         return raw_name.decode("latin-1").lower(), self._mask.hide(raw_value.decode("utf-8", "replace"))
+
+
+def _as_sent(headers: Mapping[str, str]) -> dict[bytes, bytes]:
+    return {name.encode("ascii"): value.encode("ascii") for name, value in headers.items()}

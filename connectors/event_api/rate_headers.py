@@ -29,7 +29,7 @@ def rate_hint(headers: Mapping[str, str], now: datetime) -> RateHint | None:
     than the same answer's `Retry-After` asks to wait makes no sense: `Retry-After` is obeyed as it is written.
     """
     hint = _spelt(headers, now)
-    asked_s = retry_after_s(headers, now)
+    asked_s = retry_after_s(headers, now) if hint is not None else None
     is_contradicted = hint is not None and asked_s is not None and hint.rest_s > asked_s + _ROUNDED_S
     return None if is_contradicted else hint
 

@@ -13,6 +13,7 @@ _STAGED = 4
 _DISPUTED = 8
 _GONE = 16
 _WITHOUT_PRESENT = bytes(range(0, 256, 2))
+_BLOCK = 65_536
 
 
 class Seen:
@@ -49,7 +50,9 @@ class Seen:
 
     def count_present(self) -> int:
         """Count the entries of before this read that the source has."""
-        return len(self._marks[: self.boundary + 1].translate(None, _WITHOUT_PRESENT))
+        starts = range(0, self.boundary + 1, _BLOCK)
+        blocks = (self._marks[start : min(start + _BLOCK, self.boundary + 1)] for start in starts)
+        return sum(len(block.translate(None, _WITHOUT_PRESENT)) for block in blocks)
 
     def is_present(self, entry_id: int) -> bool:
         """Whether the source has the row."""

@@ -5,6 +5,7 @@ Which rows there are to ask for is `row_choices`', how one is told `listed_row`'
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -31,15 +32,17 @@ def list_rows(feed: str, state: str | None, *, csv: Path | None, limit: int | No
     most = SHOWN if limit is None and csv is None else limit
     with open_shelf(settings) as shelf:
         name = shelf.feed_name(feed)
-        rows, is_more = _rows(shelf, name, choices, most)
+        found = _rows(shelf, name, choices)
+        listed = islice(found, most)
+        rows = list(listed) if csv is None or as_json else []  # of a file for people, no row is kept
+        count = 0 if csv is None else write_told_csv(csv, (row.csv for row in rows or listed))
+        is_more = next(found, None) is not None
         elsewhere = "" if shelf.statuses(name) else shelf.elsewhere_sentence()
-    if csv is not None:
-        write_told_csv(csv, (row.csv for row in rows))
     output.document(
         {"feed": name, "state": state or "waiting", "rows": [row.document for row in rows], "is_more": is_more, "csv": csv}
     )
     if csv is not None:
-        output.note(f"{csv}: {len(rows):,} row{'s' * (len(rows) != 1)}")
+        output.note(f"{csv}: {count:,} row{'s' * (count != 1)}")
         return 0
     title = f"{name}: {state or 'what waits for a person'}"
     output.table(title, _COLUMNS, [_row(row) for row in rows])
@@ -69,13 +72,11 @@ def list_unmapped(feed: str, *, as_json: bool) -> int:
     return 0
 
 
-def _rows(shelf: Shelf, feed: str, choices: tuple[str, ...], most: int | None) -> tuple[list[ListedRow], bool]:
-    """Return up to `most` rows, and whether there are more."""
+def _rows(shelf: Shelf, feed: str, choices: tuple[str, ...]) -> Iterator[ListedRow]:
+    """Yield the rows asked for, however many there are."""
     book = shelf.book(feed)
-    if shelf.books is None or book is None:
-        return [], False
-    rows = chosen_rows(shelf.books, book, choices)
-    return list(islice(rows, most)), next(rows, None) is not None
+    if shelf.books is not None and book is not None:
+        yield from chosen_rows(shelf.books, book, choices)
 
 
 def _row(row: ListedRow) -> tuple[object, ...]:

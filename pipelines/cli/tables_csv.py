@@ -6,11 +6,13 @@ Which rows these are is the asking command's matter; nothing here draws on a ter
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TextIO
+from tempfile import SpooledTemporaryFile
+from typing import IO, Protocol, TextIO
 
 from mappings.errors import ConfigError
 from mappings.vocabulary import REASON_TEXTS, Reason
@@ -20,6 +22,8 @@ _ADDED = ("place", "problem", "hint")
 _STARTS_A_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # OWASP, "CSV Injection"
 _PLAIN_NUMBER = re.compile(r"[+-]?\d[\d .,\u00a0\u202f]*")
 _BOM = "\ufeff"
+_IN_MEMORY = 4_000_000
+"""So many bytes of rows are put aside in memory before they go to a file."""
 
 
 class RefusedRowWithCells(RefusedRow, Protocol):
@@ -49,20 +53,21 @@ def told(row: RefusedRowWithCells) -> ToldRow:
 def write_told_csv(target: Path | TextIO, rows: Iterable[ToldRow]) -> int:
     """Write one line per row to a file or a text stream; return how many there were.
 
-    UTF-8 with a byte order mark, so that Excel reads it right. Rows are looked through first for all columns there are. A
-    partner's column called like one of ours keeps its name and ours becomes `eventsync place`. Cells that a
-    spreadsheet would run as a formula begin with an apostrophe (`safe_cell`).
+    UTF-8 with a byte order mark, so that Excel reads it right. Rows are looked through first for all columns there are, and
+    lie in a file meanwhile: memory does not grow with them. A partner's column called like one of ours keeps its name and
+    ours becomes `eventsync place`. Cells that a spreadsheet would run as a formula begin with an apostrophe (`safe_cell`).
 
     Raises:
         ConfigError: the file cannot be written.
     """
-    rows = list(rows)
-    columns = list(dict.fromkeys(name for row in rows for name in row.cells))
-    if not isinstance(target, Path):
-        return _write(target, rows, columns)
     try:
-        with target.open("w", encoding="utf-8", newline="", errors="replace") as file:
-            return _write(file, rows, columns)
+        with SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="ascii") as shelved:
+            columns = _shelve(rows, shelved)
+            shelved.seek(0)
+            if not isinstance(target, Path):
+                return _write(target, map(_taken, shelved), columns)
+            with target.open("w", encoding="utf-8", newline="", errors="replace") as file:
+                return _write(file, map(_taken, shelved), columns)
     except OSError as error:
         raise ConfigError(f"{target} cannot be written: {error.strerror}", hint="choose another file for --csv") from error
 
@@ -73,6 +78,19 @@ def safe_cell(text: str) -> str:
     Plain numbers (`-5`, `+48 123`) stay as they are.
     """
     return f"'{text}" if text.startswith(_STARTS_A_FORMULA) and not _PLAIN_NUMBER.fullmatch(text) else text
+
+
+def _shelve(rows: Iterable[ToldRow], shelf: IO[str]) -> list[str]:
+    """Put rows aside, a line each, and return the columns that they have, in the order in which they are met."""
+    columns: dict[str, None] = {}
+    for row in rows:
+        columns.update(dict.fromkeys(row.cells))
+        shelf.write(json.dumps([row.place, row.problem, row.hint, dict(row.cells)]) + "\n")
+    return list(columns)
+
+
+def _taken(line: str) -> ToldRow:
+    return ToldRow(*json.loads(line))
 
 
 def _write(stream: TextIO, rows: Iterable[ToldRow], columns: Sequence[str]) -> int:

@@ -128,6 +128,35 @@ def test_answers_that_arrive_together_are_written_down_together(world: World) ->
     assert set(world.states().values()) == {"delivered"}
 
 
+def test_answers_that_are_on_their_way_through_the_loop_are_written_down_together(world: World) -> None:
+    outbox, groups = _staged(world, 8), []
+
+    async def deliver(intent: Intent) -> Verdict:
+        for _ in range(int(intent.row_key) % 4):
+            await asyncio.sleep(0)
+        return receipt(intent)
+
+    _drain(Watched(outbox, lambda settled: groups.append(len(settled))), deliver)
+    assert groups == [0, 4, 4]
+
+
+def test_no_answer_waits_for_one_that_the_service_has_not_given(world: World) -> None:
+    outbox, groups = _staged(world, 6), []
+    others_are_settled = asyncio.Event()
+
+    def look(settled: Sequence[Settled]) -> None:
+        groups.append([one.intent.row_key for one in settled])
+        others_are_settled.set() if len(groups) == 6 else None
+
+    async def deliver(intent: Intent) -> Verdict:
+        if intent.row_key == "0":
+            await others_are_settled.wait()
+        return receipt(intent)
+
+    _drain(Watched(outbox, look), deliver, in_flight=2)
+    assert groups == [[], ["1"], ["2"], ["3"], ["4"], ["5"], ["0"]]
+
+
 @pytest.mark.parametrize("rows", [2, 4, 5, 12])
 def test_an_answer_that_arrives_while_others_are_written_down_is_not_lost(world: World, rows: int) -> None:
     outbox = _staged(world, rows)

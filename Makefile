@@ -40,7 +40,7 @@ test: $(VENV)/.installed-test ## format, lint, types, import contracts, mapping 
 	$(BIN)/eventsync check
 	$(BIN)/pytest --numprocesses auto --dist worksteal
 
-bench: $(VENV)/.installed-test ## every budget beside its floor and its peers, in one run; writes docs/performance.md (BENCH="--only published")
+bench: $(VENV)/.installed-test ## every budget beside its floor and its peers, 35 minutes; writes docs/performance.md (BENCH="--only published")
 	$(BIN)/python benchmarks/bench.py $(BENCH)
 
 bench-quick: $(VENV)/.installed-test ## the same with few rows, printed only, no budget judged

@@ -1,4 +1,4 @@
-"""What every measurement is handed: how much to do, a scratch folder, and a place to say how far it is.
+"""What every measurement is handed: how much to do, a scratch folder, what time is left, and a place to say how far it is.
 
 The measurements are in `measures/`; `bench.py` calls them.
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import rows
 from contenders import ENV, Contender
@@ -17,14 +19,28 @@ from outcome import Spread, spread
 from running import HERE, Cost, Server, run
 from sizes import Sizes
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
     sizes: Sizes
     scratch: Path
+    until_s: float
+    """When the whole bench has to be over, by the monotonic clock."""
 
     def say(self, words: str) -> None:
         print(f"{time.strftime('%H:%M:%S')}  {words}", file=sys.stderr, flush=True)
+
+    def left_s(self) -> float:
+        return self.until_s - time.monotonic()
+
+    def rounds(self, once: Callable[[], T], longest_s: float = 60.0) -> list[T]:
+        """Return what each round gives: no further one begins when they have taken that long, and would exceed it."""
+        began, found = time.monotonic(), [once()]
+        while len(found) < self.sizes.rounds and (time.monotonic() - began) * (1 + 1 / len(found)) <= longest_s:
+            found.append(once())
+        return found
 
     def folder(self, name: str) -> Path:
         """Return an empty folder; whoever took it removes what is large."""
@@ -35,7 +51,7 @@ class Room:
     def floor(self, name: str, path: Path) -> Spread:
         """Return the CPU seconds of a floor on this file."""
         command = [sys.executable, str(HERE / "floors.py"), name, str(path)]
-        return spread([float(json.loads(run(command).out)["cpu_s"]) for _ in range(self.sizes.rounds)])
+        return spread(self.rounds(lambda: float(json.loads(run(command).out)["cpu_s"]), 20.0))
 
     def peer(self, contender: Contender, server: Server, count: int, folder: Path | None = None) -> tuple[Cost, Path]:
         """Let a peer bring so many rows, in an empty folder unless one is handed over for another run."""

@@ -36,7 +36,7 @@ class Contender:
 
 BY_HAND = Contender("by hand, httpx, one at a time", "httpx", "by_hand.py")
 ASYNC_HTTPX = Contender("by hand, asyncio, httpx, 32 in flight", "httpx", "by_hand_async.py", ("httpx",), 32, 0.2)
-ASYNC_HTTPX_8 = Contender("by hand, asyncio, httpx, 8 in flight", "httpx", "by_hand_async.py", ("httpx",), 8)
+ASYNC_HTTPX_8 = Contender("by hand, asyncio, httpx, 8 in flight", "httpx", "by_hand_async.py", ("httpx",), 8, 0.3)
 ASYNC_AIOHTTP = Contender("by hand, asyncio, aiohttp, 32 in flight", "aiohttp", "by_hand_async.py", ("aiohttp",), 32)
 DLT = Contender("dlt, its requests session", "dlt", "through_dlt.py", ("requests",), 1)
 DLT_THREADS = Contender("dlt, the same in 32 threads", "dlt", "through_dlt.py", ("threads",), 32)

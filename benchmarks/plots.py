@@ -11,8 +11,8 @@ from html import escape
 
 from outcome import Bar, Plot
 
-WIDTH, LABEL, RIGHT = 760, 270, 90
-TOP, BAR, GAP, BOTTOM = 46, 20, 8, 30
+WIDTH, LABEL, RIGHT = 760, 280, 96
+TOP, BAR, GAP, BOTTOM = 62, 20, 8, 32
 OURS, THEIRS, LINE = "#1f6feb", "#9aa4b2", "#d1242f"
 FONT = 'font-family="system-ui, sans-serif"'
 
@@ -25,11 +25,22 @@ def svg(plot: Plot) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(plot.title)}">',
         f'<rect width="{WIDTH}" height="{height}" rx="6" fill="#ffffff"/>',
         f'<text x="16" y="26" {FONT} font-size="15" font-weight="600" fill="#1f2328">{escape(_title(plot))}</text>',
+        *_legend(plot),
         *(piece for place, bar in enumerate(plot.bars) for piece in _bar(plot, bar, TOP + place * (BAR + GAP), scale)),
         *_budget(plot, height, scale),
         "</svg>",
     ]
     return "\n".join(pieces) + "\n"
+
+
+def _legend(plot: Plot) -> Iterator[str]:
+    """Say what the colours mean, of those that occur."""
+    x = 16
+    for colour, words in ((OURS, "eventsync"), (THEIRS, "floors and peers")):
+        if any(bar.is_ours == (colour == OURS) for bar in plot.bars):
+            yield f'<rect x="{x}" y="36" width="10" height="10" rx="2" fill="{colour}"/>'
+            yield f'<text x="{x + 16}" y="45" {FONT} font-size="11" fill="#57606a">{words}</text>'
+            x += 96
 
 
 def _title(plot: Plot) -> str:

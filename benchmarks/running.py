@@ -14,13 +14,14 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
 PATIENCE_S = 3600.0
+_GROUP: list[int] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +63,36 @@ def cores() -> tuple[int, int]:
     return known[0], known[-1]
 
 
-def pin(core: int) -> None:
+def join(group: int) -> None:
+    """Have every process that is started from now on join this group: `keeper.py` kills it."""
+    _GROUP.append(group)
+
+
+def started(command: Sequence[str], env: Mapping[str, str] | None = None, **where: Any) -> subprocess.Popen[bytes]:
+    """Start a command on the client's core; `where` tells its folder and its streams, as `Popen` has them."""
+    process = subprocess.Popen(
+        command, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, process_group=_group(), **where
+    )
+    _pin(process.pid, cores()[1])
+    return process
+
+
+def _group() -> int | None:
+    return _GROUP[-1] if _GROUP else None
+
+
+def _pin(pid: int, core: int) -> None:
+    """Keep a process to a core, from its first moments on: it has not begun to do anything else."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core})
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(pid, {core})
 
 
 @contextmanager
 def server(*words: str) -> Iterator[Server]:
     """Run the benchmark's server with these options for as long as it is needed."""
     command = [sys.executable, str(HERE / "server.py"), "--core", str(cores()[0]), *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=_group()) as process:
         assert process.stdout is not None
         try:
             yield Server(f"http://127.0.0.1:{process.stdout.readline().strip()}")
@@ -86,18 +107,10 @@ def run(command: Sequence[str], env: Mapping[str, str] | None = None, folder: Pa
         RuntimeError: it ended with a code other than 0 (done) or 1 (eventsync: done, rows need attention); its words are told.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as trouble:
-        started = time.perf_counter()
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, **(env or {})},
-            cwd=folder,
-            stdout=out,
-            stderr=trouble,
-            stdin=subprocess.DEVNULL,
-            preexec_fn=lambda: pin(cores()[1]),  # noqa: PLW1509  # no threads here
-        )
+        began = time.perf_counter()
+        process = started(command, env, cwd=folder, stdout=out, stderr=trouble)
         _, status, used = os.wait4(process.pid, 0)
-        wall_s = time.perf_counter() - started
+        wall_s = time.perf_counter() - began
         process.returncode = os.waitstatus_to_exitcode(status)
         told, complaint = (_text(stream) for stream in (out, trouble))
     if process.returncode not in {0, 1}:

@@ -6,13 +6,18 @@ The wire is `server.py`'s. Every answer takes microseconds; what a body says is 
 from __future__ import annotations
 
 import hashlib
+import math
 import time
+from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import orjson
+
+WHOLE_SECONDS = 2
 
 
 class Limit(Protocol):
@@ -101,10 +106,11 @@ class Service:
     bodies: dict[bytes, bytes] = field(default_factory=dict)
     ids: dict[bytes, int] = field(default_factory=dict)
     posts: int = 0
-    refused: int = 0
     contradicted: int = 0
     first_s: float | None = None
     last_s: float = 0.0
+    admitted_s: array[float] = field(default_factory=lambda: array("d"))
+    refused_s: array[float] = field(default_factory=lambda: array("d"))
 
     def create(self, key: bytes, body: bytes) -> int | None:
         """Return the event's id; none where the limit says no."""
@@ -113,9 +119,10 @@ class Service:
         if self.first_s is None:
             self.first_s = now_s
         if not self.limit.admits(now_s):
-            self.refused += 1
+            self.refused_s.append(now_s)
             return None
         self.last_s = now_s
+        self.admitted_s.append(now_s)
         known = self.ids.setdefault(key, len(self.ids) + 1)
         self.contradicted += self.bodies.setdefault(key, body) != body
         return known
@@ -129,12 +136,26 @@ class Service:
         return {
             "posts": self.posts,
             "events": len(self.ids) - (b"" in self.ids),
-            "refused": self.refused,
+            "refused": len(self.refused_s),
             "contradicted": self.contradicted,
             "digest": f"{total:016x}",
             "span_s": self.last_s - (self.first_s if self.first_s is not None else self.last_s),
             "first_s": self.first_s,
+            "second_half": self._second_half(),
         }
+
+    def _second_half(self) -> dict[str, float]:
+        """Return what came in the whole seconds of the later half: whoever has to find out how fast to go has done so by then.
+
+        Whole seconds of the clock, because a limit by the second is met in bursts; any time, where hardly a second is whole.
+        """
+        first_s = self.last_s if self.first_s is None else self.first_s
+        begin_s, end_s = math.ceil((first_s + self.last_s) / 2), math.floor(self.last_s)
+        if end_s - begin_s < WHOLE_SECONDS:
+            begin_s, end_s = (first_s + self.last_s) / 2, self.last_s
+        admitted, refused = (bisect_left(each, end_s) - bisect_left(each, begin_s) for each in (self.admitted_s, self.refused_s))
+        span_s = end_s - begin_s
+        return {"admitted": admitted, "refused": refused, "per_s": admitted / span_s if span_s else 0.0}
 
     def mark(self) -> None:
         """Let the next request be the first one again, of which `first_s` tells; nothing else is forgotten."""
@@ -143,5 +164,6 @@ class Service:
     def forget(self) -> None:
         self.bodies.clear()
         self.ids.clear()
-        self.posts = self.refused = self.contradicted = 0
+        del self.admitted_s[:], self.refused_s[:]
+        self.posts = self.contradicted = 0
         self.first_s = None

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 
 from bench_room import Room
 from outcome import Bar, Line, Plot, Result, at_most, spread
 from running import HERE, run
 
 
-def measure(room: Room) -> Result:
+def measure(room: Room) -> Iterator[Result]:
     command = [sys.executable, str(HERE / "mapping.py"), "--json", "--rows", str(room.sizes.mapped)]
     rounds = [dict(json.loads(run(command).out)) for _ in range(room.sizes.rounds)]
     reader, hand, ours = (spread([one[name] for one in rounds]) for name in ("csv.reader", "by hand", "eventsync"))
@@ -33,4 +34,4 @@ def measure(room: Room) -> Result:
         Bar("by hand: checks nothing, tells nothing", hand.median),
         Bar("eventsync", ours.median, is_ours=True),
     )
-    return Result((line,), (), (Plot("mapping", "A row to an event, CPU per row", "us", bars, budget=16),))
+    yield Result((line,), (), (Plot("mapping", "A row to an event, CPU per row", "us", bars, budget=16),))

@@ -1,28 +1,29 @@
-"""Budget 10: a publish is killed half-way; how soon after the next start its first request arrives, and what came twice.
+"""Budget 10: a publish is killed, again and again; how soon after the next start its first request arrives, and what came twice.
 
 The server's clock is this machine's monotonic one, so that the two compare.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import rows
 from bench_room import Room
 from contenders import ASYNC_AIOHTTP, ENV, is_there
 from outcome import Details, Line, Result, Spread, at_most, spread
-from running import Server, cores, pin, run, server
+from running import Server, server, started
 from worker import COMMAND, Worker
 
-HALF_WAY = 0.3
 IN_FLIGHT = 32
+KILLS = (0.1, 0.3, 0.5)
+"""The shares of the rows that have come when the process is killed: three times in the same publish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +32,13 @@ class Resumption:
     extra: int
 
 
-def measure(room: Room) -> Result:
+def measure(room: Room) -> Iterator[Result]:
     count = room.sizes.killed
-    ours, theirs = [], []
     with server() as service:
-        for turn in range(room.sizes.rounds):
-            room.say(f"killing a publish of {count:,} rows, round {turn + 1}")
-            ours.append(_worker(room, service, count))
-            if is_there(ASYNC_AIOHTTP):
-                theirs.append(_script(room, service, count))
+        room.say(f"killing a publish of {count:,} rows, {len(KILLS)} times")
+        ours = _worker(room, service, count)
+        room.say(f"killing a script that publishes {count:,} rows, {len(KILLS)} times")
+        theirs = _script(room, service, count) if is_there(ASYNC_AIOHTTP) else []
     first = _first(ours)
     line = Line(
         "10",
@@ -58,14 +57,14 @@ def measure(room: Room) -> Result:
         if all_of
     ]
     headings = ("who", "first request after s", "requests sent twice, under the same key")
-    return Result((line,), (Details("One kill -9, and the next run", headings, tuple(cells)),))
+    yield Result((line,), (Details("A publish killed three times by kill -9, and the next runs", headings, tuple(cells)),))
 
 
 def _first(all_of: Sequence[Resumption]) -> Spread:
     return spread([one.first_s for one in all_of])
 
 
-def _worker(room: Room, service: Server, count: int) -> Resumption:
+def _worker(room: Room, service: Server, count: int) -> list[Resumption]:
     folder = room.folder("resumed")
     worker = Worker(folder, service.url)
     worker.prepare(IN_FLIGHT)
@@ -76,7 +75,7 @@ def _worker(room: Room, service: Server, count: int) -> Resumption:
     return found
 
 
-def _script(room: Room, service: Server, count: int) -> Resumption:
+def _script(room: Room, service: Server, count: int) -> list[Resumption]:
     folder = room.folder("resumed")
     rows.write_rows(folder / "rows.csv", count)
     rows.write_tables(folder)
@@ -85,24 +84,31 @@ def _script(room: Room, service: Server, count: int) -> Resumption:
     return found
 
 
-def _killed(service: Server, count: int, command: Sequence[str], env: dict[str, str], folder: Path) -> Resumption:
+def _killed(service: Server, count: int, command: Sequence[str], env: dict[str, str], folder: Path) -> list[Resumption]:
+    """Kill the command again and again; the run after the last kill goes on to the end, and every row has to be there."""
     service.forget()
-    doomed = subprocess.Popen(
-        command,
-        env={**os.environ, **env},
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: pin(cores()[1]),  # noqa: PLW1509  # no threads here
-    )
-    while service.posts() < count * HALF_WAY:
-        assert doomed.poll() is None, "it ended before it could be killed"
-        time.sleep(0.02)  # noqa: TID251  # waits for another process
-    doomed.send_signal(signal.SIGKILL)
-    doomed.wait()
-    service.mark()
-    began = time.monotonic()
-    run(command, env, folder)
-    account = service.account()
+    found = []
+    for share in (*KILLS, 1.0):
+        twice = _twice(service.account())
+        service.mark()
+        began = time.monotonic()
+        process = started(command, env, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if share < 1:
+            _kill(service, process, count * share)
+        process.wait()
+        account = service.account()
+        found.append(Resumption(account["first_s"] - began, _twice(account) - twice))
     assert account["events"] == count, account
-    return Resumption(account["first_s"] - began, account["posts"] - count)
+    return found[1:]  # the first was no resumption
+
+
+def _twice(account: Mapping[str, Any]) -> int:
+    return int(account["posts"] - account["events"])
+
+
+def _kill(service: Server, process: subprocess.Popen[bytes], posts: float) -> None:
+    """Kill a publish once so many requests have come, of all that were ever sent."""
+    while service.posts() < posts:
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.02)  # noqa: TID251  # waits for another process
+    process.send_signal(signal.SIGKILL)

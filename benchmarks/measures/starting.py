@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import rows
 from bench_room import Room
@@ -21,7 +21,7 @@ FEW = 10
 BUDGETS = ((0.3, 0.15), (2.0, 1.0), (8.0, 5.0))
 
 
-def measure(room: Room) -> Result:
+def measure(room: Room) -> Iterator[Result]:
     room.say("starting")
     floors = {
         "python": _waits(room, [sys.executable, "-c", "pass"]),
@@ -50,7 +50,7 @@ def measure(room: Room) -> Result:
     bars = [Bar(name, one.median) for name, one in (floors | peers).items()]
     bars += [Bar(name, one.median, is_ours=True) for name, one in ours.items()]
     details = Details("Starting", ("command", "s"), tuple(cells))
-    return Result((line,), (details,), (Plot("starting", "Until it has started, or done ten rows", "s", tuple(bars)),))
+    yield Result((line,), (details,), (Plot("starting", "Until it has started, or done ten rows", "s", tuple(bars)),))
 
 
 def _ours(room: Room, peers: dict[str, Spread]) -> dict[str, Spread]:

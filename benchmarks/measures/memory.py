@@ -1,0 +1,103 @@
+"""Budget 8: the peak memory of every run of a million rows, and of ten million; and what a row takes in the state DB.
+
+The million rows' runs are `million.py`'s. Of ten million, whatever would not end in time is left out and said to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench_room import Room
+from large_file import LEFT, RUNS, Desk, Passage, desk
+from outcome import Bar, Details, Line, Plot, Result, Spread, at_most, worst
+
+NEEDS = {"published": "staged", "unchanged": "staged", "shuffled": "unchanged", "kept": "unchanged", "vanished": "unchanged"}
+SLOWER = 1.2
+"""How much longer a run may take than ten times its time of a million rows."""
+
+
+def measured(room: Room, taken: Passage, idle: Spread) -> Result:
+    grown = _grown(room, taken)
+    return Result((_line(taken, grown),), (_details(taken, grown, idle),), (_plot(taken, grown),))
+
+
+def _grown(room: Room, taken: Passage) -> Passage:
+    """Return what many more rows took."""
+    grown = Passage(room.sizes.ten_million, room.sizes.published)
+    with desk(room, grown, "--stage-only") as place:
+        for name, step in _steps(place).items():
+            times = grown.rows_of(name) / taken.rows_of(name)
+            needed_s = (taken.wall_s(name) + (taken.entered_s if name == "unchanged" else 0.0)) * times * SLOWER
+            if needed_s <= room.left_s() and (name not in NEEDS or NEEDS[name] in grown.runs):
+                step()
+            else:
+                room.say(f"left out, {needed_s:.0f} s and {room.left_s():.0f} s left: {grown.count:,} rows, {RUNS[name]}")
+    return grown
+
+
+def _steps(place: Desk) -> dict[str, Callable[[], None]]:
+    """Return the runs of many more rows, in their order."""
+
+    def unchanged() -> None:
+        place.enter_the_rest()
+        place.again()
+
+    return {
+        "staged": place.stage,
+        "published": place.publish,
+        "unchanged": unchanged,
+        "shuffled": lambda: place.reexport("shuffled"),
+        "kept": lambda: place.reexport("kept"),
+        "vanished": place.vanish,
+    }
+
+
+def _line(taken: Passage, grown: Passage) -> Line:
+    peaks = {name: (taken.peak_mb(name) or 0.0, grown.peak_mb(name)) for name in RUNS}
+    most, most_grown = max(few for few, _ in peaks.values()), max((many or 0.0 for _, many in peaks.values()), default=0.0)
+    growth = {name: many / few - 1 for name, (few, many) in peaks.items() if many}
+    worst_name = max(growth, key=lambda name: growth[name], default="")
+    standing = at_most(max(most, most_grown), 200, 150)
+    return Line(
+        "8",
+        f"peak memory, any stage, {taken.count:,} and {grown.count:,} rows",
+        "interpreter and libraries: 60 to 110 MB",
+        "see the table of whole runs",
+        f"{most:.0f} MB; {most_grown:.0f} MB" if growth else f"{most:.0f} MB",
+        f"at most {growth[worst_name]:+.0%} ({RUNS[worst_name]})" if growth else "no time for more rows",
+        "200 MB, within 10 %",
+        "150 MB",
+        worst([standing, *(at_most(each, 0.1, 0.1) for each in growth.values())]),
+    )
+
+
+def _details(taken: Passage, grown: Passage, idle: Spread) -> Details:
+    cells = []
+    for name, what in RUNS.items():
+        few, many = taken.peak_mb(name), grown.peak_mb(name)
+        cost = (taken.cpu(name).says("{:.2f}"), f"{taken.own_us(name, idle):.2f}", f"{few:.0f}" if few else "")
+        cells.append((what, f"{taken.rows_of(name):,}", *cost, f"{many:.0f}" if many else "no time"))
+    headings = ("run", "rows", "CPU s", "us a row, start-up apart", "peak MB", f"peak MB, {grown.count:,} rows")
+    weights = ", ".join(f"{size:,.0f} when {name}" for name, size in (taken.row_bytes | _apart(grown)).items())
+    note = (
+        f"Of {taken.count:,} rows {taken.sent:,} are published, of {grown.count:,} {grown.sent:,}: the memory of a publish "
+        "is that of what is under way, and the others would only take an hour more. They are entered in the ledger as "
+        f"delivered, by one statement of SQL, so that the runs after it find what they would find. The last run finds {LEFT}"
+        f" rows in the file. Bytes of the state DB for each row: {weights}. Memory is the peak of what is resident, as the "
+        "system tells of the whole process."
+    )
+    return Details(f"{taken.count:,} rows, run after run", headings, tuple(cells), note)
+
+
+def _apart(grown: Passage) -> dict[str, float]:
+    return {f"{name} ({grown.count:,} rows)": size for name, size in grown.row_bytes.items()}
+
+
+def _plot(taken: Passage, grown: Passage) -> Plot:
+    bars = [
+        Bar(f"{what}: {one.count / 1e6:g} M", peak, is_ours=True)
+        for name, what in RUNS.items()
+        for one in (taken, grown)
+        if (peak := one.peak_mb(name)) is not None
+    ]
+    return Plot("memory", "Peak memory of each run", "MB", tuple(bars), budget=200)

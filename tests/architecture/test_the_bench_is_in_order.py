@@ -1,0 +1,57 @@
+"""The bench's own promises: what its page tells is made of what it measures, and everybody gets the same rows."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from architecture.places import ROOT
+
+_BENCH = ROOT / "benchmarks"
+_MODULES = sorted(path for folder in ("", "measures", "peers") for path in (_BENCH / folder).glob("*.py"))
+_README = (_BENCH / "README.md").read_text("utf-8")
+
+
+def _python(code: str, *words: str) -> str:
+    """What a piece of code prints that imports the bench's modules, which are on no path of ours."""
+    command = [sys.executable, "-c", code, *words]
+    return subprocess.run(command, cwd=_BENCH, check=True, capture_output=True, text=True).stdout
+
+
+def test_every_module_opens_with_its_door_sign_and_can_be_read_at_one_go() -> None:
+    signs = {path: ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "" for path in _MODULES}
+    assert [path.name for path, sign in signs.items() if not re.search(r"[.:?)]$", sign.partition("\n\n")[0])] == []
+    assert [path.name for path in _MODULES if len(path.read_text("utf-8").splitlines()) > 350] == []
+
+
+def test_the_readme_names_each_measurement() -> None:
+    known = _python("import bench; print(*bench.MEASURES)").split()
+    assert sorted(known) == sorted(path.stem for path in (_BENCH / "measures").glob("*.py") if path.stem != "memory")
+    assert [name for name in known if f"`measures/{name}.py`" not in _README] == []
+
+
+def test_every_module_that_the_readme_names_exists() -> None:
+    named = set(re.findall(r"`((?:measures/|peers/)?\w+\.py)`", _README))
+    assert sorted(name for name in named if not any((_BENCH / folder / name).exists() for folder in ("", "peers"))) == []
+
+
+def test_rows_are_written_as_their_cells_say(tmp_path: Path) -> None:
+    target = tmp_path / "rows.csv"
+    code = """
+import json, sys
+from pathlib import Path
+import rows
+rows.write_rows(Path(sys.argv[1]), 3000, edition=7, edited=20, is_shuffled=True)
+print(json.dumps([rows.cells(number) for number in range(3000)]))
+"""
+    plain = {cells[0]: cells for cells in ast.literal_eval(_python(code, str(target)))}
+    with target.open(newline="", encoding="utf-8") as source:
+        _, *written = csv.reader(source)
+    edited = [cells for cells in written if cells != plain[cells[0]]]
+    assert sorted(cells[0] for cells in written) == sorted(plain)
+    assert len(edited) == 20
+    assert all(cells[1].endswith(", edition 7") for cells in edited)

@@ -6,23 +6,22 @@ What a brake makes of the report is the caller's; which absences mean nothing, `
 from __future__ import annotations
 
 import json
-from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, delete, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, select, update
 
 from state.accounts import StageReport
 from state.comparing import Progress
-from state.drafts import is_of_change
-from state.earlier import put_back, waiting
+from state.earlier import waiting
 from state.gate import Opening, judge
 from state.listed import stem_of
-from state.over import Absent, in_fews, mark_past, sorted_out
+from state.over import in_fews, mark_past, sort_out
 from state.records import dump
 from state.repeating import is_lasting
 from state.tables import ENTRY
+from state.taken_back import TakenBack
 from state.turn import Turn
 from state.turnover import count_replacements
 from state.words import EntryState, Phase
@@ -30,8 +29,6 @@ from state.words import EntryState, Phase
 _PAGE = 5_000
 
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
-_DELETE = delete(ENTRY).where(_SOME)
-_PUT_BACK = update(ENTRY).where(_SOME).values(state=EntryState.REFUSED.value, fingerprint="", updated_at=bindparam("now"))
 _VANISH = update(ENTRY).where(_SOME, ENTRY.c.vanished_at.is_(None)).values(vanished_at=bindparam("now"))
 _IS_UNMARKED = (ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
 _PAGE_OF_STATE = (
@@ -59,8 +56,9 @@ def finish(
     _hear_of_rows(connection, turn, progress)
     unheard, taken_back = _withdraw(connection, turn, opening, progress)
     is_marking = progress.terms.on_vanish == "report"
-    absent = sorted_out(connection, _newly_absent(connection, turn, opening, progress), turn.now()) if is_marking else Absent()
-    tally.vanished = len(absent.news)
+    if is_marking:
+        sort_out(connection, _newly_absent(connection, turn, opening, progress), progress.seen, turn.now())
+    tally.vanished = progress.seen.count_missed(is_over=False)
     tally.standing = progress.listed.standing
     tally.redrafted = sum(map(progress.seen.is_said, waiting(connection, turn.scope_id)))
     report = tally.report(
@@ -69,7 +67,7 @@ def finish(
     report.account.check()
     before = progress.seen.count_present()
     present = before - taken_back + tally.new - tally.restaged
-    report = replace(report, is_marking=is_marking, stood=opening.brakes, past=len(absent.past))
+    report = replace(report, is_marking=is_marking, stood=opening.brakes, past=progress.seen.count_missed(is_over=True))
     report = replace(report, met=before - tally.unreleased, present=present)
     report = replace(report, past_rows=report.past if progress.terms.row_parts is None else 0)
     report = replace(report, replaced_before=count_replacements(connection, turn, report))
@@ -78,8 +76,8 @@ def finish(
     lasting = opening if is_lasting(connection, turn.scope_id, progress) else replace(opening, stamp="")
     judge(connection, turn, lasting, report)
     if not report.brakes:
-        _mark_vanished(connection, turn, absent.news)
-        mark_past(connection, absent.past, turn.now())
+        _mark_vanished(connection, turn, progress.seen.missed(is_over=False))
+        mark_past(connection, progress.seen.missed(is_over=True), turn.now())
     turn.note(
         connection,
         phase=Phase.STAGED.value,
@@ -95,38 +93,24 @@ def _withdraw(connection: Connection, turn: Turn, opening: Opening, progress: Pr
     """Take back pending entries of which nothing was ever sent: those that two rows claim, and those that the source no
     longer asks for (gone from a whole read, gone by its word, or met in this one as rejected or skipped). Return how many
     were not heard of, and how many known ones that the source has were taken out of the ledger.
-
-    What was refused before goes back to refused, without a fingerprint: whatever the source says next reopens it. A draft of
-    a change makes room for the event that was delivered before it.
     """
     unheard, waiting_rows, seen = 0, 0, progress.seen
-    withdrawn = [entry_id for entry_id in seen.disputed if entry_id > seen.boundary]
-    refused: list[int] = []
-    drafts: list[int] = []
+    taken = TakenBack(connection, turn.now())
+    taken.delete(entry_id for entry_id in seen.disputed if entry_id > seen.boundary)
+    known = 0
     for row in _never_sent(connection, turn, seen.boundary):
         is_unasked, is_unreleased = not seen.is_said(row.id), row.id > opening.released_id
         progress.tally.unreleased += is_unreleased and seen.is_present(row.id)
         if seen.is_disputed(row.id) or (is_unasked and (opening.is_whole or seen.is_present(row.id) or seen.is_gone(row.id))):
-            _place_of(row, withdrawn, refused, drafts).append(row.id)
+            known += taken.take(row) and seen.is_present(row.id)
             progress.tally.withdrawn += not seen.is_disputed(row.id)
         else:
             unheard += is_unasked
             waiting_rows += not is_unasked and is_unreleased
     progress.tally.waiting = waiting_rows
-    for few in in_fews(withdrawn):
-        connection.execute(_DELETE, {"entries": few})
-    for few in in_fews(refused):
-        connection.execute(_PUT_BACK, {"entries": few, "now": turn.now()})
-    for few in in_fews(drafts):
-        put_back(connection, few, turn.now())
-    progress.tally.restless += len(drafts)
-    return unheard, sum(entry_id <= seen.boundary and seen.is_present(entry_id) for entry_id in withdrawn)
-
-
-def _place_of(row: Row[*tuple[Any, ...]], withdrawn: list[int], refused: list[int], drafts: list[int]) -> list[int]:
-    if is_of_change(row.revision):
-        return drafts
-    return refused if row.revision or row.refused_request_id else withdrawn
+    taken.write()
+    progress.tally.restless += taken.drafts
+    return unheard, known
 
 
 def _braked(report: StageReport, tripped: Sequence[str], accepted: Sequence[str]) -> StageReport:
@@ -147,16 +131,13 @@ def _hear_of_rows(connection: Connection, turn: Turn, progress: Progress) -> Non
                 progress.seen.lose(row.id)
 
 
-def _newly_absent(connection: Connection, turn: Turn, opening: Opening, progress: Progress) -> array[int]:
-    """Return the entries that a whole read has not met, though it might have, or that are gone by the source's word; of them
+def _newly_absent(connection: Connection, turn: Turn, opening: Opening, progress: Progress) -> Iterator[int]:
+    """Yield the entries that a whole read has not met, though it might have, or that are gone by the source's word; of them
     those that are not marked yet.
     """
     seen, unspoken = progress.seen, progress.unspoken
     rows = _unmarked(connection, turn, seen.boundary) if opening.is_whole else _unmarked_of(connection, seen.gone)
-    return array(
-        "q",
-        (row.id for row in rows if not seen.is_present(row.id) and not (unspoken.is_any and unspoken.covers(row.row_key))),
-    )
+    return (row.id for row in rows if not seen.is_present(row.id) and not (unspoken.is_any and unspoken.covers(row.row_key)))
 
 
 def _unmarked(connection: Connection, turn: Turn, boundary: int) -> Iterator[Row[*tuple[Any, ...]]]:
@@ -168,7 +149,7 @@ def _unmarked_of(connection: Connection, entries: Sequence[int]) -> Iterator[Row
         yield from connection.execute(_UNMARKED_OF, {"entries": few})
 
 
-def _mark_vanished(connection: Connection, turn: Turn, absent: Sequence[int]) -> None:
+def _mark_vanished(connection: Connection, turn: Turn, absent: Iterable[int]) -> None:
     """Mark the entries that a read has not met. A read that a brake stops is not believed so far: it marks none."""
     for few in in_fews(absent):
         connection.execute(_VANISH, {"entries": few, "now": turn.now()})

@@ -6,14 +6,14 @@ What is marked, and what a brake makes of it, is `closing`'s.
 from __future__ import annotations
 
 import json
-from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
+from state.seen import Seen
 from state.tables import ENTRY
 from state.words import EntryState
 
@@ -24,33 +24,25 @@ _TOLD = select(ENTRY.c.id, ENTRY.c.body, ENTRY.c.drift_body).where(_SOME, ENTRY.
 _PASS = update(ENTRY).where(_SOME).values(past_at=bindparam("now"))
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """Entries newly gone from their source: `news` of whose events may still come, and those that are `past`."""
-
-    news: array[int] = field(default_factory=lambda: array("q"))
-    past: array[int] = field(default_factory=lambda: array("q"))
-
-
-def sorted_out(connection: Connection, absent: Sequence[int], now: datetime) -> Absent:
+def sort_out(connection: Connection, absent: Iterable[int], seen: Seen, now: datetime) -> None:
     """Tell events that are over from those to come, by what the service has, or by what the source last said instead."""
-    past = {row.id for few in in_fews(absent) for row in connection.execute(_TOLD, {"entries": few}) if _is_over(row, now)}
-    found = Absent()
-    for entry_id in absent:
-        (found.past if entry_id in past else found.news).append(entry_id)
-    return found
+    for few in in_fews(absent):
+        past = {row.id for row in connection.execute(_TOLD, {"entries": few}) if _is_over(row, now)}
+        for entry_id in few:
+            seen.miss(entry_id, is_over=entry_id in past)
 
 
-def mark_past(connection: Connection, past: Sequence[int], now: datetime) -> None:
+def mark_past(connection: Connection, past: Iterable[int], now: datetime) -> None:
     """Mark entries as gone, their events being over: no later read counts them again."""
     for few in in_fews(past):
         connection.execute(_PASS, {"entries": few, "now": now})
 
 
-def in_fews(ids: Sequence[int]) -> Iterator[list[int]]:
+def in_fews(ids: Iterable[int]) -> Iterator[list[int]]:
     """Yield the ids by so many as one statement takes."""
-    for start in range(0, len(ids), _FEW):
-        yield list(ids[start : start + _FEW])
+    rest = iter(ids)
+    while few := list(islice(rest, _FEW)):
+        yield few
 
 
 def _is_over(row: Row[*tuple[Any, ...]], now: datetime) -> bool:

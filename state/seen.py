@@ -6,13 +6,15 @@ What follows from it is `stage`'s.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 
 _PRESENT = 1
 _SAID = 2
 _STAGED = 4
 _DISPUTED = 8
 _GONE = 16
-_WITHOUT_PRESENT = bytes(range(0, 256, 2))
+_MISSED = 32
+_OVER = 64
 _BLOCK = 65_536
 
 
@@ -48,11 +50,25 @@ class Seen:
             self._mark(entry_id, _GONE)
             self.gone.append(entry_id)
 
+    def miss(self, entry_id: int, *, is_over: bool) -> None:
+        """The row is newly gone from its source; `is_over`: its event has passed, so that this is no news."""
+        self._mark(entry_id, _OVER if is_over else _MISSED)
+
+    def missed(self, *, is_over: bool) -> Iterator[int]:
+        """Yield the entries newly gone from their source, oldest first: those that have passed, or the others."""
+        for start, marked in self._marked(_OVER if is_over else _MISSED, len(self._marks)):
+            place = marked.find(1)
+            while place >= 0:
+                yield start + place
+                place = marked.find(1, place + 1)
+
+    def count_missed(self, *, is_over: bool) -> int:
+        """Count what `missed` yields."""
+        return sum(marked.count(1) for _, marked in self._marked(_OVER if is_over else _MISSED, len(self._marks)))
+
     def count_present(self) -> int:
         """Count the entries of before this read that the source has."""
-        starts = range(0, self.boundary + 1, _BLOCK)
-        blocks = (self._marks[start : min(start + _BLOCK, self.boundary + 1)] for start in starts)
-        return sum(len(block.translate(None, _WITHOUT_PRESENT)) for block in blocks)
+        return sum(marked.count(1) for _, marked in self._marked(_PRESENT, self.boundary + 1))
 
     def is_present(self, entry_id: int) -> bool:
         """Whether the source has the row."""
@@ -81,3 +97,9 @@ class Seen:
         if entry_id >= len(self._marks):
             self._marks.extend(bytes(entry_id + 1 - len(self._marks)))
         self._marks[entry_id] |= mark
+
+    def _marked(self, mark: int, end: int) -> Iterator[tuple[int, bytearray]]:
+        """Yield ids by blocks: the first id, and for each whether it has the mark; copying them all would double the memory."""
+        chosen = bytes(bool(marks & mark) for marks in range(256))
+        for start in range(0, end, _BLOCK):
+            yield start, self._marks[start : min(start + _BLOCK, end)].translate(chosen)

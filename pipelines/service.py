@@ -86,10 +86,11 @@ class Told:
 
     @property
     def evidence(self) -> str:
-        """Text that changes whenever the lists do; one that the service does not tell counts as none."""
+        """Text that changes whenever the lists do; of channels, a list that the service does not tell counts as an empty one."""
         known = self.directory.channels
         channels = {} if known is None or isinstance(known, _Untold) else dict(known)
-        return json.dumps([sorted(channels.items()), sorted(self.directory.classifications or ())])
+        slugs = self.directory.classifications
+        return json.dumps([sorted(channels.items()), None if slugs is None else sorted(slugs)])
 
 
 async def ask_lists(api: EventApi) -> Told:

@@ -41,8 +41,9 @@ from state.repeating import Repetition
 from state.standing import NOTHING, Standing
 from state.terms import Terms
 
-CHUNK_ROWS = 500
-"""Rows of one stage transaction: large enough for batched statements, small enough for flat memory."""
+CHUNK_ROWS = 2_000
+"""Rows of one stage transaction: so many that pages and flushes to disk are shared by many, so few that memory stays flat and
+nobody waits long for the write lock."""
 
 T = TypeVar("T")
 
@@ -106,7 +107,8 @@ def stage(job: StageJob) -> Staged:
     Raises:
         SyncError: the source cannot be read, or the state DB cannot record; what was staged so far is not published.
     """
-    sight = None if job.sameness is None or not _is_usual(job.options) else job.sameness.seen()
+    with window():
+        sight = None if job.sameness is None or not _is_usual(job.options) else job.sameness.seen()
     told = None if sight is None else _told_again(job, sight)
     return _read(job, sight) if told is None else told
 
@@ -119,7 +121,8 @@ def _is_usual(options: RunOptions) -> bool:
 def _told_again(job: StageJob, sight: Sight) -> Staged | None:
     """Account for a source that is as the last read left it; None where its rows have to be read."""
     known = "" if job.sameness is None or job.options.full else job.ledger.stamp()
-    evidence = job.sameness.repeated(sight, known) if job.sameness and known else None
+    with window():
+        evidence = job.sameness.repeated(sight, known) if job.sameness and known else None
     if evidence is None:
         return None
     verdicts: list[BrakeVerdict] = []
@@ -148,14 +151,14 @@ def _read(job: StageJob, sight: Sight | None) -> Staged:
     verdicts: list[BrakeVerdict] = []
     row_parts = len(job.mapping.key_columns)
     missing = set(job.options.keys)
-    kept = "" if sight is None or job.sameness is None else job.sameness.of_read(sight)
     with ExitStack() as stack:
         with window():
+            kept = "" if sight is None or job.sameness is None else job.sameness.of_read(sight)
             reading = stack.enter_context(job.source.read())
         reach = _reach(job, reading)
         is_whole = reading.is_whole and reach is not Reach.PICKED
         terms = _terms(job, reach)
-        stamp = kept if sight and sight.stamp == reading.stamp else ""
+        stamp = kept if sight and sight.read_as == reading.stamp else ""
         staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=stamp, terms=terms)
         for chunk in interruptible(batched(_chosen(job, reading.rows), CHUNK_ROWS)):
             staging.write(chunk)

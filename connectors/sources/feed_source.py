@@ -39,7 +39,9 @@ class FeedSource:
                 rows = table.joined(rows)
             beside = (column for table in tables for column in table.columns)
             columns = tuple(dict.fromkeys((*reading.columns, *json_cells.wanted, *beside)))
-            yield replace(reading, columns=columns, rows=rows, stamp=_stamp([reading.stamp, *(table.stamp for table in tables)]))
+            yield replace(
+                reading, columns=columns, rows=rows, stamp=stamp_of_all([reading.stamp, *(table.stamp for table in tables)])
+            )
 
     def _table(self, join: Join) -> SecondTable:
         wanted = {name.removeprefix(join.prefix) for name in self.asked.columns if name.startswith(join.prefix)}
@@ -58,5 +60,6 @@ def _is_of(name: str, joins: Sequence[Join]) -> bool:
     return any(name.startswith(join.prefix) for join in joins)
 
 
-def _stamp(stamps: Sequence[str]) -> str:
+def stamp_of_all(stamps: Sequence[str]) -> str:
+    """Return the stamp of a source whose own rows and second tables have these; "" where one gives no evidence."""
     return " ".join(stamps) if all(stamps) else ""

@@ -35,7 +35,7 @@ class FoundFile:
 
     `version` is evidence of its content, "" if there is none; `changed_at`, in seconds since 1970, and `size`, in
     bytes, are None if nobody knows; nor may `placed_at`, when anything of it changed, its name and age included. `day`: the
-    day that it is named after.
+    day that it is named after; `number`: its own on the disk, for as long as the disk stays where it is.
     """
 
     path: str = field(repr=False)
@@ -45,6 +45,7 @@ class FoundFile:
     size: int | None = None
     day: date | None = None
     placed_at: float | None = None
+    number: int | None = None
 
     @property
     def name(self) -> str:

@@ -41,7 +41,8 @@ class LocalFiles:
             return None
         except OSError as error:
             raise SourceUnavailableError(f"{full} could not be looked at: {error.strerror}") from error
-        return FoundFile(str(full), full.name, _version(status), status.st_mtime, status.st_size, placed_at=status.st_ctime)
+        found = FoundFile(str(full), full.name, _version(status), status.st_mtime, status.st_size)
+        return replace(found, placed_at=status.st_ctime, number=status.st_ino)
 
     def matching(self, pattern: str) -> Sequence[FoundFile]:
         """Return the files that match, in no order.

@@ -6,7 +6,7 @@ Which files those are is `file_choice`'s, how one of them is read its kind's; fi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 
@@ -45,8 +45,7 @@ class ManyFiles:
                 yield unchanged(self.columns, version, files[-1].label)
                 return
             with opened_together(files, choice, self.open_one) as (columns, parts), closing(_rows(parts, columns)) as rows:
-                stamps = [f"{part.file.name} {part.stamp}" for part in parts if part.stamp]
-                stamp = "; ".join(stamps) if len(stamps) == len(parts) else ""
+                stamp = stamp_of_files((part.file.name, part.stamp) for part in parts)
                 yield Reading(columns, rows, stamp, ending=lambda: Ending(version))
 
 
@@ -95,6 +94,12 @@ def opened_together(
                 folder = _folder(file, choice) if is_told_apart or _has_namesake(file, files) else ""
                 parts.append(Part(file, source, folder, reading.columns, reading.stamp))
         yield tuple(dict.fromkeys(column for part in parts for column in part.columns)), parts
+
+
+def stamp_of_files(files: Iterable[tuple[str, str]]) -> str:
+    """Return the stamp of several files that are read as one, given their names and stamps; "" where one gives no evidence."""
+    told = list(files)
+    return "; ".join(f"{name} {stamp}" for name, stamp in told) if all(stamp for _, stamp in told) else ""
 
 
 def _version_of(files: Sequence[FoundFile]) -> str:

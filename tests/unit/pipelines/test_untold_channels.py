@@ -13,7 +13,7 @@ from connectors.errors import ScopeMissingError
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.loader import load_feed
 from mappings.vocabulary import MappedRow, Origin, SourceRow
-from pipelines.service import ask_lists
+from pipelines.service import Told, ask_lists
 
 MAPPING = """\
 feed: agenda
@@ -63,3 +63,8 @@ def test_a_channel_of_the_row_meets_the_missing_scope_instead_of_being_called_un
 
 def test_a_channel_by_its_id_needs_no_list(tmp_path: Path) -> None:
     assert isinstance(_mapper(tmp_path, "7")(ROW), MappedRow)
+
+
+def test_a_list_that_is_empty_is_another_one_than_a_list_that_is_not_told() -> None:
+    seen = [Told(Directory(classifications=slugs), None).evidence for slugs in (None, frozenset[str](), frozenset({"music"}))]
+    assert len(set(seen)) == 3

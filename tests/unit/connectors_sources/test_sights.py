@@ -1,0 +1,178 @@
+"""What a look at files of this machine tells before they are read: the stamp of their reading, and evidence of their bytes."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from workbooks import write_xlsx
+
+from connectors.sources.catalogue import open_source
+from connectors.sources.clockwork import REAL, Clockwork
+from connectors.sources.sights import Sight, look_at
+from mappings.loader import parse_feed
+from mappings.lookup_files import LookupShelf
+from mappings.source_bases import AnySource
+from mappings.source_specs import SourceSpec
+
+FEED = """\
+feed: agenda
+source: {source}
+key: [REF]
+event:
+  channelId: 7
+  title: {{from: TITLE}}
+  startAt: "2031-05-03T20:00:00+01:00"
+  timezone: Europe/Lisbon
+  status: draft
+  classifications: [music]
+  approxLocation: {{city: {{placeId: lisboa}}}}
+"""
+CSV = b"REF,TITLE,VENUE\na,one,v\n"
+JOIN = "{source: {kind: csv, path: venues.csv}, by: {VENUE: ID}, prefix: venue.}"
+ICS = b"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\nUID:a\r\nSUMMARY:one\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
+
+
+def spec_of(text: str, folder: Path) -> SourceSpec:
+    return parse_feed(FEED.format(source=text), folder / "agenda.yaml", LookupShelf()).source
+
+
+def seen(text: str, folder: Path, clockwork: Clockwork = REAL) -> Sight:
+    sight = look_at(spec_of(text, folder), folder, clockwork)
+    assert sight is not None
+    return sight
+
+
+def read_stamp(spec: AnySource, folder: Path) -> str:
+    with open_source(spec, folder, frozenset({"REF", "TITLE"})).read() as reading:  # type: ignore[arg-type]  # one of the union
+        assert list(reading.rows)
+        return reading.stamp
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with one row in a file of each kind."""
+    for name in ("rows.csv", "agenda-1.csv", "agenda-2.csv", "agenda-20310503.csv"):
+        (tmp_path / name).write_bytes(CSV)
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(CSV))
+    (tmp_path / "venues.csv").write_bytes(b"ID,NAME\nv,Hall\n")
+    (tmp_path / "rows.json").write_bytes(b'[{"REF": "a", "TITLE": "one"}]')
+    (tmp_path / "rows.ndjson").write_bytes(b'{"REF": "a", "TITLE": "one"}\n')
+    (tmp_path / "rows.xml").write_bytes(b"<all><row><REF>a</REF><TITLE>one</TITLE></row></all>")
+    (tmp_path / "rows.ics").write_bytes(ICS)
+    write_xlsx(tmp_path / "rows.xlsx", [["REF", "TITLE"], ["a", "one"]])
+    return tmp_path
+
+
+KINDS = {
+    "csv": "{kind: csv, path: rows.csv}",
+    "packed": "{kind: csv, path: rows.csv.gz}",
+    "json": "{kind: json, path: rows.json}",
+    "ndjson": "{kind: ndjson, path: rows.ndjson}",
+    "xml": "{kind: xml, path: rows.xml, records: row}",
+    "ics": "{kind: ics, path: rows.ics, columns: {REF: UID, TITLE: SUMMARY}}",
+    "xlsx": "{kind: xlsx, path: rows.xlsx}",
+    "pattern": '{kind: csv, path: "agenda-?.csv"}',
+    "newest": '{kind: csv, path: "agenda-?.csv", files: newest}',
+    "joined": f"{{kind: csv, path: rows.csv, join: {JOIN}}}",
+    "nulls": "{kind: csv, path: rows.csv, empty_if: [n/a]}",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_are_seen_as_a_reading_of_them_stamps_them(folder: Path, kind: str) -> None:
+    sight = seen(KINDS[kind], folder)
+    assert sight.read_as == read_stamp(spec_of(KINDS[kind], folder), folder) != ""
+    assert sight.digest()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_that_are_written_anew_with_the_same_bytes_have_another_stamp_and_the_same_digest(folder: Path, kind: str) -> None:
+    before = seen(KINDS[kind], folder)
+    digest = before.digest()
+    for place in folder.iterdir():
+        content = place.read_bytes()
+        place.unlink()
+        place.write_bytes(content)
+        os.utime(place, (0, 0))
+    after = seen(KINDS[kind], folder)
+    assert (after.size, after.digest()) == (before.size, digest)
+    assert after.stamp != before.stamp
+    assert before.digest() == ""
+
+
+def change(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes().replace(b"one", b"two").replace(b"Ha", b"Ba"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "happens"),
+    [
+        pytest.param("pattern", change("agenda-1.csv"), id="one of several files changed"),
+        pytest.param("pattern", lambda folder: (folder / "agenda-3.csv").write_bytes(CSV), id="one more file"),
+        pytest.param("pattern", lambda folder: (folder / "agenda-2.csv").unlink(), id="one file less"),
+        pytest.param("pattern", lambda folder: (folder / "agenda-2.csv").rename(folder / "agenda-3.csv"), id="another name"),
+        pytest.param("newest", change("agenda-2.csv"), id="the newest changed"),
+        pytest.param("joined", change("venues.csv"), id="the joined file changed"),
+    ],
+)
+def test_other_files_are_others(folder: Path, kind: str, happens: Callable[[Path], object]) -> None:
+    before = seen(KINDS[kind], folder)
+    digest = before.digest()
+    happens(folder)
+    after = seen(KINDS[kind], folder)
+    assert after.stamp != before.stamp
+    assert after.digest() != digest
+
+
+def test_a_file_that_is_not_the_newest_may_change(folder: Path) -> None:
+    before = seen(KINDS["newest"], folder)
+    change("agenda-1.csv")(folder)
+    assert seen(KINDS["newest"], folder).stamp == before.stamp
+
+
+def test_the_files_of_a_day_are_those_of_the_day_of_the_look(folder: Path) -> None:
+    dated = '{kind: csv, path: "agenda-{date:%Y%m%d}.csv", days: {back: 1}}'
+    on_the_day = replace(REAL, now=lambda: 1_935_921_600.0)  # 2031-05-07 noon, UTC
+    assert look_at(spec_of(dated, folder), folder, on_the_day) is None
+    the_day_after = replace(REAL, now=lambda: 1_935_921_600.0 - 3 * 86_400)
+    assert seen(dated, folder, the_day_after).digest()
+
+
+def test_a_link_that_leads_to_another_file_is_seen_by_its_number_on_the_disk(folder: Path) -> None:
+    link = folder / "current.csv"
+    sights = []
+    for place in ("agenda-1.csv", "agenda-2.csv"):
+        link.unlink(missing_ok=True)
+        link.symlink_to(place)
+        sights.append(seen("{kind: csv, path: current.csv}", folder))
+    before, after = sights
+    assert before.stamp != after.stamp
+    assert before.files[0].found.number != after.files[0].found.number
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('{kind: csv, path: "https://partner.example/rows.csv"}', id="elsewhere"),
+        pytest.param("{kind: csv, path: nowhere.csv}", id="nowhere"),
+        pytest.param('{kind: csv, path: "agenda-?.csv", files: new}', id="read once each"),
+        pytest.param("{kind: csv, path: rows.csv, settle: 30s}", id="to be waited for"),
+        pytest.param('{kind: csv, path: rows.csv, marker: "{name}.done"}', id="to be marked"),
+        pytest.param(
+            f"{{kind: csv, path: rows.csv, join: {JOIN.replace('venues.csv', 'https://a.example/b.csv')}}}", id="joined elsewhere"
+        ),
+    ],
+)
+def test_nothing_is_seen_where_a_look_does_not_tell(folder: Path, text: str) -> None:
+    assert look_at(spec_of(text, folder), folder) is None
+
+
+def test_what_cannot_be_read_has_no_digest(folder: Path) -> None:
+    sight = seen(KINDS["csv"], folder)
+    (folder / "rows.csv").unlink()
+    assert sight.digest() == ""

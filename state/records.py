@@ -16,6 +16,7 @@ _PUBLISH = TypeAdapter(PublishAccount)
 _REPORT = TypeAdapter(StageReport)
 _ANSWER = TypeAdapter(Answer)
 _REASONS = TypeAdapter(tuple[Reason, ...])
+_IN_SHORT = json.JSONEncoder(separators=(",", ":"))
 
 
 def dump(record: ReadAccount | PublishAccount | StageReport) -> str:
@@ -24,9 +25,13 @@ def dump(record: ReadAccount | PublishAccount | StageReport) -> str:
 
 
 def dump_answer(answer: Answer) -> str:
-    """Write an answer, in ASCII. There is one for every row, and asking a dataclass for its fields costs more than the rest."""
+    """Write an answer, in ASCII and without what it left unsaid: there is one for every row, and it stays as long as its row.
+
+    Asking a dataclass for its fields costs more than the rest.
+    """
     told = {"status": answer.status, "code": answer.code, "message": answer.message}
-    return json.dumps({**told, "request_id": answer.request_id, "field": answer.field, "issue": answer.issue})
+    told |= {"request_id": answer.request_id, "field": answer.field, "issue": answer.issue}
+    return _IN_SHORT.encode({name: said for name, said in told.items() if said != ""})
 
 
 def load_read(stored: str) -> ReadAccount:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, Tag, model_validator
 
+from mappings.choices import OneOf
 from mappings.file_context import Referring
 from mappings.measures import OneOrMany, Pattern, Text, Texts, mistake
 from mappings.strict import Strict
@@ -89,9 +90,6 @@ Condition = Annotated[
     | Annotated[All, Tag("when:all")]
     | Annotated[Any, Tag("when:any")]
     | Annotated[Not, Tag("when:not")],
-    Discriminator(_kind_of_condition),
+    OneOf(_kind_of_condition),
 ]
 """What must be true of a row."""
-
-for _model in (All, Any, Not):
-    _model.model_rebuild()

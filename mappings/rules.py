@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, Tag, model_validator
 
+from mappings.choices import OneOf
 from mappings.conditions import Condition
 from mappings.measures import Duration, Text, Texts, mistake
 from mappings.strict import Strict
@@ -216,6 +217,6 @@ Rule = Annotated[
     | Annotated[Group, Tag("rule:group")]
     | Annotated[Duplicates, Tag("rule:duplicates")]
     | Annotated[Window, Tag("rule:window")],
-    Discriminator(_kind_of_rule),
+    OneOf(_kind_of_rule),
 ]
 """One rule. Those that look at rows or their events apply in their order; explode comes before recur."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field, Tag
 
+from mappings.choices import OneOf
 from mappings.measures import Text
 from mappings.salesforce_specs import SalesforceSource
 from mappings.sheet_specs import GoogleSheetsSource
@@ -117,7 +118,7 @@ SourceSpec = Annotated[
     | Annotated[IcsSource, Tag("kind:ics")]
     | Annotated[GoogleSheetsSource, Tag("kind:google_sheets")]
     | Annotated[SalesforceSource, Tag("kind:salesforce")],
-    Discriminator(_kind_of_source),
+    OneOf(_kind_of_source),
 ]
 """The closed union of source kinds, discriminated by `kind`."""
 
@@ -137,8 +138,6 @@ SOURCES: tuple[type[AnySource], ...] = (
 SHARED: tuple[type[AnySource], ...] = (AnySource, FileSource, GridSource, DelimitedSource, RecordSource)
 """What the kinds share, the widest first."""
 
-for _model in (*SHARED, *SOURCES):
-    _model.model_rebuild()
 Join.model_rebuild(_types_namespace={"SourceSpec": SourceSpec})
 
 

@@ -10,7 +10,7 @@ from mappings.marks import Block
 class Strict(BaseModel):
     """Frozen, and closed: a key that the model does not name is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Discriminator, Field, RootModel, Tag, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, RootModel, Tag, ValidationInfo, model_validator
 
+from mappings.choices import OneOf
 from mappings.conditions import Condition
 from mappings.file_context import Referring, TableFile, table_of
 from mappings.measures import Clock, OneOrMany, Text, Texts, mistake, parse_zone
@@ -234,9 +235,6 @@ Value = Annotated[
     | Annotated[Image, Tag("value:image")]
     | Annotated[ForEach, Tag("value:for_each")]
     | Annotated[Meta, Tag("value:meta")],
-    Discriminator(_kind_of_value),
+    OneOf(_kind_of_value),
 ]
 """A constant text, `$name`, a list, an object, or a block that says where the value comes from."""
-
-for _model in (FirstOf, Choice, Choose, Wall, At, Instant, Seen, TableValue, Joined, ChannelValue, Image, ForEach, Items, Fields):
-    _model.model_rebuild(_types_namespace={"Value": Value, **vars()})

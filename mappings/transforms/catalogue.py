@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Union
 
-from pydantic import Discriminator, Tag
+from pydantic import Tag
 
+from mappings.choices import OneOf
 from mappings.transforms import (
     addresses,
     cases,
@@ -123,6 +124,6 @@ if TYPE_CHECKING:
 else:
     AnyStep = Annotated[
         Union[tuple(Annotated[step, Tag(TAG + name)] for name, step in STEPS.items())],  # noqa: UP007 - built from the catalogue
-        Discriminator(_kind_of_step),
+        OneOf(_kind_of_step),
     ]
 """Any step, told apart by its name."""

@@ -76,17 +76,19 @@ class Desk:
         self.taken.row_bytes["staged"] = self.worker.ledger_bytes() / self.taken.count
 
     def publish(self) -> None:
-        """Publish some of the rows."""
+        """Publish some of the rows, and weigh what an answer adds to each of them."""
+        before = self.worker.ledger_bytes()
         self._sync("published", "--publish-only", "--limit", str(self.taken.sent))
         account = self.service.account()
         assert account["events"] == self.taken.sent, account
+        more = (self.worker.ledger_bytes() - before) / self.taken.sent
+        self.taken.row_bytes["delivered"] = self.taken.row_bytes["staged"] + more
 
     def enter_the_rest(self) -> None:
         """Enter all other rows as delivered: publishing each of them would show nothing more, and take hours."""
         began = time.monotonic()
         self.worker.enter_as_delivered()
         self.taken.entered_s = time.monotonic() - began
-        self.taken.row_bytes["delivered"] = self.worker.ledger_bytes() / self.taken.count
 
     def again(self) -> None:
         same = self._sync("unchanged", *self.only)

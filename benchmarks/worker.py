@@ -36,8 +36,7 @@ FIELDS = {
 """Twelve fields of the event: the city gives three of them."""
 ENTERED_AT_ONCE = 100_000
 ENTER = """
-UPDATE ledger_entry SET event_id = 100000000 + id, (state, answer, attempts, sent_run) =
-  (SELECT state, answer, attempts, sent_run FROM ledger_entry WHERE state = 'delivered' LIMIT 1)
+UPDATE ledger_entry SET state = 'delivered', event_id = 100000000 + id, attempts = 1
 WHERE id >= :begin AND id < :end AND state = 'pending'
 """
 
@@ -71,7 +70,7 @@ class Worker:
         return sum(each.stat().st_size for each in self.folder.glob("state.db*"))
 
     def enter_as_delivered(self) -> None:
-        """Enter each row that still waits as delivered, as if the service had answered like it did to the first."""
+        """Enter each row that still waits as delivered, with an event of its own."""
         with closing(sqlite3.connect(self.ledger)) as ledger:
             (last,) = ledger.execute("SELECT max(id) FROM ledger_entry").fetchone()
             for begin in range(0, last + 1, ENTERED_AT_ONCE):

@@ -38,9 +38,9 @@ def measure(room: Room) -> Iterator[Result]:
     with server() as service:
         many = _profiles(room, service, room.sizes.profiled)
         few = {} if room.sizes.is_quick else _profiles(room, service, FEW)
-    of_rows = {path: many[path] - few.get(path, Counter()) for path in ("stage", "publish", "exported anew")}
+    of_rows = {path: many[path] - few.get(path, Counter()) for path in many if path != "unchanged"}
     found = of_rows | {"unchanged": many["unchanged"], "start-up": few.get("unchanged", many["unchanged"])}
-    yield Result((), (_details(room, {path: _shares(found[path]) for path in NEXT}),))
+    yield Result((), (_details(room, {path: _shares(found[path]) for path in NEXT if path in found}),))
 
 
 def _profiles(room: Room, service: Server, count: int) -> dict[str, Counter[str]]:
@@ -54,8 +54,9 @@ def _profiles(room: Room, service: Server, count: int) -> dict[str, Counter[str]
         "publish": _profile(worker, "drain", "--publish-only"),
         "unchanged": _profile(worker, "main"),
     }
-    rows.write_rows(worker.source, count, edition=1, edited=EDITED)
-    found["exported anew"] = _profile(worker, "main")
+    if not room.sizes.is_quick:
+        rows.write_rows(worker.source, count, edition=1, edited=EDITED)
+        found["exported anew"] = _profile(worker, "main")
     shutil.rmtree(folder)
     return found
 

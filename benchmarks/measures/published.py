@@ -55,15 +55,16 @@ class Runs:
 
 
 def measure(room: Room) -> Iterator[Result]:
-    ours = {number: Runs(f"**eventsync, {number} in flight**", is_ours=True) for number in IN_FLIGHT}
+    numbers = (32,) if room.sizes.is_quick else IN_FLIGHT
+    ours = {number: Runs(f"**eventsync, {number} in flight**", is_ours=True) for number in numbers}
     asked = QUICK if room.sizes.is_quick else ALL
     there = [one for one in asked if is_there(one)]
     theirs = {one: Runs(one.name) for one in there}
-    floors: dict[int, list[float]] = {number: [] for number in IN_FLIGHT}
+    floors: dict[int, list[float]] = {number: [] for number in numbers}
     digests: dict[int, str] = {}
     with server() as service:
         for turn in range(room.sizes.rounds):
-            for number in IN_FLIGHT:
+            for number in numbers:
                 room.say(f"publishing, round {turn + 1}: eventsync, {number} in flight")
                 floors[number].append(_raw(service, number, room.sizes.published))
                 _eventsync(room, service, number, ours[number], digests)
@@ -102,7 +103,7 @@ def _peer(room: Room, service: Server, contender: Contender, runs: Runs, digests
     service.forget()
     many, folder = room.peer(contender, service, count)
     _check(service, count, digests, contender.name)
-    if runs.is_first:
+    if runs.is_first and not room.sizes.is_quick:
         again, _ = room.peer(contender, service, count, folder)
         runs.again_s.append(again.wall_s)
         runs.again_posts = service.posts() - count
@@ -177,7 +178,7 @@ def _peers_say(theirs: dict[Contender, Runs]) -> str:
 
 def _again_line(room: Room, ours: Spread, theirs: dict[Contender, Runs]) -> Line:
     posting = [f"{one.name}: {runs.again_posts:,}" for one, runs in theirs.items() if runs.again_posts]
-    fastest = min((spread(runs.again_s).median for one, runs in theirs.items() if one.share == 1), default=0.0)
+    fastest = min((spread(runs.again_s).median for one, runs in theirs.items() if one.share == 1 and runs.again_s), default=0.0)
     return Line(
         "5b",
         f"the same run again, nothing changed: {room.sizes.sent:,} rows, wall time, start-up included",
@@ -196,7 +197,7 @@ def _details(ours: dict[int, Runs], theirs: dict[Contender, Runs], floor: dict[i
         (f"raw asyncio streams, {number} in flight: bytes alone", one.says(), "", "", "", "") for number, one in floor.items()
     ]
     for runs in (*ours.values(), *theirs.values()):
-        figures = (runs.cost.says(), spread(runs.per_s).says(), spread(runs.peak_mb).says(), spread(runs.again_s).says("{:.1f}"))
+        figures = (runs.cost.says(), spread(runs.per_s).says(), spread(runs.peak_mb).says(), _says(runs.again_s))
         cells.append((runs.name, *figures, f"{runs.again_posts:,}"))
     cells += [(name, "not installed", "", "", "", "") for name in missing]
     headings = ("who", "CPU, us a row", "rows/s", "peak MB", "again, s", "posts again")
@@ -210,6 +211,10 @@ def _details(ours: dict[int, Runs], theirs: dict[Contender, Runs], floor: dict[i
         "ledger."
     )
     return Details("The whole way of a row, beside the peers", headings, tuple(cells), note)
+
+
+def _says(seconds: Sequence[float]) -> str:
+    return spread(seconds).says("{:.1f}") if seconds else ""
 
 
 def _plot(ours: dict[int, Runs], theirs: dict[Contender, Runs], floor: dict[int, Spread]) -> Plot:

@@ -27,18 +27,29 @@ KILLS = (0.1, 0.3, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
+class Doomed:
+    """A command that is killed when these shares of its rows have come, and started again."""
+
+    command: Sequence[str]
+    env: Mapping[str, str]
+    folder: Path
+    count: int
+    kills: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
 class Resumption:
     first_s: float
     extra: int
 
 
 def measure(room: Room) -> Iterator[Result]:
-    count = room.sizes.killed
+    count, kills = room.sizes.killed, KILLS[-1:] if room.sizes.is_quick else KILLS
     with server() as service:
-        room.say(f"killing a publish of {count:,} rows, {len(KILLS)} times")
-        ours = _worker(room, service, count)
-        room.say(f"killing a script that publishes {count:,} rows, {len(KILLS)} times")
-        theirs = _script(room, service, count) if is_there(ASYNC_AIOHTTP) else []
+        room.say(f"killing a publish of {count:,} rows, {len(kills)} times")
+        ours = _worker(room, service, count, kills)
+        room.say(f"killing a script that publishes {count:,} rows, {len(kills)} times")
+        theirs = _script(room, service, count, kills) if is_there(ASYNC_AIOHTTP) else []
     first = _first(ours)
     line = Line(
         "10",
@@ -64,41 +75,42 @@ def _first(all_of: Sequence[Resumption]) -> Spread:
     return spread([one.first_s for one in all_of])
 
 
-def _worker(room: Room, service: Server, count: int) -> list[Resumption]:
+def _worker(room: Room, service: Server, count: int, kills: Sequence[float]) -> list[Resumption]:
     folder = room.folder("resumed")
     worker = Worker(folder, service.url)
     worker.prepare(IN_FLIGHT)
     rows.write_rows(worker.source, count)
     worker.sync("--stage-only")
-    found = _killed(service, count, [*COMMAND, "run", "bench", "--no-dagster", "--publish-only"], worker.env(), folder)
+    command = [*COMMAND, "run", "bench", "--no-dagster", "--publish-only"]
+    found = _killed(service, Doomed(command, worker.env(), folder, count, kills))
     shutil.rmtree(folder)
     return found
 
 
-def _script(room: Room, service: Server, count: int) -> list[Resumption]:
+def _script(room: Room, service: Server, count: int, kills: Sequence[float]) -> list[Resumption]:
     folder = room.folder("resumed")
     rows.write_rows(folder / "rows.csv", count)
     rows.write_tables(folder)
-    found = _killed(service, count, ASYNC_AIOHTTP.command(service.url, folder), ENV, folder)
+    found = _killed(service, Doomed(ASYNC_AIOHTTP.command(service.url, folder), ENV, folder, count, kills))
     shutil.rmtree(folder)
     return found
 
 
-def _killed(service: Server, count: int, command: Sequence[str], env: dict[str, str], folder: Path) -> list[Resumption]:
+def _killed(service: Server, doomed: Doomed) -> list[Resumption]:
     """Kill the command again and again; the run after the last kill goes on to the end, and every row has to be there."""
     service.forget()
     found = []
-    for share in (*KILLS, 1.0):
+    for share in (*doomed.kills, 1.0):
         twice = _twice(service.account())
         service.mark()
         began = time.monotonic()
-        process = started(command, env, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = started(doomed.command, doomed.env, cwd=doomed.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if share < 1:
-            _kill(service, process, count * share)
+            _kill(service, process, doomed.count * share)
         process.wait()
         account = service.account()
         found.append(Resumption(account["first_s"] - began, _twice(account) - twice))
-    assert account["events"] == count, account
+    assert account["events"] == doomed.count, account
     return found[1:]  # the first was no resumption
 
 

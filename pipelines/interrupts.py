@@ -161,7 +161,7 @@ def catch_up() -> None:
 
 
 def interruptible(items: Iterable[T]) -> Iterator[T]:
-    """Yield the items; signals interrupt while the next one is made, and never while the caller works on one."""
+    """Yield the items, and hold on to none; signals interrupt while the next is made, and never while the caller works on one."""
     iterator = iter(items)
     while True:
         with window():
@@ -169,6 +169,7 @@ def interruptible(items: Iterable[T]) -> Iterator[T]:
         if item is _END:
             return
         yield item
+        del item
 
 
 _END: Any = object()

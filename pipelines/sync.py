@@ -41,9 +41,8 @@ from state.repeating import Repetition
 from state.standing import NOTHING, Standing
 from state.terms import Terms
 
-CHUNK_ROWS = 2_000
-"""Rows of one stage transaction: so many that pages and flushes to disk are shared by many, so few that memory stays flat and
-nobody waits long for the write lock."""
+CHUNK_ROWS = 1_000
+"""Rows of one stage transaction: large enough for batched statements and few flushes to disk, small enough for flat memory."""
 
 T = TypeVar("T")
 
@@ -165,6 +164,7 @@ def _read(job: StageJob, sight: Sight | None) -> Staged:
             job.advance(sum(not outcome.part.is_further for outcome in chunk))
             if missing:
                 missing.difference_update(chain.from_iterable(names_of(each.row_key, row_parts) for each in chunk))
+            del chunk  # before the next one is made: memory holds one at a time
         ending = reading.ending()
     bookmark = job.approach.bookmark(ending.cursor, is_full=reach is Reach.FULL)
     report = staging.close(_brake(job, verdicts), ReadEnd(bookmark, is_short=ending.is_short))
@@ -228,10 +228,9 @@ def publish(job: PublishJob) -> Published:
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield lists of `size` items, the last one shorter."""
+    """Return lists of `size` items, the last one shorter, and hold on to none of them."""
     iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
+    return iter(lambda: list(islice(iterator, size)), [])
 
 
 def _chosen(job: StageJob, rows: Iterable[SourceRow]) -> Iterable[RowOutcome]:

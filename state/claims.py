@@ -16,6 +16,7 @@ from mappings.delivery import Answer, Denial, Intent
 from mappings.identity import event_key, names_of
 from mappings.vocabulary import Cover, IdempotencyKey, RowKey
 from state.records import load_answer
+from state.spelt import RowStatement, bound
 from state.tables import ENTRY
 from state.verdicts import Claim
 from state.words import Decision, EntryState
@@ -53,7 +54,7 @@ _BEGUN = {
     "sent_run": bindparam("run"),
     "updated_at": bindparam("now", type_=ENTRY.c.updated_at.type),
 }
-_BEGIN = update(ENTRY).where(ENTRY.c.id.in_(bindparam("entries", expanding=True))).values(**_BEGUN)
+_BEGIN = RowStatement(update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(**_BEGUN))
 _PIN = (
     update(ENTRY)
     .where(ENTRY.c.id == bindparam("entry"), ENTRY.c.state == EntryState.PENDING.value)
@@ -145,8 +146,9 @@ def read_these(
 
 def begin(connection: Connection, entries: Collection[int], run_id: str, now: datetime) -> None:
     """Record, before anything is sent, that an attempt of these entries begins."""
+    bound_now = bound(connection, now)
     if entries:
-        connection.execute(_BEGIN, {"entries": entries, "run": run_id, "now": now})
+        _BEGIN.run(connection, [{"entry": entry, "run": run_id, "now": bound_now} for entry in entries])
 
 
 def pin(connection: Connection, entry_id: int, body: bytes, run_id: str, now: datetime) -> int:

@@ -29,6 +29,9 @@ _WRITER = "eventsync_writer"
 _PLACE = "eventsync_place"
 _UPGRADE_LOCK = 0x6576_7379  # any number of our own: PostgreSQL's advisory locks are named by numbers
 _ONE_MOMENT = "REPEATABLE READ"
+_WAL_PAGES = 10_000
+"""Pages of 4 KiB that wait beside SQLite's file. A first read writes to most pages of an index again and again: they are
+copied into the file once for all of its last chunks, and not, as by default, for each of them."""
 
 
 def open_database(url: str, *, upgrades: bool = True) -> Engine:
@@ -122,6 +125,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, wait_ms: int) -> None:
         f"busy_timeout = {wait_ms}",
         "journal_mode = WAL",
         "synchronous = FULL",
+        f"wal_autocheckpoint = {_WAL_PAGES}",
         "foreign_keys = ON",
         "cache_size = -32000",
     ):

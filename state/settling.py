@@ -13,7 +13,9 @@ from sqlalchemy import Connection, and_, bindparam, case, select, update
 
 from mappings.delivery import Answer
 from mappings.vocabulary import IdempotencyKey
+from state.columns import storable
 from state.records import dump_answer
+from state.spelt import RowStatement, bound
 from state.tables import ENTRY
 from state.verdicts import Claim, Effect
 from state.words import Decision, EntryState
@@ -22,7 +24,7 @@ _TURNED_AWAY = frozenset({EntryState.REFUSED, EntryState.BLOCKED})
 _AS_WRITTEN = select(ENTRY.c.id, ENTRY.c.state, ENTRY.c.idempotency_key, ENTRY.c.answer).where(
     ENTRY.c.id.in_(bindparam("entries", expanding=True))
 )
-_SETTLE = (
+_SETTLE = RowStatement(
     update(ENTRY)
     .where(ENTRY.c.id == bindparam("entry"), ENTRY.c.state == EntryState.PENDING.value)
     .values(
@@ -75,19 +77,20 @@ def unwritten(connection: Connection, settlements: Sequence[Settlement]) -> list
 
 def settle(connection: Connection, settlements: Sequence[Settlement], now: datetime) -> int:
     """Write verdicts, and return how many found their entry pending: all, unless somebody else wrote to it."""
-    rows = [_as_row(settlement, now) for settlement in settlements]
-    return connection.execute(_SETTLE, rows).rowcount if rows else 0
+    bound_now = bound(connection, now)
+    rows = [_as_row(settlement, bound_now) for settlement in settlements]
+    return _SETTLE.run(connection, rows) if rows else 0
 
 
-def _as_row(settlement: Settlement, now: datetime) -> dict[str, object]:
+def _as_row(settlement: Settlement, bound_now: object) -> dict[str, object]:
     effect, claim = settlement.effect, settlement.claim
     return {
         "entry": settlement.entry_id,
         "new_state": effect.state.value,
         "new_event_id": effect.event_id,
         "new_answer": dump_answer(settlement.answer),
-        "new_refused_request_id": effect.refused_request_id,
-        "new_denied_request_id": effect.denied_request_id,
+        "new_refused_request_id": storable(effect.refused_request_id),
+        "new_denied_request_id": storable(effect.denied_request_id),
         "new_revision": claim.revision + effect.is_next_revision,
         "new_key": settlement.key,
         "restarts": int(effect.is_next_revision),
@@ -95,5 +98,5 @@ def _as_row(settlement: Settlement, now: datetime) -> dict[str, object]:
         "more": settlement.attempts - claim.is_begun,
         "keeps": int(effect.keeps_unanswered),
         "resent": int(settlement.is_resent),
-        "now": now,
+        "now": bound_now,
     }

@@ -41,7 +41,7 @@ class Stage:
         self._progress = Progress(Seen(opening.boundary), Tally(), terms, decisions, Unspoken(terms.days), listed)
 
     def write(self, outcomes: Sequence[RowOutcome]) -> None:
-        """Write one chunk of rows, about 500, in one transaction with the counts so far.
+        """Write one chunk of rows, about 1,000, in one transaction with the counts so far.
 
         Raises `LeaseLostError` if another run has taken the feed over.
         """

@@ -21,13 +21,15 @@ def svg(plot: Plot) -> str:
     """Return the plot as a document."""
     height = TOP + len(plot.bars) * (BAR + GAP) + BOTTOM
     scale = _scale(plot)
+    places = [(bar, TOP + place * (BAR + GAP)) for place, bar in enumerate(plot.bars)]
     pieces = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(plot.title)}">',
         f'<rect width="{WIDTH}" height="{height}" rx="6" fill="#ffffff"/>',
         f'<text x="16" y="26" {FONT} font-size="15" font-weight="600" fill="#1f2328">{escape(_title(plot))}</text>',
         *_legend(plot),
-        *(piece for place, bar in enumerate(plot.bars) for piece in _bar(plot, bar, TOP + place * (BAR + GAP), scale)),
+        *(_bar(bar, y, scale) for bar, y in places),
         *_budget(plot, height, scale),
+        *(piece for bar, y in places for piece in _words(plot, bar, y, scale)),
         "</svg>",
     ]
     return "\n".join(pieces) + "\n"
@@ -58,19 +60,25 @@ def _scale(plot: Plot) -> Callable[[float], float]:
     return lambda value: max(0.0, math.log10(max(value, least) / least)) / whole * room
 
 
-def _bar(plot: Plot, bar: Bar, y: float, scale: Callable[[float], float]) -> Iterator[str]:
-    length, middle = max(1.0, scale(bar.value)), y + BAR * 0.72
-    weight = "600" if bar.is_ours else "400"
+def _bar(bar: Bar, y: float, scale: Callable[[float], float]) -> str:
+    colour, length = OURS if bar.is_ours else THEIRS, _length(bar, scale)
+    return f'<rect x="{LABEL}" y="{y}" width="{length:.1f}" height="{BAR}" rx="2" fill="{colour}"/>'
+
+
+def _words(plot: Plot, bar: Bar, y: float, scale: Callable[[float], float]) -> Iterator[str]:
+    middle, weight = y + BAR * 0.72, "600" if bar.is_ours else "400"
     yield (
         f'<text x="{LABEL - 10}" y="{middle:.0f}" text-anchor="end" {FONT} font-size="12" font-weight="{weight}"'
         f' fill="#1f2328">{escape(bar.label)}</text>'
     )
-    colour = OURS if bar.is_ours else THEIRS
-    yield f'<rect x="{LABEL}" y="{y}" width="{length:.1f}" height="{BAR}" rx="2" fill="{colour}"/>'
     yield (
-        f'<text x="{LABEL + length + 6:.1f}" y="{middle:.0f}" {FONT} font-size="12" fill="#1f2328"'
+        f'<text x="{LABEL + _length(bar, scale) + 6:.1f}" y="{middle:.0f}" {FONT} font-size="12" fill="#1f2328"'
         f' stroke="#ffffff" stroke-width="3" paint-order="stroke">{_figure(bar.value)} {escape(plot.unit)}</text>'
     )
+
+
+def _length(bar: Bar, scale: Callable[[float], float]) -> float:
+    return max(1.0, scale(bar.value))
 
 
 def _budget(plot: Plot, height: float, scale: Callable[[float], float]) -> Iterator[str]:
@@ -80,7 +88,7 @@ def _budget(plot: Plot, height: float, scale: Callable[[float], float]) -> Itera
     yield f'<line x1="{x:.1f}" y1="{TOP - 6}" x2="{x:.1f}" y2="{height - BOTTOM}" stroke="{LINE}" stroke-dasharray="4 3"/>'
     yield (
         f'<text x="{x:.1f}" y="{height - BOTTOM + 16}" text-anchor="middle" {FONT} font-size="11"'
-        f' fill="{LINE}">budget {_figure(plot.budget)} {escape(plot.unit)}</text>'
+        f' fill="{LINE}">budget {plot.budget:g} {escape(plot.unit)}</text>'
     )
 
 

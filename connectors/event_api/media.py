@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import ssl
 from collections import Counter
 from dataclasses import dataclass
 from typing import Self
@@ -235,9 +234,8 @@ def _host_of(url: str) -> str:
 
 def _wire(resolver: GuardedResolver, in_flight: int) -> httpx.AsyncBaseTransport:
     tls = httpx.create_ssl_context()
-    return FrankTransport(lambda: _session(tls, resolver, in_flight))
 
+    def connector() -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(limit=in_flight, ssl=tls, resolver=resolver, use_dns_cache=False, force_close=True)
 
-def _session(tls: ssl.SSLContext, resolver: GuardedResolver, in_flight: int) -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(limit=in_flight, ssl=tls, resolver=resolver, use_dns_cache=False, force_close=True)
-    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False)
+    return FrankTransport(connector)

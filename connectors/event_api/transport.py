@@ -1,12 +1,12 @@
-"""The wire under httpx: aiohttp's connections, with every failure told as what it is.
+"""The wire under httpx: aiohttp's connections, on which a request is written at once, and only if it may still leave.
 
-What a failure means for a row is `answers`' and `delivery`'s. A connection that was never made and a connection that
-broke after the request had left are worlds apart here, so each becomes httpx's own error for it; no error carries the
-request's headers, and with them the secret.
+What a failure means for a row is `answers`' and `delivery`'s; how one is told, so that a connection never made is known
+from one that broke after the request had left, is `failures`'.
 """
 
 from __future__ import annotations
 
+import asyncio
 import select
 import ssl
 from base64 import b64encode
@@ -17,14 +17,19 @@ from weakref import WeakSet
 
 import aiohttp
 import httpx
-from aiohttp.abc import AbstractStreamWriter
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.tracing import Trace
+from aiohttp.connector import Connection
+from aiohttp.http import HttpProcessingError
+from yarl import URL
 
 from connectors.event_api.departure import HeldBackError, may_leave
+from connectors.event_api.failures import as_httpx
 
 _KEPT_ALIVE_S = 4.0
 """Below the five seconds after which common servers close an idle connection: fewer requests meet a closing one."""
+
+_SWITCHING = 101
+"""The one answer below 200 that no other follows."""
 
 
 def direct_transport(url: httpx.URL, *, in_flight: int) -> httpx.AsyncBaseTransport:
@@ -34,171 +39,175 @@ def direct_transport(url: httpx.URL, *, in_flight: int) -> httpx.AsyncBaseTransp
     and no redirect followed here. Must be closed by the client that uses it.
     """
     tls = httpx.create_ssl_context() if url.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return FrankTransport(lambda: _session(tls, in_flight), _proxy_for(url))
+
+    def connector() -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(limit=in_flight, ssl=tls, keepalive_timeout=_KEPT_ALIVE_S)
+
+    return FrankTransport(connector, _proxy_for(url))
 
 
 class FrankTransport(httpx.AsyncBaseTransport):
-    """aiohttp under httpx, raising `httpx.ConnectError` or `ConnectTimeout` only where no connection was established.
+    """Sends each request once, and raises `httpx.ConnectError` or `ConnectTimeout` only where no connection was established.
 
-    `open_session` is called once, inside the event loop, when the first request is sent.
+    aiohttp makes and keeps the connections, and reads the answers. `open_connector` is called once, inside the event loop.
     """
 
-    def __init__(self, open_session: Callable[[], aiohttp.ClientSession], proxy: httpx.Proxy | None = None) -> None:
-        self._open_session = open_session
-        self._session: aiohttp.ClientSession | None = None
-        self._proxy = str(proxy.url) if proxy else None
-        self._login = _login(proxy.raw_auth) if proxy and proxy.raw_auth else {}
+    def __init__(self, open_connector: Callable[[], aiohttp.TCPConnector], proxy: httpx.Proxy | None = None) -> None:
+        self._open_connector = open_connector
+        self._connector: aiohttp.TCPConnector | None = None
+        self._proxy = proxy
+        self._login = _login(proxy)
+        self._destination = lru_cache(self._new_destination)
+        self._used: WeakSet[ResponseHandler] = WeakSet()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send `request` once; every failure is an `httpx.TransportError` that knows no header."""
-        if self._session is None:
-            self._session = self._open_session()
+        """Send `request`, whose headers tell the length of its body; every failure is an `httpx.TransportError` without headers.
+
+        Raises `HeldBackError`, with nothing written, where the request may leave no more once it has a connection: getting
+        one may take as long as a pause.
+        """
+        content = await request.aread()
+        head = self._head(request)
         try:
-            answer = await self._sent(self._session, request)
-        except aiohttp.ClientError as failure:
-            told = _as_httpx(failure, request)
-        else:
-            return httpx.Response(answer.status, headers=answer.raw_headers, stream=WireStream(answer, request), request=request)
+            connection = await self._connected(request)
+            return await _answered(connection, request, head + content)
+        except (aiohttp.ClientError, HttpProcessingError, OSError) as failure:
+            told = as_httpx(failure, request)
         raise told
 
     async def aclose(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
+        if self._connector is not None:
+            await self._connector.close()
 
-    async def _sent(self, session: aiohttp.ClientSession, request: httpx.Request) -> aiohttp.ClientResponse:
-        asked = request.extensions.get("timeout", {})
-        headers = [(name.decode("ascii"), value.decode("ascii")) for name, value in request.headers.raw]
-        if self._login and request.url.scheme == "http":  # no tunnel: the proxy reads the request itself
-            headers += self._login.items()
-        return await session.request(
-            request.method,
-            str(request.url),
-            headers=headers,
-            data=await request.aread() or None,
-            allow_redirects=False,
-            timeout=_timeout(asked.get("pool"), asked.get("connect"), asked.get("read")),
-            proxy=self._proxy,
-            proxy_headers=self._login,
+    async def _connected(self, request: httpx.Request) -> Connection:
+        """Return a connection of our own.
+
+        A kept one on which something waits to be read is not used again: it is at its end, or holds what nobody has
+        asked for, a second copy of an answer perhaps, which would be taken for the answer to the next request.
+        """
+        self._connector = self._connector or self._open_connector()
+        destination = self._destination(request.url.scheme, request.url.netloc)
+        try:
+            connection = await self._connector.connect(destination, [], _timeouts(request))
+            while _is_spoilt(connection, self._used):
+                connection.close()
+                connection = await self._connector.connect(destination, [], _timeouts(request))
+        except TimeoutError as late:
+            raise aiohttp.ConnectionTimeoutError from late
+        if connection.protocol is not None:
+            self._used.add(connection.protocol)
+        return connection
+
+    def _new_destination(self, scheme: str, netloc: bytes) -> aiohttp.ClientRequest:
+        """Say where to connect to, and through what, in the form in which aiohttp's connector is told it."""
+        try:
+            url = URL(f"{scheme}://{netloc.decode('ascii')}")
+        except ValueError as problem:
+            raise aiohttp.InvalidURL(netloc.decode("ascii")) from problem
+        if scheme not in {"http", "https"}:
+            raise aiohttp.InvalidURL(url)
+        return aiohttp.ClientRequest(
+            "POST",
+            url,
+            loop=asyncio.get_running_loop(),
+            proxy=URL(str(self._proxy.url)) if self._proxy else None,
+            proxy_headers={name.decode("ascii"): value.decode("ascii") for name, value in self._login},
         )
+
+    def _head(self, request: httpx.Request) -> bytes:
+        """Return the request line and the headers (RFC 9112, 3 and 5), as the server, or the proxy that relays them, is told."""
+        url, headers, target = request.url, request.headers.raw, request.url.raw_path
+        if self._proxy and url.scheme == "http":
+            target, headers = b"http://%b%b" % (url.netloc, target), headers + self._login
+        lines = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), target), *(b"%b: %b" % header for header in headers)]
+        head = b"\r\n".join(lines)
+        if len(head.splitlines()) != len(lines):
+            raise httpx.LocalProtocolError("a header holds a line break", request=request)
+        return head + b"\r\n\r\n"
+
+
+async def _answered(connection: Connection, request: httpx.Request, content: bytes) -> httpx.Response:
+    """Write the whole request in one go, and return its answer, whose body is still to be read."""
+    try:
+        protocol = _written(connection, content, _timeouts(request).sock_read)
+        message, body = await protocol.read()
+        while message.code < httpx.codes.OK and message.code != _SWITCHING:
+            message, body = await protocol.read()
+    except BaseException:
+        connection.close()
+        raise
+    return httpx.Response(
+        message.code, headers=message.raw_headers, stream=WireStream(connection, body, request), request=request
+    )
+
+
+def _written(connection: Connection, content: bytes, read_s: float | None) -> ResponseHandler:
+    """Look a last time whether the request may leave, and write it: nothing else gets its turn in between."""
+    protocol = connection.protocol
+    if protocol is None or protocol.transport is None:
+        raise aiohttp.ServerDisconnectedError
+    protocol.set_response_params(read_until_eof=True, auto_decompress=False, read_timeout=read_s)
+    if not may_leave.get()():
+        connection.release()
+        raise HeldBackError
+    protocol.transport.write(content)
+    if not protocol.writing_paused:  # else no answer is due yet, and the time for the whole of it is the only bound
+        protocol.start_timeout()
+    return protocol
 
 
 class WireStream(httpx.AsyncByteStream):
     """The body of an answer as it arrives, as httpx reads it; or all of it at once, up to a bound."""
 
-    def __init__(self, answer: aiohttp.ClientResponse, request: httpx.Request) -> None:
-        self._answer = answer
+    def __init__(self, connection: Connection, body: aiohttp.StreamReader, request: httpx.Request) -> None:
+        self._connection = connection
+        self._body = body
         self._request = request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield what has arrived, piece by piece; raises as `handle_async_request` does."""
-        while not self._answer.content.at_eof():
+        while not self._body.at_eof():
             yield await self._piece()
 
     async def read(self, most: int) -> bytes:
         """Return the whole body, or as soon as there are `most` bytes of it what has arrived; raises the same."""
-        body = bytearray()
-        while len(body) < most and not self._answer.content.at_eof():
-            body += await self._piece()
-        return bytes(body)
+        content = bytearray()
+        while len(content) < most and not self._body.at_eof():
+            content += await self._piece()
+        return bytes(content)
 
     async def aclose(self) -> None:
-        """Let the connection serve others, unless something of the body is left unread: then it is closed."""
-        self._answer.release()
+        """Let the connection serve others, unless something is left to be read or written: then it is closed."""
+        transport = self._connection.transport
+        if transport is not None and transport.get_write_buffer_size():
+            self._connection.close()
+        else:
+            self._connection.release()
 
     async def _piece(self) -> bytes:
         try:
-            return await self._answer.content.readany()
-        except aiohttp.ClientError as failure:
-            told = _as_httpx(failure, self._request)
+            return await self._body.readany()
+        except (aiohttp.ClientError, HttpProcessingError, OSError) as failure:
+            told = as_httpx(failure, self._request)
         raise told
 
 
+def _timeouts(request: httpx.Request) -> aiohttp.ClientTimeout:
+    told = request.extensions.get("timeout", {})
+    return _client_timeout(told.get("pool"), told.get("connect"), told.get("read"))
+
+
 @lru_cache
-def _timeout(pool_s: float | None, connect_s: float | None, read_s: float | None) -> aiohttp.ClientTimeout:
+def _client_timeout(pool_s: float | None, connect_s: float | None, read_s: float | None) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(connect=pool_s, sock_connect=connect_s, sock_read=read_s)
 
 
-def _login(login: tuple[bytes, bytes]) -> dict[str, str]:
-    """Return the header by which a proxy knows us: in a header of its own the password is in no connection's name."""
-    return {"proxy-authorization": "Basic " + b64encode(b":".join(login)).decode("ascii")}
-
-
-def _as_httpx(failure: aiohttp.ClientError, request: httpx.Request) -> httpx.TransportError:
-    return _unreached(failure, request) or _lost(failure, request)
-
-
-def _unreached(origin: aiohttp.ClientError, request: httpx.Request) -> httpx.TransportError | None:
-    match origin:
-        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
-            return httpx.ProxyError("the proxy let nothing through", request=request)
-        case aiohttp.ConnectionTimeoutError():
-            return httpx.ConnectTimeout("no connection in time", request=request)
-        case aiohttp.InvalidURL():
-            return httpx.UnsupportedProtocol(f"no address to connect to: {origin}", request=request)
-        case aiohttp.ClientConnectorError():
-            return httpx.ConnectError(
-                f"no connection to {origin.host}:{origin.port}: {_reason(origin.os_error)}", request=request
-            )
-        case _:
-            return None
-
-
-def _lost(origin: aiohttp.ClientError, request: httpx.Request) -> httpx.TransportError:
-    match origin:
-        case aiohttp.ServerTimeoutError():
-            return httpx.ReadTimeout("no answer in time", request=request)
-        case aiohttp.ClientResponseError():
-            return httpx.RemoteProtocolError(f"no HTTP answer: {origin.message}", request=request)
-        case _:
-            # What the HTTP library adds in angle brackets is its own error, with a status that nobody sent.
-            return httpx.ReadError(f"the connection broke: {str(origin).partition(': <')[0]}", request=request)
-
-
-def _reason(problem: OSError) -> str:
-    """Return the system's own words: connection refused, name or service not known."""
-    return (problem.strerror or str(problem)).lower()
-
-
-class _PunctualConnector(aiohttp.TCPConnector):
-    """Hands out a connection only to a request that may still leave: getting one may take as long as a pause.
-
-    A kept connection on which something waits to be read is not used again: it is at its end, or holds what nobody has
-    asked for, a second copy of an answer perhaps, which would be taken for the answer to the next request.
-    """
-
-    def __init__(self, *, limit: int, ssl: ssl.SSLContext) -> None:
-        super().__init__(limit=limit, ssl=ssl, keepalive_timeout=_KEPT_ALIVE_S)
-        self._used: WeakSet[ResponseHandler] = WeakSet()
-
-    async def connect(
-        self,
-        req: aiohttp.ClientRequest,
-        traces: list[Trace],
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  # the signature is aiohttp's
-    ) -> aiohttp.connector.Connection:
-        connection = await super().connect(req, traces, timeout)
-        while _is_spoilt(connection, self._used):
-            connection.close()
-            connection = await super().connect(req, traces, timeout)
-        if not may_leave.get()():
-            connection.release()
-            raise HeldBackError
-        if connection.protocol is not None:
-            self._used.add(connection.protocol)
-        return connection
-
-
-class _PunctualRequest(aiohttp.ClientRequest):
-    """Asks once more in the very moment of writing: before Python 3.12 that is a task of its own, which others may delay."""
-
-    async def write_bytes(
-        self, writer: AbstractStreamWriter, conn: aiohttp.connector.Connection, content_length: int | None = None
-    ) -> None:
-        if may_leave.get()():
-            await super().write_bytes(writer, conn, content_length)
-        elif conn.protocol is not None:
-            conn.protocol.set_exception(HeldBackError())
+def _login(proxy: httpx.Proxy | None) -> list[tuple[bytes, bytes]]:
+    """Return the header by which the proxy knows us; in an address the password would be in a connection's name."""
+    if proxy is None or proxy.raw_auth is None:
+        return []
+    return [(b"proxy-authorization", b"Basic " + b64encode(b":".join(proxy.raw_auth)))]
 
 
 def _is_spoilt(connection: aiohttp.connector.Connection, used: WeakSet[ResponseHandler]) -> bool:
@@ -215,13 +224,6 @@ def _is_readable(descriptor: int) -> bool:
     look = select.poll()  # `select.select` knows no descriptor above 1023
     look.register(descriptor, select.POLLIN)
     return bool(look.poll(0))
-
-
-def _session(tls: ssl.SSLContext, in_flight: int) -> aiohttp.ClientSession:
-    connector = _PunctualConnector(limit=in_flight, ssl=tls)
-    return aiohttp.ClientSession(
-        connector=connector, request_class=_PunctualRequest, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
-    )
 
 
 def _proxy_for(url: httpx.URL) -> httpx.Proxy | None:

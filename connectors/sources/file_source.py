@@ -25,7 +25,6 @@ from connectors.sources.names import Asked
 from connectors.sources.ndjson_records import NdjsonRecords
 from connectors.sources.opened_file import FileAt
 from connectors.sources.record_file import RecordFile
-from connectors.sources.store_files import StoreFiles
 from connectors.sources.web_files import WebFiles
 from connectors.sources.web_source import WebSource
 from connectors.sources.workbook import Workbook
@@ -73,7 +72,12 @@ def _source(spec: FileSpec, base: Path, asked: Asked, since: str, clockwork: Clo
 def _files(path: str, base: Path, bounds: Fetching) -> Files:
     if is_web_address(path):
         return WebFiles(bounds)
-    return StoreFiles(bounds) if is_address(path) else LocalFiles(base)
+    if not is_address(path):
+        return LocalFiles(base)
+    # Here, as feeds of files at hand need not wait for what knows all stores.
+    from connectors.sources.store_files import StoreFiles  # noqa: PLC0415
+
+    return StoreFiles(bounds)
 
 
 def _read_as(spec: FileSpec, file: FileAt, asked: Asked) -> Source:

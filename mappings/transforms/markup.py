@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 from urllib.parse import unquote
 
 import nh3
-from markdown_it import MarkdownIt
 from pydantic import Field
 
 from mappings.measures import Switch
@@ -100,6 +99,8 @@ class MarkdownToText(Step):
 
     def function(self) -> Run:
         """Return the step's function."""
+        from markdown_it import MarkdownIt  # noqa: PLC0415  # sixty modules, for the few feeds that read Markdown
+
         render = MarkdownIt("commonmark").render
 
         def markdown_to_text(text: str) -> str:

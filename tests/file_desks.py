@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 
-from unit.state.world import DESTINATION, FEED, World, answer
+from unit.state.world import DESTINATION, World, answer
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import REAL, Clockwork
@@ -26,12 +26,12 @@ from pipelines.sameness import Sameness
 from pipelines.sync import Staged, StageJob, stage
 from state.books import Books
 from state.deciding import Choice, NotPossibleError
+from state.decisions import Found
 from state.gate import GateClosedError
 from state.outbox import Settled
 from state.views import Book, RowFilter
 from state.words import ProblemKind
 
-BOOK = Book(DESTINATION, FEED)
 COLUMNS = ("REF", "TITLE", "STATE", "DAYS", "NOTE")
 Cells = tuple[str, str, str, str, str]
 FEED_TEXT = """\
@@ -42,7 +42,7 @@ rows: [{rows}]
 event:
   channelId: {{channel: city}}
   title: {{join: [{{from: TITLE}}, {more}], with: " "}}
-  startAt: "2031-05-03T20:00:00+01:00"
+  startAt: {starts}
   timezone: Europe/Lisbon
   status: {{from: STATE, on_empty: {{use: published}}}}
   classifications: [music]
@@ -52,6 +52,8 @@ publish:
   on_vanish: {on_vanish}
   brakes: {brakes}
 """
+ONCE = '"2031-05-03T20:00:00+01:00"'
+EACH_DAY = '{at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}'
 NO_BRAKES = "{rejected: off, shrink: off, new: off}"
 BRAKES = '{rejected: "20%", rejected_at_least: 2, shrink: "50%", new: off}'
 
@@ -69,13 +71,18 @@ class Feed:
     @cache  # noqa: B019  # a mapping is as frozen as its feed, and takes longer to parse than its rows to be read
     def parsed(self, base: Path) -> FeedMapping:
         words = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return parse_feed(FEED_TEXT.format(**words), base / "agenda.yaml", LookupShelf())
+        starts = EACH_DAY if "recur" in self.rows else ONCE
+        return parse_feed(FEED_TEXT.format(**words, starts=starts), base / "agenda.yaml", LookupShelf())
 
 
 def write_rows(folder: Path, rows: Iterable[Cells]) -> None:
     """Write the file anew, as an export does."""
     with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as target:
         csv.writer(target).writerows([COLUMNS, *rows])
+
+
+class PowerCutError(Exception):
+    """The process ends here."""
 
 
 @dataclass
@@ -89,17 +96,19 @@ class Desk:
     channels: Mapping[str, int] = field(default_factory=lambda: {"city": 7})
     clockwork: Clockwork = REAL
     read: list[int] = field(default_factory=list)
+    is_doomed: bool = False
     events: int = 1000
 
-    def stage(self, options: RunOptions | None = None) -> Staged:
+    def stage(self, options: RunOptions | None = None, *, is_plain: bool | None = None) -> Staged:
         """Stage once, as a run does; `read` is told how many rows were looked at."""
         asked = options or RunOptions()
+        is_plain = self.is_plain if is_plain is None else is_plain
         run_id, mapping = self.world.run(), self.feed.parsed(self.folder)
         mapper = compile_feed(mapping, Directory(self.channels), self.world.clock())
         known = AtHand(mapping, mapper, str(sorted(self.channels.items())), self.world.clock())
         approach = approach_of(known, asked, self.world.ledger.bookmark())
         look = partial(look_at, mapping.source, self.folder, self.clockwork)
-        sameness = None if self.is_plain else Sameness(look, known.fit_today, known.began)
+        sameness = None if is_plain else Sameness(look, known.fit_today, known.began)
         source = open_source(mapping.source, self.folder, mapper.columns)
         token = self.world.lease.token
         job = StageJob(run_id, token, mapping, source, mapper, self.world.ledger, asked, self._count, (), approach, sameness)
@@ -107,11 +116,15 @@ class Desk:
 
     def _count(self, rows: int) -> None:
         self.read.append(rows)
+        if self.is_doomed:
+            raise PowerCutError
 
     def stage_and_break(self) -> None:
-        """Begin to stage, and be killed behind the first rows."""
-        token = self.world.lease.token
-        self.world.ledger.open_stage(self.world.run(), is_whole=True, fence=token)
+        """Read the rows, and be killed once the first of them are written, before they are judged."""
+        self.is_doomed = True
+        with suppress(PowerCutError):
+            self.stage(is_plain=True)
+        self.is_doomed = False
         self.world.crash()
 
     def publish(self, words: Iterable[str] = (), limit: int | None = None) -> None:
@@ -142,8 +155,21 @@ class Desk:
         """Let a person decide about a row, known or held."""
         decisions = self.world.ledger.open_decisions("ana@desk", self.world.lease.token)
         with suppress(NotPossibleError):
-            if decisions.resolve(RowKey(key), choice) is None and Books(self.world.engine).is_held(BOOK, RowKey(key)):
+            if decisions.resolve(RowKey(key), choice) is None and Books(self.world.engine).is_held(self.book, RowKey(key)):
                 decisions.release(RowKey(key), choice)
+
+    def find(self, key: str) -> None:
+        """Find a row's event in the service's list, if its id is not known."""
+        entry = self.world.entry(key)
+        if entry is not None and entry.event_id is None:
+            self.events += 1
+            found = Found(entry.entry_id, entry.revision, self.events, "by its title and its day")
+            self.world.ledger.open_decisions("ana@desk", self.world.lease.token).record_found([found])
+
+    @property
+    def book(self) -> Book:
+        """Where its rows stand."""
+        return Book(DESTINATION, self.world.feed)
 
     def retry(self) -> None:
         """Let a person send again what was turned away."""
@@ -157,16 +183,20 @@ class Desk:
                 *(row.state, row.key, row.revision, row.body, row.attempts, row.drift_body, row.drift_kind, row.vanished_at),
                 *(row.origin, row.staged_run, row.sent_run, row.created_at, row.decision, row.event_id, row.is_asked_for),
             )
-            for row in books.every_row(BOOK, RowFilter())
+            for row in books.every_row(self.book, RowFilter())
         }
         problems = {
             kind: sorted(
                 (one.row_key, one.origin, one.reasons, sorted(one.cells.items()), one.run_id, one.first_seen_at, one.seen_at)
-                for one in books.every_problem(BOOK, kind)
+                for one in books.every_problem(self.book, kind)
             )
             for kind in ProblemKind
         }
-        (status,) = books.status()
-        runs = [(run.run_id, run.phase, run.outcome, run.read, run.stage_report, run.brakes) for run in books.runs()]
+        (status,) = (one for one in books.status() if one.book == self.book)
+        runs = [
+            (run.run_id, run.phase, run.outcome, run.read, run.stage_report, run.brakes)
+            for run in books.runs()
+            if run.book == self.book
+        ]
         waiting = (status.waiting, status.counts, status.drifted, status.vanished, status.last_whole_read, status.set_aside)
         return {"entries": entries, "problems": problems, "gate": status.gate, "waiting": waiting, "runs": runs}

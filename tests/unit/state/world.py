@@ -115,6 +115,7 @@ class World:
 
     place: Path | str
     clock: Clock = field(default_factory=Clock)
+    feed: FeedName = FEED
     engine: Engine = field(init=False)
     ledger: Ledger = field(init=False)
     lease: Lease = field(init=False)
@@ -130,7 +131,7 @@ class World:
 
     def _open(self) -> None:
         self.engine = open_database(self.url)
-        self.ledger = Ledger(self.engine, DESTINATION, FEED, namespace="tests", now=self.clock, keeping=self.clock.keeping)
+        self.ledger = Ledger(self.engine, DESTINATION, self.feed, namespace="tests", now=self.clock, keeping=self.clock.keeping)
 
     def crash(self) -> None:
         self.engine.dispose()
@@ -172,7 +173,7 @@ class World:
         return outbox.account()
 
     def entry(self, key: str) -> RowRecord | None:
-        found = Books(self.engine).rows(Book(DESTINATION, FEED), RowFilter(row_key=RowKey(key)))
+        found = Books(self.engine).rows(Book(DESTINATION, self.feed), RowFilter(row_key=RowKey(key)))
         return found[0] if found else None
 
     def known(self, key: str) -> RowRecord:

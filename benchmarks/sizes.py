@@ -21,10 +21,12 @@ class Sizes:
     """Rows of a whole run of eventsync, and of what is sent of ten million."""
     sent: int
     """Rows of a whole run of a peer; less for the slowest."""
+    again: int
+    """Rows of a run of ours that finds nothing changed."""
     mapped: int
     profiled: int
     seconds: float
-    """How long throughput is measured under latency; a limit takes six times as long."""
+    """How long throughput is measured under latency; a limit takes five times as long."""
     killed: int
     """Rows of the publish that is killed."""
     is_judged: bool = True
@@ -36,13 +38,14 @@ class Sizes:
 WHOLE = Sizes(
     rounds=3,
     million=1_000_000,
-    delivered=300_000,
+    delivered=200_000,
     ten_million=10_000_000,
-    published=30_000,
-    sent=10_000,
+    published=20_000,
+    sent=6_000,
+    again=10_000,
     mapped=20_000,
     profiled=20_000,
-    seconds=10,
+    seconds=8,
     killed=100_000,
 )
 MIDDLE = Sizes(
@@ -52,6 +55,7 @@ MIDDLE = Sizes(
     ten_million=100_000,
     published=2_000,
     sent=600,
+    again=600,
     mapped=4_000,
     profiled=3_000,
     seconds=3,
@@ -65,6 +69,7 @@ QUICK = Sizes(
     ten_million=30_000,
     published=1_000,
     sent=300,
+    again=300,
     mapped=4_000,
     profiled=1_500,
     seconds=2,

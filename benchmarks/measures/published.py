@@ -129,7 +129,7 @@ def _again(room: Room, service: Server) -> Spread:
     folder = room.folder("again")
     worker = Worker(folder, service.url)
     worker.prepare(32)
-    rows.write_rows(worker.source, room.sizes.sent)
+    rows.write_rows(worker.source, room.sizes.again)
     worker.sync()
     found = spread(room.rounds(lambda: worker.sync().wall_s))
     shutil.rmtree(folder)
@@ -181,11 +181,11 @@ def _again_line(room: Room, ours: Spread, theirs: dict[Contender, Runs]) -> Line
     fastest = min((spread(runs.again_s).median for one, runs in theirs.items() if one.share == 1 and runs.again_s), default=0.0)
     return Line(
         "5b",
-        f"the same run again, nothing changed: {room.sizes.sent:,} rows, wall time, start-up included",
+        f"the same run again, nothing changed: {room.sizes.again:,} rows, wall time, start-up included",
         "",
         f"posts again: {'; '.join(posting)}" if posting else "",
         f"0 requests, {ours.says('{:.2f}')} s",
-        f"the fastest peer: {fastest:.2f} s" if theirs else "",
+        f"the fastest peer, {room.sizes.sent:,} rows: {fastest:.2f} s" if fastest else "",
         "0 requests, 1.5 s",
         "0.8 s",
         at_most(ours.median, 1.5, 0.8),

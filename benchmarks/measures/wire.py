@@ -44,7 +44,7 @@ def _is_there(who: str) -> bool:
 
 def _cost(room: Room, service: Server, who: str, in_flight: int) -> Spread:
     room.say(f"one request: {who}, {in_flight} in flight")
-    count = 600 if who == "httpx as it comes" or room.sizes.is_quick else 4000
+    count = 600 if who == "httpx as it comes" or room.sizes.is_quick else 3000
     command = [sys.executable, str(HERE / "client.py"), who, service.url, "--in-flight", str(in_flight), "--requests", str(count)]
 
     def once() -> float:

@@ -30,6 +30,7 @@ def test_every_module_opens_with_its_door_sign_and_can_be_read_at_one_go() -> No
 
 def test_the_readme_names_each_measurement() -> None:
     known = _python("import bench; print(*bench.MEASURES)").split()
+    assert sorted(known) == sorted(_python("import bench; print(*bench.READ)").split())
     assert sorted(known) == sorted(path.stem for path in (_BENCH / "measures").glob("*.py") if path.stem != "memory")
     assert [name for name in known if f"`measures/{name}.py`" not in _README] == []
 

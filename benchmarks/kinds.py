@@ -13,7 +13,10 @@ from pathlib import Path
 
 WAITING = "waiting"
 OTHER = "other"
+IMPORTING, CLASSES, PATTERNS = "importing", "classes and models made at import", "patterns compiled"
 BUILT_IN = "~"
+ONCE = (IMPORTING, CLASSES, PATTERNS)
+"""What no row takes, but every start."""
 MODULES = (
     ("connectors/sources/", "reading"),
     ("csv.py", "reading"),
@@ -34,14 +37,14 @@ MODULES = (
     ("concurrent/", "event loop"),
     ("threading.py", "event loop"),
     ("pipelines/", "the run's own steps"),
-    ("<frozen importlib", "importing"),
-    ("<frozen zipimport", "importing"),
-    ("dataclasses.py", "classes and models made at import"),
-    ("pydantic", "classes and models made at import"),
-    ("typing", "classes and models made at import"),
-    ("enum.py", "classes and models made at import"),
-    ("inspect.py", "classes and models made at import"),
-    ("re/", "patterns compiled"),
+    ("<frozen importlib", IMPORTING),
+    ("<frozen zipimport", IMPORTING),
+    ("dataclasses.py", CLASSES),
+    ("pydantic", CLASSES),
+    ("typing", CLASSES),
+    ("enum.py", CLASSES),
+    ("inspect.py", CLASSES),
+    ("re/", PATTERNS),
     ("yaml/", "mapping files read"),
     ("ruamel", "mapping files read"),
     ("rich/", "progress and reports"),
@@ -59,9 +62,9 @@ BUILT_INS = (
     ("_thread.lock", WAITING),
     ("time.sleep", WAITING),
     ("_socket", "client: sockets"),
-    ("marshal", "importing"),
-    ("_imp.", "importing"),
-    ("posix.stat", "importing"),
+    ("marshal", IMPORTING),
+    ("_imp.", IMPORTING),
+    ("posix.stat", IMPORTING),
     ("_blake2", "digests"),
     ("orjson", "mapping, checking, canonical JSON"),
 )
@@ -91,7 +94,7 @@ def _kind(place: Place) -> str | None:
     if file == BUILT_IN:
         return next((kind for piece, kind in BUILT_INS if piece in name), None)
     if name == "<module>":
-        return "importing"
+        return IMPORTING
     known = re.sub(r"^.*/(?:site-packages|python3\.\d+)/", "", file)
     known = re.sub(r"^.*/(?=(?:connectors|mappings|pipelines|state)/)", "", known)
     return next((kind for begin, kind in MODULES if known.startswith(begin)), OTHER)

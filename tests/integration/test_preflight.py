@@ -129,7 +129,7 @@ def test_a_changed_list_of_classifications_is_told_once_and_its_rows_are_rejecte
     assert "this mapping names workshop" in notice
     (rejection,) = said.run["rejections"]
     assert 'is "workshops" meant?' in rejection["reasons"][0]["hint"]
-    assert desk.run().run["notices"] == []
+    assert not any("changed from" in notice for notice in desk.run().run["notices"])
 
 
 def test_check_live_compares_the_list_with_the_version_that_the_mapping_was_written_for(desk: Desk, service: Service) -> None:

@@ -6,7 +6,7 @@ What the keys mean is `schema`'s, what they do `engine`'s.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from mappings.engine import Directory, attempt
 from mappings.errors import FileProblem, MappingFileError
+from mappings.feed_names import may_be_named, same_name
 from mappings.file_context import FileContext
 from mappings.file_problems import Told, told_by
 from mappings.includes import FRAGMENT_MARK, PlaceElsewhere, include_files
@@ -56,18 +57,20 @@ class FeedFolder:
         return next((feed.mapping for feed in self.feeds if feed.mapping.feed == name), None)
 
 
-def load_folder(folder: Path) -> FeedFolder:
+def load_folder(folder: Path, wanted: Collection[str] = ()) -> FeedFolder:
     """Load every mapping file of a folder, in the order of their names; one whose name begins with _ is only included.
 
     A broken file harms no other. Two files with one feed name (or two that differ in `-` and `_` only): the later is broken.
+    `wanted`: names of feeds or of their files, if only these are needed; files that can hold none of them are left alone.
     """
     feeds: list[LoadedFeed] = []
     broken: list[MappingFileError] = []
     shelf = LookupShelf()
     taken: dict[str, Path] = {}
-    for path in sorted(
+    paths = sorted(
         path for path in folder.glob("*") if path.suffix in SUFFIXES and path.name[0] != FRAGMENT_MARK and path.is_file()
-    ):
+    )
+    for path in may_be_named(paths, wanted) if wanted else paths:
         try:
             mapping = load_feed(path, shelf)
             _claim_name(mapping.feed, path, taken)
@@ -153,7 +156,7 @@ def _placed(document: Block, problems: Iterable[Problem]) -> list[Told]:
 
 
 def _claim_name(feed: FeedName, path: Path, taken: dict[str, Path]) -> None:
-    other = taken.setdefault(feed.replace("-", "_"), path)
+    other = taken.setdefault(same_name(feed), path)
     if other != path:
         message = f'the feed name "{feed}" is taken by {other.name}'
         hint = "feed names must differ in more than - and _"

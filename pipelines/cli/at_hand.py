@@ -61,7 +61,7 @@ class FeedAtHand:
     def policy(self) -> PublishPolicy:
         """Return how the feed is published; the defaults where its mapping file cannot be read now."""
         try:
-            return chosen_feeds(folder_of(self.settings), [self.book.feed])[0].mapping.publish
+            return chosen_feeds(folder_of(self.settings, [self.book.feed]), [self.book.feed])[0].mapping.publish
         except ConfigError:
             return PublishPolicy()
 

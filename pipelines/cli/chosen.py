@@ -9,18 +9,23 @@ from pathlib import Path
 from rapidfuzz import process
 
 from mappings.errors import ConfigError, MappingFileError
-from mappings.loader import FeedFolder, LoadedFeed, load_folder
+from mappings.loader import SUFFIXES, FeedFolder, LoadedFeed, load_folder
 from pipelines.settings import Settings
 
 
-def folder_of(settings: Settings) -> FeedFolder:
+def folder_of(settings: Settings, wanted: Sequence[str] = ()) -> FeedFolder:
     """Load the folder of mapping files; broken files are part of what is returned.
+
+    `wanted`: what a person names, if nothing else is needed. As long as these are there, other files are left alone.
 
     Raises:
         ConfigError: there is no such folder, or no mapping file in it.
     """
     if not settings.feeds.is_dir():
         raise ConfigError(f"there is no folder {settings.feeds}", hint="set EVENTSYNC_FEEDS to the folder of your mapping files")
+    few = load_folder(settings.feeds, {*wanted, *map(_stem_of, wanted)}) if wanted else None
+    if few and all(_found(few, name) for name in wanted):
+        return few
     folder = load_folder(settings.feeds)
     if not folder.feeds and not folder.broken:
         raise ConfigError(f"{settings.feeds} holds no mapping file (*.yaml)", hint="`eventsync check` tells how one is written")
@@ -47,11 +52,19 @@ def _is_called(path: Path, name: str) -> bool:
     )
 
 
+def _stem_of(name: str) -> str:
+    return Path(name).stem if name.endswith(SUFFIXES) else name
+
+
+def _found(folder: FeedFolder, name: str) -> LoadedFeed | None:
+    stem = _stem_of(name)
+    return next((feed for feed in folder.feeds if stem in {feed.mapping.feed, feed.path.stem}), None)
+
+
 def _one(folder: FeedFolder, name: str) -> LoadedFeed:
-    stem = Path(name).stem if name.endswith((".yaml", ".yml")) else name
-    for feed in folder.feeds:
-        if name == feed.mapping.feed or stem in {feed.mapping.feed, feed.path.stem}:
-            return feed
+    found, stem = _found(folder, name), _stem_of(name)
+    if found is not None:
+        return found
     for broken in folder.broken:
         if broken.path.stem == stem or _is_called(broken.path, name):
             raise MappingFileError(broken.path, broken.problems)

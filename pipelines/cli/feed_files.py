@@ -29,7 +29,7 @@ def named_mapping(settings: Settings, word: str) -> FeedMapping:
     """
     if is_file_name(word):
         return load_feed(Path(word))
-    return chosen_feeds(folder_of(settings), [word])[0].mapping
+    return chosen_feeds(folder_of(settings, [word]), [word])[0].mapping
 
 
 def every_mapping(settings: Settings) -> list[FeedMapping | MappingFileError]:

@@ -61,7 +61,7 @@ def run_feeds(request: Request) -> int:
             with window():
                 settings = current_settings()
                 configure_logs(settings)
-                folder = folder_of(settings)
+                folder = folder_of(settings, () if request.is_all else request.feeds)
                 feeds = _asked(request, chosen_feeds(folder, request.feeds))
                 require_service(settings)
             if request.is_dry:

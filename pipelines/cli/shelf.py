@@ -58,7 +58,7 @@ class Shelf:
         """
         if self.statuses(word):
             return word
-        return str(chosen_feeds(folder_of(self.settings), [word])[0].mapping.feed)
+        return str(chosen_feeds(folder_of(self.settings, [word]), [word])[0].mapping.feed)
 
     def book(self, feed: str) -> Book | None:
         """Return the book of one feed, None if it never ran.

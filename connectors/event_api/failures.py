@@ -17,8 +17,10 @@ def as_httpx(failure: aiohttp.ClientError | HttpProcessingError | OSError, reque
 
 def _unreached(origin: Exception, request: httpx.Request) -> httpx.TransportError | None:
     match origin:
-        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
-            return httpx.ProxyError("the proxy let nothing through", request=request)
+        case aiohttp.ClientHttpProxyError():
+            return httpx.ProxyError(f"the proxy let nothing through: it answers {origin.status}", request=request)
+        case aiohttp.ClientProxyConnectionError():
+            return httpx.ProxyError(f"the proxy let nothing through: {_reason(origin.os_error)}", request=request)
         case aiohttp.ConnectionTimeoutError():
             return httpx.ConnectTimeout("no connection in time", request=request)
         case aiohttp.InvalidURL():

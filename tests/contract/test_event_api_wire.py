@@ -6,82 +6,17 @@ import asyncio
 import gzip
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from itertools import count
-from typing import TypeVar
 
 import httpx
 import pytest
-from pydantic import SecretStr
+from contract.raw_server import CREATED, DOCUMENT, IDS, Behaviour, Seen, creates, opened, run, says, server, wired
 from unit.connectors_api.wired import SECRET, intent
 
 from connectors.event_api.answers import Lost, NotReached
-from connectors.event_api.client import EventApi
 from connectors.event_api.departure import HeldBackError, may_leave
 from connectors.event_api.exchange import Exchange, HttpAnswer
-from connectors.event_api.http import LONGEST_BODY, ServiceHttp, open_http
-from connectors.pacing import Pacer
-from connectors.retry import RetryPolicy
-from connectors.surroundings import Surroundings
+from connectors.event_api.http import LONGEST_BODY
 from mappings.delivery import Postponed, Receipt, Uncertain
-
-T = TypeVar("T")
-DOCUMENT = b'{"doc":{"id":41,"title":"An evening"}}'
-CREATED = b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(DOCUMENT), DOCUMENT)
-
-Behaviour = Callable[[asyncio.StreamWriter], Awaitable[bool]]
-"""Answers one request; false ends the connection."""
-
-
-@dataclass
-class Seen:
-    connections: int = 0
-    requests: list[bytes] = field(default_factory=list)
-
-
-@asynccontextmanager
-async def server(*behaviours: Behaviour) -> AsyncIterator[tuple[str, Seen]]:
-    """Behave as told for each request in turn, for ever as the last one says."""
-    seen, script, open_writers = Seen(), list(behaviours), []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        seen.connections += 1
-        open_writers.append(writer)
-        goes_on = True
-        while goes_on and (request := await read_request(reader)):
-            seen.requests.append(request)
-            goes_on = await (script.pop(0) if len(script) > 1 else script[0])(writer)
-        writer.close()
-
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", seen
-    finally:
-        listening.close()
-        for writer in open_writers:
-            writer.close()
-        await asyncio.sleep(0)
-
-
-async def read_request(reader: asyncio.StreamReader) -> bytes:
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = next((int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")), 0)
-        return head + await reader.readexactly(length)
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return b""
-
-
-def says(answer: bytes, *, goes_on: bool = True) -> Behaviour:
-    async def behave(writer: asyncio.StreamWriter) -> bool:
-        writer.write(answer)
-        await writer.drain()
-        return goes_on
-
-    return behave
 
 
 async def resets(writer: asyncio.StreamWriter) -> bool:
@@ -93,15 +28,6 @@ async def resets(writer: asyncio.StreamWriter) -> bool:
 async def hangs(_: asyncio.StreamWriter) -> bool:
     await asyncio.sleep(30)
     return False
-
-
-_IDS = count(42)
-
-
-async def creates(writer: asyncio.StreamWriter) -> bool:
-    """A new event each time."""
-    body = DOCUMENT.replace(b"41", b"%d" % next(_IDS))
-    return await says(b"HTTP/1.1 201 Created\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))(writer)
 
 
 closes = says(b"", goes_on=False)
@@ -116,34 +42,6 @@ BREAKAGES: dict[str, Behaviour] = {
     "a header cut off": says(b"HTTP/1.1 201 Created\r\ncontent-le", goes_on=False),
     "a broken content encoding": says(b"HTTP/1.1 201 Created\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\nnope"),
 }
-
-
-def run(main: Callable[[], Awaitable[T]]) -> T:
-    async def whole() -> T:
-        result = await main()
-        await asyncio.sleep(0)
-        return result
-
-    return asyncio.run(whole())
-
-
-def opened(url: str, **options: object) -> ServiceHttp:
-    return open_http(url, SecretStr(SECRET), timeouts=httpx.Timeout(0.2, connect=2.0), **options)  # type: ignore[arg-type]
-
-
-def wired(http: ServiceHttp, *, attempts: int = 2, attempt_s: float = 90.0) -> EventApi:
-    clock = asyncio.get_running_loop().time
-
-    def now() -> datetime:
-        return datetime(2026, 3, 1, tzinfo=UTC)
-
-    async def no_wait(_: float) -> None:
-        await asyncio.sleep(0)
-
-    pacer = Pacer(Surroundings(clock, asyncio.sleep, lambda: 0.0, now))
-    return EventApi(
-        http, pacer=pacer, policy=RetryPolicy(attempts=attempts, attempt_s=attempt_s), now=now, sleep=no_wait, random=lambda: 0.0
-    )
 
 
 @pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES.keys())
@@ -364,7 +262,7 @@ def test_the_environments_proxy_is_used_and_its_exceptions_kept(monkeypatch: pyt
 
 def answered_twice(*, gap_s: float) -> Behaviour:
     """An answer, and some time later the very same answer again."""
-    told = DOCUMENT.replace(b"41", b"%d" % next(_IDS))
+    told = DOCUMENT.replace(b"41", b"%d" % next(IDS))
     answer = b"HTTP/1.1 201 Created\r\ncontent-length: %d\r\n\r\n%b" % (len(told), told)
 
     async def behave(writer: asyncio.StreamWriter) -> bool:

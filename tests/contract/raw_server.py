@@ -1,0 +1,121 @@
+"""A raw server on loopback that behaves as told for each request, and a client wired to it: what the wire's tests stand on.
+
+No claim about the worker stands here; those are the tests'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from typing import TypeVar
+
+import httpx
+from pydantic import SecretStr
+from unit.connectors_api.wired import SECRET
+
+from connectors.event_api.client import EventApi
+from connectors.event_api.http import ServiceHttp, open_http
+from connectors.pacing import Pacer
+from connectors.retry import RetryPolicy
+from connectors.surroundings import Surroundings
+
+T = TypeVar("T")
+DOCUMENT = b'{"doc":{"id":41,"title":"An evening"}}'
+CREATED = b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(DOCUMENT), DOCUMENT)
+
+Behaviour = Callable[[asyncio.StreamWriter], Awaitable[bool]]
+"""Answers one request; false ends the connection."""
+
+
+@dataclass
+class Seen:
+    connections: int = 0
+    requests: list[bytes] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def server(*behaviours: Behaviour, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, Seen]]:
+    """Behave as told for each request in turn, for ever as the last one says; with `tls` over it."""
+    seen, script, open_writers = Seen(), list(behaviours), []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.connections += 1
+        open_writers.append(writer)
+        goes_on = True
+        while goes_on and (request := await read_request(reader)):
+            seen.requests.append(request)
+            goes_on = await (script.pop(0) if len(script) > 1 else script[0])(writer)
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    try:
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{listening.sockets[0].getsockname()[1]}", seen
+    finally:
+        listening.close()
+        for writer in open_writers:
+            if tls:
+                writer.transport.abort()
+            else:
+                writer.close()
+        await asyncio.sleep(0)
+
+
+async def read_request(reader: asyncio.StreamReader) -> bytes:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next((int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")), 0)
+        return head + await reader.readexactly(length)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return b""
+
+
+def says(answer: bytes, *, goes_on: bool = True) -> Behaviour:
+    async def behave(writer: asyncio.StreamWriter) -> bool:
+        writer.write(answer)
+        await writer.drain()
+        return goes_on
+
+    return behave
+
+
+IDS = count(42)
+
+
+async def creates(writer: asyncio.StreamWriter) -> bool:
+    """A new event each time."""
+    body = DOCUMENT.replace(b"41", b"%d" % next(IDS))
+    return await says(b"HTTP/1.1 201 Created\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))(writer)
+
+
+def run(main: Callable[[], Awaitable[T]]) -> T:
+    async def whole() -> T:
+        result = await main()
+        for _ in range(5):  # a connection over TLS takes a few turns to close
+            await asyncio.sleep(0)
+        return result
+
+    return asyncio.run(whole())
+
+
+def opened(url: str, **options: object) -> ServiceHttp:
+    return open_http(url, SecretStr(SECRET), timeouts=httpx.Timeout(0.2, connect=2.0, pool=2.0), **options)  # type: ignore[arg-type]
+
+
+def wired(http: ServiceHttp, *, attempts: int = 2, attempt_s: float = 90.0) -> EventApi:
+    clock = asyncio.get_running_loop().time
+
+    def now() -> datetime:
+        return datetime(2026, 3, 1, tzinfo=UTC)
+
+    async def no_wait(_: float) -> None:
+        await asyncio.sleep(0)
+
+    pacer = Pacer(Surroundings(clock, asyncio.sleep, lambda: 0.0, now))
+    return EventApi(
+        http, pacer=pacer, policy=RetryPolicy(attempts=attempts, attempt_s=attempt_s), now=now, sleep=no_wait, random=lambda: 0.0
+    )

@@ -1,0 +1,315 @@
+"""The way to the service as the world has it: certificates, proxies that tunnel, connections that end while they are idle."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from base64 import b64decode
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from contract.raw_server import Seen, creates, opened, run, server, wired
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from unit.connectors_api.wired import SECRET, intent
+
+from connectors.event_api.answers import NotReached
+from connectors.event_api.exchange import Exchange, HttpAnswer
+from mappings.delivery import Receipt, Verdict
+
+PASSWORD = "proxy+s3cret/word"
+FOR_EVER = timedelta(days=36_500)
+NOW = datetime.now(UTC)  # noqa: TID251  # certificates are judged by the machine's own clock
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Signs certificates; `trust` is the file that a machine trusting it is given."""
+
+    folder: Path
+    key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
+
+    @property
+    def trust(self) -> Path:
+        path = self.folder / "authority.pem"
+        path.write_bytes(self._signed("authority", self.key.public_key(), [], NOW + FOR_EVER, is_authority=True))
+        return path
+
+    def server_tls(self, *names: x509.GeneralName, until: datetime = NOW + FOR_EVER) -> ssl.SSLContext:
+        key = ec.generate_private_key(ec.SECP256R1())
+        path = self.folder / "server.pem"
+        private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        path.write_bytes(private + self._signed("server", key.public_key(), list(names), until, is_authority=False))
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(path)
+        return context
+
+    def _signed(
+        self, name: str, key: ec.EllipticCurvePublicKey, names: list[x509.GeneralName], until: datetime, *, is_authority: bool
+    ) -> bytes:
+        own = self.key.public_key()
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(_named(name))
+            .issuer_name(_named("authority"))
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(NOW - timedelta(days=30))
+            .not_valid_after(until)
+            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(own), critical=False)
+        )
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+LOOPBACK = x509.IPAddress(ip_address("127.0.0.1"))
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def trusted(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Authority:
+    """One whom this machine trusts, and nobody else."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.trust))
+    return authority
+
+
+@dataclass
+class Proxy:
+    """A proxy that tunnels to wherever it is asked for, or answers `refusal` instead; it keeps what it was asked."""
+
+    refusal: bytes = b""
+    asked: list[bytes] = field(default_factory=list)
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        asked = await reader.readuntil(b"\r\n\r\n")
+        self.asked.append(asked)
+        if self.refusal:
+            writer.write(self.refusal)
+        else:
+            host, _, port = asked.split(b" ")[1].decode().rpartition(":")
+            far_reader, far_writer = await asyncio.open_connection(host, int(port))
+            self.writers.append(far_writer)
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
+        writer.close()
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        listening = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        try:
+            yield f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        finally:
+            listening.close()
+            for writer in self.writers:
+                writer.transport.abort()
+            await asyncio.sleep(0)
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while piece := await reader.read(65_536):
+            writer.write(piece)
+    writer.close()
+
+
+async def asked_once(http_url: str) -> object:
+    async with opened(http_url) as http:
+        exchange = Exchange(http, attempt_s=5)
+        return await exchange(exchange.request("POST", exchange.url("/events"), content=b"{}"))
+
+
+def test_a_service_whose_authority_is_named_in_ssl_cert_file_is_trusted(trusted: Authority) -> None:
+    async def main() -> Verdict:
+        async with server(creates, tls=trusted.server_tls(LOOPBACK)) as (url, _), opened(url) as http:
+            return await wired(http).deliver(intent())
+
+    assert isinstance(run(main), Receipt)
+
+
+def not_reached_over(tls: ssl.SSLContext) -> str:
+    """Ask once over this, and return what is said of it; nothing must have arrived."""
+
+    async def main() -> tuple[object, Seen]:
+        async with server(creates, tls=tls) as (url, seen):
+            return await asked_once(url), seen
+
+    told, seen = run(main)
+    assert isinstance(told, NotReached)
+    assert not seen.requests
+    return told.answer.message
+
+
+def test_a_certificate_for_another_name_is_refused_and_said_so(trusted: Authority) -> None:
+    said = not_reached_over(trusted.server_tls(x509.DNSName("events.example.org")))
+    assert "certificate is not valid for '127.0.0.1'" in said
+
+
+def test_an_expired_certificate_is_refused_and_said_so(trusted: Authority) -> None:
+    said = not_reached_over(trusted.server_tls(LOOPBACK, until=NOW - timedelta(days=1)))
+    assert "certificate has expired" in said
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused_and_said_so(authority: Authority) -> None:
+    said = not_reached_over(authority.server_tls(LOOPBACK))
+    assert "certificate verify failed" in said
+    assert "unable to get local issuer certificate" in said
+
+
+def through_proxy(
+    tls: ssl.SSLContext, proxy: Proxy, env: pytest.MonkeyPatch, *, login: str = "", none_for: str = ""
+) -> tuple[object, Seen]:
+    async def main() -> tuple[object, Seen]:
+        async with server(creates, tls=tls) as (url, seen), proxy.listening() as address:
+            env.setenv("https_proxy", f"http://{login}{address}")
+            env.setenv("no_proxy", none_for)
+            return await asked_once(url), seen
+
+    return run(main)
+
+
+def test_a_proxy_tunnels_and_sees_neither_key_nor_body(trusted: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = Proxy()
+    _, seen = through_proxy(trusted.server_tls(LOOPBACK), proxy, monkeypatch)
+    assert len(seen.requests) == 1
+    assert SECRET.encode() in seen.requests[0]
+    assert [asked.split(b" ")[0] for asked in proxy.asked] == [b"CONNECT"]
+    assert not any(SECRET.encode() in asked for asked in proxy.asked)
+
+
+def test_a_host_that_no_proxy_names_is_asked_directly(trusted: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = Proxy()
+    _, seen = through_proxy(trusted.server_tls(LOOPBACK), proxy, monkeypatch, none_for="127.0.0.1")
+    assert len(seen.requests) == 1
+    assert not proxy.asked
+
+
+def test_a_proxy_is_told_name_and_password_and_the_service_is_not(trusted: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = Proxy()
+    login = f"feeds:{PASSWORD.replace('/', '%2F')}@"
+    _, seen = through_proxy(trusted.server_tls(LOOPBACK), proxy, monkeypatch, login=login)
+    head = {name.lower(): value for name, _, value in (line.partition(b": ") for line in proxy.asked[0].split(b"\r\n"))}
+    scheme, _, told = head[b"proxy-authorization"].partition(b" ")
+    assert (scheme, b64decode(told).decode()) == (b"Basic", f"feeds:{PASSWORD}")
+    assert b"proxy-authorization" not in seen.requests[0].lower()
+
+
+@pytest.mark.parametrize("status", [b"403 Forbidden", b"407 Proxy Authentication Required", b"502 Bad Gateway"])
+def test_a_proxy_that_refuses_means_not_reached_and_its_password_is_not_shown(
+    status: bytes, trusted: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = Proxy(b"HTTP/1.1 %b\r\ncontent-length: 0\r\n\r\n" % status)
+    told, seen = through_proxy(trusted.server_tls(LOOPBACK), proxy, monkeypatch, login="feeds:proxysecretword@")
+    assert isinstance(told, NotReached)
+    assert told.answer.message == f"the proxy let nothing through: it answers {status[:3].decode()}"
+    assert "proxysecretword" not in repr(told)
+    assert not seen.requests
+
+
+def test_a_proxy_that_is_not_there_means_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> object:
+        async with Proxy().listening() as address:
+            pass
+        monkeypatch.setenv("https_proxy", f"http://feeds:proxysecretword@{address}")
+        return await asked_once("https://events.example.org")
+
+    told = run(main)
+    assert isinstance(told, NotReached)
+    assert told.answer.message.startswith("the proxy let nothing through: connect call failed")
+    assert "proxysecretword" not in repr(told)
+
+
+async def delivered(url: str, *, rows: int, in_flight: int, rest_s: float = 0.0) -> list[Verdict]:
+    """Deliver as many rows, at most `in_flight` at a time, with a rest after each such bunch."""
+    verdicts: list[Verdict] = []
+    async with opened(url, in_flight=in_flight) as http:
+        api = wired(http, attempts=4)
+        for start in range(0, rows, in_flight):
+            bunch = range(start, min(start + in_flight, rows))
+            verdicts += await asyncio.gather(*(api.deliver(intent(number=number)) for number in bunch))
+            await asyncio.sleep(rest_s)
+    return verdicts
+
+
+def keys_of(seen: Seen) -> Counter[bytes]:
+    heads = (request.lower().partition(b"\r\n\r\n")[0] for request in seen.requests)
+    return Counter(head.partition(b"idempotency-key: ")[2].partition(b"\r\n")[0] for head in heads)
+
+
+@pytest.mark.parametrize("is_secure", [False, True], ids=["plain", "over TLS"])
+def test_connections_are_used_again_for_as_many_requests_as_there_are(*, is_secure: bool, trusted: Authority) -> None:
+    async def main() -> tuple[list[Verdict], Seen]:
+        tls = trusted.server_tls(LOOPBACK) if is_secure else None
+        async with server(creates, tls=tls) as (url, seen):
+            return await delivered(url, rows=120, in_flight=6), seen
+
+    verdicts, seen = run(main)
+    assert all(isinstance(verdict, Receipt) for verdict in verdicts)
+    assert set(keys_of(seen).values()) == {1}
+    assert len(seen.requests) == 120
+    assert seen.connections <= 6
+
+
+@pytest.mark.parametrize("rest_s", [0.0, 0.01])
+def test_a_server_that_ends_connections_between_requests_costs_no_row_and_doubles_none(rest_s: float) -> None:
+    """Where it ends one in the very moment of our next request, that one is sent again under its key."""
+
+    async def creates_and_leaves(writer: asyncio.StreamWriter) -> bool:
+        await creates(writer)
+        return False
+
+    async def main() -> tuple[list[Verdict], Seen]:
+        async with server(*[creates, creates_and_leaves] * 40) as (url, seen):
+            return await delivered(url, rows=40, in_flight=4, rest_s=rest_s), seen
+
+    verdicts, seen = run(main)
+    events = [verdict.event_id for verdict in verdicts if isinstance(verdict, Receipt)]
+    assert len(set(events)) == 40
+    assert len(keys_of(seen)) == 40
+
+
+def test_a_body_that_is_refused_before_it_was_read_is_told_and_its_connection_left() -> None:
+    """A server may answer 413 by the headers alone, and read no further."""
+    refusal = b'{"error":{"code":"payload_too_large","message":"too large","requestId":"req_1"}}'
+    answer = b"HTTP/1.1 413 Content Too Large\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+
+    async def main() -> tuple[list[object], int]:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writers.append(writer)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer % (len(refusal), refusal))
+
+        writers: list[asyncio.StreamWriter] = []
+        listening = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1024)
+        async with opened(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", in_flight=1) as http:
+            exchange = Exchange(http, attempt_s=5)
+            big = exchange.request("POST", exchange.url("/media"), content=b"x" * (8 << 20))
+            told: list[object] = [await exchange(big), await exchange(big)]
+        listening.close()
+        for writer in writers:
+            writer.transport.abort()
+        return told, len(writers)
+
+    told, connections = run(main)
+    assert [one.status for one in told if isinstance(one, HttpAnswer)] == [413, 413]
+    assert connections == 2

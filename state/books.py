@@ -20,7 +20,7 @@ from state.holders import Holder, is_running
 from state.owners import find_owners
 from state.records import load_publish, load_read, load_reasons, load_report
 from state.tables import ENTRY, LEASE, PROBLEM, RELEASE, RUN, SCOPE
-from state.views import Book, FeedStatus, LeaseHolder, ProblemRecord, RowFilter, RowRecord, RunRecord, as_record
+from state.views import RECORDS, Book, FeedStatus, LeaseHolder, ProblemRecord, RowFilter, RowRecord, RunRecord, as_record
 from state.words import Decision, DriftKind, EntryState, Phase, ProblemKind
 
 _PAGE = 500
@@ -59,7 +59,7 @@ class Books:
 
     def rows(self, book: Book, which: RowFilter, *, after: int = 0, limit: int = _PAGE) -> tuple[RowRecord, ...]:
         """Return one page of a feed's entries, oldest first."""
-        page = select(ENTRY).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(*_filtered(which), ENTRY.c.id > after)
+        page = RECORDS.where(*_filtered(which), ENTRY.c.id > after)
         page = _of_books(page, book.destination, book.feed).order_by(ENTRY.c.id).limit(limit)
         with reading(self._engine) as connection:
             found = connection.execute(page).all()

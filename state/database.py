@@ -27,6 +27,7 @@ StateDb = Engine
 
 _WRITER = "eventsync_writer"
 _PLACE = "eventsync_place"
+_ALONE = "eventsync_alone"
 _UPGRADE_LOCK = 0x6576_7379  # any number of our own: PostgreSQL's advisory locks are named by numbers
 _ONE_MOMENT = "REPEATABLE READ"
 _WAL_PAGES = 10_000
@@ -89,6 +90,27 @@ def schema_revision(engine: Engine) -> str | None:
         return _revision(connection)
 
 
+def size_of(engine: Engine) -> int:
+    """Return how many bytes the whole of it takes."""
+    with reading(engine) as connection:
+        if engine.dialect.name == "postgresql":
+            return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        return int(pages) * int(connection.exec_driver_sql("PRAGMA page_size").scalar_one())
+
+
+def shrink(engine: Engine) -> None:
+    """Let SQLite write its file anew, without room that is free; it needs as much again meanwhile, and nobody else can write.
+
+    A server uses such room again by itself. Raises `StateUnavailableError` or `StateBusyError`.
+    """
+    if engine.dialect.name == "postgresql":
+        return
+    with _explained(engine.url), engine.connect().execution_options(**{_ALONE: True}) as connection:
+        connection.exec_driver_sql("VACUUM")
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
 def _make_folder(address: URL) -> None:
     """Make the file's folder, for its owner alone: bodies and raw cells are the partner's."""
     folder = Path(str(address.database)).parent
@@ -133,7 +155,10 @@ def _prepare_sqlite(connection: sqlite3.Connection, wait_ms: int) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    is_writer = connection.get_execution_options().get(_WRITER, False)
+    options = connection.get_execution_options()
+    if options.get(_ALONE, False):
+        return  # what rewrites the whole file takes no part in a transaction
+    is_writer = options.get(_WRITER, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")
     if is_writer:
         _stay_in_place(connection)

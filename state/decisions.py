@@ -34,7 +34,7 @@ from state.records import dump_answer
 from state.tables import ENTRY, RELEASE, SCOPE
 from state.turn import Turn
 from state.turned_away import RETRIABLE, Retried, TurnedAway, decision_of_retry, find_denied, leave_alone
-from state.views import RowRecord, as_record
+from state.views import RECORDS, RowRecord, as_record
 from state.words import Decision, EntryState
 
 SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
@@ -185,7 +185,7 @@ class Decisions:
 
     def _record(self, connection: Connection, row_key: RowKey) -> RowRecord | None:
         ours = (ENTRY.c.scope_id == self._turn.scope_id, ENTRY.c.row_key == row_key)
-        row = connection.execute(select(ENTRY).where(*ours)).one_or_none()
+        row = connection.execute(RECORDS.where(*ours)).one_or_none()
         return None if row is None else as_record(row)
 
     def _named(self, connection: Connection, row_keys: Collection[RowKey]) -> list[RowRecord]:

@@ -11,7 +11,8 @@ from datetime import datetime
 
 from sqlalchemy import BindParameter, Connection, and_, bindparam, func, insert, literal, select, update
 
-from state.tables import EARLIER, ENTRY
+from state.packing import unpacked
+from state.tables import EARLIER, ENTRY, SCOPE
 from state.words import EntryState
 
 _KEPT = (
@@ -38,7 +39,9 @@ _EVENTS = (
     .where(EARLIER.c.entry_id.in_(_SOME), EARLIER.c.event_id.is_not(None))
     .order_by(EARLIER.c.replaced_at)
 )
-_BODIES = select(ENTRY.c.id, ENTRY.c.body).where(ENTRY.c.id.in_(_SOME))
+_BODIES = (
+    select(ENTRY.c.id, ENTRY.c.body, SCOPE.c.body_base).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(ENTRY.c.id.in_(_SOME))
+)
 _PUT_BACK = (
     update(ENTRY)
     .where(ENTRY.c.id == bindparam("entry"))
@@ -111,7 +114,8 @@ def earlier_events(connection: Connection, entries: Collection[int]) -> Mapping[
 
 def pinned_bodies(connection: Connection, entries: Collection[int]) -> Mapping[int, bytes]:
     """Return what is pinned for these entries now."""
-    return dict(connection.execute(_BODIES, {"entries": list(entries)}).all())
+    rows = connection.execute(_BODIES, {"entries": list(entries)})
+    return {row.id: unpacked(row.body, row.body_base) for row in rows}
 
 
 def waiting(connection: Connection, scope_id: int) -> Iterator[int]:

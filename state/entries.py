@@ -14,7 +14,7 @@ from mappings.vocabulary import MappedRow, Origin, RowKey
 from state.bulk import EntryTuple, bound_time, insert_entries, new_entry
 from state.claims import IS_SET_ASIDE
 from state.drafts import revision_of, status_of
-from state.earlier import put_back, retire
+from state.earlier import pinned_bodies, put_back, retire
 from state.plan import Known
 from state.tables import ENTRY
 from state.turn import Turn
@@ -84,7 +84,6 @@ _CANCEL = (
 _REFRESH_COLUMNS = ("row_digest", "origin", "updated_at")
 _REFRESH = update(ENTRY).where(_ONE).values(**_NO_DRIFT, **{name: bindparam(f"new_{name}") for name in _REFRESH_COLUMNS})
 _RETURN = update(ENTRY).where(_SOME).values(vanished_at=None, past_at=None)
-_BODIES = select(ENTRY.c.id, ENTRY.c.body).where(_SOME)
 
 
 def find_known(connection: Connection, scope_id: int, row_keys: Collection[str]) -> dict[str, Known]:
@@ -208,7 +207,7 @@ class Batch:
         return {"entry": entry_id, "next_revision": revision, "next_key": self._turn.key(row.row_key, revision)}
 
     def _drift_rows(self, connection: Connection) -> list[dict[str, object]]:
-        pinned = dict(connection.execute(_BODIES, {"entries": list(self._drifts)}).all())
+        pinned = pinned_bodies(connection, self._drifts)
         return [
             {
                 "new_drift_body": row.body,

@@ -11,7 +11,9 @@ from typing import Any, Literal
 from sqlalchemy import Row
 
 from mappings.identity import fingerprint, idempotency_key
+from state.packing import unpacked
 from state.records import load_answer
+from state.trouble import StateDamagedError
 from state.words import Decision, DriftKind, EntryState
 
 Check = Literal["file", "tables", "entry", "key", "body", "event", "account"]
@@ -78,11 +80,16 @@ def _check_key(record: Record, namespace: str) -> Iterator[Finding]:
 
 def _check_body(record: Record, cover_url: str, signs: Signs) -> Iterator[Finding]:
     feed = (record.destination, record.feed)
-    if cover_url or _COVER in record.body:
+    try:
+        body = unpacked(record.body, record.body_base)
+    except StateDamagedError as damage:
+        yield Finding("body", f"{damage}", *_who(record))
+        return
+    if cover_url or _COVER in body:
         signs.with_covers.add(feed)
-    if not _is_payload(record.body):
+    if not _is_payload(body):
         yield Finding("body", "the pinned body is no JSON object", *_who(record))
-    elif record.fingerprint and _COVER not in record.body and fingerprint(record.body, cover_url) != record.fingerprint:
+    elif record.fingerprint and _COVER not in body and fingerprint(body, cover_url) != record.fingerprint:
         finding = Finding("body", "the pinned body is not the one whose fingerprint is on record", *_who(record))
         signs.in_doubt[feed].append(finding)
 

@@ -13,14 +13,19 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
+from state.packing import unpacked
 from state.seen import Seen
-from state.tables import ENTRY
+from state.tables import ENTRY, SCOPE
 from state.words import EntryState
 
 _FEW = 500
 _OUT = (EntryState.DELIVERED.value, EntryState.DELIVERED_UNCONFIRMED.value)
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
-_TOLD = select(ENTRY.c.id, ENTRY.c.body, ENTRY.c.drift_body).where(_SOME, ENTRY.c.state.in_(_OUT))
+_TOLD = (
+    select(ENTRY.c.id, ENTRY.c.body, ENTRY.c.drift_body, SCOPE.c.body_base)
+    .join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+    .where(_SOME, ENTRY.c.state.in_(_OUT))
+)
 _PASS = update(ENTRY).where(_SOME).values(past_at=bindparam("now"))
 
 
@@ -47,6 +52,6 @@ def in_fews(ids: Iterable[int]) -> Iterator[list[int]]:
 
 def _is_over(row: Row[*tuple[Any, ...]], now: datetime) -> bool:
     """Whether an event's end has passed, or its start where it has no end."""
-    event = json.loads(row.drift_body or row.body)
+    event = json.loads(row.drift_body or unpacked(row.body, row.body_base))
     moment = event.get("endAt") or event.get("startAt")
     return moment is not None and datetime.fromisoformat(moment) <= now

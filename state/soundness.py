@@ -23,9 +23,10 @@ NamespaceOf = Callable[[str], str]
 """From a destination, as the ledger is scoped by it, to the namespace that is part of its keys."""
 
 _PAGE = 1_000
-_ENTRIES = select(ENTRY, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).order_by(ENTRY.c.id)
+_OF_FEED = (SCOPE.c.destination, SCOPE.c.feed, SCOPE.c.body_base)
+_ENTRIES = select(ENTRY, *_OF_FEED).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).order_by(ENTRY.c.id)
 _EARLIER = (
-    select(EARLIER, ENTRY.c.row_key, SCOPE.c.destination, SCOPE.c.feed)
+    select(EARLIER, ENTRY.c.row_key, *_OF_FEED)
     .join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id)
     .join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
     .order_by(EARLIER.c.entry_id)

@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, case, func, update
 
 from mappings.vocabulary import RowKey
 from state.claims import IS_SET_ASIDE
 from state.deciding import waits_for_access
 from state.tables import ENTRY
-from state.views import RowRecord, as_record
+from state.views import RECORDS, RowRecord, as_record
 from state.words import Decision, EntryState
 
 RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
@@ -50,7 +50,7 @@ def decision_of_retry(state: EntryState) -> Decision:
 def find_denied(connection: Connection, scope_id: int) -> list[RowRecord]:
     """Return the pending rows that may never find access by themselves, oldest first: no more than were in flight at a time."""
     ours = (ENTRY.c.scope_id == scope_id, ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.denied_request_id != "")
-    rows = connection.execute(select(ENTRY).where(*ours).order_by(ENTRY.c.id))
+    rows = connection.execute(RECORDS.where(*ours).order_by(ENTRY.c.id))
     return [record for record in map(as_record, rows) if waits_for_access(record)]
 
 

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row
+from sqlalchemy import Row, select
 
 from mappings.delivery import Answer
 from mappings.vocabulary import FeedName, IdempotencyKey, Reason, RowKey
 from state.accounts import PublishAccount, ReadAccount, StageReport
 from state.gate import Gate
+from state.packing import unpacked
 from state.records import load_answer
+from state.tables import ENTRY, SCOPE
 from state.words import Decision, DriftKind, EntryState, Phase, ProblemKind
 
 
@@ -159,6 +161,10 @@ class RowFilter:
     is_waiting: bool = False
 
 
+RECORDS = select(ENTRY, SCOPE.c.body_base).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+"""What `as_record` takes."""
+
+
 def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
     """Return an entry of the ledger's table as people are shown it."""
     return RowRecord(
@@ -167,7 +173,7 @@ def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
         state=EntryState(row.state),
         key=IdempotencyKey(row.idempotency_key),
         revision=row.revision,
-        body=row.body,
+        body=unpacked(row.body, row.body_base),
         channel_id=row.channel_id,
         event_id=row.event_id,
         attempts=row.attempts,

@@ -113,6 +113,7 @@ for verb in (
 ):
     _verb(verb)
 _verb(state.verify, state_app)
+_verb(state.compact, state_app)
 
 
 def main() -> None:

@@ -24,3 +24,22 @@ def verify(as_json: AsJson = False) -> int:
     from pipelines.cli.verifying import show_findings  # noqa: PLC0415  # keeps `--help` fast
 
     return show_findings(as_json=as_json)
+
+
+def compact(as_json: AsJson = False) -> int:
+    """Make the state DB smaller: pack the bodies of delivered rows, and give the room back.
+
+    For example:
+
+        # Once in a while, or by cron at night
+        eventsync state compact
+        # What it came to, for a script
+        eventsync state compact --json
+
+    Everything reads as before, and what may still be sent is left as it is, byte for byte. Runs may be at work meanwhile. At
+    the end SQLite writes its file anew: that takes as much disk again for a moment, and runs that write then wait for up to
+    30 s. Exit codes: 0 done, 2 and 6 as for `run`; cut short or not, it can be started again at any time.
+    """
+    from pipelines.cli.compacting import show_compaction  # noqa: PLC0415  # keeps `--help` fast
+
+    return show_compaction(as_json=as_json)

@@ -35,6 +35,7 @@ def upgrade() -> None:
     op.add_column("scope", sa.Column("cursor", sa.Text(), nullable=False, server_default=""))
     op.add_column("scope", sa.Column("cursor_fit", sa.Text(), nullable=False, server_default=""))
     op.add_column("scope", sa.Column("full_read_at", UtcTime(), nullable=True))
+    op.add_column("scope", sa.Column("body_base", sa.LargeBinary(), nullable=True))
     op.add_column("problem_row", sa.Column("listed_run", sa.Text(), nullable=False, server_default=""))
     op.execute("UPDATE problem_row SET listed_run = run_id")
     op.drop_index("ix_problem_row_scope_id_run_id_kind_id", "problem_row")

@@ -60,3 +60,20 @@ def test_an_older_schema_is_told_and_left_as_it_is(desk: Desk) -> None:
 def test_the_help_shows_how_it_is_used(desk: Desk) -> None:
     assert "eventsync state verify" in desk.run("state", "verify", "--help").out
     assert "verify" in desk.run("state", "--help").out
+
+
+def test_a_state_db_is_made_smaller_and_stays_sound(desk: Desk) -> None:
+    _deliver(desk)
+    document = desk.run("state", "compact", "--json").document
+    assert document["packed"] == desk.run("status", "--json").document["feeds"][0]["counts"]["delivered"] > 0
+    assert document["spared"] > 0
+    assert document["after"] <= document["before"]
+    assert desk.run("state", "verify").code == 0
+    said = desk.run("state", "compact")
+    assert (said.code, "bodies packed" in said.out) == (0, True)
+
+
+def test_there_is_nothing_to_make_smaller_before_the_first_run(desk: Desk) -> None:
+    said = desk.run("state", "compact")
+    assert (said.code, "the first run makes it" in " ".join(said.out.split())) == (0, True)
+    assert not desk.state.exists()

@@ -20,7 +20,7 @@ OPENING = """\
 How fast the worker is, what it takes, and how that compares: with the floor (what the machine cannot go below for the same work),
 with the scripts that everybody writes first, and with dlt, drt and a Singer target, on the same rows and against the same server.
 
-* **{met} of {judged} budgets are met**{better}.{missed}
+{standing}
 * Only ratios within one run mean anything: on another machine every figure is another one. A figure is the median of its rounds,
   with the least and the most in brackets.
 * A row has 15 columns and 245 bytes, and becomes an event of 12 fields, with two moments in a zone, two lookups and an offer.
@@ -29,7 +29,6 @@ with the scripts that everybody writes first, and with dlt, drt and a Singer tar
   writes this page; every table below tells more about a line of the first one.
 
 ## The machine
-
 """
 LEGEND = """\
 `floor`: what is done without any check, ledger or message. `ratio`: ours beside the floor, or the peers beside ours. `stretch`:
@@ -66,10 +65,9 @@ def _opening(results: Sequence[Result]) -> str:
     missed = [line for line in judged if line.standing is Standing.MISSED]
     stretched = sum(line.standing is Standing.STRETCH for line in judged)
     better = f", {stretched} of them by more than was aimed at" if stretched else ""
-    told = [f"Missed: {line.number}, {line.what} ({line.ours}; {line.ratio or line.budget}).{_where(line)}" for line in missed]
-    return OPENING.format(
-        met=len(judged) - len(missed), judged=len(judged), better=better, missed="".join(f"\n* {each}" for each in told)
-    )
+    first = f"* **{len(judged) - len(missed)} of {len(judged)} budgets are met**{better}."
+    told = [f"* Missed: {line.number}, {line.what} ({line.ours}; {line.ratio or line.budget}).{_where(line)}" for line in missed]
+    return OPENING.format(standing="\n".join([first, *told] if judged else ["* **So few rows say nothing of the budgets.**"]))
 
 
 def _where(line: Line) -> str:

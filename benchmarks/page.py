@@ -64,7 +64,7 @@ def _opening(results: Sequence[Result]) -> str:
     judged = [line for result in results for line in result.lines if line.standing in JUDGED]
     missed = [line for line in judged if line.standing is Standing.MISSED]
     stretched = sum(line.standing is Standing.STRETCH for line in judged)
-    better = f", {stretched} of them by more than was aimed at" if stretched else ""
+    better = f", {stretched} of them as far as the stretch" if stretched else ""
     first = f"* **{len(judged) - len(missed)} of {len(judged)} budgets are met**{better}."
     told = [f"* Missed: {line.number}, {line.what} ({line.ours}; {line.ratio or line.budget}).{_where(line)}" for line in missed]
     return OPENING.format(standing="\n".join([first, *told] if judged else ["* **So few rows say nothing of the budgets.**"]))

@@ -5,12 +5,12 @@ When each happens is `outbox`'s, what an answer changes `settling`'s.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import Any
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, case, false, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, case, false, func, or_, select, update
 
 from mappings.delivery import Answer, Denial, Intent
 from mappings.identity import event_key, names_of
@@ -29,6 +29,26 @@ _IS_TO_RESEND = ENTRY.c.decision == Decision.RESEND.value
 IS_SET_ASIDE = func.coalesce(ENTRY.c.decision, "") == Decision.IGNORE.value
 """A person has set the entry aside: it stays as it is, and nobody is told of it."""
 
+
+class OwedEntry(NamedTuple):
+    """An entry as it is when it is claimed, column by column: made for every row, so that it is made of the row at once."""
+
+    id: int
+    row_key: RowKey
+    idempotency_key: IdempotencyKey
+    body: bytes
+    channel_id: int
+    revision: int
+    unanswered_at: datetime | None
+    refused_request_id: str
+    cover_url: str | None
+    cover_on_error: str | None
+    decision: str | None
+    updated_at: datetime
+    answer: str | None
+    denied_request_id: str
+
+
 _PENDING = (
     ENTRY.c.scope_id == bindparam("scope"),
     ENTRY.c.state == EntryState.PENDING.value,
@@ -38,11 +58,7 @@ _PENDING = (
         _IS_TO_RESEND,
     ),
 )
-_CLAIMED = (
-    *(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.idempotency_key, ENTRY.c.body, ENTRY.c.channel_id, ENTRY.c.revision),
-    *(ENTRY.c.unanswered_at, ENTRY.c.refused_request_id, ENTRY.c.cover_url, ENTRY.c.cover_on_error, ENTRY.c.decision),
-    *(ENTRY.c.updated_at, ENTRY.c.answer, ENTRY.c.denied_request_id),
-)
+_CLAIMED = tuple(ENTRY.c[name] for name in OwedEntry._fields)
 _OLDEST = select(*_CLAIMED).where(*_PENDING, ENTRY.c.id > bindparam("after")).order_by(ENTRY.c.id).limit(bindparam("want"))
 _THESE = select(*_CLAIMED).where(*_PENDING, ENTRY.c.id.in_(bindparam("entries", expanding=True))).order_by(ENTRY.c.id)
 _NOW = bindparam("now", type_=ENTRY.c.unanswered_at.type)
@@ -132,16 +148,17 @@ def count_pending(connection: Connection, scope_id: int, run_id: str) -> tuple[i
     return int(new), int(every) - int(new)
 
 
-def read_oldest(connection: Connection, scope_id: int, since: datetime, after: int, want: int) -> Sequence[Row[*tuple[Any, ...]]]:
+def read_oldest(connection: Connection, scope_id: int, since: datetime, after: int, want: int) -> list[OwedEntry]:
     """Return the `want` oldest pending entries with an id above `after`, none of them unanswered since before `since`."""
-    return connection.execute(_OLDEST, {"scope": scope_id, "since": since, "after": after, "want": want}).all()
+    found = connection.execute(_OLDEST, {"scope": scope_id, "since": since, "after": after, "want": want})
+    return list(map(OwedEntry._make, found))
 
 
-def read_these(
-    connection: Connection, scope_id: int, since: datetime, entries: Collection[int]
-) -> Sequence[Row[*tuple[Any, ...]]]:
+def read_these(connection: Connection, scope_id: int, since: datetime, entries: Collection[int]) -> list[OwedEntry]:
     """Return those of these entries that are pending and not unanswered since before `since`, oldest first."""
-    return connection.execute(_THESE, {"scope": scope_id, "since": since, "entries": entries}).all() if entries else ()
+    if not entries:
+        return []
+    return list(map(OwedEntry._make, connection.execute(_THESE, {"scope": scope_id, "since": since, "entries": entries})))
 
 
 def begin(connection: Connection, entries: Collection[int], run_id: str, now: datetime) -> None:
@@ -169,25 +186,25 @@ def note_refusal(connection: Connection, entry_id: int, request_id: str) -> None
     connection.execute(_NOTE_REFUSAL, {"entry": entry_id, "refused": request_id})
 
 
-def as_intent(row: Row[*tuple[Any, ...]], now: datetime) -> Intent:
+def as_intent(row: OwedEntry, now: datetime) -> Intent:
     """Turn an entry that was claimed at `now` into what is handed to the client."""
-    is_vouched_for = row.decision == Decision.RESEND or row.unanswered_at is None
+    unanswered_since = now if row.unanswered_at is None or row.decision == Decision.RESEND else row.unanswered_at
     return Intent(
         entry_id=row.id,
-        row_key=RowKey(row.row_key),
-        key=IdempotencyKey(row.idempotency_key),
+        row_key=row.row_key,
+        key=row.idempotency_key,
         body=row.body,
         channel_id=row.channel_id,
         is_unanswered=row.unanswered_at is not None,
         refused_request_id=row.refused_request_id,
-        cover=None if row.cover_url is None else Cover(row.cover_url, row.cover_on_error),
+        cover=None if row.cover_url is None else Cover(row.cover_url, row.cover_on_error or ""),
         denial=_denial(row),
-        unanswered_s=0.0 if is_vouched_for else max((now - row.unanswered_at).total_seconds(), 0.0),
+        unanswered_s=max((now - unanswered_since).total_seconds(), 0.0),
         quiet_s=max((now - row.updated_at).total_seconds(), 0.0),
     )
 
 
-def as_claim(row: Row[*tuple[Any, ...]]) -> Claim:
+def as_claim(row: OwedEntry) -> Claim:
     """Keep what was true of an entry before it was claimed."""
     return Claim(
         revision=row.revision,
@@ -200,14 +217,14 @@ def as_claim(row: Row[*tuple[Any, ...]]) -> Claim:
     )
 
 
-def _denial(row: Row[*tuple[Any, ...]]) -> Denial | None:
+def _denial(row: OwedEntry) -> Denial | None:
     if not row.denied_request_id:
         return None
     is_retry = row.decision == Decision.RETRY and row.unanswered_at is None
     return Denial(row.denied_request_id, is_resent=is_retry or row.decision == Decision.RESEND)
 
 
-def _failed(row: Row[*tuple[Any, ...]]) -> Answer | None:
+def _failed(row: OwedEntry) -> Answer | None:
     """Return the last answer if that was a failure of the service, and a person lets the row be sent again nevertheless."""
     if row.answer is None or row.decision != Decision.RESEND:
         return None

@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
 from mappings.delivery import Answer, Intent, Verdict
 from mappings.errors import SyncError
@@ -69,7 +68,7 @@ class _Claimed:
     go on under a next key; `most`: how many were asked for first; `at`: when the attempts begin.
     """
 
-    rows: tuple[Row[*tuple[Any, ...]], ...]
+    rows: tuple[claims.OwedEntry, ...]
     first: int
     again: Sequence[int]
     most: int
@@ -201,12 +200,12 @@ class Outbox:
         picked = again[: max(want, 0)]
         rows = [*claims.read_these(connection, self._turn.scope_id, self._since(), picked)]
         most = want - len(rows) if self._left is None else min(want - len(rows), self._left)
-        first = self._read_first(connection, most) if most > 0 else ()
+        first = self._read_first(connection, most) if most > 0 else []
         now = self._turn.now()
         claims.begin(connection, [row.id for row in (*rows, *first) if row.cover_url is None], self._turn.run_id, now)
         return _Claimed((*rows, *first), len(first), again[len(picked) :], max(most, 0), now)
 
-    def _read_first(self, connection: Connection, most: int) -> Sequence[Row[*tuple[Any, ...]]]:
+    def _read_first(self, connection: Connection, most: int) -> list[claims.OwedEntry]:
         """Read by age, or among the keys that this drain was given."""
         if self._ids is None:
             return claims.read_oldest(connection, self._turn.scope_id, self._since(), self._last_id, most)

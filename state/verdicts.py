@@ -95,49 +95,51 @@ _NEXT_KEY = Effect(EntryState.PENDING, "", "", is_next_revision=True)
 
 def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: C901, PLR0911 # one arm for each member of the union
     """Decide what a verdict means for the entry that was claimed."""
-    as_before = Effect(EntryState.PENDING, claim.refused_request_id, "" if claim.denial is None else claim.denial.request_id)
     match verdict:
         case Receipt(event_id=event_id):
-            return replace(as_before, state=EntryState.DELIVERED, event_id=event_id)
+            return _become(EntryState.DELIVERED, claim, event_id=event_id)
         case Unconfirmed():
-            return replace(as_before, state=EntryState.DELIVERED_UNCONFIRMED)
+            return _become(EntryState.DELIVERED_UNCONFIRMED, claim)
         case Refusal():
-            return _refuse(verdict, claim, as_before)
+            return _refuse(verdict, claim)
         case Superseded():
-            return _supersede(verdict, claim, as_before)
+            return _supersede(verdict, claim)
         case Blocked() | Postponed():
-            return _turn_away(verdict, claim, as_before)
+            return _turn_away(verdict, claim)
         case Uncertain() if verdict.attempts and claim.is_failed_again(verdict.answer):
             return _NEXT_KEY
         case Uncertain():
-            return replace(as_before, state=EntryState.UNCERTAIN, keeps_unanswered=True)
+            return _become(EntryState.UNCERTAIN, claim, keeps_unanswered=True)
         case Conflict():
-            return replace(as_before, state=EntryState.CONFLICT, keeps_unanswered=claim.was_unanswered)
+            return _become(EntryState.CONFLICT, claim, keeps_unanswered=claim.was_unanswered)
         case _:
             assert_never(verdict)
 
 
-def _refuse(verdict: Refusal, claim: Claim, as_before: Effect) -> Effect:
+def _become(state: EntryState, claim: Claim, *, event_id: int | None = None, keeps_unanswered: bool = False) -> Effect:
+    """Return the effect that leaves as it was what is remembered of refusals and denials."""
+    denied = "" if claim.denial is None else claim.denial.request_id
+    return Effect(state, claim.refused_request_id, denied, event_id, keeps_unanswered)
+
+
+def _refuse(verdict: Refusal, claim: Claim) -> Effect:
     """Remember the refusal to know it again; a row refused without a request leaves no trace at the service."""
     if not verdict.attempts:
-        return replace(as_before, state=EntryState.REFUSED)
+        return _become(EntryState.REFUSED, claim)
     if claim.has_another_key:
         return _NEXT_KEY
-    return replace(as_before, state=EntryState.REFUSED, refused_request_id=refused_as(verdict.answer))
+    return replace(_become(EntryState.REFUSED, claim), refused_request_id=refused_as(verdict.answer))
 
 
-def _turn_away(verdict: Blocked | Postponed, claim: Claim, as_before: Effect) -> Effect:
+def _turn_away(verdict: Blocked | Postponed, claim: Claim) -> Effect:
     """Remember the denial to know it again; a row that was held up without a request of its own has only heard of one."""
     is_denied = verdict.attempts > 0 and verdict.answer.status in DENYING
-    return replace(
-        as_before,
-        state=EntryState.BLOCKED if isinstance(verdict, Blocked) else EntryState.PENDING,
-        denied_request_id=refused_as(verdict.answer) if is_denied else as_before.denied_request_id,
-        keeps_unanswered=claim.was_unanswered or verdict.is_unanswered,
-    )
+    state = EntryState.BLOCKED if isinstance(verdict, Blocked) else EntryState.PENDING
+    effect = _become(state, claim, keeps_unanswered=claim.was_unanswered or verdict.is_unanswered)
+    return replace(effect, denied_request_id=refused_as(verdict.answer)) if is_denied else effect
 
 
-def _supersede(verdict: Superseded, claim: Claim, as_before: Effect) -> Effect:
+def _supersede(verdict: Superseded, claim: Claim) -> Effect:
     """Move on to the next revision of the key, once: only where our own record shows what holds the present one.
 
     That is the stored answer itself, told again with its own request id; or another 4xx after a refusal, unless it may
@@ -147,7 +149,7 @@ def _supersede(verdict: Superseded, claim: Claim, as_before: Effect) -> Effect:
     is_resent = claim.denial is not None and claim.denial.is_resent and verdict.answer.status in DENYING
     if is_refused or is_resent or claim.is_told_again(verdict.answer):
         return _NEXT_KEY
-    return replace(as_before, state=EntryState.CONFLICT, keeps_unanswered=claim.was_unanswered)
+    return _become(EntryState.CONFLICT, claim, keeps_unanswered=claim.was_unanswered)
 
 
 def refused_as(answer: Answer) -> str:

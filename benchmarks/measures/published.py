@@ -171,9 +171,12 @@ def _dlt_line(ours: dict[int, Runs], theirs: dict[Contender, Runs]) -> Line:
 
 
 def _peers_say(theirs: dict[Contender, Runs]) -> str:
-    return (
-        "; ".join(f"{one.name}: {runs.cost.median:,.0f}" for one, runs in theirs.items()) + " us" if theirs else "not installed"
-    )
+    """Return the cheapest and the dearest; all of them are in the table of their own."""
+    if not theirs:
+        return "not installed"
+    costs = sorted((runs.cost.median, one.name) for one, runs in theirs.items())
+    least, most = (f"{cost:,.0f} ({name})" for cost, name in (costs[0], costs[-1]))
+    return f"{least} to {most} us"
 
 
 def _again_line(room: Room, ours: Spread, theirs: dict[Contender, Runs]) -> Line:

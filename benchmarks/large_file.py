@@ -42,6 +42,8 @@ class Passage:
     floors: dict[str, Spread] = field(default_factory=dict)
     row_bytes: dict[str, float] = field(default_factory=dict)
     """Bytes of the state DB, for each row."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Why a run was not made."""
 
     def cpu(self, name: str) -> Spread:
         return spread([one.cpu_s for one in self.runs[name]])

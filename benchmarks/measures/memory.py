@@ -29,10 +29,15 @@ def _grown(room: Room, taken: Passage) -> Passage:
         for name, step in _steps(place).items():
             times = grown.rows_of(name) / taken.rows_of(name)
             needed_s = (taken.wall_s(name) + (taken.entered_s if name == "unchanged" else 0.0)) * times * SLOWER
-            if needed_s <= room.left_s() and NEEDS[name] in grown.runs:
-                step()
-            else:
+            if needed_s > room.left_s() or NEEDS[name] not in grown.runs:
+                grown.left_out[name] = "no time"
                 room.say(f"left out, {needed_s:.0f} s and {room.left_s():.0f} s left: {grown.count:,} rows, {RUNS[name]}")
+                continue
+            try:
+                step()
+            except (RuntimeError, AssertionError) as broken:  # what was found before is worth telling
+                grown.left_out[name] = "broke"
+                room.say(f"broke: {broken!r}")
     return grown
 
 
@@ -84,7 +89,7 @@ def _details(taken: Passage, grown: Passage, idle: Spread) -> Details:
     for name, what in RUNS.items():
         few, many = taken.peak_mb(name), grown.peak_mb(name)
         cost = (taken.cpu(name).says("{:.2f}"), f"{taken.own_us(name, idle):.2f}", f"{few:.0f}" if few else "")
-        cells.append((what, f"{taken.rows_of(name):,}", *cost, f"{many:.0f}" if many else "no time"))
+        cells.append((what, f"{taken.rows_of(name):,}", *cost, f"{many:.0f}" if many else grown.left_out.get(name, "")))
     headings = ("run", "rows", "CPU s", "us a row, start-up apart", "peak MB", f"peak MB, {grown.count:,} rows")
     weights = ", ".join(f"{size:,.0f} when {name}" for name, size in (taken.row_bytes | _apart(grown)).items())
     note = (

@@ -192,11 +192,8 @@ class Desk:
             )
             for kind in ProblemKind
         }
-        (status,) = (one for one in books.status() if one.book == self.book)
-        runs = [
-            (run.run_id, run.phase, run.outcome, run.read, run.stage_report, run.brakes)
-            for run in books.runs()
-            if run.book == self.book
-        ]
+        (status,) = books.status(destination=DESTINATION, feed=self.world.feed)
+        told = books.runs(destination=DESTINATION, feed=self.world.feed, limit=100)
+        runs = [(run.run_id, run.phase, run.outcome, run.read, run.stage_report, run.brakes) for run in told]
         waiting = (status.waiting, status.counts, status.drifted, status.vanished, status.last_whole_read, status.set_aside)
         return {"entries": entries, "problems": problems, "gate": status.gate, "waiting": waiting, "runs": runs}

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sqlalchemy import Connection, Insert, Table, and_, update
-from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects import postgresql, sqlite
 
 
 def insert_if_new(connection: Connection, table: Table) -> Insert:
     """Return an insert that leaves a row with the same key as it is; on PostgreSQL it waits for whoever is making one."""
     if connection.dialect.name == "postgresql":
-        from sqlalchemy.dialects import postgresql  # noqa: PLC0415  # every driver's dialect, for whom SQLite is enough
-
         return postgresql.insert(table).on_conflict_do_nothing()
     return sqlite.insert(table).on_conflict_do_nothing()
 

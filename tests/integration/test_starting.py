@@ -1,0 +1,46 @@
+"""What a command imports before it does anything: nothing heavy that it does not need. No times are asserted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from integration.desk import FEED, Desk, lines
+
+IMPORTED = """\
+import sys
+from pipelines.cli.entry import main
+try:
+    main()
+except SystemExit as left:
+    print("left with", left.code, file=sys.stderr)
+print(*sys.modules, sep="\\n", file=sys.stderr)
+"""
+ELSEWHERE = frozenset(
+    {"dagster", "alembic", "gspread", "google.auth", "simple_salesforce", "fsspec", "paramiko", "psycopg", "sandbox"}
+)
+"""What most feeds never need."""
+SELDOM = frozenset({"markdown_it", "charset_normalizer", "pipelines.definitions", "uvicorn"})
+NETWORK = frozenset({"aiohttp", "httpx_aiohttp", "connectors.event_api.client"})
+BOOKS = frozenset({"sqlalchemy", "sqlmodel", "state"})
+NOT_NEEDED = {
+    "check": ELSEWHERE | SELDOM | NETWORK | BOOKS | {"structlog", "pipelines.wiring"},
+    "preview": ELSEWHERE | SELDOM | {"pipelines.sync"},
+    "status": ELSEWHERE | SELDOM | NETWORK | {"pipelines.wiring"},
+    "rows": ELSEWHERE | SELDOM | NETWORK | {"pipelines.wiring"},
+    "run": ELSEWHERE | SELDOM,
+}
+MORE = {"rows": ("--state", "delivered"), "run": ("--no-dagster",)}
+
+
+@pytest.mark.parametrize("verb", NOT_NEEDED)
+def test_a_command_imports_only_what_it_needs(verb: str, desk: Desk) -> None:
+    desk.source(lines(3))
+    assert desk.run().code == 0
+    words = [verb, FEED, "--json", *MORE.get(verb, ())]
+    ended = subprocess.run(
+        [sys.executable, "-c", IMPORTED, *words], cwd=desk.folder, env=desk.env, capture_output=True, text=True, check=False
+    )
+    assert "left with 0" in ended.stderr, ended.stderr
+    assert set(ended.stderr.splitlines()) & NOT_NEEDED[verb] == set()

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 from architecture.places import ROOT
 
@@ -47,6 +48,7 @@ def test_rows_are_written_as_their_cells_say(tmp_path: Path) -> None:
     code = """
 import json, sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 import rows
 rows.write_rows(Path(sys.argv[1]), 3000, edition=7, edited=20, is_shuffled=True)
 print(json.dumps([rows.cells(number) for number in range(3000)]))
@@ -58,3 +60,48 @@ print(json.dumps([rows.cells(number) for number in range(3000)]))
     assert sorted(cells[0] for cells in written) == sorted(plain)
     assert len(edited) == 20
     assert all(cells[1].endswith(", edition 7") for cells in edited)
+
+
+def test_a_page_names_first_what_is_missed_and_draws_what_it_shows(tmp_path: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+import page
+from outcome import Bar, Line, Plot, Result, Standing, unjudged
+
+lines = [Line(n, f"what {n}", "", "", "9 us", "", "8 us", "4 us", s) for n, s in (("10", Standing.MET), ("5", Standing.MISSED))]
+result = Result(tuple(lines), (), (Plot("small", "A <title>", "us", (Bar("ours", 9, is_ours=True), Bar("theirs", 20)), 8),))
+page.write(Path(sys.argv[1]) / "judged", [result], ["A machine."])
+page.write(Path(sys.argv[1]) / "few", [unjudged(result)], ["A machine."])
+"""
+    _python(code, str(tmp_path))
+    judged, few = ((tmp_path / name / "performance.md").read_text("utf-8") for name in ("judged", "few"))
+    assert "**1 of 2 budgets are met**" in judged
+    assert "* Missed: 5, what 5 (9 us; 8 us)." in judged
+    assert judged.index("| 5 |") < judged.index("| 10 |")
+    assert "Missed" not in few
+    assert "budgets are met" not in few
+    drawn = ET.parse(tmp_path / "judged" / "plots" / "small.svg").getroot()
+    texts = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"A <title> (us)", "ours", "theirs", "budget 8 us", "eventsync"} <= set(texts)
+    assert "![A <title>](plots/small.svg)" in judged
+
+
+def test_what_a_built_in_function_takes_is_its_callers_work(tmp_path: Path) -> None:
+    code = """
+import cProfile, json, sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+from kinds import _kind, own_s
+
+profile = cProfile.Profile()
+profile.runcall(lambda: [sorted(range(50_000), key=str) for _ in range(3)])
+profile.dump_stats(sys.argv[1])
+there = "/x/lib/python3.12"
+places = (f"{there}/site-packages/sqlalchemy/engine/base.py", "/repository/state/stage.py", f"{there}/csv.py", "/x/y.py")
+print(json.dumps([own_s(Path(sys.argv[1])), [_kind((place, 1, "f")) for place in places]]))
+"""
+    spent, kinds = ast.literal_eval(_python(code, str(tmp_path / "profile")))
+    assert list(spent) == ["other"]
+    assert kinds == ["ledger: SQLAlchemy", "ledger: our own code", "reading", "other"]

@@ -83,7 +83,8 @@ class LedgerEntry(Row, table=True):
         _partial_index("drift", "drift_kind", "drift_kind IS NOT NULL"),
         _partial_index("resent", "resent_run", "resent_run IS NOT NULL"),
         _partial_index("vanished", "vanished_at", "vanished_at IS NOT NULL"),
-        CheckConstraint("state IN ({})".format(", ".join(f"'{state.value}'" for state in EntryState)), name="state"),
+        # Of a list after IN, SQLite would make a table for every row that is written.
+        CheckConstraint(" OR ".join(f"state = '{state.value}'" for state in EntryState), name="state"),
         {"sqlite_autoincrement": True},
     )
 

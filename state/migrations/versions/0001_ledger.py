@@ -89,7 +89,8 @@ def upgrade() -> None:
         sa.Column("created_at", UtcTime(), nullable=False),
         sa.Column("updated_at", UtcTime(), nullable=False),
         sa.CheckConstraint(
-            "state IN ('pending', 'delivered', 'delivered_unconfirmed', 'refused', 'blocked', 'uncertain', 'conflict')",
+            "state = 'pending' OR state = 'delivered' OR state = 'delivered_unconfirmed' OR state = 'refused' "
+            "OR state = 'blocked' OR state = 'uncertain' OR state = 'conflict'",
             name="ck_ledger_entry_state",
         ),
         sa.ForeignKeyConstraint(["scope_id"], ["scope.id"], name="fk_ledger_entry_scope_id_scope"),

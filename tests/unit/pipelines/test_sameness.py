@@ -1,0 +1,109 @@
+"""What proves that a source is as its last whole read left it: the stamp of a settled file, else its bytes, for a day at most."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from connectors.sources.clockwork import REAL
+from connectors.sources.sights import Sight, look_at
+from mappings.source_specs import CsvSource
+from pipelines.sameness import Sameness
+
+BEGAN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    place = tmp_path / "rows.csv"
+    place.write_bytes(b"REF\na\n")
+    return place
+
+
+def sameness_of(place: Path, *, age_s: float = 3600, fit: str = "fit", began: datetime = BEGAN) -> Sameness:
+    """A run that sees the file when it is so old."""
+    clockwork = replace(REAL, now=lambda: place.stat().st_ctime + age_s)
+    return Sameness(partial(look_at, CsvSource(kind="csv", path=place.name), place.parent, clockwork), fit, began)
+
+
+def seen(sameness: Sameness) -> Sight:
+    sight = sameness.seen()
+    assert sight is not None
+    return sight
+
+
+def kept_of(place: Path, *, age_s: float = 3600) -> str:
+    """The evidence of a read."""
+    sameness = sameness_of(place, age_s=age_s)
+    return sameness.of_read(seen(sameness))
+
+
+def out_of_reach(sight: Sight) -> Sight:
+    """The same sight, of bytes that cannot be digested any more."""
+    return replace(sight, files=tuple(replace(file, found=replace(file.found, version="another")) for file in sight.files))
+
+
+def test_a_settled_file_is_known_by_its_stamp_alone(place: Path) -> None:
+    sameness = sameness_of(place)
+    assert sameness.repeated(out_of_reach(seen(sameness)), kept_of(place)) is not None
+
+
+@pytest.mark.parametrize(("age_s_then", "age_s"), [(10, 3600), (3600, 10), (10, 10), (3600, -10)])
+def test_a_file_that_was_young_once_is_known_by_its_bytes(place: Path, age_s_then: float, age_s: float) -> None:
+    kept, sameness = kept_of(place, age_s=age_s_then), sameness_of(place, age_s=age_s)
+    assert sameness.repeated(seen(sameness), kept) is not None
+    assert sameness.repeated(out_of_reach(seen(sameness)), kept) is None
+
+
+def test_the_stamp_of_a_file_that_has_settled_takes_the_place_of_none(place: Path) -> None:
+    sameness = sameness_of(place)
+    again = sameness.repeated(seen(sameness), kept_of(place, age_s=10))
+    assert again is not None
+    assert sameness.repeated(out_of_reach(seen(sameness)), str(again)) == again
+
+
+@pytest.mark.parametrize("content", [b"REF\nb\n", b"REF\na\nb\n"], ids=["same size", "another size"])
+@pytest.mark.parametrize("age_s", [10, 3600])
+def test_other_bytes_are_another_file(place: Path, content: bytes, age_s: float) -> None:
+    kept = kept_of(place, age_s=age_s)
+    place.write_bytes(content)
+    sameness = sameness_of(place, age_s=age_s)
+    assert sameness.repeated(seen(sameness), kept) is None
+
+
+@pytest.mark.parametrize(
+    ("fit", "after", "is_same"),
+    [
+        pytest.param("fit", timedelta(hours=23), True, id="the same day"),
+        pytest.param("fit", timedelta(hours=24), False, id="a day later"),
+        pytest.param("fit", timedelta(seconds=-1), False, id="a clock that was set back"),
+        pytest.param("another", timedelta(), False, id="another mapping"),
+    ],
+)
+def test_evidence_holds_for_a_day_and_for_what_rows_were_mapped_by(
+    place: Path, fit: str, after: timedelta, is_same: bool
+) -> None:
+    sameness = sameness_of(place, fit=fit, began=BEGAN + after)
+    assert (sameness.repeated(seen(sameness), kept_of(place)) is not None) is is_same
+
+
+def test_seeing_it_again_makes_no_evidence_younger(place: Path) -> None:
+    later = sameness_of(place, began=BEGAN + timedelta(hours=20))
+    again = later.repeated(seen(later), kept_of(place))
+    the_next_day = sameness_of(place, began=BEGAN + timedelta(hours=25))
+    assert again is not None
+    assert the_next_day.repeated(seen(the_next_day), str(again)) is None
+
+
+@pytest.mark.parametrize("kept", ["", "size=7 mtime_ns=1", "{}", "[]"])
+def test_what_is_no_evidence_proves_nothing(place: Path, kept: str) -> None:
+    sameness = sameness_of(place)
+    assert sameness.repeated(seen(sameness), kept) is None
+
+
+def test_a_mapping_that_asks_about_every_moment_looks_at_nothing(place: Path) -> None:
+    assert sameness_of(place, fit="").seen() is None

@@ -105,3 +105,8 @@ print(json.dumps([own_s(Path(sys.argv[1])), [_kind((place, 1, "f")) for place in
     spent, kinds = ast.literal_eval(_python(code, str(tmp_path / "profile")))
     assert list(spent) == ["other"]
     assert kinds == ["ledger: SQLAlchemy", "ledger: our own code", "reading", "other"]
+
+
+def test_each_part_of_the_bench_finds_what_it_imports_of_the_rooms() -> None:
+    """Nothing else would notice before the next bench that a name has moved."""
+    _python("import bench, client, floors, mapping, pace, publish, server, unchanged")

@@ -49,8 +49,11 @@ class Passage:
         return spread([one.cpu_s for one in self.runs[name]])
 
     def own_us(self, name: str, idle: Spread) -> float:
-        """Return the CPU of each row that had to do with it, start-up apart."""
-        return (self.cpu(name).median - idle.median) / self.rows_of(name) * 1e6
+        """Return the CPU of each row that had to do with it, start-up apart; none where start-up is all there is."""
+        return self.own_s(name, idle) / self.rows_of(name) * 1e6
+
+    def own_s(self, name: str, idle: Spread) -> float:
+        return max(0.0, self.cpu(name).median - idle.median)
 
     def wall_s(self, name: str) -> float:
         return max(one.wall_s for one in self.runs[name])

@@ -58,7 +58,7 @@ def _read_again(room: Room, place: Desk) -> None:
 
 def _unchanged(taken: Passage, idle: Spread) -> Line:
     floor, ours = taken.floors["digest"], taken.cpu("unchanged")
-    own = (ours.median - idle.median) / floor.median
+    own = taken.own_s("unchanged", idle) / floor.median
     return Line(
         "1",
         f"no-change run, the file byte-identical ({taken.size / 1e6:,.0f} MB), CPU",
@@ -75,7 +75,7 @@ def _unchanged(taken: Passage, idle: Spread) -> Line:
 def _exported(taken: Passage, idle: Spread) -> Line:
     reader, lookup = taken.floors["reader"], taken.floors["lookup"]
     kept, shuffled = taken.cpu("kept"), taken.cpu("shuffled")
-    ratios = [(one.median - idle.median) / reader.median for one in (kept, shuffled)]
+    ratios = [taken.own_s(name, idle) / reader.median for name in ("kept", "shuffled")]
     return Line(
         "2",
         f"no-change run, the file exported anew: {taken.count:,} rows, {EDITED} differ, order kept / shuffled, CPU",

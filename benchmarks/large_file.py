@@ -24,9 +24,9 @@ RUNS = {
     "staged": "staged",
     "published": "published, 128 in flight",
     "unchanged": "again, byte-identical",
-    "kept": f"again, {EDITED} rows edited",
-    "shuffled": "again, edited, in another order",
-    "vanished": f"again, all but {LEFT} rows vanished",
+    "kept": f"again, {EDITED} edited",
+    "shuffled": "again, edited, shuffled",
+    "vanished": f"again, all but {LEFT} vanished",
 }
 
 

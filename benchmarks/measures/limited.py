@@ -126,6 +126,13 @@ def _details(ours: Mapping[str, Use], theirs: Mapping[str, Use], seconds: float)
 
 
 def _plot(ours: Mapping[str, Use], theirs: Mapping[str, Use]) -> Plot:
-    bars = [Bar(f"{one.limit}: eventsync", spread(one.later_used).median * 100, is_ours=True) for one in ours.values()]
-    bars += [Bar(f"{one.limit}: by hand", spread(one.later_used).median * 100) for one in theirs.values()]
-    return Plot("limits", "Share of an unknown limit that is used", "%", tuple(bars), budget=95)
+    bars = [
+        Bar(
+            f"{one.limit}: {who} ({spread(one.later_refused).median:.1%} 429)",
+            spread(one.later_used).median * 100,
+            is_ours=is_ours,
+        )
+        for who, uses, is_ours in (("eventsync", ours, True), ("by hand", theirs, False))
+        for one in uses.values()
+    ]
+    return Plot("limits", "Share of an unknown limit that is used, and of answers 429", "%", tuple(bars), budget=95)

@@ -6,6 +6,7 @@ The one place where real things are wired for Dagster. What an asset does is `as
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 from dagster import AssetKey, AssetSpec, Definitions, MetadataValue, define_asset_job, definitions, in_process_executor
 
@@ -30,15 +31,17 @@ def defs() -> Definitions:
     )
 
 
-def build_definitions(settings: Settings, open_a_workshop: OpenWorkshop, *, is_strict: bool = False) -> Definitions:
-    """Return the definitions of a folder of feeds.
+def build_definitions(
+    settings: Settings, open_a_workshop: OpenWorkshop, *, is_strict: bool = False, wanted: Collection[str] = ()
+) -> Definitions:
+    """Return the definitions of a folder of feeds; `wanted` names the feeds, if only some are needed.
 
     A broken mapping file is shown as an asset of the group `broken_feeds` and leaves the others running.
 
     Raises:
         MappingFileError: the first broken file, if `is_strict` (validation, where a broken file must be red).
     """
-    folder = load_folder(settings.feeds)
+    folder = load_folder(settings.feeds, wanted)
     if is_strict and folder.broken:
         raise folder.broken[0]
     parts = [_feed_definitions(feed, open_a_workshop, settings.state_kind) for feed in folder.feeds]

@@ -174,7 +174,8 @@ def run_in_process(
     from pipelines.definitions import build_definitions  # noqa: PLC0415  # Dagster takes a second to import
     from pipelines.in_process import run_job  # noqa: PLC0415  # as above
 
-    definitions = build_definitions(settings, lambda: open_workshop(settings, tell))
+    wanted = {mapping.feed for mapping in feeds}
+    definitions = build_definitions(settings, lambda: open_workshop(settings, tell), wanted=wanted)
     for mapping in feeds:
         run_id, status = run_job(definitions, mapping.feed, options)
         with open_workshop(settings) as workshop:

@@ -30,13 +30,13 @@ class Sender:
         self.url = url
         self.in_flight = in_flight
         self.to_event = mapping(folder)
+        self.pool = ThreadPoolExecutor(in_flight)  # one for all batches: dlt's session, and its connection, is each thread's own
 
     def deliver(self, items: list[Cells]) -> None:
         if self.way == "aiohttp":
             asyncio.run(self._post_all(items))
         elif self.way == "threads":
-            with ThreadPoolExecutor(self.in_flight) as pool:
-                list(pool.map(self._post, items))
+            list(self.pool.map(self._post, items))
         else:
             for cells in items:
                 self._post(cells)

@@ -80,7 +80,8 @@ def _fresh(room: Room, url: str, words: Sequence[str]) -> float:
     worker = Worker(folder, url)
     worker.prepare()
     rows.write_rows(worker.source, FEW)
-    worker.sync("--stage-only")
+    if words[0] == "run":
+        worker.sync("--stage-only")
     waited = worker.call(*words).wall_s
     shutil.rmtree(folder)
     return waited

@@ -233,9 +233,8 @@ def _host_of(url: str) -> str:
 
 
 def _wire(resolver: GuardedResolver, in_flight: int) -> httpx.AsyncBaseTransport:
-    tls = httpx.create_ssl_context()
-
     def connector() -> aiohttp.TCPConnector:
+        tls = httpx.create_ssl_context()  # here, as all certificates are read for it, and most runs fetch no image
         return aiohttp.TCPConnector(limit=in_flight, ssl=tls, resolver=resolver, use_dns_cache=False, force_close=True)
 
     return FrankTransport(connector)

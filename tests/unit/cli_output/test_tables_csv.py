@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,16 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_text_that_has_no_utf_8_does_not_stop_the_file(tmp_path: Path) -> None:
     write_told_csv(tmp_path / "x.csv", [told(rejection(2, a="caf\udce9"))])
     assert "caf" in (tmp_path / "x.csv").read_text("utf-8")
+
+
+def test_memory_does_not_grow_with_the_rows_of_a_file(tmp_path: Path) -> None:
+    row = told(rejection(2, REF="1", NOME="An evening of songs, tales & slow dances " * 8))
+
+    def peak_of(count: int) -> int:
+        tracemalloc.start()
+        assert write_told_csv(tmp_path / "rows.csv", itertools.repeat(row, count)) == count
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    assert peak_of(24_000) < peak_of(12_000) * 1.1

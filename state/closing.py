@@ -26,7 +26,7 @@ from state.turn import Turn
 from state.turnover import count_replacements
 from state.words import EntryState, Phase
 
-_PAGE = 5_000
+_PAGE = 2_000
 
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
 _VANISH = update(ENTRY).where(_SOME, ENTRY.c.vanished_at.is_(None)).values(vanished_at=bindparam("now"))

@@ -1,0 +1,82 @@
+"""Memory does not grow with the rows of a read, whatever becomes of them: one byte for each, so that it is known again."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+from unit.state.world import World, rejection, row
+
+from mappings.vocabulary import RowOutcome
+from state.database import writing
+from state.tables import ENTRY
+from state.words import EntryState
+
+FEW, MANY = 4_000, 6_000
+"""Two pages of the ledger, as the end of a read goes through it, and more."""
+A_ROW = 24
+"""At most so many bytes may a further row cost: one is its mark, the others are Python's own ups and downs; in a list it takes 40."""
+CHUNK = 500
+
+Make = Callable[[int], RowOutcome]
+
+
+def chunks(count: int, make: Make) -> Iterator[Iterator[RowOutcome]]:
+    return ((make(number) for number in range(start, start + CHUNK)) for start in range(0, count, CHUNK))
+
+
+def peak_of(world: World, count: int, make: Make) -> int:
+    """Return the most bytes that Python held at once, beyond what it held before, while these rows were read."""
+    gc.collect()
+    tracemalloc.start()
+    world.stage(*chunks(count, make), brakes=["held"])  # whatever it comes to, nobody is told of it
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def ledger_of(folder: Path, count: int, state: EntryState) -> World:
+    """Make a ledger in which so many rows stand, in one state."""
+    world = World(folder / f"{count}.db")
+    world.stage(*chunks(count, usual))
+    with writing(world.engine) as connection:
+        connection.execute(update(ENTRY).values(state=state.value, event_id=ENTRY.c.id, attempts=state is EntryState.DELIVERED))
+    return world
+
+
+def usual(number: int) -> RowOutcome:
+    return row(f"{number:05}")
+
+
+def edited(number: int) -> RowOutcome:
+    return row(f"{number:05}", title="edited")
+
+
+def unusable(number: int) -> RowOutcome:
+    return rejection(f"{number:05}", place=f"agenda.csv:{number}")
+
+
+def unknown(number: int) -> RowOutcome:
+    return row(f"new {number:05}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("state", "make", "share"),
+    [
+        (EntryState.DELIVERED, usual, 1),
+        (EntryState.DELIVERED, edited, 1),
+        (EntryState.DELIVERED, unusable, 1),
+        (EntryState.DELIVERED, unknown, 1),
+        (EntryState.DELIVERED, usual, 0),
+        (EntryState.PENDING, usual, 0),
+    ],
+    ids=["unchanged", "all edited", "all unusable", "all new", "all gone", "all gone, and none was sent"],
+)
+def test_a_read_of_more_rows_holds_no_more(tmp_path: Path, state: EntryState, make: Make, share: int) -> None:
+    peaks = [peak_of(ledger_of(tmp_path, count, state), count * share, make) for count in (FEW, MANY)]
+    assert peaks[1] - peaks[0] < (MANY - FEW) * A_ROW, peaks

@@ -19,7 +19,7 @@ from state.words import EntryState
 FEW, MANY = 4_000, 6_000
 """Two pages of the ledger, as the end of a read goes through it, and more."""
 A_ROW = 24
-"""At most so many bytes may a further row cost: one is its mark, the others are Python's own ups and downs; in a list it takes 40."""
+"""At most so many bytes may a further row cost: one is its mark, the others are Python's own ups and downs; a list takes 40."""
 CHUNK = 500
 
 Make = Callable[[int], RowOutcome]

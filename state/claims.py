@@ -22,6 +22,7 @@ from state.verdicts import Claim
 from state.words import Decision, EntryState
 
 _FEW = 500
+_PAGE = 2_000
 _FEW_ROWS = 100
 """So many beginnings are looked for by the database; of more, each entry is looked at here."""
 
@@ -102,7 +103,8 @@ def find_events(connection: Connection, scope_id: int, row_keys: Collection[RowK
         ways = (or_(ENTRY.c.row_key == key, ENTRY.c.row_key.startswith(event_key(key, ""), autoescape=True)) for key in wanted)
         listed = listed.where(or_(false(), *ways))
     # SQLite takes capitals for small letters in such conditions, and a key of fewer parts is no row's.
-    named = (row.id for row in connection.execute(listed) if not wanted.isdisjoint(names_of(row.row_key, row_parts)))
+    rows = connection.execute(listed.execution_options(yield_per=_PAGE))  # they may be all of the feed's
+    named = (row.id for row in rows if not wanted.isdisjoint(names_of(row.row_key, row_parts)))
     return sorted(named)
 
 

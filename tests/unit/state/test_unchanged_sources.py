@@ -14,6 +14,7 @@ from unit.state.world import World
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.sights import look_at
 from pipelines.options import RunOptions
+from state.deciding import SetAside
 
 ROWS = [("a", "one", "", "x", ""), ("b", "two", "", "x", ""), ("c", "", "", "", "")]
 CANCELLED = Feed(rows="{cancelled: {column: STATE, equals: off}}")
@@ -181,3 +182,24 @@ def test_rows_that_dispute_a_key_are_passed_over_once_nothing_is_owed(world: Wor
     desk.publish()
     assert not is_passed_over(desk)
     assert is_passed_over(desk)
+
+
+def test_a_changed_row_that_is_refused_after_all_is_sent_as_it_is_now(world: World, tmp_path: Path) -> None:
+    write_rows(tmp_path, ROWS)
+    desk = Desk(world, tmp_path)
+    desk.stage()
+    desk.publish(["lose"])
+    write_rows(tmp_path, [("a", "changed", "", "x", ""), *ROWS[1:]])
+    assert desk.stage().report.account.drifted == 1
+    desk.publish(["refuse"])
+    assert desk.world.states()["a"] == "refused"
+    assert desk.stage().report.account.new == 1
+
+
+def test_a_change_that_a_person_has_set_aside_is_looked_at_in_every_run(desk: Desk) -> None:
+    write_rows(desk.folder, [("a", "changed", "", "x", ""), *ROWS[1:]])
+    assert desk.stage().report.account.drifted == 1
+    assert is_passed_over(desk)
+    desk.decide("a", SetAside())
+    assert desk.stage().report.account.drifted == 0
+    assert not is_passed_over(desk)

@@ -60,6 +60,7 @@ class RowMapper:
     _judge: Judge
     _named: int
     _days_asked: frozenset[str] = frozenset()
+    _asks_the_line: bool = False
 
     def over(self, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
         """Yield what becomes of all rows of a source: every row is in exactly one outcome, or gives several.
@@ -112,6 +113,11 @@ class RowMapper:
             state.reasons.extend(found)
         return Strand(key, state)
 
+    def key_of(self, row: SourceRow) -> RowKey:
+        """Return the row's key without mapping it, "" where it has none that can be used."""
+        found = self._read_key(row.cells)
+        return found if isinstance(found, str) else RowKey("")
+
     def digest(self, row: SourceRow) -> bytes:
         """Digest the cells of a row that the mapping uses, with the mapping's own digest."""
         return self._judge.digest(row.cells)
@@ -146,6 +152,11 @@ class RowMapper:
     def needs_all_rows(self) -> bool:
         """Whether an event may come of several rows, so that those that changed tell nothing without the others."""
         return self._plan.join is not None
+
+    @property
+    def takes_rows_alone(self) -> bool:
+        """Whether a row is an event, and what it comes to depends on its own text: not on other rows, nor on where it stands."""
+        return not (self.needs_all_rows or self._plan.ways or self._asks_the_line)
 
     @property
     def field_columns(self) -> Mapping[str, str]:
@@ -223,6 +234,7 @@ def attempt(
         _judge=Judge(payload, directory.classifications, cells_reader(sorted(columns)), mapping.digest, _joined(mapping)),
         _named=compiler.named_count,
         _days_asked=frozenset(compiler.days_asked),
+        _asks_the_line=compiler.asks_the_line,
     )
     return mapper, tuple(compiler.problems)
 

@@ -31,6 +31,7 @@ def compile_fact(compiler: Compiler, value: Meta, spot: Spot) -> Compiled:
 def _source(compiler: Compiler, value: Meta) -> Compiled:
     match value.meta:
         case "row":
+            compiler.asks_the_line = True
             return Compiled(lambda row: row.origin.number or None, Flow(Kind.NUMBER))
         case "file":
             return Compiled(_of_origin(file_of), Flow(Kind.TEXT))

@@ -19,7 +19,8 @@ READ_EVERY = timedelta(days=1)
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What a whole read was made of. `stamp`: the file's, "" where it was too young for its stamp to prove anything; `content`:
-    the digest of its bytes; `fit`: what its rows were mapped by; `read_at`: when rows were last read indeed.
+    the digest of its bytes; `fit`: what its rows were mapped by; `read_at`: when all rows were last read indeed; `layout`: that
+    of the records that are remembered, "" if none are.
     """
 
     stamp: str
@@ -27,6 +28,7 @@ class Evidence:
     content: str
     fit: str
     read_at: datetime
+    layout: str = ""
 
     def __str__(self) -> str:
         """The text that is kept with the feed."""
@@ -48,13 +50,19 @@ class Sameness:
         """Look at the source; None where it, or the mapping, has to be asked about every row in any case."""
         return self.look() if self.fit else None
 
+    def known(self, kept: str) -> Evidence | None:
+        """Return the evidence that the last read kept, None if it has lost its worth: the mapping has changed, or it is old."""
+        known = _parsed(kept)
+        is_fit = known is not None and known.fit == self.fit and timedelta() <= self.began - known.read_at < READ_EVERY
+        return known if is_fit else None
+
     def repeated(self, sight: Sight, kept: str) -> Evidence | None:
         """Return the evidence that takes the place of what the last read kept, None if the source, or its mapping, has changed.
 
         The bytes are digested only where the stamp proves nothing: the file was touched, or written anew.
         """
-        known = _parsed(kept)
-        if known is None or known.fit != self.fit or not timedelta() <= self.began - known.read_at < READ_EVERY:
+        known = self.known(kept)
+        if known is None:
             return None
         stamp = sight.stamp if sight.is_settled else ""
         if stamp and stamp == known.stamp:
@@ -63,12 +71,12 @@ class Sameness:
             return None
         return replace(known, stamp=stamp)
 
-    def of_read(self, sight: Sight) -> str:
+    def of_read(self, sight: Sight) -> Evidence | None:
         """Return what a read of these rows keeps as evidence: one pass over the bytes, made before the first row."""
         content = sight.digest()
         if not content:
-            return ""
-        return str(Evidence(sight.stamp if sight.is_settled else "", sight.size, content, self.fit, self.began))
+            return None
+        return Evidence(sight.stamp if sight.is_settled else "", sight.size, content, self.fit, self.began)
 
 
 def _parsed(kept: str) -> Evidence | None:

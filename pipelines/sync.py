@@ -28,9 +28,11 @@ from pipelines.interrupts import interruptible, window
 from pipelines.options import RunOptions
 from pipelines.pace_told import pace_numbers
 from pipelines.preflight import CLEAR, Outlook
+from pipelines.recalling import Recollection
 from pipelines.sameness import Sameness
 from pipelines.sending import PublishJob, Sending
 from pipelines.stoppable import run_stoppable
+from pipelines.traces import NO_TRACE, Trace, Tracing
 from pipelines.write_back import WrittenBack
 from state.accounts import PublishAccount, StageReport
 from state.bookmark import ReadEnd
@@ -38,6 +40,7 @@ from state.lease import LeaseLostError
 from state.ledger import Ledger
 from state.reach import Reach
 from state.repeating import Repetition
+from state.stage import Stage
 from state.standing import NOTHING, Standing
 from state.terms import Terms
 
@@ -109,7 +112,7 @@ def stage(job: StageJob) -> Staged:
     with window():
         sight = None if job.sameness is None or not _is_usual(job.options) else job.sameness.seen()
     told = None if sight is None else _told_again(job, sight)
-    return _read(job, sight) if told is None else told
+    return _read(job, _trace(job, sight)) if told is None else told
 
 
 def _is_usual(options: RunOptions) -> bool:
@@ -145,8 +148,14 @@ def _brake(job: StageJob, verdicts: list[BrakeVerdict]) -> Callable[[StageReport
     return brake
 
 
-def _read(job: StageJob, sight: Sight | None) -> Staged:
-    """Read all rows. `sight`: the source as it was seen before."""
+def _trace(job: StageJob, sight: Sight | None) -> Trace:
+    if sight is None or job.sameness is None:
+        return NO_TRACE
+    return Tracing(job.sameness, job.ledger, job.mapper, job.source).trace(sight, is_anew=job.options.full)
+
+
+def _read(job: StageJob, trace: Trace) -> Staged:
+    """Read all rows, but for those that are known to be as they were."""
     verdicts: list[BrakeVerdict] = []
     row_parts = len(job.mapping.key_columns)
     missing = set(job.options.keys)
@@ -157,8 +166,12 @@ def _read(job: StageJob, sight: Sight | None) -> Staged:
         reach = _reach(job, reading)
         is_whole = reading.is_whole and reach is not Reach.PICKED
         terms = _terms(job, reach)
-        stamp = kept if sight and sight.read_as == reading.stamp else ""
-        staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=stamp, terms=terms)
+        left = trace.of(reading)
+        memory = stack.enter_context(left.memory) if left.memory else None
+        stamp = str(left.evidence or "")
+        staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=stamp, terms=terms, memory=memory)
+        if memory and memory.recollection:
+            _pass_over(job, memory.recollection, staging)
         for chunk in interruptible(batched(_chosen(job, reading.rows), CHUNK_ROWS)):
             staging.write(chunk)
             job.advance(sum(not outcome.part.is_further for outcome in chunk))
@@ -166,11 +179,17 @@ def _read(job: StageJob, sight: Sight | None) -> Staged:
                 missing.difference_update(chain.from_iterable(names_of(each.row_key, row_parts) for each in chunk))
             del chunk  # before the next one is made: memory holds one at a time
         ending = reading.ending()
-    bookmark = job.approach.bookmark(ending.cursor, is_full=reach is Reach.FULL)
-    report = staging.close(_brake(job, verdicts), ReadEnd(bookmark, is_short=ending.is_short))
+        bookmark = job.approach.bookmark(ending.cursor, is_full=reach is Reach.FULL)
+        report = staging.close(_brake(job, verdicts), ReadEnd(bookmark, is_short=ending.is_short))
     report.account.check()
     notices = (*job.notices, *job.approach.notices, *_noticed(report, reach, ending))
     return Staged(report, tuple(verdicts), notices, tuple(sorted(missing)))
+
+
+def _pass_over(job: StageJob, recollection: Recollection, staging: Stage) -> None:
+    for entries in interruptible(recollection.unchanged(job.ledger)):
+        staging.pass_over(entries)
+        job.advance(len(entries))
 
 
 def _reach(job: StageJob, reading: Reading) -> Reach:

@@ -74,7 +74,8 @@ def finish(
     report = _braked(report, brake(report), progress.terms.accepted)
     report = replace(report, is_blind=bool(unheard) and not opening.is_whole and not opening.was_free)
     lasting = opening if is_lasting(connection, turn.scope_id, progress) else replace(opening, stamp="")
-    judge(connection, turn, lasting, report)
+    if judge(connection, turn, lasting, report):
+        progress.recorder.keep(connection, turn.scope_id, progress.seen.disputed)
     if not report.brakes:
         _mark_vanished(connection, turn, progress.seen.missed(is_over=False))
         mark_past(connection, progress.seen.missed(is_over=True), turn.now())

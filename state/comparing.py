@@ -34,6 +34,7 @@ from state.plan import (
 )
 from state.problems import Problem, held, rejected, warned, write_problems
 from state.reach import Reach
+from state.recall import Recorder
 from state.releases import IGNORE, RESEND
 from state.seen import Seen
 from state.tally import Tally
@@ -53,6 +54,7 @@ class Progress:
     decisions: Mapping[str, str]
     unspoken: Unspoken
     listed: Listed
+    recorder: Recorder
     stems: set[str] = field(default_factory=set)
     """The rows that this read has come to, where each speaks for all of its events, and the others of its source are not read."""
 
@@ -146,6 +148,7 @@ class Comparison:
                 self.twins[row.twin_digest] = row.row_key
                 self.progress.tally.new += 1
                 self.batch.create(row)
+                self.progress.recorder.create(_told_apart(row))
                 self._warn(row)
             case Held(twin_key) if decision == IGNORE:
                 self.progress.tally.hold_silently()
@@ -160,6 +163,8 @@ class Comparison:
             case Unchanged() as same:
                 self.progress.seen.hear(entry_id)
                 self.progress.tally.unchanged += 1
+                if not known.revision:
+                    self.progress.recorder.find(_told_apart(row), entry_id)
                 if same.is_drift_over or same.is_stale or _is_misplaced(known, row):
                     self.batch.refresh(entry_id, row)
             case Drifted(is_recorded):
@@ -239,6 +244,7 @@ def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Se
     for outcome in outcomes:
         comparison.take(outcome)
     comparison.batch.write(connection)
+    progress.recorder.settle(connection, turn.scope_id)
     write_problems(connection, turn.scope_id, turn.run_id, turn.now(), comparison.problems)
 
 
@@ -253,6 +259,11 @@ def _as_asked(known: Known, row: MappedRow, terms: Terms) -> MappedRow:
         return row
     draft = drafted(row)
     return draft if known.may_be_pinned_anew or draft.fingerprint == known.fingerprint else row
+
+
+def _told_apart(row: MappedRow) -> bytes:
+    """Return what the row's record is known by, b"" where there is more to say of the row than that it is unchanged."""
+    return b"" if row.warnings else row.record
 
 
 def _is_misplaced(known: Known, row: MappedRow) -> bool:

@@ -123,8 +123,9 @@ def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str, reac
     )
 
 
-def judge(connection: Connection, turn: Turn, opening: Opening, report: StageReport) -> None:
+def judge(connection: Connection, turn: Turn, opening: Opening, report: StageReport) -> bool:
     """Set the gate after a completed stage, and with it the bookmark: it moves only where the gate opens for everyone.
+    Return whether it does.
 
     A partial read opens a gate that was closed before it only if it has heard again of every row that waits behind it:
     otherwise three rows picked by hand would let out all that a brake had stopped. What a person accepted for this run
@@ -145,9 +146,11 @@ def judge(connection: Connection, turn: Turn, opening: Opening, report: StageRep
             keep_bookmark(connection, turn.scope_id, opening.bookmark)
         if opening.is_whole:
             _remember_read(connection, turn.scope_id, report.account.present, opening.stamp)
+        return True
     else:
         restored = {"gate": opening.before.value, "gate_run": opening.before_run, "gate_reason": opening.before_reason}
         connection.execute(update(SCOPE).where(SCOPE.c.id == turn.scope_id).values(**restored))
+    return False
 
 
 def accept(connection: Connection, scope_id: int, by: str) -> Gate:

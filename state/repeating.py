@@ -61,9 +61,8 @@ def repeat(
     everyone, something has happened to the ledger since that may make another thing of an unchanged row, or a brake trips.
     """
     scope = lock(connection, turn.scope_id)
-    last = _last_report(connection, turn.scope_id, scope.gate_run)
-    is_free = scope.gate == GateState.OPEN and not scope.gate_reason
-    if not is_free or scope.stamp != asked.known or last is None or not _is_told_by(last, connection, turn.scope_id, terms):
+    last = _let_out(connection, scope, asked.known)
+    if last is None or not _is_told_by(last, connection, turn.scope_id, terms):
         return None
     opening = _opened(connection, turn.scope_id, scope, asked.stamp)
     report = _told_again(last, turn.run_id, opening, terms)
@@ -76,6 +75,20 @@ def repeat(
     accounts = {"read_account": dump(report.account), "stage_report": dump(report), "brakes": "[]"}
     turn.note(connection, phase=Phase.STAGED.value, is_whole=True, **accounts)
     return report
+
+
+def is_evident(connection: Connection, scope_id: int, known: str) -> bool:
+    """Whether the last read is the whole one that left this evidence, and nobody has decided about a row since."""
+    scope = connection.execute(select(SCOPE).where(SCOPE.c.id == scope_id)).one()
+    return _let_out(connection, scope, known) is not None
+
+
+def _let_out(connection: Connection, scope: Row[*tuple[Any, ...]], known: str) -> StageReport | None:
+    """Return the report of the last read, if it is the whole one that left this evidence, and was let out for everyone."""
+    if scope.gate != GateState.OPEN or scope.gate_reason or scope.stamp != known:
+        return None
+    last = _last_report(connection, scope.id, scope.gate_run)
+    return last if last is not None and last.is_whole and not last.brakes and not last.accepted else None
 
 
 def _opened(connection: Connection, scope_id: int, scope: Row[*tuple[Any, ...]], stamp: str) -> Opening:
@@ -108,7 +121,7 @@ def _is_told_by(last: StageReport, connection: Connection, scope_id: int, terms:
     A row that says what is pinned is unchanged in whatever state its entry is. Copies depend on the entries that they look like;
     what has drifted, on whether its event is delivered; what the source has called off, on whether it is sent by now.
     """
-    if not last.is_whole or last.standing or last.account.held or last.brakes or last.accepted or terms.drafts_only:
+    if last.standing or last.account.held or terms.drafts_only:
         return False
     of_feed = ENTRY.c.scope_id == scope_id
     if _is_any(connection, of_feed, ENTRY.c.state.in_(_MOVING)):

@@ -6,7 +6,7 @@ What follows from it is `stage`'s.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 _PRESENT = 1
 _SAID = 2
@@ -34,6 +34,12 @@ class Seen:
     def hear(self, entry_id: int) -> None:
         """The source has the row and it maps to an event."""
         self._mark(entry_id, _PRESENT | _SAID)
+
+    def hear_all(self, entries: Iterable[int]) -> None:
+        """The source has these rows, of before this read, as they were, and none of them was met yet."""
+        marks = self._marks
+        for entry_id in entries:
+            marks[entry_id] = _PRESENT | _SAID
 
     def stage(self, entry_id: int) -> None:
         """This read has staged a known entry anew."""

@@ -6,7 +6,7 @@ What each row comes to is `comparing`'s; how a read ends is `closing`'s; sending
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from mappings.vocabulary import Absorbed, RowOutcome
 from state.accounts import StageReport
@@ -14,9 +14,10 @@ from state.bookmark import AT_THE_END, ReadEnd
 from state.closing import finish
 from state.comparing import Progress, compare
 from state.gate import Opening, shut
-from state.listed import Listed, carry_list, no_list
+from state.listed import carry_list, no_list
 from state.plain_rows import storable_rows
 from state.reach import Reach
+from state.recall import Recorder, Remembering
 from state.records import dump
 from state.releases import decided_copies
 from state.seen import Seen
@@ -34,11 +35,11 @@ class Stage:
     After an error the stage is over: open another one, which finds what this one wrote and goes on from there.
     """
 
-    def __init__(self, turn: Turn, opening: Opening, terms: Terms, decisions: Mapping[str, str], listed: Listed) -> None:
+    def __init__(self, turn: Turn, opening: Opening, progress: Progress) -> None:
         self._turn = turn
         self._opening = opening
         self._statistics = Statistics(turn.engine)
-        self._progress = Progress(Seen(opening.boundary), Tally(), terms, decisions, Unspoken(terms.days), listed)
+        self._progress = progress
 
     def write(self, outcomes: Sequence[RowOutcome]) -> None:
         """Write one chunk of rows, about 1,000, in one transaction with the counts so far.
@@ -54,6 +55,14 @@ class Stage:
             self._turn.note(connection, read_account=dump(tally.account()))
         self._statistics.keep_up(tally.new)
 
+    def pass_over(self, entries: Collection[int]) -> None:
+        """Count rows of which each is known to say what a delivered entry says, and to be the only one of its key in the source.
+
+        Before the first `write`; what is counted is written with the next one.
+        """
+        self._progress.tally.pass_over(len(entries))
+        self._progress.seen.hear_all(entries)
+
     def close(self, brake: Callable[[StageReport], Sequence[str]], end: ReadEnd = AT_THE_END) -> StageReport:
         """End the read in one transaction: mark what vanished, withdraw what is no longer asked for, set the gate.
 
@@ -66,14 +75,16 @@ class Stage:
             return finish(connection, self._turn, self._opening.ended(end), self._progress, brake)
 
 
-def start_stage(turn: Turn, *, is_whole: bool, stamp: str, terms: Terms) -> Stage:
+def start_stage(turn: Turn, *, is_whole: bool, stamp: str, terms: Terms, memory: Remembering | None) -> Stage:
     """Close the gate and begin a read. Raises `LeaseLostError` if another run has taken the feed over."""
     with turn.transaction() as connection:
         opening = shut(connection, turn, is_whole=is_whole, stamp=stamp, reach=terms.reach)
         decisions = decided_copies(connection, turn.scope_id)
         is_anew = terms.reach is Reach.FULL or is_whole
         listed = no_list() if is_anew else carry_list(connection, turn, terms.row_parts)
-    return Stage(turn, opening, terms, decisions, listed)
+    recorder = Recorder(memory, opening.boundary)
+    progress = Progress(Seen(opening.boundary), Tally(), terms, decisions, Unspoken(terms.days), listed, recorder)
+    return Stage(turn, opening, progress)
 
 
 def _without_repeats(outcomes: Sequence[RowOutcome]) -> Iterable[Sequence[RowOutcome]]:

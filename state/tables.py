@@ -82,6 +82,7 @@ class LedgerEntry(Row, table=True):
         _partial_index("decision", "decision", "decision IS NOT NULL"),
         _partial_index("drift", "drift_kind", "drift_kind IS NOT NULL"),
         _partial_index("resent", "resent_run", "resent_run IS NOT NULL"),
+        _partial_index("past", "past_at", "past_at IS NOT NULL"),
         _partial_index("vanished", "vanished_at", "vanished_at IS NOT NULL"),
         # Of a list after IN, SQLite would make a table for every row that is written.
         CheckConstraint(" OR ".join(f"state = '{state.value}'" for state in EntryState), name="state"),
@@ -180,6 +181,16 @@ class ProblemRow(Row, table=True):
     digest: bytes
     first_seen_at: datetime = Field(sa_type=UtcTime)
     seen_at: datetime = Field(sa_type=UtcTime)
+
+
+class RecordMemory(Row, table=True):
+    """Which entries the records of a feed's source came to, when it was last read whole: pairs of `recall`, in parts."""
+
+    __tablename__ = "record_memory"
+
+    scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
+    part: int = Field(primary_key=True)
+    pairs: bytes
 
 
 class SyncRun(Row, table=True):
@@ -284,6 +295,7 @@ class MediaAddress(Row, table=True):
 
 SCOPE: Table = METADATA.tables["scope"]
 ENTRY: Table = METADATA.tables["ledger_entry"]
+RECORD_MEMORY: Table = METADATA.tables["record_memory"]
 PROBLEM: Table = METADATA.tables["problem_row"]
 RUN: Table = METADATA.tables["sync_run"]
 LEASE: Table = METADATA.tables["lease"]

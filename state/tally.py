@@ -45,6 +45,12 @@ class Tally:
         self.read += len(outcomes) - further
         self._wanted += sum(1 / outcome.part.of for outcome in outcomes if not isinstance(outcome, Skipped | Absorbed | Gone))
 
+    def pass_over(self, rows: int) -> None:
+        """Count rows that are known to be unchanged without having been mapped, one event each."""
+        self.read += rows
+        self.unchanged += rows
+        self._wanted += rows
+
     def absorb(self, row: Absorbed) -> None:
         """Count a row that another row of its key speaks for."""
         match row.into:

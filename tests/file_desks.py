@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -13,6 +13,7 @@ from unit.state.world import DESTINATION, World, answer
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import REAL, Clockwork
+from connectors.sources.contract import Source
 from connectors.sources.sights import look_at
 from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.engine import Directory, compile_feed
@@ -98,6 +99,7 @@ class Desk:
     read: list[int] = field(default_factory=list)
     is_doomed: bool = False
     events: int = 1000
+    watch: Callable[[Source], Source] = lambda source: source
 
     def stage(self, options: RunOptions | None = None, *, is_plain: bool | None = None) -> Staged:
         """Stage once, as a run does; `read` is told how many rows were looked at."""
@@ -109,7 +111,7 @@ class Desk:
         approach = approach_of(known, asked, self.world.ledger.bookmark())
         look = partial(look_at, mapping.source, self.folder, self.clockwork)
         sameness = None if is_plain else Sameness(look, known.fit_today, known.began)
-        source = open_source(mapping.source, self.folder, mapper.columns)
+        source = self.watch(open_source(mapping.source, self.folder, mapper.columns))
         token = self.world.lease.token
         job = StageJob(run_id, token, mapping, source, mapper, self.world.ledger, asked, self._count, (), approach, sameness)
         return stage(job)

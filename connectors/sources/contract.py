@@ -19,7 +19,7 @@ How one kind of source keeps the promise is that kind's module; which kinds exis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -43,6 +43,51 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """Some records of a file, one behind the other: from which byte on, how many bytes, and on which line they begin."""
+
+    offset: int
+    length: int
+    line: int
+
+
+class Records(Protocol):
+    """The records of a source as bytes, for whoever remembers what became of each: an optional door of a reading.
+
+    Where records begin and end is guessed from the bytes. The guess is safe: what bears the digest of a row that was sealed is
+    that very row, as long as whatever stands before it consists of such, and of pieces that `only` gives without an error.
+    """
+
+    @property
+    def layout(self) -> str:
+        """What else a record's meaning depends on; never ""."""
+        ...
+
+    def seal(self) -> None:
+        """Let each row bear the digest of its bytes (`SourceRow.record`), if it is well-formed. Before the first row."""
+        ...
+
+    def digests(self) -> Iterator[Sequence[bytes]]:
+        """Yield the digests of all records in their order, a chunk at a time; the reading then has no rows, but for `only`.
+
+        Raises:
+            BadSourceError: the records cannot be told by their bytes.
+        """
+        ...
+
+    def pieces(self, places: Iterable[tuple[int, Sequence[int]]]) -> Iterator[Piece]:
+        """Yield what to read for some records: the number of a chunk that `digests` gave, and places in it, from 0, in order."""
+        ...
+
+    def only(self, pieces: Iterable[Piece]) -> None:
+        """Let the reading's rows be those of these pieces. Before the first row.
+
+        A piece that does not end where a row ends raises `BadSourceError` while rows are asked for.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """One pass over a source.
 
@@ -50,7 +95,8 @@ class Reading:
     consumed once. `stamp` is cheap evidence of the content's version, taken before the first row was read: equal
     stamps of one source mean equal content; "" means that the source gives no evidence. `is_whole`: the rows are all
     there are, so that an absent one has vanished; else only those that changed since, and the deleted among them say
-    so themselves (`SourceRow.is_gone`). `ending` is asked once the rows are consumed.
+    so themselves (`SourceRow.is_gone`). `ending` is asked once the rows are consumed. `records`: the same rows as bytes, None
+    where the source has no such.
     """
 
     columns: tuple[str, ...]
@@ -58,6 +104,7 @@ class Reading:
     stamp: str = ""
     is_whole: bool = True
     ending: Callable[[], Ending] = Ending
+    records: Records | None = None
 
     def with_empty(self, columns: tuple[str, ...]) -> Reading:
         """Return the same with columns that the source lacks by leave: empty in every row."""

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from connectors.sources.errors import BadSourceError
-from connectors.sources.opened_file import OpenedFile
-from connectors.sources.text_file import Lines, chosen_encoding, replaced_bytes
+from connectors.sources.text_file import Lines, replaced_bytes
 from mappings.source_bases import DelimitedSource
 
 LARGEST_CELL = 10 * 1024 * 1024
@@ -25,14 +24,19 @@ class CsvRecords:
     Quoting is taken strictly: read leniently, a quote in the wrong place glues rows together without a word.
     """
 
-    def __init__(self, file: OpenedFile, spec: DelimitedSource) -> None:
+    def __init__(self, lines: Lines, name: str, spec: DelimitedSource) -> None:
         # The csv module knows one limit for the whole process; its own default refuses long descriptions.
         csv.field_size_limit(LARGEST_CELL)
-        self.name = file.name
+        self.name = name
         self.quote = spec.quote
-        self.lines = Lines(file.stream, chosen_encoding(file.stream, spec.encoding), file.name)
+        self.lines = lines
         self._dialect = _dialect(spec)
         self.reader = csv.reader(self.lines, strict=True, **self._dialect)
+
+    @property
+    def next_line(self) -> int:
+        """The line of the file on which the next record begins."""
+        return self.lines.before + self.reader.line_num + 1
 
     def next_row(self) -> list[str] | None:
         """Return the cells of the next record of the header, None at the end.
@@ -40,7 +44,7 @@ class CsvRecords:
         Raises:
             BadSourceError: its quoting is broken.
         """
-        start = self.reader.line_num + 1
+        start = self.next_line
         self.lines.clear()
         try:
             return list(map(replaced_bytes, next(self.reader)))
@@ -74,7 +78,7 @@ class CsvRecords:
             return self._bad(start, message, hint="a quote that opens this cell is probably never closed")
         if self.lines.is_exhausted:
             return self._bad(start, f"the quote that opens the cell in column {column} is never closed", hint=doubled)
-        end = self.reader.line_num
+        end = self.next_line - 1
         message = f"the quoting of the row that begins here breaks on line {end}, so we cannot tell where the next row begins"
         return self._bad(start, message, hint=doubled)
 

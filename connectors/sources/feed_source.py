@@ -39,9 +39,9 @@ class FeedSource:
                 rows = table.joined(rows)
             beside = (column for table in tables for column in table.columns)
             columns = tuple(dict.fromkeys((*reading.columns, *json_cells.wanted, *beside)))
-            yield replace(
-                reading, columns=columns, rows=rows, stamp=stamp_of_all([reading.stamp, *(table.stamp for table in tables)])
-            )
+            stamp = stamp_of_all([reading.stamp, *(table.stamp for table in tables)])
+            records = None if tables else reading.records
+            yield replace(reading, columns=columns, rows=rows, stamp=stamp, records=records)
 
     def _table(self, join: Join) -> SecondTable:
         wanted = {name.removeprefix(join.prefix) for name in self.asked.columns if name.startswith(join.prefix)}

@@ -104,17 +104,20 @@ class Lines:
     """The lines of a text file, once, with their line ends as they stand: LF, CRLF and CR, mixed at will.
 
     `held` collects the lines since it was last cleared; `is_tainted` says that one of them holds bytes that are no text;
-    `is_exhausted` that the file has ended. Byte order marks at the start, one or several, are gone.
+    `is_exhausted` that the file has ended. Byte order marks at the start, one or several, are gone. `before`: how many lines of
+    the file stand before the stream, where that is only a piece of it.
     """
 
-    def __init__(self, stream: BinaryIO, encoding: str, name: str) -> None:
+    def __init__(self, stream: BinaryIO, encoding: str, name: str, before: int = 0) -> None:
         self.held: list[str] = []
         self.is_tainted = False
         self.is_exhausted = False
         self._text = io.TextIOWrapper(stream, encoding=encoding, errors="surrogateescape", newline="")
         self._encoding = encoding
+        self.before = before
+        self.encoding = codecs.lookup(encoding).name
         self._name = name
-        self._number = 0
+        self._number = before
 
     def clear(self) -> None:
         """Forget the lines held so far."""
@@ -159,12 +162,13 @@ class Lines:
 
     def _lines(self) -> Iterator[str]:
         read_line = partial(self._text.readline, LONGEST_LINE)
-        first = read_line().lstrip("\ufeff")
-        refuse_other_kinds(first, self._name)
-        if first:
-            yield first
+        if not self.before:
+            first = read_line().lstrip("\ufeff")
+            refuse_other_kinds(first, self._name)
+            if first:
+                yield first
         rest = iter(read_line, "")
-        is_cp932 = codecs.lookup(self._encoding).name == "cp932"
+        is_cp932 = self.encoding == "cp932"
         yield from (line.translate(_NO_CP932) for line in rest) if is_cp932 else rest
 
     def _no_text(self, line: str) -> BadSourceError:

@@ -27,7 +27,7 @@ def upgrade() -> None:
     op.add_column("lease", sa.Column("beat_s", sa.Float(), nullable=False, server_default="0"))
     op.add_column("sync_run", sa.Column("notices", sa.Text(), nullable=False, server_default="[]"))
     op.add_column("sync_run", sa.Column("pace", sa.Text(), nullable=False, server_default="{}"))
-    for name, column in (("resent", "resent_run"), ("decision", "decision")):
+    for name, column in (("resent", "resent_run"), ("decision", "decision"), ("past", "past_at")):
         where = sa.text(f"{column} IS NOT NULL")
         op.create_index(
             f"ix_ledger_entry_{name}", "ledger_entry", ["scope_id", column], sqlite_where=where, postgresql_where=where
@@ -60,6 +60,14 @@ def upgrade() -> None:
         sa.Column("is_let_out", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["entry_id"], ["ledger_entry.id"], name="fk_earlier_event_entry_id_ledger_entry"),
         sa.PrimaryKeyConstraint("entry_id", "revision", name="pk_earlier_event"),
+    )
+    op.create_table(
+        "record_memory",
+        sa.Column("scope_id", BIG_ID, nullable=False),
+        sa.Column("part", sa.Integer(), nullable=False),
+        sa.Column("pairs", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["scope_id"], ["scope.id"], name="fk_record_memory_scope_id_scope"),
+        sa.PrimaryKeyConstraint("scope_id", "part", name="pk_record_memory"),
     )
     op.create_table(
         "row_release",

@@ -16,7 +16,9 @@ _MOST_HELD = 1 << 16
 
 
 class Parts:
-    """Items by part, to be let go of at the end of a `with` block. Memory does not grow with their number, but for two numbers for about 250 items."""
+    """Items by part, to be let go of at the end of a `with` block. Memory does not grow with their number, but for two numbers
+    for about 250 items.
+    """
 
     def __init__(self) -> None:
         self._held: list[list[bytes]] = [[] for _ in PARTS]

@@ -37,7 +37,7 @@ COLUMNS = ("REF", "TITLE", "STATE", "DAYS", "NOTE")
 Cells = tuple[str, str, str, str, str]
 FEED_TEXT = """\
 feed: agenda
-source: {{kind: csv, path: rows.csv}}
+source: {{kind: csv, path: rows.csv{source}}}
 key: [REF]
 rows: [{rows}]
 event:
@@ -68,6 +68,7 @@ class Feed:
     on_change: str = "report"
     on_vanish: str = "report"
     brakes: str = NO_BRAKES
+    source: str = ""
 
     @cache  # noqa: B019  # a mapping is as frozen as its feed, and takes longer to parse than its rows to be read
     def parsed(self, base: Path) -> FeedMapping:

@@ -14,8 +14,8 @@ from connectors.sources.contract import Piece, Reading, Records, Source
 from mappings.errors import SyncError
 from mappings.vocabulary import RowKey, SourceRow
 from pipelines.interrupts import interruptible, window
-from pipelines.sifting import Sequel, Sieve
-from pipelines.spilling import PARTS, Parts
+from pipelines.sifting import Sequel, Sieve, each_part
+from pipelines.spilling import Parts
 from state.ledger import Ledger
 from state.recall import PAIR
 
@@ -36,8 +36,8 @@ class Recollection:
 
     def unchanged(self, ledger: Ledger) -> Iterator[Collection[int]]:
         """Yield the entries of all other records, a part at a time: each stands there once, as it was."""
-        for part in PARTS:
-            entries = [entry_id for _, entry_id in PAIR.iter_unpack(ledger.remembered(part))]
+        for _, pairs in each_part(ledger.remembered):
+            entries = [entry_id for _, entry_id in PAIR.iter_unpack(pairs)]
             yield entries if self.forgotten.isdisjoint(entries) else [one for one in entries if one not in self.forgotten]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -16,8 +16,19 @@ from state.recall import PAIR
 
 _DIGEST_BYTES = 16
 
-Remembered = Callable[[int], bytes]
-"""Gives the pairs of one part of a memory."""
+_AT_A_TIME = 8
+"""Parts of a memory that are asked for at once."""
+
+Remembered = Callable[[range], Mapping[int, bytes]]
+"""Gives neighbouring parts of a memory; those that hold nothing are absent."""
+
+
+def each_part(remembered: Remembered) -> Iterator[tuple[int, bytes]]:
+    """Yield the pairs of each part, a few parts at a time."""
+    for first in PARTS[::_AT_A_TIME]:
+        few = range(first, first + _AT_A_TIME)
+        found = remembered(few)
+        yield from ((part, found.get(part, b"")) for part in few)
 
 
 class Sequel:
@@ -58,25 +69,24 @@ class Sieve:
 
     def sift(self, digests: Parts) -> bool:
         """Take in all records of the source; False, and not all are taken in, where more than the `most` differ."""
-        for part in PARTS:
-            self._sift(part, _parted(digests.of(part)))
+        for part, pairs in each_part(self.remembered):
+            self._sift(part, dict(PAIR.iter_unpack(pairs)), _parted(digests.of(part)))
             if max(len(self.differing), len(self.forgotten)) > self.most:
                 return False
         return True
 
     def take_out(self, entries: Collection[int]) -> bool:
         """Let the remembered records of these entries be read as well; return whether there are any."""
-        found = False
-        for part in PARTS if entries else ():
-            for digest, entry_id in PAIR.iter_unpack(self.remembered(part)):
-                if entry_id in entries and entry_id not in self.forgotten:
+        wanted = set(entries) - self.forgotten
+        before = len(self.differing)
+        for part, pairs in each_part(self.remembered) if wanted else ():
+            for digest, entry_id in PAIR.iter_unpack(pairs):
+                if entry_id in wanted:
                     self._forget(part, entry_id)
                     self.differing.add(digest)
-                    found = True
-        return found
+        return len(self.differing) > before
 
-    def _sift(self, part: int, found: Sequence[bytes]) -> None:
-        remembered: dict[bytes, int] = dict(PAIR.iter_unpack(self.remembered(part)))
+    def _sift(self, part: int, remembered: Mapping[bytes, int], found: Sequence[bytes]) -> None:
         there = set(found)
         read = there - remembered.keys()
         lost = remembered.keys() - there

@@ -17,7 +17,7 @@ from state.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A read before it begins. `stamp`: the source's as it was seen, "" where nothing is left behind; `evidence` of what it looks
+    """A read before it begins. `stamp`: that of a reading of the source as it was seen, "" where nothing is left behind; `evidence` of what it looks
     like; `memory`: what remembers its records, None where none are.
     """
 
@@ -53,10 +53,10 @@ class Tracing:
         """Look through a source that is not as it was. `is_anew`: for nothing, as all of its rows are to be read."""
         evidence = self.sameness.of_read(sight)
         if evidence is None or not self.mapper.takes_rows_alone:
-            return Trace(sight.stamp, evidence)
+            return Trace(sight.read_as, evidence)
         kept = "" if is_anew else self.ledger.stamp()
         last = self.sameness.known(kept)
         found = recall(Known(self.ledger, kept, last.layout, self.mapper.key_of), self.source) if last else None
-        if last is None or found is None or found.stamp != sight.stamp:
-            return Trace(sight.stamp, evidence, Memory(None))
-        return Trace(sight.stamp, replace(evidence, read_at=last.read_at), Memory(found))
+        if last is None or found is None or found.stamp != sight.read_as:
+            return Trace(sight.read_as, evidence, Memory(None))
+        return Trace(sight.read_as, replace(evidence, read_at=last.read_at), Memory(found))

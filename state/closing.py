@@ -17,7 +17,7 @@ from state.comparing import Progress
 from state.earlier import waiting
 from state.gate import Opening, judge
 from state.listed import stem_of
-from state.over import in_fews, mark_past, sort_out
+from state.over import count_unmarked, in_fews, mark_past, sort_out
 from state.records import dump
 from state.repeating import is_lasting
 from state.tables import ENTRY
@@ -43,7 +43,7 @@ _ENTRIES = (
     .order_by(ENTRY.c.id)
     .limit(_PAGE)
 )
-_UNMARKED = select(ENTRY.c.id, ENTRY.c.row_key).where(*_PAGE_OF_STATE, *_IS_UNMARKED).order_by(ENTRY.c.id).limit(_PAGE)
+_IDS = select(ENTRY.c.id).where(*_PAGE_OF_STATE).order_by(ENTRY.c.id).limit(_PAGE)
 _UNMARKED_OF = select(ENTRY.c.id, ENTRY.c.row_key).where(_SOME, *_IS_UNMARKED)
 _KEYS = select(ENTRY.c.id, ENTRY.c.row_key).where(*_PAGE_OF_STATE).order_by(ENTRY.c.id).limit(_PAGE)
 
@@ -57,7 +57,8 @@ def finish(
     unheard, taken_back = _withdraw(connection, turn, opening, progress)
     is_marking = progress.terms.on_vanish == "report"
     if is_marking:
-        sort_out(connection, _newly_absent(connection, turn, opening, progress), progress.seen, turn.now())
+        present = progress.seen.count_present() - taken_back
+        sort_out(connection, _newly_absent(connection, turn, opening, progress, present), progress.seen, turn.now())
     tally.vanished = progress.seen.count_missed(is_over=False)
     tally.standing = progress.listed.standing
     tally.redrafted = sum(map(progress.seen.is_said, waiting(connection, turn.scope_id)))
@@ -132,20 +133,24 @@ def _hear_of_rows(connection: Connection, turn: Turn, progress: Progress) -> Non
                 progress.seen.lose(row.id)
 
 
-def _newly_absent(connection: Connection, turn: Turn, opening: Opening, progress: Progress) -> Iterator[int]:
-    """Yield the entries that a whole read has not met, though it might have, or that are gone by the source's word; of them
-    those that are not marked yet.
+def _newly_absent(connection: Connection, turn: Turn, opening: Opening, progress: Progress, present: int) -> Iterable[int]:
+    """Return the entries that a whole read has not met, though it might have, or that are gone by the source's word; of them
+    those that are not marked yet. `present`: how many of those before this read it has met, which are none of them marked.
     """
     seen, unspoken = progress.seen, progress.unspoken
-    rows = _unmarked(connection, turn, seen.boundary) if opening.is_whole else _unmarked_of(connection, seen.gone)
+    if opening.is_whole and count_unmarked(connection, turn.scope_id, seen.boundary) == present:
+        return ()
+    rows = _unmarked_of(connection, _unmet(connection, turn, progress) if opening.is_whole else seen.gone)
     return (row.id for row in rows if not seen.is_present(row.id) and not (unspoken.is_any and unspoken.covers(row.row_key)))
 
 
-def _unmarked(connection: Connection, turn: Turn, boundary: int) -> Iterator[Row[*tuple[Any, ...]]]:
-    return (row for state in EntryState for row in _pages(connection, _UNMARKED, turn, state, boundary))
+def _unmet(connection: Connection, turn: Turn, progress: Progress) -> Iterator[int]:
+    seen = progress.seen
+    rows = (row for state in EntryState for row in _pages(connection, _IDS, turn, state, seen.boundary))
+    return (row.id for row in rows if not seen.is_present(row.id))
 
 
-def _unmarked_of(connection: Connection, entries: Sequence[int]) -> Iterator[Row[*tuple[Any, ...]]]:
+def _unmarked_of(connection: Connection, entries: Iterable[int]) -> Iterator[Row[*tuple[Any, ...]]]:
     for few in in_fews(entries):
         yield from connection.execute(_UNMARKED_OF, {"entries": few})
 

@@ -22,7 +22,7 @@ from state.holders import Holder, this_process
 from state.lease import Keeping, Lease, acquire
 from state.outbox import KEY_MEMORY_S, Outbox, Reach, start_outbox
 from state.pulse import Pulse, host_pulse
-from state.recall import Remembering, doubtful, entries_of, read_part
+from state.recall import Remembering, doubtful, entries_of, read_parts
 from state.records import dump
 from state.repeating import Repetition, is_evident, read_stamp, repeat
 from state.stage import Stage, start_stage
@@ -145,11 +145,11 @@ class Ledger:
         with reading(self._engine) as connection:
             return doubtful(connection, scope_id, most) if is_evident(connection, scope_id, stamp) else None
 
-    def remembered(self, part: int) -> bytes:
-        """Return a part of that memory: pairs of a record's digest and the entry that it came to, packed as `recall.PAIR`."""
+    def remembered(self, parts: range) -> dict[int, bytes]:
+        """Return parts of that memory: pairs of a record's digest and the entry that it came to, packed as `recall.PAIR`."""
         scope_id = self._scope_id()
         with reading(self._engine) as connection:
-            return read_part(connection, scope_id, part)
+            return read_parts(connection, scope_id, parts)
 
     def entries_of(self, row_keys: Sequence[RowKey]) -> frozenset[int]:
         """Return the ids of the entries of rows with these keys."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from state.packing import unpacked
 from state.seen import Seen
@@ -35,6 +35,17 @@ def sort_out(connection: Connection, absent: Iterable[int], seen: Seen, now: dat
         past = {row.id for row in connection.execute(_TOLD, {"entries": few}) if _is_over(row, now)}
         for entry_id in few:
             seen.miss(entry_id, is_over=entry_id in past)
+
+
+def count_unmarked(connection: Connection, scope_id: int, boundary: int) -> int:
+    """Count a feed's entries, up to an id, that are not marked as gone: by indexes alone, as there are many, and few marked."""
+    of_feed = (ENTRY.c.scope_id == scope_id, ENTRY.c.id <= boundary)
+    is_vanished, is_past = ENTRY.c.vanished_at.is_not(None), ENTRY.c.past_at.is_not(None)
+    every, vanished, past, both = (
+        connection.execute(select(func.count()).where(*of_feed, *which)).scalar_one()
+        for which in ((), (is_vanished,), (is_past,), (is_vanished, is_past))
+    )
+    return every - vanished - past + both
 
 
 def mark_past(connection: Connection, past: Iterable[int], now: datetime) -> None:

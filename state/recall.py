@@ -23,6 +23,9 @@ _FEW = 500
 _UNSETTLED = tuple(state.value for state in EntryState if state is not EntryState.DELIVERED)
 _PART = (RECORD_MEMORY.c.scope_id == bindparam("scope"), RECORD_MEMORY.c.part == bindparam("of_part"))
 _READ = select(RECORD_MEMORY.c.pairs).where(*_PART)
+_READ_SOME = select(RECORD_MEMORY.c.part, RECORD_MEMORY.c.pairs).where(
+    RECORD_MEMORY.c.scope_id == bindparam("scope"), RECORD_MEMORY.c.part.between(bindparam("first"), bindparam("last"))
+)
 _DROP = delete(RECORD_MEMORY).where(*_PART)
 _OF_KEYS = select(ENTRY.c.id).where(
     ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key.in_(bindparam("row_keys", expanding=True))
@@ -99,16 +102,18 @@ class Recorder:
         if memory.is_anew:
             connection.execute(delete(RECORD_MEMORY).where(RECORD_MEMORY.c.scope_id == scope_id))
         for part in memory.changed():
-            kept = b"" if memory.is_anew else _without(read_part(connection, scope_id, part), memory.forgotten)
+            ours = {"scope": scope_id, "of_part": part}
+            kept = b"" if memory.is_anew else _without(connection.execute(_READ, ours).scalar() or b"", memory.forgotten)
             pairs = _without(kept + memory.added(part), disputed)
-            connection.execute(_DROP, {"scope": scope_id, "of_part": part})
+            connection.execute(_DROP, ours)
             if pairs:
                 connection.execute(insert(RECORD_MEMORY), {"scope_id": scope_id, "part": part, "pairs": pairs})
 
 
-def read_part(connection: Connection, scope_id: int, part: int) -> bytes:
-    """Return the pairs of one part, b"" where there are none."""
-    return connection.execute(_READ, {"scope": scope_id, "of_part": part}).scalar() or b""
+def read_parts(connection: Connection, scope_id: int, parts: range) -> dict[int, bytes]:
+    """Return the pairs of neighbouring parts; those that hold none are absent."""
+    bounds = {"scope": scope_id, "first": parts[0], "last": parts[-1]}
+    return dict(connection.execute(_READ_SOME, bounds).all())
 
 
 def doubtful(connection: Connection, scope_id: int, most: int) -> frozenset[int] | None:
@@ -130,6 +135,8 @@ def entries_of(connection: Connection, scope_id: int, row_keys: Sequence[RowKey]
 
 
 def _without(pairs: bytes, entries: Collection[int]) -> bytes:
-    if not entries:
-        return pairs
-    return b"".join(PAIR.pack(record, entry_id) for record, entry_id in PAIR.iter_unpack(pairs) if entry_id not in entries)
+    """Return the pairs but for those of these entries."""
+    places = [place for place, (_, entry_id) in enumerate(PAIR.iter_unpack(pairs)) if entry_id in entries] if entries else []
+    begins = [0, *((place + 1) * PAIR.size for place in places)]
+    ends = [*(place * PAIR.size for place in places), len(pairs)]
+    return b"".join(pairs[begin:end] for begin, end in zip(begins, ends, strict=True))

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import BindParameter, Connection, and_, bindparam, func, insert, literal, select, update
+from sqlalchemy import BindParameter, Connection, and_, bindparam, exists, func, insert, literal, select, update
 
 from state.packing import unpacked
 from state.tables import EARLIER, ENTRY, SCOPE
@@ -125,5 +125,5 @@ def waiting(connection: Connection, scope_id: int) -> Iterator[int]:
 
 def let_out(connection: Connection, scope_id: int) -> None:
     """Note that a gate has let out the drafts of this feed that were staged so far."""
-    of_feed = EARLIER.c.entry_id.in_(select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id))
+    of_feed = exists().where(ENTRY.c.id == EARLIER.c.entry_id, ENTRY.c.scope_id == scope_id)  # there are few of them, if any
     connection.execute(update(EARLIER).where(EARLIER.c.is_let_out.is_(False), of_feed).values(is_let_out=True))

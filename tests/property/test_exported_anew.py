@@ -44,9 +44,12 @@ class Line:
 Change = Callable[[list[Line]], None]
 
 
+SCHEDULED = RunOptions()
+
+
 @dataclass(frozen=True)
 class Read:
-    options: RunOptions = RunOptions()
+    options: RunOptions = SCHEDULED
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,16 @@ LINES = st.builds(
     st.sampled_from(ENDS),
     st.sampled_from(
         [None] * 25
-        + [b"\n", b"\r\n", b",,,,\n", b"#c,x,,,\n", b"\xef\xbb\xbfa,marked,,,\n", b"b,nul \x00,,,\n", b"c,\xe9,,,\n", b"d,ragged\n"]
-        + [b"e,long,,,,more\n", b'f,"mis"quoted,,,\n', b'g,"open,,,\n', b'h,3" x,"open,,,\n', b"<html>,,,,\n", b"a,last,,,"]
+        + [b"\n", b"\r\n", b",,,,\n", b"#c,x,,,\n", b"\xef\xbb\xbfa,marked,,,\n", b"b,nul \x00,,,\n", b"c,\xe9,,,\n"]
+        + [
+            b"d,ragged\n",
+            b"e,long,,,,more\n",
+            b'f,"mis"quoted,,,\n',
+            b'g,"open,,,\n',
+            b'h,3" x,"open,,,\n',
+            b"<html>,,,,\n",
+            b"a,last,,,",
+        ]
     ),
 )
 STARTS = st.lists(LINES.filter(lambda line: line.raw is None), max_size=7, unique_by=lambda line: line.cells[0])
@@ -201,7 +212,7 @@ class Two:
             desk.world.engine.dispose()
 
 
-def _acted(desk: Desk, act: Act) -> object:
+def _acted(desk: Desk, act: Act) -> object:  # noqa: C901  # one arm for each kind of act
     """Let a desk act; return what whoever watches is told."""
     match act:
         case Read(options):

@@ -161,7 +161,6 @@ def _read(job: StageJob, trace: Trace) -> Staged:
     missing = set(job.options.keys)
     with ExitStack() as stack:
         with window():
-            kept = "" if sight is None or job.sameness is None else job.sameness.of_read(sight)
             reading = stack.enter_context(job.source.read())
         reach = _reach(job, reading)
         is_whole = reading.is_whole and reach is not Reach.PICKED

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from connectors.sources.contract import Reading, Source
 from connectors.sources.sights import Sight
 from mappings.engine import RowMapper
+from pipelines.interrupts import window
 from pipelines.recalling import Known, Memory, recall
 from pipelines.sameness import Evidence, Sameness
 from state.ledger import Ledger
@@ -17,8 +18,8 @@ from state.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A read before it begins. `stamp`: that of a reading of the source as it was seen, "" where nothing is left behind; `evidence` of what it looks
-    like; `memory`: what remembers its records, None where none are.
+    """A read before it begins. `stamp`: that of a reading of the source as it was seen, "" where nothing is left behind; `evidence`
+    of what it looks like; `memory`: what remembers its records, None where none are.
     """
 
     stamp: str = ""
@@ -51,7 +52,8 @@ class Tracing:
 
     def trace(self, sight: Sight, *, is_anew: bool) -> Trace:
         """Look through a source that is not as it was. `is_anew`: for nothing, as all of its rows are to be read."""
-        evidence = self.sameness.of_read(sight)
+        with window():
+            evidence = self.sameness.of_read(sight)
         if evidence is None or not self.mapper.takes_rows_alone:
             return Trace(sight.read_as, evidence)
         kept = "" if is_anew else self.ledger.stamp()

@@ -18,8 +18,8 @@ from state.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A read before it begins. `stamp`: that of a reading of the source as it was seen, "" where nothing is left behind; `evidence`
-    of what it looks like; `memory`: what remembers its records, None where none are.
+    """A read before it begins. `stamp`: that of a reading of the source as it was seen, "" where nothing is left behind;
+    `evidence` of what it looks like; `memory`: what remembers its records, None where none are.
     """
 
     stamp: str = ""

@@ -239,7 +239,7 @@ def _acted(desk: Desk, act: Act) -> object:  # noqa: C901  # one arm for each ki
 
 
 @given(feed=FEEDS, lines=STARTS, rounds=st.lists(ROUNDS, min_size=1, max_size=5))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_run_that_reads_what_differs_agrees_with_one_that_reads_all(
     feed: Feed, lines: Sequence[Line], rounds: Sequence[tuple[Sequence[Change], Sequence[Act], Publish]]
 ) -> None:

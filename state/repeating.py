@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, exists, func, select, update
 
+from mappings.vocabulary import ReasonCode
 from state.accounts import StageReport
 from state.claims import IS_SET_ASIDE
 from state.comparing import Progress
@@ -124,7 +125,7 @@ def _is_told_by(last: StageReport, connection: Connection, scope_id: int, terms:
     if last.standing or last.account.held or terms.drafts_only:
         return False
     of_feed = ENTRY.c.scope_id == scope_id
-    if _is_any(connection, of_feed, ENTRY.c.state.in_(_MOVING)):
+    if _is_any(connection, of_feed, ENTRY.c.state.in_(_MOVING)) and not _says_all(last, connection, scope_id, terms):
         return False
     # Only a feed that hears nothing of changes has drifts of no kind; those of all others are found without reading every entry.
     drifted = ENTRY.c.drift_fingerprint if terms.on_change == "ignore" else ENTRY.c.drift_kind
@@ -133,6 +134,20 @@ def _is_told_by(last: StageReport, connection: Connection, scope_id: int, terms:
         return not _is_any(connection, *is_drifted)
     is_doubtful = (ENTRY.c.state != EntryState.DELIVERED.value) | IS_SET_ASIDE
     return not _is_any(connection, *is_drifted, is_doubtful)
+
+
+def _says_all(last: StageReport, connection: Connection, scope_id: int, terms: Terms) -> bool:
+    """Whether each entry of the feed is what exactly one row of the last read says: then none can be withdrawn, reopened or
+    disputed, whatever state a run that was cut short has left it in.
+    """
+    account = last.account
+    if account.expanded or account.drifted or terms.on_change != "report":
+        return False
+    if any(reason.code is ReasonCode.DUPLICATE_KEY for reason in last.reasons):
+        return False
+    of_feed = ENTRY.c.scope_id == scope_id
+    known = connection.execute(select(func.count()).where(of_feed)).scalar_one()
+    return known == account.new + account.unchanged and not _is_any(connection, of_feed, ENTRY.c.drift_kind.is_not(None))
 
 
 def _is_any(connection: Connection, *which: ColumnElement[bool]) -> bool:

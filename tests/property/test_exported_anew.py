@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -232,7 +233,10 @@ def _acted(desk: Desk, act: Act) -> object:  # noqa: C901  # one arm for each ki
             desk.world.clock.turn(hours=hours)
             desk.world.crash()
         case Killed():
-            desk.stage_and_break()
+            with suppress(SyncError):
+                desk.stage_and_break()
+            desk.is_doomed = False
+            desk.world.crash()
         case Remap(feed):
             desk.feed = feed
     return None

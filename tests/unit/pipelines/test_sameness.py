@@ -39,7 +39,7 @@ def seen(sameness: Sameness) -> Sight:
 def kept_of(place: Path, *, age_s: float = 3600) -> str:
     """The evidence of a read."""
     sameness = sameness_of(place, age_s=age_s)
-    return sameness.of_read(seen(sameness))
+    return str(sameness.of_read(seen(sameness)))
 
 
 def out_of_reach(sight: Sight) -> Sight:

@@ -110,6 +110,7 @@ def main() -> None:
     chosen = parser.parse_args()
     sizes = SIZES[chosen.sizes or "whole"]
     signal.signal(signal.SIGTERM, _stop)
+    installing.compile_rooms()
     installing.prepare()
     is_whole = sizes is WHOLE and chosen.only == list(MEASURES)
     try:

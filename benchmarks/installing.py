@@ -1,6 +1,6 @@
-"""The peers' environment: a venv of their own beside `peers/requirements.txt`, each requirement by itself.
+"""What is there before anything is measured: our bytecode, and the peers' environment beside `peers/requirements.txt`.
 
-What cannot be installed is left out, and shown as such; nothing of it ever comes near the worker's own environment.
+What of theirs cannot be installed is left out, and shown as such; nothing of it ever comes near the worker's own environment.
 """
 
 from __future__ import annotations
@@ -18,14 +18,21 @@ PLACE = HERE / "peers" / ".venv"
 PYTHON = PLACE / "bin" / "python"
 WANTED = HERE / "peers" / "requirements.txt"
 MARK = PLACE / ".installed"
+ROOMS = ("pipelines", "connectors", "mappings", "state")
 _VERSIONS = """
 import importlib.metadata, json
 print(json.dumps({one.name.lower().replace("_", "-"): one.version for one in importlib.metadata.distributions()}))
 """
 
 
+def compile_rooms() -> None:
+    """Compile our own code, as it is wherever it is installed: an edited checkout would else be compiled in every run."""
+    command = [sys.executable, "-m", "compileall", "-q", *ROOMS]
+    subprocess.run(command, check=True, cwd=HERE.parent)
+
+
 def prepare() -> None:
-    """Make the environment, unless it holds what is asked for already."""
+    """Make the peers' environment, unless it holds what is asked for already."""
     wanted = WANTED.read_text("utf-8")
     if MARK.exists() and MARK.read_text("utf-8") == wanted:
         return

@@ -81,7 +81,7 @@ def _worker(room: Room, service: Server, count: int, kills: Sequence[float]) -> 
     worker.prepare(IN_FLIGHT)
     rows.write_rows(worker.source, count)
     worker.sync("--stage-only")
-    command = [*COMMAND, "run", "bench", "--no-dagster", "--publish-only"]
+    command = [*COMMAND, "run", "bench", "--no-dagster"]
     found = _killed(service, Doomed(command, worker.env(), folder, count, kills))
     shutil.rmtree(folder)
     return found

@@ -67,18 +67,20 @@ def measured(room: Room, name: str) -> Iterator[Result]:
 
 
 def bench(sizes: Sizes, names: list[str], minutes: float, place: Path | None) -> None:
-    told, results = machine.described(), {name: list[Result]() for name in READ}
+    told, speed, results = machine.described(), machine.Speed(), {name: list[Result]() for name in READ}
     scratch = Path(tempfile.mkdtemp(prefix="eventsync-bench-"))
     with kept(scratch) as group:
         running.join(group)
         room = Room(sizes, scratch, time.monotonic() + minutes * 60)
         for turn, name in enumerate(names):
+            speed.take()
             room.say(f"{turn + 1} of {len(names)}: {name}{_left(names[turn:]) if sizes is WHOLE else ''}")
             for result in measured(room, name):
                 results[name].append(result)
+                speed.take()
                 if place is not None:
-                    room.say(f"written so far: {page.write(place, _as_read(results), told)}")
-    page.show(Console(width=180), _as_read(results), told)
+                    room.say(f"written so far: {page.write(place, _as_read(results), (*told, speed.told()))}")
+    page.show(Console(width=180), _as_read(results), (*told, speed.told()))
 
 
 def _as_read(results: dict[str, list[Result]]) -> list[Result]:

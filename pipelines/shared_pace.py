@@ -16,12 +16,13 @@ from mappings.errors import SyncError
 from pipelines.clock import monotonic_s, now
 from pipelines.settings import Settings
 from state.database import StateDb
+from state.holders import this_process
 from state.pace import PaceBook
 
 
 def sharing_over(engine: StateDb, settings: Settings) -> OpenSharing:
     """Return what opens a route's shared pace, for one worker: one open client of the service."""
-    worker, limited = secrets.token_hex(8), limited_together(settings)
+    worker, limited = str(this_process(secrets.token_hex(8))), limited_together(settings)
     return lambda route: Sharing(PaceBook(engine, limited, route, worker, now), monotonic_s, _log_once)
 
 

@@ -5,10 +5,11 @@ What it may do is `lease`'s.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import psutil
@@ -31,6 +32,18 @@ class Holder:
     pid: int
     started: float
     boot: str
+
+    def __str__(self) -> str:
+        """The text by which `holder_of` knows it again."""
+        return json.dumps(astuple(self))
+
+
+def holder_of(text: str) -> Holder | None:
+    """Return the process that a text names, None where it names none."""
+    try:
+        return Holder(*json.loads(text))
+    except (ValueError, TypeError):
+        return None
 
 
 def this_process(name: str) -> Holder:

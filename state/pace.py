@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, bindparam, delete, func, select, upda
 
 from state.conflicts import insert_if_new
 from state.database import reading, writing
+from state.holders import holder_of, is_running
 from state.tables import ROUTE_PACE, ROUTE_WORKER
 
 PRESENCE_S = 3.5
@@ -25,7 +26,7 @@ _PRESENT = (ROUTE_WORKER.c.destination == bindparam("at"), ROUTE_WORKER.c.route 
 _OURS = (*_PRESENT, ROUTE_WORKER.c.worker == bindparam("who"))
 _SHOW = update(ROUTE_WORKER).where(*_OURS).values(seen_at=bindparam("now"))
 _FORGET = delete(ROUTE_WORKER).where(*_PRESENT, ROUTE_WORKER.c.seen_at < bindparam("since", type_=ROUTE_WORKER.c.seen_at.type))
-_OTHERS = select(func.count()).select_from(ROUTE_WORKER).where(*_PRESENT, ROUTE_WORKER.c.worker != bindparam("who"))
+_OTHERS = select(ROUTE_WORKER.c.worker).where(*_PRESENT, ROUTE_WORKER.c.worker != bindparam("who"))
 _LEAVE = delete(ROUTE_WORKER).where(*_OURS)
 _SERVER_NOW = select(func.clock_timestamp(type_=ROUTE_WORKER.c.seen_at.type))
 
@@ -47,6 +48,8 @@ class SharedPace:
 class PaceBook:
     """The pace of one route of a destination, for one `worker` among those that share it; `now` gives aware times.
 
+    A worker whose name is that of a process (`str(Holder)`) is forgotten as soon as the process is known to have ended.
+
     Every call raises `StateUnavailableError` or `StateBusyError` where the state DB fails.
     """
 
@@ -66,8 +69,11 @@ class PaceBook:
                 connection.execute(
                     insert_if_new(connection, ROUTE_WORKER), {**self._new_key, "worker": self.worker, "seen_at": now}
                 )
-            others = int(connection.execute(_OTHERS, ours).scalar_one())
-            return self._read(connection, now, others=others)
+            others = connection.execute(_OTHERS, ours).scalars().all()
+            ended = [worker for worker in others if _has_ended(worker)]
+            for worker in ended:
+                connection.execute(_LEAVE, {**self._route_key, "who": worker})
+            return self._read(connection, now, others=len(others) - len(ended))
 
     def look(self) -> SharedPace:
         """Return what is known, without showing ourselves or asking for others."""
@@ -109,3 +115,9 @@ class PaceBook:
         found = select(ROUTE_PACE.c.pace, ROUTE_PACE.c.version).where(*_OF_ROUTE)
         row = connection.execute(found.with_for_update() if is_held else found, self._route_key).one_or_none()
         return SharedPace(row.pace if row else "", int(row.version) if row else 0, others, now.timestamp())
+
+
+def _has_ended(worker: str) -> bool:
+    """Whether the worker is a process that runs no more: one that was killed has not taken leave."""
+    process = holder_of(worker)
+    return process is not None and not is_running(process)

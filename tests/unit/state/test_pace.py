@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +51,19 @@ def test_a_worker_that_dies_leaves_nothing_behind(tmp_path: Path) -> None:
     clock.turn(seconds=PRESENCE_S + 0.1)
     assert book(engine, "alive", clock).meet().others == 0
     engine.dispose()
+
+
+@pytest.mark.parametrize(("how", "others"), [("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 0), ("input()", 1)])
+def test_a_process_that_was_killed_is_forgotten_at_once(engine: Engine, how: str, others: int) -> None:
+    told = "from state.holders import this_process; print(this_process('worker'), flush=True)"
+    command = [sys.executable, "-c", f"{told}\n{how}"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        worker = process.stdout.readline().strip()
+        book(engine, worker).meet()
+        process.wait() if not others else None
+        assert book(engine, "alive").meet().others == others
+        process.kill()
 
 
 def test_what_one_has_learned_the_others_read(engine: Engine) -> None:

@@ -23,6 +23,7 @@ PAGES = (
     "docs/mapping.md",
     "docs/sandbox.md",
     "docs/pacing.md",
+    "docs/performance.md",
     "docs/preflight.md",
     "docs/reliability.md",
     "docs/rows.md",

@@ -28,7 +28,7 @@ def test_a_rate_limit_is_kept_and_every_row_delivered(desk: Desk, service: Servi
 
 
 def test_a_pause_longer_than_the_feeds_patience_ends_the_run_and_says_when_to_come_back(desk: Desk, service: Service) -> None:
-    service.switch(rate_events="15/m", rate_burst=5)
+    service.switch(rate_events="6/m", rate_burst=5)
     desk.mapping(in_flight=1, max_pause="2s")
     desk.source(lines(20))
     said = desk.run()

@@ -128,7 +128,7 @@ class FeedAtWork:
         job = self.workshop.stage_job(self.mapping, self.ticket.run_id, grip.hold, self.options, self.watcher.read)
         staged = stage(job)
         of_reading = [notice for notice in staged.notices if notice not in job.notices]
-        self.workshop.notice(self.mapping, self.ticket.run_id, of_reading, about="how the source was read")
+        self.workshop.tell_of_reading(self.mapping, self.ticket.run_id, of_reading)
         if staged.missing:
             told = f"{_MISSING}: {', '.join(staged.missing)}"
             add_notices(self.workshop.engine, self.workshop.settings.destination, self.mapping.feed, self.ticket.run_id, [told])

@@ -159,11 +159,21 @@ class Workshop:
         """What is remembered of the configured service as a whole."""
         return ServiceNotes(self.engine, self.settings.destination, now)
 
-    def notice(self, mapping: FeedMapping, run_id: str, told: Sequence[str], *, about: str = "the service has changed") -> None:
-        """Tell what a run noticed of the service, or of what `about` says: in the log, and on the run's page."""
+    def notice(self, mapping: FeedMapping, run_id: str, told: Sequence[str]) -> None:
+        """Tell what a run noticed of the service: in the log, and on the run's page."""
         log = structlog.get_logger().bind(feed=mapping.feed, run_id=run_id)
         for sentence in told:
-            log.warning(about, notice=sentence)
+            log.warning("the service has changed", notice=sentence)
+        self._put_down(mapping, run_id, told)
+
+    def tell_of_reading(self, mapping: FeedMapping, run_id: str, told: Sequence[str]) -> None:
+        """Tell how the source was read, in the same places; that it is as it was is nothing to warn of."""
+        log = structlog.get_logger().bind(feed=mapping.feed, run_id=run_id)
+        for sentence in told:
+            log.info("how the source was read", notice=sentence)
+        self._put_down(mapping, run_id, told)
+
+    def _put_down(self, mapping: FeedMapping, run_id: str, told: Sequence[str]) -> None:
         if told:
             add_notices(self.engine, self.settings.destination, mapping.feed, run_id, told)
 

@@ -72,8 +72,9 @@ class Compiler:
     loops: dict[str, Compiled] = field(default_factory=dict)
     """The items of the lists that are being gone through where a value is compiled, by their names."""
     days_asked: set[str] = field(default_factory=set)
-    asks_the_line: bool = False
     """The days of the run that values are, each as the zone of its value has it; "" where the moment of the run was not said."""
+    asks_the_line: bool = False
+    """Whether a value is the row's place in its source."""
     problems: list[Problem] = field(default_factory=list)
     columns: set[str] = field(default_factory=set)
     _named: dict[str, Compiled] = field(default_factory=dict)

@@ -55,10 +55,11 @@ def finish(
     tally = progress.tally
     _hear_of_rows(connection, turn, progress)
     unheard, taken_back = _withdraw(connection, turn, opening, progress)
+    before = progress.seen.count_present()
     is_marking = progress.terms.on_vanish == "report"
     if is_marking:
-        present = progress.seen.count_present() - taken_back
-        sort_out(connection, _newly_absent(connection, turn, opening, progress, present), progress.seen, turn.now())
+        absent = _newly_absent(connection, turn, opening, progress, present=before - taken_back)
+        sort_out(connection, absent, progress.seen, turn.now())
     tally.vanished = progress.seen.count_missed(is_over=False)
     tally.standing = progress.listed.standing
     tally.redrafted = sum(map(progress.seen.is_said, waiting(connection, turn.scope_id)))
@@ -66,7 +67,6 @@ def finish(
         turn.run_id, is_whole=opening.is_whole, known_before=opening.known_before, last_whole_read=opening.last_whole_read
     )
     report.account.check()
-    before = progress.seen.count_present()
     present = before - taken_back + tally.new - tally.restaged
     report = replace(report, is_marking=is_marking, stood=opening.brakes, past=progress.seen.count_missed(is_over=True))
     report = replace(report, met=before - tally.unreleased, present=present)
@@ -133,7 +133,7 @@ def _hear_of_rows(connection: Connection, turn: Turn, progress: Progress) -> Non
                 progress.seen.lose(row.id)
 
 
-def _newly_absent(connection: Connection, turn: Turn, opening: Opening, progress: Progress, present: int) -> Iterable[int]:
+def _newly_absent(connection: Connection, turn: Turn, opening: Opening, progress: Progress, *, present: int) -> Iterable[int]:
     """Return the entries that a whole read has not met, though it might have, or that are gone by the source's word; of them
     those that are not marked yet. `present`: how many of those before this read it has met, which are none of them marked.
     """

@@ -137,21 +137,21 @@ def judge(connection: Connection, turn: Turn, opening: Opening, report: StageRep
     if is_blind and opening.reach is Reach.ONWARD:
         drop_bookmark(connection, turn.scope_id)
     tripped = (*report.brakes, *report.accepted)
-    if tripped and (opening.brakes or not is_blind):
-        still = opening.brakes if is_blind else ()
-        _set(connection, turn, GateState.BRAKED, _STOPPED + ", ".join(dict.fromkeys((*still, *tripped))))
-    elif not tripped and not is_blind:
+    opens = not tripped and not is_blind
+    if opens:
         _set(connection, turn, GateState.OPEN)
         _release(connection, turn.scope_id)
         if opening.bookmark is not None:
             keep_bookmark(connection, turn.scope_id, opening.bookmark)
         if opening.is_whole:
             _remember_read(connection, turn.scope_id, report.account.present, opening.stamp)
-        return True
+    elif tripped and (opening.brakes or not is_blind):
+        still = opening.brakes if is_blind else ()
+        _set(connection, turn, GateState.BRAKED, _STOPPED + ", ".join(dict.fromkeys((*still, *tripped))))
     else:
         restored = {"gate": opening.before.value, "gate_run": opening.before_run, "gate_reason": opening.before_reason}
         connection.execute(update(SCOPE).where(SCOPE.c.id == turn.scope_id).values(**restored))
-    return False
+    return opens
 
 
 def accept(connection: Connection, scope_id: int, by: str) -> Gate:

@@ -200,3 +200,62 @@ class Desk:
         runs = [(run.run_id, run.phase, run.outcome, run.read, run.stage_report, run.brakes) for run in told]
         waiting = (status.waiting, status.counts, status.drifted, status.vanished, status.last_whole_read, status.set_aside)
         return {"entries": entries, "problems": problems, "gate": status.gate, "waiting": waiting, "runs": runs}
+
+
+SCHEDULED = RunOptions()
+
+
+@dataclass(frozen=True)
+class Read:
+    """A run, as far as it stages."""
+
+    options: RunOptions = SCHEDULED
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Send what is owed; the service answers in these words, and then creates."""
+
+    words: tuple[str, ...] = ()
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Decide:
+    """A person decides about a row; None: that all rows that were turned away go out again."""
+
+    key: str
+    choice: Choice | None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Time passes, in which no run is at work."""
+
+    hours: int
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A run that is killed while it stages."""
+
+
+@dataclass(frozen=True)
+class Remap:
+    """The mapping file is edited."""
+
+    feed: Feed
+
+
+def act(desk: Desk, step: Publish | Decide | Wait) -> None:
+    """Let a desk take a step that needs no look at what comes of it."""
+    match step:
+        case Publish(words, limit):
+            desk.publish(words, limit)
+        case Decide(_, None):
+            desk.retry()
+        case Decide(key, choice) if choice is not None:
+            desk.decide(key, choice)
+        case Wait(hours):
+            desk.world.clock.turn(hours=hours)
+            desk.world.crash()

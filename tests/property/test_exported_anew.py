@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from empty_books import folder_in_memory, lay_out
-from file_desks import BRAKES, COLUMNS, NO_BRAKES, Desk, Feed
+from file_desks import BRAKES, COLUMNS, NO_BRAKES, Decide, Desk, Feed, Killed, Publish, Read, Remap, Wait
+from file_desks import act as act_on
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from unit.state.world import World
 
 from mappings.errors import SyncError
 from pipelines.options import RunOptions
-from state.deciding import Choice, Resend, SetAside, TakeBack
+from state.deciding import Resend, SetAside, TakeBack
 
 ENDS = ("\n", "\n", "\n", "\r\n", "\r")
 
@@ -43,40 +44,6 @@ class Line:
 
 
 Change = Callable[[list[Line]], None]
-
-
-SCHEDULED = RunOptions()
-
-
-@dataclass(frozen=True)
-class Read:
-    options: RunOptions = SCHEDULED
-
-
-@dataclass(frozen=True)
-class Publish:
-    words: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Decide:
-    key: str
-    choice: Choice | None
-
-
-@dataclass(frozen=True)
-class Wait:
-    hours: int
-
-
-@dataclass(frozen=True)
-class Killed:
-    """A run that is killed while it stages."""
-
-
-@dataclass(frozen=True)
-class Remap:
-    feed: Feed
 
 
 Act = Read | Publish | Decide | Wait | Killed | Remap
@@ -213,7 +180,7 @@ class Two:
             desk.world.engine.dispose()
 
 
-def _acted(desk: Desk, act: Act) -> object:  # noqa: C901  # one arm for each kind of act
+def _acted(desk: Desk, act: Act) -> object:
     """Let a desk act; return what whoever watches is told."""
     match act:
         case Read(options):
@@ -223,15 +190,6 @@ def _acted(desk: Desk, act: Act) -> object:  # noqa: C901  # one arm for each ki
                 desk.world.crash()
                 return str(error)
             return staged.report.account, staged.brakes, staged.missing
-        case Publish(words):
-            desk.publish(words)
-        case Decide(_, None):
-            desk.retry()
-        case Decide(key, choice) if choice is not None:
-            desk.decide(key, choice)
-        case Wait(hours):
-            desk.world.clock.turn(hours=hours)
-            desk.world.crash()
         case Killed():
             with suppress(SyncError):
                 desk.stage_and_break()
@@ -239,6 +197,8 @@ def _acted(desk: Desk, act: Act) -> object:  # noqa: C901  # one arm for each ki
             desk.world.crash()
         case Remap(feed):
             desk.feed = feed
+        case _:
+            act_on(desk, act)
     return None
 
 

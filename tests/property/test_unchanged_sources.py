@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from empty_books import folder_in_memory, lay_out
-from file_desks import BRAKES, NO_BRAKES, Cells, Desk, Feed, write_rows
+from file_desks import BRAKES, NO_BRAKES, Cells, Decide, Desk, Feed, Killed, Publish, Read, Remap, Wait, act, write_rows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from unit.state.world import World
@@ -16,7 +16,7 @@ from unit.state.world import World
 from connectors.sources.clockwork import REAL, Clockwork
 from mappings.vocabulary import FeedName
 from pipelines.options import RunOptions
-from state.deciding import Choice, Resend, SetAside, TakeBack, TakeEvent
+from state.deciding import Resend, SetAside, TakeBack, TakeEvent
 
 
 @dataclass(frozen=True)
@@ -37,36 +37,6 @@ class Edit:
     row: Cells
 
 
-SCHEDULED = RunOptions()
-
-
-@dataclass(frozen=True)
-class Read:
-    options: RunOptions = SCHEDULED
-
-
-@dataclass(frozen=True)
-class Publish:
-    words: tuple[str, ...]
-    limit: int | None
-
-
-@dataclass(frozen=True)
-class Decide:
-    key: str
-    choice: Choice | None
-
-
-@dataclass(frozen=True)
-class Wait:
-    hours: int
-
-
-@dataclass(frozen=True)
-class Killed:
-    """A run that is killed while it stages, its first rows written."""
-
-
 @dataclass(frozen=True)
 class Find:
     """A row's event is found in the service's list."""
@@ -79,11 +49,6 @@ class Beside:
     """Another feed in the same books reads the same file, and sends."""
 
     words: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Remap:
-    feed: Feed
 
 
 @dataclass(frozen=True)
@@ -216,7 +181,7 @@ class Two:
                     pair.other.publish(words)
             case _:
                 for pair in self.pairs:
-                    act(pair.desk, step)
+                    acted(pair.desk, step)
 
     def close(self) -> None:
         for pair in self.pairs:
@@ -233,21 +198,14 @@ def edited(rows: list[Cells], step: Export | Shuffle | Edit) -> list[Cells]:
             return [*rows[:place], row, *rows[place + 1 :]]
 
 
-def act(desk: Desk, step: Publish | Decide | Wait | Killed | Find) -> None:
+def acted(desk: Desk, step: Publish | Decide | Wait | Killed | Find) -> None:
     match step:
-        case Publish(words, limit):
-            desk.publish(words, limit)
-        case Decide(_, None):
-            desk.retry()
-        case Decide(key, choice) if choice is not None:
-            desk.decide(key, choice)
         case Find(key):
             desk.find(key)
-        case Wait(hours):
-            desk.world.clock.turn(hours=hours)
-            desk.world.crash()
         case Killed():
             desk.stage_and_break()
+        case _:
+            act(desk, step)
 
 
 @given(feed=FEEDS, rows=FILES, steps=STEPS, clockwork=st.sampled_from([REAL, LATER]))

@@ -40,7 +40,8 @@ class Line:
     `resent`: rows that the worker itself lists as sent again after an attempt without an answer; `told`: the same, summed
     over the runs' reports. `unconfirmed`: rows whose key the service calls used, to be looked up by `reconcile`; `unmade`
     of them do not exist. `waiting`: rows that it says a person must look at. `lost`: rows that it calls delivered, or does
-    not know, and that the service does not have. `owed`: rows that were still to be sent after the last run.
+    not know, and that the service does not have. `owed`: rows that were still to be sent after the last run. `in_doubt`:
+    rows without an answer in the ledger of a worker that was killed, before anything else ran.
     """
 
     place: Place
@@ -57,6 +58,7 @@ class Line:
     waiting: int
     owed: int
     runs: int
+    in_doubt: int
 
     @property
     def breach(self) -> str:
@@ -69,7 +71,7 @@ class Line:
             "rows exist twice although the service honours keys": self._is_protected and self.doubled > 0,
             "more rows exist twice than the worker says": not self.place.trouble.forgets_all and self.doubled > self.resent,
             "the runs' reports hide what the ledger lists": self.told < self.resent,
-            "a kill left more rows in doubt than were in flight": self._is_struck and self.resent > IN_FLIGHT,
+            "a kill left more rows in doubt than were in flight": self.in_doubt > IN_FLIGHT,
         }
         return "; ".join(said for said, is_so in checks.items() if is_so)
 
@@ -88,10 +90,6 @@ class Line:
     def _is_protected(self) -> bool:
         trouble, keys = self.place.trouble, self.place.keys
         return keys.are_honoured and not (trouble.forgets_all and keys is Keys.FORGOTTEN)
-
-    @property
-    def _is_struck(self) -> bool:
-        return self.place.trouble.scene in {"worker killed", "mapping edited"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +112,10 @@ def play(place: Place, stage: Stage) -> Line:
             _write_feed(desk, place.keys, title="{from: TITLE, do: [collapse]}")
             stage.service.switch(**place.keys.switches, **place.trouble.switches)
             worker = Worker(folder, desk.env)
-            _strike(place, desk, stage.service, worker)
+            in_doubt = _strike(place, desk, stage.service, worker)
             _run_until_nothing_is_owed(worker)
             pause(_afterwards_s(place))
-            return _truth(place, stage.service, worker)
+            return _truth(place, stage.service, worker, in_doubt)
     finally:
         stage.service.change("/reset")
         stage.service.change("/switches", **as_new)
@@ -136,17 +134,18 @@ def _write_feed(desk: Desk, keys: Keys, *, title: str) -> None:
     desk.source([line(number) for number in range(ROWS)])
 
 
-def _strike(place: Place, desk: Desk, service: Service, worker: Worker) -> None:
-    """Let the trouble happen whose time is not chosen by the service's own switches."""
+def _strike(place: Place, desk: Desk, service: Service, worker: Worker) -> int:
+    """Let the trouble happen whose time the service does not choose; return how many rows a kill has left in doubt."""
     match place.trouble.scene:
         case "answers go wrong":
-            return
+            return 0
         case "service killed":
             with _killed_amid(service):
                 worker.run()
-            return
+            return 0
         case "worker killed" | "mapping edited" | "state lost":
             _kill_worker(desk, service)
+    in_doubt = sum(row.state is EntryState.PENDING and row.unanswered_at is not None for row in worker.rows())
     service.switch(latency_ms=0, answer_delay_ms=0)
     if place.keys is Keys.FORGOTTEN:
         pause(MEMORY_S)  # the service's time, which nothing else makes pass
@@ -154,6 +153,7 @@ def _strike(place: Place, desk: Desk, service: Service, worker: Worker) -> None:
         _write_feed(desk, place.keys, title="{join: [Edited, {from: TITLE, do: [collapse]}], with: ' '}")
     if place.trouble.scene == "state lost":
         desk.forget()
+    return in_doubt
 
 
 def _kill_worker(desk: Desk, service: Service) -> None:
@@ -193,7 +193,7 @@ def _owed(states: Counter[EntryState]) -> int:
     return sum(states[state] for state in _BY_ITSELF)
 
 
-def _truth(place: Place, service: Service, worker: Worker) -> Line:
+def _truth(place: Place, service: Service, worker: Worker, in_doubt: int) -> Line:
     rows, requests = worker.rows(), service.requests()
     found = Counter(_row_of(event["title"]) for event in service.events())
     bodies: dict[str, set[str]] = defaultdict(set)
@@ -215,6 +215,7 @@ def _truth(place: Place, service: Service, worker: Worker) -> Line:
         waiting=sum(row.state not in _DELIVERED | _BY_ITSELF for row in rows),
         owed=_owed(Counter(row.state for row in rows)),
         runs=len(worker.runs) + (place.trouble.scene in {"worker killed", "mapping edited", "state lost"}),
+        in_doubt=in_doubt,
     )
 
 

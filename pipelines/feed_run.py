@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from mappings.errors import SyncError
 from mappings.schema import FeedMapping
@@ -177,19 +178,19 @@ class FeedAtWork:
         The page begins under the lease: an open page of another run, seen by whoever holds the feed, is a dead run's.
         """
         doing = ["waiting for the feed"]
-        try:
-            holder = f"run {self.ticket.run_id}, launched by {self.ticket.launched_by}"
-            with self.workshop.lease(self.mapping, holder, is_patient=self.options.wait) as hold:
-                yield _Grip(hold, doing)
-        except BaseException as left:
-            self._close_left(left, doing[-1])
-            raise
+        with bound_contextvars(feed=self.mapping.feed, run_id=self.ticket.run_id):
+            try:
+                holder = f"run {self.ticket.run_id}, launched by {self.ticket.launched_by}"
+                with self.workshop.lease(self.mapping, holder, is_patient=self.options.wait) as hold:
+                    yield _Grip(hold, doing)
+            except BaseException as left:
+                self._close_left(left, doing[-1])
+                raise
 
     def _begin_phase(self, grip: _Grip, name: str) -> None:
         """Begin a phase, or leave before it where somebody has asked to stop."""
-        log = structlog.get_logger().bind(feed=self.mapping.feed, run_id=self.ticket.run_id)
         with window():
-            log.info("phase begins", phase=name, launched_by=self.ticket.launched_by)
+            structlog.get_logger().info("phase begins", phase=name, launched_by=self.ticket.launched_by)
         grip.doing.append(name)
         self._begin()
 
@@ -207,8 +208,8 @@ class FeedAtWork:
             structlog.get_logger().warning("the end of the run could not be written down", problem=str(problem))
 
     def _close(self, outcome: Outcome, account: PublishAccount | None = None) -> None:
-        log = structlog.get_logger().bind(feed=self.mapping.feed, run_id=self.ticket.run_id)
         counts = asdict(account) if account else {}
+        log = structlog.get_logger()
         log.info("phase ended", outcome=outcome.name, exit_code=int(outcome.exit_code), message=outcome.message, **counts)
         self.workshop.ledger(self.mapping).finish_run(
             self.ticket.run_id,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -59,7 +60,8 @@ class Hold:
         self._tell: TellLoss = lambda _lost: None
         self._over = threading.Event()
         self._asking = asyncio.Lock()
-        self._thread = threading.Thread(target=self._beat, name="eventsync-heartbeat", daemon=True)
+        begin = copy_context().run  # what is logged there names the same run and feed
+        self._thread = threading.Thread(target=begin, args=(self._beat,), name="eventsync-heartbeat", daemon=True)
 
     @property
     def token(self) -> int:

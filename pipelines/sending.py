@@ -20,7 +20,7 @@ from pipelines.breaker import Breaker
 from pipelines.caution import Caution
 from pipelines.covers import CoverProblem, Covers, Dressed, names_cover
 from pipelines.departures import Departures, Unwatched
-from pipelines.drain import Advance, Drain
+from pipelines.drain import Advance, Deliver, Drain
 from pipelines.holding import TellLoss
 from pipelines.preflight import CLEAR, Preflight
 from state.outbox import Outbox
@@ -33,7 +33,8 @@ GRACE_S = 20.0
 class PublishJob:
     """One drain: what is owed, by which client it is sent, through which door (`departures`).
 
-    `on_loss` is given what to call once another run has the feed; `tell` a sentence for whoever watches.
+    `on_loss` is given what to call once another run has the feed; `tell` a sentence for whoever watches. `watch` is given what
+    delivers a row, once, and returns what delivers it and tells: as it is, where nobody wants to hear of single rows.
     """
 
     outbox: Outbox
@@ -47,6 +48,7 @@ class PublishJob:
     departures: Departures = field(default_factory=Unwatched)
     on_loss: Callable[[TellLoss], None] = lambda _stop: None
     tell: Callable[[str], None] = lambda _sentence: None
+    watch: Callable[[Deliver], Deliver] = lambda deliver: deliver
 
 
 class Sending:
@@ -65,7 +67,7 @@ class Sending:
         async with self._job.open_api() as api:
             covers = self._job.open_covers()
             self.cover_problems = covers.problems
-            self.drain.deliver = functools.partial(self._send, api, covers)
+            self.drain.deliver = self._job.watch(functools.partial(self._send, api, covers))
             self.drain.close_route = api.stop
             self.drain.room = lambda: api.room
             loop = asyncio.get_running_loop()

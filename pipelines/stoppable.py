@@ -10,6 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 from pipelines.interrupts import catch_up, window, window_again
@@ -34,7 +35,8 @@ def run_stoppable(
     loop = asyncio.new_event_loop()
     future: Future[T] = Future()
     heard = threading.Event()  # the work begins only once an interruption would be caught below
-    thread = threading.Thread(target=_run_into, args=(heard, loop, work, future), name="eventsync-drain", daemon=True)
+    begin = copy_context().run  # what is logged there names the same run and feed
+    thread = threading.Thread(target=begin, args=(_run_into, heard, loop, work, future), name="eventsync-drain", daemon=True)
     thread.start()
     try:
         with window():

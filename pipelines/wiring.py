@@ -36,6 +36,7 @@ from pipelines.holding import Hold
 from pipelines.interrupts import window
 from pipelines.options import RunOptions
 from pipelines.preflight import Preflight
+from pipelines.row_log import logging_rows
 from pipelines.sameness import Sameness
 from pipelines.sending import PublishJob
 from pipelines.service import INSISTENCE, Told, ask_lists, open_api
@@ -124,6 +125,7 @@ class Workshop:
             departures=departures,
             on_loss=lease.on_loss,
             tell=lambda sentence: self.tell(f"{mapping.feed}: {sentence}"),
+            watch=logging_rows,
             in_flight=mapping.publish.most_in_flight,
             advance=advance,
             clock_s=monotonic_s,

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from threading import Event
 
 import pytest
+import structlog
 from integration.waiting import until
+from structlog.contextvars import bound_contextvars
+from structlog.testing import LogCapture
 
 from connectors.event_api.departure import may_leave
 from mappings.errors import SyncError, TransientError
@@ -173,3 +176,16 @@ def test_requests_are_counted_while_they_are_at_the_service_and_none_leaves_once
         return [*seen, (departures.is_under_way(early), departures.has_left(early))]
 
     assert asyncio.run(main()) == [(True, True), (False, True), (False, False), (False, False)]
+
+
+def test_what_the_heartbeat_logs_names_the_run_that_holds_the_feed() -> None:
+    heard = LogCapture()
+    former = structlog.get_config()["processors"]
+    structlog.configure(processors=[structlog.contextvars.merge_contextvars, heard])
+    paper = Paper(answer=_raise(BUSY))
+    try:
+        with bound_contextvars(feed="town-hall", run_id="r1"), Hold(paper, Seconds(), beat_s=BEAT_S):
+            until(lambda: bool(heard.entries), what="a beat that fails")
+    finally:
+        structlog.configure(processors=former)
+    assert {(entry["feed"], entry["run_id"]) for entry in heard.entries} == {("town-hall", "r1")}

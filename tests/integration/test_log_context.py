@@ -1,0 +1,48 @@
+"""What a run logs can be told apart: each line names its feed and its run, and what is said of a row names the row."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from integration.desk import FEED, Desk, Said, lines
+
+pytestmark = pytest.mark.slow
+
+
+def _logged(said: Said) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in said.err.splitlines() if line.startswith("{")]
+
+
+def test_every_line_of_a_run_names_its_feed_and_its_run(desk: Desk) -> None:
+    desk.source(lines(3))
+    said = desk.run(EVENTSYNC_LOG="json debug")
+    logged = _logged(said)
+    assert {"phase begins", "phase ended"} <= {line["event"] for line in logged}
+    assert {(line["feed"], line["run_id"]) for line in logged} == {(FEED, said.run["run_id"])}
+
+
+def test_at_debug_each_row_is_followed_by_its_key_into_the_threads_that_send(desk: Desk) -> None:
+    desk.source(lines(3))
+    logged = _logged(desk.run(EVENTSYNC_LOG="json debug"))
+    sent, answered = ([line for line in logged if line["event"] == word] for word in ("row is sent", "row has its answer"))
+    assert sorted(line["row_key"] for line in sent) == ["0", "1", "2"]
+    assert {(line["verdict"], line["status"], line["attempts"]) for line in answered} == {("receipt", 201, 1)}
+    assert all(line["event_id"] and line["level"] == "debug" for line in answered)
+    assert not [line for line in logged if "row_key" in line and line["event"] not in {"row is sent", "row has its answer"}]
+
+
+def test_above_debug_no_row_is_logged(desk: Desk) -> None:
+    desk.source(lines(3))
+    logged = _logged(desk.run(EVENTSYNC_LOG="json"))
+    assert {line["level"] for line in logged} == {"info"}
+    assert not [line for line in logged if "row_key" in line]
+
+
+def test_a_run_that_is_refused_is_named_too(desk: Desk) -> None:
+    desk.source(lines(1))
+    said = desk.run(EVENTSYNC_LOG="json debug", EVENT_API_KEY="sk-nobody-knows-this-one-0042")
+    assert said.code == 3
+    (ended,) = [line for line in _logged(said) if line["event"] == "phase ended"]
+    assert (ended["feed"], ended["run_id"], ended["exit_code"]) == (FEED, said.run["run_id"], 3)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
 from urllib.parse import urlsplit, urlunsplit
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
 
@@ -123,6 +124,29 @@ class Days(Strict):
     def around(self, today: date) -> tuple[date, ...]:
         """Return the days, the oldest first."""
         return tuple(today + timedelta(days=offset) for offset in range(-self.back, self.ahead + 1))
+
+    def has_changed(self, changed_at: float | None) -> bool:
+        """Whether an undated file of this age, in seconds since 1970 (None: unknown), is one of theirs: any is."""
+        del changed_at
+        return True
+
+
+class TheseDays(Days):
+    """The days `first` to `last`, whatever day it is: how a source is read for a window of its past. No mapping file says so."""
+
+    first: date
+    last: date
+
+    def around(self, today: date) -> tuple[date, ...]:
+        """Return the days, the oldest first."""
+        del today
+        return tuple(self.first + timedelta(days=offset) for offset in range((self.last - self.first).days + 1))
+
+    def has_changed(self, changed_at: float | None) -> bool:
+        """Whether a file was last changed on one of the days; of one whose age nobody knows that cannot be said."""
+        if changed_at is None:
+            return False
+        return self.first <= datetime.fromtimestamp(changed_at, UTC).astimezone(ZoneInfo(self.zone)).date() <= self.last
 
 
 MarkerName = Annotated[Text, AfterValidator(checked_marker)]

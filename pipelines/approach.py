@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib.metadata import version
 
@@ -63,7 +63,7 @@ class Approach:
 FROM_THE_START = Approach()
 """How a source without cursors is always read."""
 PICKED = Approach(Reach.PICKED)
-"""Rows are sought by their keys in the whole source, and what is found tells nothing of where it ends."""
+"""Rows are sought by their keys, or by a window of days, and what is found tells nothing of where the source ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,8 @@ def approach_of(known: AtHand, options: RunOptions, bookmark: Bookmark = NO_BOOK
     Where rows of one key belong together, those that changed tell nothing without the others: such a feed never goes on.
     """
     full_every = _full_every(known.mapping)
+    if options.window is not None:
+        return replace(PICKED, since=NO_FILES if options.window.by == "file" else "")
     if options.keys:
         return PICKED
     if full_every is None:

@@ -11,6 +11,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from mappings.strict import Strict
+from pipelines.windows import Window
 
 BrakeName = Literal["rejected", "shrink", "new", "copies"]
 BRAKE_TEXTS: Mapping[BrakeName, str] = {
@@ -36,12 +37,13 @@ class RunOptions(Strict):
     publish_only: bool = Field(default=False, description="Send what is already staged; do not read the source.")
     full: bool = Field(default=False, description="Read the source from its start, also where only what changed would be read.")
     wait: bool = Field(default=False, description="Wait for another run of the feed to end, instead of leaving.")
+    window: Window | None = Field(default=None, description="Only rows of these days; no bookmark moves, and no row vanishes.")
 
     @model_validator(mode="after")
     def _can_be_kept(self) -> Self:
         """Refuse what a run could only seem to obey: what is staged already keeps the body that it has."""
         if self.publish_only and self.status is not None:
             raise ValueError("status cannot be asked for with publish_only: what is staged keeps its status; stage it again")
-        if self.publish_only and self.full:
-            raise ValueError("full cannot be asked for with publish_only: nothing is read")
+        if self.publish_only and (self.full or self.window):
+            raise ValueError("neither full nor a window can be asked for with publish_only: nothing is read")
         return self

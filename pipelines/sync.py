@@ -31,6 +31,7 @@ from pipelines.preflight import CLEAR, Outlook
 from pipelines.recalling import Recollection
 from pipelines.sameness import Sameness
 from pipelines.sending import PublishJob, Sending
+from pipelines.sieves import Sieve
 from pipelines.stoppable import run_stoppable
 from pipelines.traces import NO_TRACE, Trace, Tracing
 from pipelines.write_back import WrittenBack
@@ -117,7 +118,7 @@ def stage(job: StageJob) -> Staged:
 
 def _is_usual(options: RunOptions) -> bool:
     """Whether a run is asked for no more than to stage what the source says, as any other run would."""
-    return not options.keys and options.status is None
+    return not options.keys and options.status is None and options.window is None
 
 
 def _told_again(job: StageJob, sight: Sight) -> Staged | None:
@@ -171,7 +172,8 @@ def _read(job: StageJob, trace: Trace) -> Staged:
         staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=stamp, terms=terms, memory=memory)
         if memory and memory.recollection:
             _pass_over(job, memory.recollection, staging)
-        for chunk in interruptible(batched(_chosen(job, reading.rows), CHUNK_ROWS)):
+        sieve = Sieve(job.options.window) if job.options.window else None
+        for chunk in interruptible(batched(_chosen(job, reading.rows, sieve), CHUNK_ROWS)):
             staging.write(chunk)
             job.advance(sum(not outcome.part.is_further for outcome in chunk))
             if missing:
@@ -181,7 +183,7 @@ def _read(job: StageJob, trace: Trace) -> Staged:
         bookmark = job.approach.bookmark(ending.cursor, is_full=reach is Reach.FULL)
         report = staging.close(_brake(job, verdicts), ReadEnd(bookmark, is_short=ending.is_short))
     report.account.check()
-    notices = (*job.notices, *job.approach.notices, *_noticed(report, reach, ending))
+    notices = (*job.notices, *job.approach.notices, *_noticed(report, reach, ending), *(sieve.notices() if sieve else ()))
     return Staged(report, tuple(verdicts), notices, tuple(sorted(missing)))
 
 
@@ -193,7 +195,7 @@ def _pass_over(job: StageJob, recollection: Recollection, staging: Stage) -> Non
 
 def _reach(job: StageJob, reading: Reading) -> Reach:
     """Return what the read takes in: a source that was to go on may have lost its place, and begin anew."""
-    if job.options.keys:
+    if job.options.keys or job.options.window:
         return Reach.PICKED
     return Reach.FULL if reading.is_whole else job.approach.reach
 
@@ -251,8 +253,8 @@ def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
     return iter(lambda: list(islice(iterator, size)), [])
 
 
-def _chosen(job: StageJob, rows: Iterable[SourceRow]) -> Iterable[RowOutcome]:
-    outcomes = job.mapper.over(rows)
+def _chosen(job: StageJob, rows: Iterable[SourceRow], sieve: Sieve | None) -> Iterable[RowOutcome]:
+    outcomes = sieve.outcomes(job.mapper.over(sieve.rows(rows))) if sieve else job.mapper.over(rows)
     wanted = frozenset(map(RowKey, job.options.keys))
     return _picked(outcomes, wanted, len(job.mapping.key_columns)) if wanted else outcomes
 

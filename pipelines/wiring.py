@@ -45,6 +45,7 @@ from pipelines.shared_pace import sharing_over
 from pipelines.slug_list import ListMemory
 from pipelines.stoppable import cancel_all, run_stoppable
 from pipelines.sync import StageJob
+from pipelines.windows import within
 from state.database import StateDb, open_database
 from state.lease import HeldByAnotherError, Lease
 from state.ledger import Ledger
@@ -103,7 +104,7 @@ class Workshop:
         ledger = self.ledger(mapping)
         known = AtHand(mapping, mapper, told.evidence, now())
         approach = approach_of(known, options, ledger.bookmark())
-        source = self.source(mapping, mapper, since=approach.since)
+        source = self.source(within(mapping, options.window, mapper), mapper, since=approach.since)
         sameness = Sameness(partial(look_at, mapping.source, mapping.path.parent), known.fit_today, known.began)
         return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, approach, sameness)
 

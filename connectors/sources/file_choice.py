@@ -91,6 +91,8 @@ class FileChoice:
         if self.spec.marker:
             markers = {marker_of(self.spec.marker, file.name) for file in single}
             single = [file for file in single if file.name not in markers]
+        if not is_dated(self.spec.path):
+            single = [file for file in single if self.spec.days.has_changed(file.changed_at)]
         if len(single) > _MOST_FILES and self.spec.files != "newest":
             message = f"{len(single)} files match {self.shown}"
             raise SourceRefusedError(message, hint="narrow `source.path`, or say `files: newest`")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
+import pytest
 from unit.cli.conftest import Desk
 
 
@@ -76,4 +77,34 @@ def test_a_state_db_is_made_smaller_and_stays_sound(desk: Desk) -> None:
 def test_there_is_nothing_to_make_smaller_before_the_first_run(desk: Desk) -> None:
     said = desk.run("state", "compact")
     assert (said.code, "the first run makes it" in " ".join(said.out.split())) == (0, True)
+    assert not desk.state.exists()
+
+
+def test_the_past_is_counted_then_taken_out_and_no_row_is_sent_again(desk: Desk) -> None:
+    with desk.service():
+        assert desk.run("run", "town-hall", "--no-dagster").code == 0
+        with closing(sqlite3.connect(desk.state)) as database, database:
+            for column, table in (("seen_at", "problem_row"), ("started_at", "sync_run"), ("updated_at", "ledger_entry")):
+                database.execute(f"UPDATE {table} SET {column} = '2020' || substr({column}, 5)")
+            database.execute("UPDATE problem_row SET listed_run = ''")
+        would = desk.run("prune", "--older-than", "90d", "--dry-run", "--json").document
+        assert would["is_dry"]
+        assert would["removed"] == {"problems": 2, "runs": 0, "answers": 3}
+        said = desk.run("prune", "--older-than", "90d")
+        assert (said.code, "eventsync state compact" in said.out) == (0, True)
+        assert desk.run("prune", "--older-than", "90d", "--json").document["removed"] == {"problems": 0, "runs": 0, "answers": 0}
+        read = desk.run("run", "town-hall", "--no-dagster", "--json").document["runs"][0]["read"]
+    assert (read["new"], read["unchanged"]) == (0, 3)
+    assert desk.run("state", "verify").code == 0
+
+
+@pytest.mark.parametrize("age", ["90", "soon", "12h", "-3d", "9999999w"])
+def test_an_age_that_is_none_or_too_young_is_refused(desk: Desk, age: str) -> None:
+    said = desk.run("prune", "--older-than", age, "--json")
+    assert said.code == 2
+    assert "--older-than" in said.document["error"]["message"]
+
+
+def test_there_is_nothing_to_prune_before_the_first_run(desk: Desk) -> None:
+    assert desk.run("prune", "--older-than", "90d", "--json").code == 0
     assert not desk.state.exists()

@@ -1,0 +1,128 @@
+"""What only tells of the past can be taken out; what keeps a row from being sent twice, or is on a list, stays."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from sqlalchemy import Table, func, select
+from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
+
+from mappings.delivery import Conflict, Receipt, Refusal, Uncertain
+from mappings.vocabulary import RowKey
+from state.accounts import READS_THAT_TELL
+from state.books import Books
+from state.database import reading
+from state.deciding import TakeEvent
+from state.pruning import Pruned, prune
+from state.soundness import examine
+from state.tables import EARLIER, ENTRY, PROBLEM, RUN
+from state.terms import Terms
+from state.views import Book, RowFilter, RowRecord
+from state.words import ProblemKind
+
+BOOK = Book(DESTINATION, FEED)
+
+
+def pruned(world: World, *, days: int = 90, is_dry: bool = False) -> Pruned:
+    return prune(world.engine, world.clock() - timedelta(days=days), lambda _count: None, is_dry=is_dry)
+
+
+def count(world: World, table: Table) -> int:
+    with reading(world.engine) as connection:
+        return connection.execute(select(func.count()).select_from(table)).scalar_one()
+
+
+def entries(world: World) -> tuple[RowRecord, ...]:
+    return Books(world.engine).rows(BOOK, RowFilter())
+
+
+def test_a_problem_that_was_mended_long_ago_goes_with_its_raw_cells_and_one_that_stands_stays(world: World) -> None:
+    world.stage([row("a"), rejection("b", "agenda.csv:2"), rejection("c", "agenda.csv:3")])
+    world.clock.turn(days=100)
+    world.stage([row("a"), row("b"), rejection("c", "agenda.csv:3")])
+    world.clock.turn(days=100)
+    found = Pruned(problems=1, standing_problems=1, telling_runs=2)
+    assert pruned(world, is_dry=True) == found
+    assert count(world, PROBLEM) == 2
+    assert pruned(world) == found
+    assert [problem.row_key for problem in Books(world.engine).problems(BOOK, ProblemKind.REJECTED)] == ["c"]
+    assert pruned(world).problems == 0
+
+
+def test_a_problem_that_a_read_of_a_part_has_not_met_is_on_the_list_and_stays(world: World) -> None:
+    world.stage([row("a"), rejection("b")])
+    world.clock.turn(days=100)
+    world.stage([row("a")], is_whole=False, terms=Terms(row_parts=None))
+    listed = Books(world.engine).problems(BOOK, ProblemKind.REJECTED)
+    done = pruned(world)
+    assert Books(world.engine).problems(BOOK, ProblemKind.REJECTED) == listed
+    assert done.problems + done.standing_problems == 1
+
+
+def test_accounts_of_old_runs_go_but_for_those_that_brakes_learn_from(world: World) -> None:
+    for number in range(READS_THAT_TELL + 5):
+        world.stage([row(f"{number}")])
+        world.publish()
+        world.clock.turn(days=1)
+    world.clock.turn(days=365)
+    assert count(world, RUN) == 2 * (READS_THAT_TELL + 5)
+    done = pruned(world)
+    assert (done.runs, done.telling_runs) == (READS_THAT_TELL + 9, READS_THAT_TELL + 1)
+    kept = Books(world.engine).runs(limit=1_000)
+    assert len(kept) == READS_THAT_TELL + 1
+    assert sum(run.read is not None for run in kept) == READS_THAT_TELL
+    assert len({record.staged_run for record in entries(world)}) == READS_THAT_TELL + 5
+
+
+def test_a_run_that_never_ended_keeps_its_account(world: World) -> None:
+    world.stage([row("a")])
+    world.outbox()
+    world.clock.turn(days=365)
+    assert pruned(world).runs == 0
+
+
+def test_only_answers_that_say_nothing_any_more_go(world: World) -> None:
+    world.stage([row(key) for key in "abcde"])
+    world.publish(Refusal(answer(400)), Uncertain(answer(503)), Conflict(answer(409)), Conflict(answer(409)))
+    world.ledger.open_decisions("ann@desk", world.lease.token).resolve(RowKey("d"), TakeEvent(77))
+    world.clock.turn(days=365)
+    assert pruned(world).answers == 1
+    told = {record.row_key: record.answer is not None for record in entries(world)}
+    assert told == {"a": True, "b": True, "c": True, "d": True, "e": False}
+
+
+def test_nothing_young_goes(world: World) -> None:
+    world.stage([row("a"), rejection("b")])
+    world.publish()
+    world.stage([row("a"), row("b")])
+    world.clock.turn(days=89)
+    assert pruned(world) == Pruned()
+
+
+def test_no_row_is_sent_again_and_each_keeps_all_that_protects_it(world: World) -> None:
+    drafting = Terms(on_change="create_draft_again")
+    rows = [row("a"), row("b", title="Once"), rejection("c")]
+    world.stage(rows)
+    world.publish()
+    world.stage([row("a"), row("b", title="Twice"), rejection("c")], terms=drafting)
+    world.publish(Receipt(2002, answer(201)))
+    before = [(one.row_key, one.state, one.key, one.body, one.event_id, one.earlier_event_ids) for one in entries(world)]
+    world.clock.turn(days=365)
+    assert pruned(world).answers == 2
+    assert before == [(one.row_key, one.state, one.key, one.body, one.event_id, one.earlier_event_ids) for one in entries(world)]
+    with reading(world.engine) as connection:
+        assert connection.execute(select(EARLIER.c.answer)).scalars().all() == [None]
+        assert connection.execute(select(func.count()).where(ENTRY.c.answer.is_not(None))).scalar_one() == 0
+    world.crash()
+    report = world.stage([row("a"), row("b", title="Twice"), rejection("c")], terms=drafting)
+    assert (report.account.new, report.account.unchanged, report.account.rejected) == (0, 2, 1)
+    assert examine(world.engine, lambda _destination: "tests").findings == ()
+
+
+def test_more_than_a_page_goes_page_by_page(world: World) -> None:
+    world.stage([rejection(f"{number}", f"agenda.csv:{number}") for number in range(2_300)])
+    world.stage([row("a")])
+    world.clock.turn(days=91)
+    told: list[int] = []
+    done = prune(world.engine, world.clock() - timedelta(days=90), told.append)
+    assert (done.problems, told) == (2_300, [1_000, 1_000, 300])

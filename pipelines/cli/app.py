@@ -20,6 +20,7 @@ from pipelines.cli import (
     feeds,
     init,
     preview,
+    prune,
     reconcile,
     resolve,
     retry,
@@ -108,6 +109,7 @@ for verb in (
     resolve.resolve,
     reconcile.reconcile,
     diff.diff,
+    prune.prune,
     schema.schema,
     vocabulary.vocabulary,
 ):

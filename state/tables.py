@@ -6,34 +6,21 @@ SQLModel declares them; statements on the hot path are SQLAlchemy Core's, on the
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar
 
-from sqlalchemy import CheckConstraint, Column, Index, MetaData, Table, UniqueConstraint, text
-from sqlmodel import Field, SQLModel
+from sqlalchemy import CheckConstraint, Column, Index, Table, UniqueConstraint, text
+from sqlmodel import Field
 
+from state.backfill_tables import BackfillHead, BackfillSlice
 from state.columns import BIG_ID, PlainText, UtcTime
+from state.table_base import Row
 from state.words import EntryState, GateState, Phase
 
-METADATA = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ck": "ck_%(table_name)s_%(constraint_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
+METADATA = Row.metadata
 
 
 def _partial_index(name: str, column: str, where: str) -> Index:
     """An index of the few entries that people look for; the many others cost nothing."""
     return Index(f"ix_ledger_entry_{name}", "scope_id", column, sqlite_where=text(where), postgresql_where=text(where))
-
-
-class Row(SQLModel):
-    """The base of all tables: a catalogue of names of our own, apart from any other SQLModel in the process."""
-
-    metadata: ClassVar[MetaData] = METADATA
 
 
 class Scope(Row, table=True):
@@ -270,6 +257,26 @@ class ServiceNote(Row, table=True):
     noted_at: datetime = Field(sa_type=UtcTime)
 
 
+class NoticeSent(Row, table=True):
+    """What somebody was told about a feed, or is to be told: one row for each cause and recipient, gone once its end is told.
+
+    `told_at`: when it reached the recipient, None if it has not; `is_over`: it has ended since, which the recipient has yet
+    to hear. `claimed_until`: until then, a process is telling it. No address of a recipient is kept, only its name.
+    """
+
+    __tablename__ = "notice_sent"
+
+    destination: str = Field(primary_key=True, sa_type=PlainText)
+    feed: str = Field(primary_key=True, sa_type=PlainText)
+    recipient: str = Field(primary_key=True, sa_type=PlainText)
+    cause: str = Field(primary_key=True, sa_type=PlainText)
+    words: str = Field(sa_type=PlainText)
+    noted_at: datetime = Field(sa_type=UtcTime)
+    told_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    is_over: bool = False
+    claimed_until: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
 class Media(Row, table=True):
     """An image that was uploaded: its content's digest, and the id that the service gave it."""
 
@@ -304,5 +311,8 @@ EARLIER: Table = METADATA.tables["earlier_event"]
 ROUTE_PACE: Table = METADATA.tables["route_pace"]
 ROUTE_WORKER: Table = METADATA.tables["route_worker"]
 SERVICE_NOTE: Table = METADATA.tables["service_note"]
+NOTICE_SENT: Table = METADATA.tables["notice_sent"]
 MEDIA: Table = METADATA.tables["media"]
 MEDIA_ADDRESS: Table = METADATA.tables["media_address"]
+BACKFILL: Table = METADATA.tables[str(BackfillHead.__tablename__)]
+BACKFILL_SLICE: Table = METADATA.tables[str(BackfillSlice.__tablename__)]

@@ -1,5 +1,5 @@
-"""What people decide about rows, the pace that workers share, what was last known of a service, a lease's own clock, and
-where a source that is read by what changed is read on.
+"""What people decide about rows, the pace that workers share, what was last known of a service, a lease's own clock, where
+a source that is read by what changed is read on, and what owners were told.
 """
 
 from __future__ import annotations
@@ -62,6 +62,35 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("entry_id", "revision", name="pk_earlier_event"),
     )
     op.create_table(
+        "backfill",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("destination", sa.Text(), nullable=False),
+        sa.Column("feed", sa.Text(), nullable=False),
+        sa.Column("plan", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("created_at", UtcTime(), nullable=False),
+        sa.Column("updated_at", UtcTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_backfill"),
+    )
+    op.create_index("ix_backfill_destination_feed", "backfill", ["destination", "feed"])
+    op.create_table(
+        "backfill_slice",
+        sa.Column("backfill_id", sa.Text(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("first_day", sa.Text(), nullable=False),
+        sa.Column("last_day", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("claim", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("exit_code", sa.Integer(), nullable=True),
+        sa.Column("message", sa.Text(), nullable=False),
+        sa.Column("counts", sa.Text(), nullable=False),
+        sa.Column("started_at", UtcTime(), nullable=True),
+        sa.Column("finished_at", UtcTime(), nullable=True),
+        sa.ForeignKeyConstraint(["backfill_id"], ["backfill.id"], name="fk_backfill_slice_backfill_id_backfill"),
+        sa.PrimaryKeyConstraint("backfill_id", "number", name="pk_backfill_slice"),
+    )
+    op.create_table(
         "record_memory",
         sa.Column("scope_id", BIG_ID, nullable=False),
         sa.Column("part", sa.Integer(), nullable=False),
@@ -103,4 +132,17 @@ def upgrade() -> None:
         sa.Column("value", sa.Text(), nullable=False),
         sa.Column("noted_at", UtcTime(), nullable=False),
         sa.PrimaryKeyConstraint("destination", "name", name="pk_service_note"),
+    )
+    op.create_table(
+        "notice_sent",
+        sa.Column("destination", sa.Text(), nullable=False),
+        sa.Column("feed", sa.Text(), nullable=False),
+        sa.Column("recipient", sa.Text(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
+        sa.Column("words", sa.Text(), nullable=False),
+        sa.Column("noted_at", UtcTime(), nullable=False),
+        sa.Column("told_at", UtcTime(), nullable=True),
+        sa.Column("is_over", sa.Boolean(), nullable=False),
+        sa.Column("claimed_until", UtcTime(), nullable=True),
+        sa.PrimaryKeyConstraint("destination", "feed", "recipient", "cause", name="pk_notice_sent"),
     )

@@ -6,10 +6,14 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.completing import feed_words
 from pipelines.cli.flags import AsJson
 
 FeedsOrFiles = Annotated[
-    list[str] | None, typer.Argument(metavar="[FEED]...", help="Feeds by name, or paths of mapping files; all without any.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[FEED]...", help="Feeds by name, or paths of mapping files; all without any.", autocompletion=feed_words
+    ),
 ]
 
 

@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.completing import waiting_words
 from pipelines.cli.flags import AsJson, OneFeed
 
 
 def diff(
     feed: OneFeed,
-    row: Annotated[str | None, typer.Argument(metavar="[ROW]", help="One row key: the row in full.")] = None,
+    row: Annotated[
+        str | None, typer.Argument(metavar="[ROW]", help="One row key: the row in full.", autocompletion=waiting_words)
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most this many rows (100).")] = None,
     as_json: AsJson = False,
 ) -> int:

@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.completing import feed_words
 from pipelines.cli.flags import AsJson
 
-FeedOrFile = Annotated[str, typer.Argument(metavar="FEED", help="A feed, or the path of a mapping file.")]
+FeedOrFile = Annotated[
+    str, typer.Argument(metavar="FEED", help="A feed, or the path of a mapping file.", autocompletion=feed_words)
+]
 Row = Annotated[str, typer.Argument(metavar="ROW", help="A row's key, its number, or its place as it is shown: events.csv:17.")]
 
 

@@ -6,12 +6,16 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.completing import waiting_words
 from pipelines.cli.flags import AsJson, OneFeed
 
 
 def resolve(  # noqa: PLR0913, PLR0917  # the options of the surface
     feed: OneFeed,
-    rows: Annotated[list[str], typer.Argument(metavar="KEY...", help="Row keys, as `eventsync rows` shows them.")],
+    rows: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY...", help="Row keys, as `eventsync rows` shows them.", autocompletion=waiting_words),
+    ],
     event_id: Annotated[
         int | None, typer.Option("--event-id", metavar="N", min=1, max=2**63 - 1, help="It is delivered, as event N.")
     ] = None,

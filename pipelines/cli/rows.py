@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.completing import state_words
 from pipelines.cli.flags import AsJson, OneFeed
 
 StateWord = Annotated[
@@ -16,6 +17,7 @@ StateWord = Annotated[
         metavar="S",
         help="pending, delivered, delivered_unconfirmed, refused, blocked, uncertain, conflict;"
         " or rejected, held, warning; or drift, vanished, resent. Without it: what waits for a person.",
+        autocompletion=state_words,
     ),
 ]
 

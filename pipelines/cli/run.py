@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.completing import brake_words
 from pipelines.cli.flags import AsJson, FeedNames
 
 
@@ -26,7 +27,8 @@ def run(  # noqa: PLR0913, PLR0917  # the options of the surface
     ] = None,
     status: Annotated[str | None, typer.Option(metavar="draft", help="Send every event as a draft.")] = None,
     accept: Annotated[
-        list[str] | None, typer.Option(metavar="BRAKE", help="Pass a brake: rejected, shrink, new, copies.")
+        list[str] | None,
+        typer.Option(metavar="BRAKE", help="Pass a brake: rejected, shrink, new, copies.", autocompletion=brake_words),
     ] = None,
     stage_only: Annotated[bool, typer.Option("--stage-only", help="Stage; send nothing.")] = False,
     publish_only: Annotated[bool, typer.Option("--publish-only", help="Send what is staged; do not read the source.")] = False,

@@ -6,14 +6,19 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.completing import feed_words, run_words
 from pipelines.cli.flags import AsJson
 
-OneRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run's id, or the beginning of one.")]
+OneRun = Annotated[
+    str | None, typer.Argument(metavar="[RUN]", help="A run's id, or the beginning of one.", autocompletion=run_words)
+]
 
 
 def runs(
     run: OneRun = None,
-    feed: Annotated[str | None, typer.Option("--feed", metavar="FEED", help="Only runs of this feed.")] = None,
+    feed: Annotated[
+        str | None, typer.Option("--feed", metavar="FEED", help="Only runs of this feed.", autocompletion=feed_words)
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most this many runs, the latest first.")] = 20,
     as_json: AsJson = False,
 ) -> int:

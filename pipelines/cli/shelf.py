@@ -74,14 +74,14 @@ class Shelf:
 
 
 @contextmanager
-def open_shelf(settings: Settings) -> Iterator[Shelf]:
-    """Open what there is for the length of the block.
+def open_shelf(settings: Settings, *, upgrades: bool = True) -> Iterator[Shelf]:
+    """Open what there is for the length of the block; `upgrades` False leaves the schema of the state DB as it is.
 
     Raises:
         SyncError: there is a state DB, and it cannot be opened.
     """
     destination = settings.destination if settings.base_url else None
-    with existing_database(settings.state_url) as engine:
+    with existing_database(settings.state_url, upgrades=upgrades) as engine:
         yield Shelf(settings, None if engine is None else Books(engine), destination)
 
 

@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.completing import feed_words
 from pipelines.cli.flags import AsJson
 
-OneFeedOrAll = Annotated[str | None, typer.Argument(metavar="[FEED]", help="One feed; all without it.")]
+OneFeedOrAll = Annotated[
+    str | None, typer.Argument(metavar="[FEED]", help="One feed; all without it.", autocompletion=feed_words)
+]
 
 
 def status(feed: OneFeedOrAll = None, as_json: AsJson = False) -> int:

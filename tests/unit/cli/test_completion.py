@@ -1,0 +1,109 @@
+"""Pressing Tab: feeds, runs, brakes, states and waiting rows complete; whatever is wrong, the shell is told nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from unit.cli.conftest import MAPPING, ROWS, Desk
+
+IN_BASH = """\
+eval "$(_EVENTSYNC_COMPLETE=source_bash eventsync)"
+COMP_WORDS=(eventsync run ""); COMP_CWORD=2
+_eventsync_completion eventsync
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def _offered(desk: Desk, *words: str) -> list[str]:
+    """What bash is offered for the last of the words."""
+    with desk.monkeypatch.context() as patch:
+        patch.setenv("_EVENTSYNC_COMPLETE", "complete_bash")
+        patch.setenv("COMP_WORDS", " ".join(["eventsync", *words]))
+        patch.setenv("COMP_CWORD", str(len(words)))
+        said = desk.run()
+    assert (said.code, said.err) == (0, "")
+    return said.out.split()
+
+
+def _told(desk: Desk, words: str) -> str:
+    """What zsh is told, meanings included."""
+    with desk.monkeypatch.context() as patch:
+        patch.setenv("_EVENTSYNC_COMPLETE", "complete_zsh")
+        patch.setenv("_TYPER_COMPLETE_ARGS", f"eventsync {words}")
+        return desk.run().out
+
+
+@pytest.mark.parametrize("verb", ["run", "check", "preview", "explain", "status", "rows", "diff", "retry", "reconcile"])
+def test_feeds_complete_wherever_one_is_meant(desk: Desk, verb: str) -> None:
+    desk.mapping(MAPPING.replace("feed: town-hall", "feed: lisbon-agenda"), "lisbon.yaml")
+    (desk.folder / "feeds" / "_shared.yaml").write_text("zones: {}\n", "utf-8")
+    assert _offered(desk, verb, "") == ["lisbon-agenda", "town-hall"]
+    assert _offered(desk, verb, "to") == ["town-hall"]
+
+
+def test_a_broken_file_is_offered_by_its_name_all_the_same(desk: Desk) -> None:
+    desk.mapping("feed: 'kept-name'\nsource: [", "odd.yaml")
+    desk.mapping(": : :", "worse.yaml")
+    assert _offered(desk, "check", "") == ["kept-name", "town-hall", "worse"]
+
+
+def test_runs_complete_by_their_ids_and_tell_how_they_ended(desk: Desk) -> None:
+    with desk.service():
+        ran = desk.run("run", "town-hall", "--no-dagster", "--json")
+        run_id = json.loads(ran.out)["runs"][0]["run_id"]
+        assert _offered(desk, "runs", "") == [run_id]
+        assert _offered(desk, "runs", run_id[:6]) == [run_id]
+        assert _offered(desk, "runs", "--feed", "town-hall", "") == [run_id]
+        assert _offered(desk, "runs", "--feed", "town-") == ["town-hall"]
+        assert "town-hall, " in _told(desk, "runs ")
+
+
+def test_rows_that_somebody_may_decide_about_complete_by_their_keys(desk: Desk) -> None:
+    with desk.service():
+        desk.run("run", "town-hall", "--no-dagster")
+        assert _offered(desk, "resolve", "town-hall", "") == [], "rejected rows are mended in their source"
+        desk.source(ROWS[:-1])
+        desk.run("run", "town-hall", "--no-dagster")
+        assert _offered(desk, "resolve", "town-hall", "") == ["6"]
+        assert _offered(desk, "diff", "town-hall", "6") == ["6"]
+        assert "vanished" in _told(desk, "resolve town-hall ")
+
+
+def test_brakes_complete_one_after_the_other(desk: Desk) -> None:
+    assert _offered(desk, "run", "town-hall", "--accept", "") == ["rejected", "shrink", "new", "copies"]
+    assert _offered(desk, "run", "town-hall", "--accept", "rejected,s") == ["rejected,shrink"]
+    assert "Not more rejected rows" in _told(desk, "run town-hall --accept re")
+
+
+def test_states_of_rows_complete(desk: Desk) -> None:
+    assert _offered(desk, "rows", "town-hall", "--state", "re") == ["refused", "rejected", "resent"]
+    assert "waits for a person" in _told(desk, "rows town-hall --state refu")
+
+
+@pytest.mark.parametrize("verb", [("runs",), ("run",), ("resolve", "town-hall")], ids=" ".join)
+def test_nothing_at_hand_is_nothing_to_offer_and_nothing_is_made(desk: Desk, verb: tuple[str, ...]) -> None:
+    shutil.rmtree(desk.folder / "feeds")
+    assert _offered(desk, *verb, "") == []
+    assert list(desk.folder.iterdir()) == [desk.folder / "events.csv"]
+
+
+def test_what_cannot_be_opened_is_told_when_the_command_is_run_not_while_it_is_typed(desk: Desk) -> None:
+    desk.state.parent.mkdir()
+    desk.state.write_bytes(b"no database at all, whatever its name says" * 100)
+    assert _offered(desk, "runs", "") == []
+    desk.monkeypatch.setenv("EVENTSYNC_LOG", "loud")
+    assert _offered(desk, "run", "") == []
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+@pytest.mark.usefixtures("desk")
+def test_a_real_bash_completes_the_installed_command() -> None:
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    shell = subprocess.run(["bash", "--norc", "-c", IN_BASH], env=env, capture_output=True, text=True, check=False)
+    assert (shell.stdout.split(), shell.stderr) == (["town-hall"], "")

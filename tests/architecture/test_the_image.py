@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -20,11 +21,25 @@ def _instructions(word: str) -> list[str]:
 
 
 def test_what_the_image_is_built_from_is_there_and_let_in() -> None:
-    copied = [copy.split()[:-1] for copy in _instructions("COPY") if not copy.startswith("--from")]
+    copied = [
+        [word for word in copy.split()[:-1] if not word.startswith("--")]
+        for copy in _instructions("COPY")
+        if "--from" not in copy
+    ]
     sources = {source for some in copied for source in some}
-    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
-    assert sources == let_in
+    lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    assert lines.index("!deploy") < lines.index("deploy/*"), "of that folder only what is named after is let in"
+    assert sources | {"deploy"} == {line[1:] for line in lines if line.startswith("!")}
     assert [source for source in sources if not (ROOT / source).exists()] == []
+
+
+def test_the_image_begins_with_scripts_that_may_be_run() -> None:
+    (entry,) = _instructions("ENTRYPOINT")
+    (health,) = (check.partition("CMD ")[2] for check in _instructions("HEALTHCHECK"))
+    for words in (entry, health):
+        (script,) = json.loads(words)
+        assert os.access(ROOT / "deploy" / script, os.X_OK)
+        subprocess.run(["sh", "-n", str(ROOT / "deploy" / script)], check=True)
 
 
 def test_the_image_holds_bytecode_that_is_used_without_a_look_at_its_source(tmp_path: Path) -> None:

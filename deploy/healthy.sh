@@ -1,0 +1,14 @@
+#!/bin/sh
+# Whether the part that a container runs answers; which part that is, the command of its first process says.
+# Another process may be named by its number: `healthy.sh 4711`.
+set -eu
+
+case "$(tr '\0' ' ' <"/proc/${1:-1}/cmdline")" in
+  *code-server*) exec dagster api grpc-health-check --port "${CODE_PORT:-4266}" ;;
+  *dagster-webserver*)
+    exec python -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)' \
+      "http://127.0.0.1:${WEB_PORT:-3000}/server_info"
+    ;;
+  *dagster-daemon*) exec dagster-daemon liveness-check ;;
+  *) exit 0 ;; # a verb of the command line does its work as long as it runs
+esac

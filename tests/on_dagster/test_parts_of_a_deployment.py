@@ -1,0 +1,176 @@
+"""The parts that deploy/compose.yaml describes, as processes on PostgreSQL from a wheel: code server, webserver, daemon.
+
+They are started by the image's own entry point with the commands of the file, and asked by its own health check.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import httpx
+import pytest
+import yaml
+from on_dagster.desk import FEED, SECRET, Desk, documents, ended, free_port, line, shell_environ, until
+from postgres import Postgres
+
+from sandbox.server import running
+from sandbox.switch_words import switched
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+RUNS = "{ runsOrError { ... on Runs { results { runId status } } } }"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A host: where the wheel is unpacked, what the processes hear, which ports they listen at."""
+
+    desk: Desk
+    environ: Mapping[str, str]
+    code_port: int
+    web_port: int
+
+    def start(self, part: str) -> subprocess.Popen[bytes]:
+        """Start a part as its container would, in a process group of its own, with what it prints in a file of its name."""
+        with (self.desk.folder / f"{part}.log").open("ab") as log:
+            return subprocess.Popen(
+                [DEPLOY / "entrypoint.sh", *self._command(part)],
+                cwd=self.desk.folder,
+                env=dict(self.environ),
+                stdout=log,
+                stderr=log,
+                process_group=0,
+            )
+
+    def _command(self, part: str) -> list[str]:
+        compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+        ports = {"4266": str(self.code_port), "3000": str(self.web_port)}
+        home = self.environ["DAGSTER_HOME"]
+        words = [word.replace("/srv/eventsync/dagster", home) for word in compose["services"][part]["command"]]
+        return [{**ports, "0.0.0.0": "127.0.0.1"}.get(word, word) for word in words]
+
+    def is_healthy(self, part: subprocess.Popen[bytes]) -> bool:
+        assert part.poll() is None, self.words()
+        command = [DEPLOY / "healthy.sh", str(part.pid)]
+        return subprocess.run(command, env=dict(self.environ), capture_output=True, check=False).returncode == 0
+
+    def wait_for(self, part: subprocess.Popen[bytes]) -> None:
+        until(lambda: self.is_healthy(part), within_s=120, what="a part of the deployment")
+
+    def words(self) -> str:
+        return "\n".join(path.read_text("utf-8") for path in self.desk.folder.glob("*.log"))
+
+    def runs(self) -> dict[str, str]:
+        with httpx.Client(base_url=f"http://127.0.0.1:{self.web_port}", trust_env=False, timeout=30) as http:
+            data: Any = http.post("/graphql", json={"query": RUNS}).json()["data"]
+        return {run["runId"]: run["status"] for run in data["runsOrError"]["results"]}
+
+    def cli(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [DEPLOY / "entrypoint.sh", *words],
+            cwd=self.desk.folder,
+            env={**self.environ, "EVENTSYNC_DAGSTER_URL": f"http://127.0.0.1:{self.web_port}"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that a wheel of the project installs as."""
+    made, site = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("site")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", made], cwd=ROOT, check=True, capture_output=True
+    )
+    (packed,) = made.glob("*.whl")
+    with zipfile.ZipFile(packed) as archive:
+        archive.extractall(site)
+    return site
+
+
+@pytest.fixture
+def deployment(tmp_path: Path, wheel: Path, postgres: Postgres) -> Iterator[Deployment]:
+    code_port, web_port, home = free_port(), free_port(), tmp_path / "dagster"
+    home.mkdir()
+    (home / "dagster.yaml").write_text((DEPLOY / "dagster.yaml").read_text("utf-8"), "utf-8")
+    (home / "workspace.yaml").write_text((DEPLOY / "workspace.yaml").read_text("utf-8").replace("4266", str(code_port)), "utf-8")
+    (tmp_path / "password").write_text("kept by a file\n", "utf-8")
+    with dg.DagsterInstance.ephemeral() as instance, running(None, switched([]), SECRET) as service:
+        desk = Desk(tmp_path, service, instance)
+        environ = {
+            **desk.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": str(wheel),
+            "EVENTSYNC_STATE_URL": postgres.fresh_url(),
+            "DAGSTER_HOME": str(home),
+            "DAGSTER_POSTGRES_URL": postgres.fresh_url().replace("+psycopg:", "+psycopg2:"),
+            "DAGSTER_CODE_HOST": "127.0.0.1",
+            "DAGSTER_DISABLE_TELEMETRY": "yes",
+            "PGPASSWORD_FILE": str(tmp_path / "password"),
+            "CODE_PORT": str(code_port),
+            "WEB_PORT": str(web_port),
+        }
+        desk.mapping()
+        desk.source(line(number) for number in range(40))
+        yield Deployment(desk, shell_environ(environ), code_port, web_port)
+
+
+@contextmanager
+def at_work(deployment: Deployment) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """All parts, once they are healthy, in the order that the file asks for; a part may be replaced by another process."""
+    parts: dict[str, subprocess.Popen[bytes]] = {}
+    with ExitStack() as stack:
+        stack.callback(lambda: [stop(part) for part in parts.values()])
+        parts["code"] = deployment.start("code")
+        deployment.wait_for(parts["code"])
+        for name in ("webserver", "daemon"):
+            parts[name] = deployment.start(name)
+        for name in ("webserver", "daemon"):
+            deployment.wait_for(parts[name])
+        yield parts
+
+
+def stop(part: subprocess.Popen[bytes]) -> int:
+    """Tell a part's whole group to stop, as `docker stop` does; return its exit code."""
+    if part.poll() is None:
+        os.killpg(part.pid, signal.SIGTERM)
+    return part.wait(timeout=60)
+
+
+def test_a_run_is_submitted_worked_on_beside_the_code_and_survives_the_end_of_its_container(deployment: Deployment) -> None:
+    desk = deployment.desk
+    with at_work(deployment) as parts:
+        assert {path.name for path in Path(deployment.environ["DAGSTER_HOME"]).iterdir()} <= {
+            "dagster.yaml",
+            "workspace.yaml",
+            "storage",
+        }, "what else is written there is not in a container that may write nowhere"
+        desk.switch(latency_ms=400)
+        cut_short = deployment.cli("run", FEED, "--json")
+        until(lambda: desk.posts() > 4, what="the first events")
+        stop(parts["code"])
+        desk.switch(latency_ms=0)
+        parts["code"] = deployment.start("code")
+        deployment.wait_for(parts["code"])
+        code, out, err = ended(cut_short)
+        assert code != 0, out + err + deployment.words()
+        assert not {"STARTED", "STARTING", "CANCELING"} & set(deployment.runs().values()), deployment.words()
+        code, out, err = ended(deployment.cli("run", FEED, "--json"))
+        assert code == 0, out + err + deployment.words()
+    (report,) = documents(out)["runs"]
+    assert report["outcome"] == "done"
+    assert desk.titles() == sorted(f"Evening {number}" for number in range(40))
+    assert not re.search(SECRET, deployment.words())

@@ -12,7 +12,9 @@ from mappings.measures import Share, Zone, mistake, parse_duration
 from mappings.strict import Strict
 
 _CRON_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
-_CRON_NAMES = frozenset(re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdecsunmontuewedthufrisat"))
+_MONTHS = re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec")
+_LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_CRON_NAMES = {12: _MONTHS, 7: re.findall("...", "sunmontuewedthufrisat")}
 _CRON_PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
 
 _MOST_IN_FLIGHT = 256
@@ -27,20 +29,31 @@ def _parse_cron(text: str) -> str:
     for field, (what, least, most) in zip(fields, _CRON_FIELDS, strict=True):
         if not all(_is_cron_part(part, least, most) for part in field.split(",")):
             raise mistake(f'"{field}" is not a {what} in a cron line', f"{what}s go from {least} to {most}")
+    _, _, day, month, _ = fields
+    if _is_never(day, month):
+        raise mistake(f'"{day}" is a day that never comes', "no month that the cron line names has so many days")
     return text
 
 
 def _is_cron_part(part: str, least: int, most: int) -> bool:
     found = _CRON_PART.fullmatch(part)
-    if found is None or (found[3] is not None and int(found[3]) < 1):
+    if found is None or (found[3] is not None and not 1 <= int(found[3]) <= most):
         return False
     return all(_is_cron_value(value, least, most) for value in (found[1], found[2]) if value is not None)
+
+
+def _is_never(day: str, month: str) -> bool:
+    """Whether none of the months named has any of the days named, as with the 31st of June; ranges always have one."""
+    if not (day.replace(",", "").isdigit() and month.replace(",", "").isalnum()):
+        return False
+    months = [int(name) if name.isdigit() else _MONTHS.index(name.lower()) + 1 for name in month.split(",")]
+    return min(map(int, day.split(","))) > max(_LONGEST[number - 1] for number in months)
 
 
 def _is_cron_value(value: str, least: int, most: int) -> bool:
     if value.isascii() and value.isdigit():
         return least <= int(value) <= most
-    return most in (7, 12) and value.lower() in _CRON_NAMES
+    return value.lower() in _CRON_NAMES.get(most, ())
 
 
 def _seconds(value: object) -> float:

@@ -28,6 +28,10 @@ class KeyColumn(Strict):
     optional: bool = Field(default=False, description="An empty cell is a part of the key like any other.")
 
 
+FeedText = Annotated[FeedName, Field(pattern=r"^[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*$", max_length=64)]
+"""A feed's name, as a mapping file may spell it."""
+
+
 def _kind_of_key(value: object) -> str:
     return "key:column" if isinstance(value, dict | KeyColumn) else "key:text"
 
@@ -75,10 +79,11 @@ class Example(Strict):
 class FeedMapping(Strict):
     """One feed: where its rows come from, what identifies a row, how a row becomes an event, and how it is published."""
 
-    feed: Annotated[FeedName, Field(pattern=r"^[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*$", max_length=64)] = Field(
-        description="The feed's name, for life: part of every idempotency key."
-    )
+    feed: FeedText = Field(description="The feed's name, for life: part of every idempotency key.")
     owner: Text = Field(default="", description="Who is told when something needs attention.")
+    notify: Texts = Field(
+        default=(), description="The channels that are told as well, by the names that the environment gives their addresses."
+    )
     source: SourceSpec = Field(description="Where the rows come from.")
     schedule: Schedule | None = Field(default=None, description="When the feed runs by itself (default: only when asked).")
     key: Annotated[tuple[KeyPart, ...], OneOrMany()] = Field(

@@ -25,6 +25,7 @@ from pipelines import names
 from pipelines.checks import brake_results, brake_specs, publish_results, publish_specs
 from pipelines.failures import STEP_DELAY_S, as_failures, forbid_run_retry, interrupted_for_good
 from pipelines.feed_run import FeedAtWork, RunTicket
+from pipelines.freshness import freshness_of
 from pipelines.gate import brake_error
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, outcome_of
@@ -48,7 +49,7 @@ def _source(feed: LoadedFeed) -> AssetSpec:
     return AssetSpec(
         AssetKey(names.source_path(mapping.feed)),
         group_name=names.group_of(mapping.feed),
-        owners=[mapping.owner] if mapping.owner else [],
+        owners=names.owners_of(mapping.owner),
         kinds={names.kind_of(mapping.source.kind)},
         description=f"Where the rows of {mapping.feed} come from.",
         metadata=source_metadata(feed),
@@ -62,7 +63,7 @@ def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop, state_kind: str) 
         key=key,
         deps=[AssetKey(names.source_path(mapping.feed))],
         group_name=names.group_of(mapping.feed),
-        owners=[mapping.owner] if mapping.owner else [],
+        owners=names.owners_of(mapping.owner),
         kinds={"python", state_kind},
         code_version=mapping.digest.hex()[:12],
         check_specs=brake_specs(key),
@@ -89,10 +90,11 @@ def _published(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefin
         key=key,
         deps=[AssetKey(names.staged_path(mapping.feed))],
         group_name=names.group_of(mapping.feed),
-        owners=[mapping.owner] if mapping.owner else [],
+        owners=names.owners_of(mapping.owner),
         kinds={"python", "http"},
         code_version=mapping.digest.hex()[:12],
         pool="event-api",
+        freshness_policy=freshness_of(mapping.schedule) if mapping.schedule else None,
         check_specs=publish_specs(key),
         description="Every owed row sent and settled: it has been said.",
     )

@@ -24,7 +24,10 @@ run_monitoring:
   start_timeout_seconds: 60
   cancel_timeout_seconds: 60
   free_slots_after_run_end_seconds: 30
-run_retries: {enabled: true, max_retries: 0}
+run_retries: {enabled: true, max_retries: 0}  # only runs that ask for it by a tag: dagster/max_retries
+schedules: {use_threads: true, num_workers: 4}
+sensors: {use_threads: true, num_workers: 4}
+freshness: {enabled: true}
 retention:
   schedule: {purge_after_days: 30}
   sensor: {purge_after_days: {skipped: 3, success: 30, failure: 30}}

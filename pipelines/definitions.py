@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 
-from dagster import AssetKey, AssetSpec, Definitions, MetadataValue, define_asset_job, definitions, in_process_executor
+from dagster import AssetKey, Definitions, define_asset_job, definitions, in_process_executor
 
-from mappings.errors import MappingFileError
 from mappings.loader import LoadedFeed, load_folder
 from pipelines import names
 from pipelines.assets import OpenWorkshop, feed_assets
+from pipelines.broken_feeds import broken_definitions, broken_feed
 from pipelines.logs import configure_logs
 from pipelines.resources import LaunchOptions
 from pipelines.schedules import feed_schedule
@@ -36,7 +36,7 @@ def build_definitions(
 ) -> Definitions:
     """Return the definitions of a folder of feeds; `wanted` names the feeds, if only some are needed.
 
-    A broken mapping file is shown as an asset of the group `broken_feeds` and leaves the others running.
+    A broken mapping file is shown as an asset of the group `broken_feeds`, its check red, and leaves the others running.
 
     Raises:
         MappingFileError: the first broken file, if `is_strict` (validation, where a broken file must be red).
@@ -44,10 +44,14 @@ def build_definitions(
     folder = load_folder(settings.feeds, wanted)
     if is_strict and folder.broken:
         raise folder.broken[0]
+    taken = {names.group_of(feed.mapping.feed) for feed in folder.feeds}
+    broken = []
+    for error in folder.broken:
+        broken.append(broken_feed(error, taken))
+        taken.update(names.group_of(one.feed) for one in broken[-1:] if one.feed)
     parts = [_feed_definitions(feed, open_a_workshop, settings.state_kind) for feed in folder.feeds]
-    broken = Definitions(assets=[_broken_feed(error) for error in folder.broken])
     shared = Definitions(executor=in_process_executor, resources={"options": LaunchOptions.configure_at_launch()})
-    return Definitions.merge(*parts, broken, shared)
+    return Definitions.merge(*parts, broken_definitions(broken), shared)
 
 
 def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenWorkshop, state_kind: str) -> Definitions:
@@ -60,14 +64,3 @@ def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenWorkshop, state_kin
     )
     schedules = [feed_schedule(mapping, mapping.schedule)] if mapping.schedule else []
     return Definitions(assets=feed_assets(feed, open_a_workshop, state_kind), jobs=[job], schedules=schedules)
-
-
-def _broken_feed(error: MappingFileError) -> AssetSpec:
-    return AssetSpec(
-        ["broken_feeds", error.path.name.replace(".", "_")],
-        group_name="broken_feeds",
-        kinds={"yaml"},
-        tags={"eventsync/state": "broken"},
-        description=f"```\n{error}\n```\n{error.hint}",
-        metadata={"file": MetadataValue.path(error.path), "problems": len(error.problems)},
-    )

@@ -4,6 +4,8 @@ command line may use it; what the assets do is `assets`'.
 
 from __future__ import annotations
 
+import re
+
 from mappings.vocabulary import FeedName
 
 LOCATION = "eventsync"
@@ -12,6 +14,7 @@ LAUNCHED_BY_TAG = "eventsync/launched_by"
 
 AssetPath = tuple[str, str]
 
+_MAIL = re.compile(r"\w[A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}", re.ASCII)
 _KINDS = {"google_sheets": "googlesheets", "xlsx": "excel"}
 
 
@@ -23,6 +26,18 @@ def group_of(feed: FeedName) -> str:
 def job_of(feed: FeedName) -> str:
     """Return the name of the job that stages and publishes a feed."""
     return f"sync_{group_of(feed)}"
+
+
+def schedule_of_job(job: str) -> str:
+    """Return the name of a job's schedule."""
+    return f"{job}_schedule"
+
+
+def owners_of(owner: str) -> list[str]:
+    """Return an owner as Dagster takes one: an address of mail as it is, anybody else as a team; none if nobody is named."""
+    if not owner:
+        return []
+    return [owner if _MAIL.fullmatch(owner) else f"team:{owner.removeprefix('team:') or owner}"]
 
 
 def kind_of(source_kind: str) -> str:

@@ -30,7 +30,7 @@ def feed_schedule(mapping: FeedMapping, schedule: Schedule) -> ScheduleDefinitio
         return RunRequest(tags={names.LAUNCHED_BY_TAG: "schedule"})
 
     return ScheduleDefinition(
-        name=f"{names.job_of(mapping.feed)}_schedule",
+        name=names.schedule_of_job(names.job_of(mapping.feed)),
         job_name=names.job_of(mapping.feed),
         cron_schedule=schedule.cron,
         execution_timezone=schedule.timezone,

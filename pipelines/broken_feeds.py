@@ -1,0 +1,207 @@
+"""What Dagster shows of a mapping file that cannot be used: the file with its mistakes and a red check, its feed's schedule kept.
+
+What is wrong with the file is the loader's to say; feeds that can run are `definitions`'.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckResult,
+    AssetChecksDefinition,
+    AssetCheckSeverity,
+    AssetKey,
+    AssetSpec,
+    DefaultScheduleStatus,
+    DefaultSensorStatus,
+    Definitions,
+    Failure,
+    JobDefinition,
+    MetadataValue,
+    ScheduleDefinition,
+    ScheduleEvaluationContext,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    asset_check,
+    job,
+    op,
+)
+from pydantic import TypeAdapter, ValidationError
+
+from mappings.errors import MappingFileError
+from mappings.loader import document_of, load_feed
+from mappings.publishing import Schedule
+from mappings.schema import FeedText
+from mappings.vocabulary import FeedName
+from pipelines import names
+
+GROUP = "broken_feeds"
+CHECK = "loads"
+SENSOR = "broken_mapping_files"
+EVERY_S = 60
+
+T = TypeVar("T")
+
+_NAME: TypeAdapter[str] = TypeAdapter(FeedText)
+_SCHEDULE = TypeAdapter(Schedule)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenFeed:
+    """A broken file, and what can still be read of it: its feed's name, its schedule; None what cannot, or is another's."""
+
+    error: MappingFileError
+    feed: FeedName | None
+    schedule: Schedule | None
+
+    @property
+    def key(self) -> AssetKey:
+        """The asset that stands for the file."""
+        return AssetKey([GROUP, self.error.path.name.replace(".", "_")])
+
+    @property
+    def told(self) -> str:
+        """All that is wrong, and what would help."""
+        return f"{self.error}\n{self.error.hint}"
+
+
+def broken_feed(error: MappingFileError, taken: Collection[str]) -> BrokenFeed:
+    """Return what can still be read of a broken file. `taken`: the groups of other feeds, which keep their names."""
+    document = _document(error)
+    name = _read(_NAME, document.get("feed"))
+    if name is None or names.group_of(FeedName(name)) in taken:
+        return BrokenFeed(error, None, None)
+    return BrokenFeed(error, FeedName(name), _read(_SCHEDULE, document.get("schedule")))
+
+
+def broken_definitions(feeds: Sequence[BrokenFeed]) -> Definitions:
+    """Return what is shown of the broken files; nothing at all where there are none."""
+    if not feeds:
+        return Definitions()
+    kept = [_kept(one, one.feed) for one in feeds if one.feed is not None]
+    shown = Definitions(
+        assets=[_file_asset(one) for one in feeds],
+        asset_checks=[_file_check(one) for one in feeds],
+        sensors=[_teller(feeds)],
+    )
+    return Definitions.merge(shown, *kept)
+
+
+def _file_asset(broken: BrokenFeed) -> AssetSpec:
+    error = broken.error
+    return AssetSpec(
+        broken.key,
+        group_name=GROUP,
+        kinds={"yaml"},
+        tags={"eventsync/state": "broken"},
+        description=f"```\n{error}\n```\n{error.hint}",
+        metadata={"file": MetadataValue.path(error.path), "problems": len(error.problems)},
+    )
+
+
+def _file_check(broken: BrokenFeed) -> AssetChecksDefinition:
+    """Return the check that a person may run once the file is mended, without waiting for a reload."""
+
+    @asset_check(asset=broken.key, name=CHECK, description="The mapping file can be used.")
+    def loads() -> AssetCheckResult:
+        try:
+            load_feed(broken.error.path)
+        except MappingFileError as error:
+            return AssetCheckResult(passed=False, description=str(error), metadata={"problems": len(error.problems)})
+        return AssetCheckResult(passed=True, description="mended: `eventsync reload` lets the feed run again")
+
+    return loads
+
+
+def _teller(feeds: Sequence[BrokenFeed]) -> SensorDefinition:
+    """Return what turns the checks red without anybody running them: once for each new set of mistakes."""
+    told = [
+        AssetCheckEvaluation(
+            one.key,
+            CHECK,
+            passed=False,
+            severity=AssetCheckSeverity.ERROR,
+            description=str(one.error),
+            metadata={"problems": len(one.error.problems)},
+        )
+        for one in feeds
+    ]
+    digest = hashlib.blake2b("\n".join(one.told for one in feeds).encode(), digest_size=12).hexdigest()
+
+    def tell(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+        if context.cursor == digest:
+            return SkipReason(f"{len(feeds)} mapping file(s) still broken; the checks of {GROUP} tell why")
+        return SensorResult(asset_events=told, cursor=digest)
+
+    return SensorDefinition(
+        name=SENSOR,
+        evaluation_fn=tell,
+        minimum_interval_seconds=EVERY_S,
+        default_status=DefaultSensorStatus.RUNNING,
+        description="Turns the check of each mapping file that cannot be used red.",
+    )
+
+
+def _kept(broken: BrokenFeed, feed: FeedName) -> Definitions:
+    """Return the feed's assets as they are known, none of which can be made, its job and its schedule, which fail and say why."""
+    paths = (names.source_path(feed), names.staged_path(feed), names.published_path(feed))
+    job = _failing_job(broken, feed)
+    return Definitions(
+        assets=[
+            AssetSpec(
+                AssetKey(path), group_name=names.group_of(feed), description=f"Its mapping file is broken.\n\n{broken.told}"
+            )
+            for path in paths
+        ],
+        jobs=[job],
+        schedules=[_failing_schedule(broken, job.name, broken.schedule)] if broken.schedule else [],
+    )
+
+
+def _failing_job(broken: BrokenFeed, feed: FeedName) -> JobDefinition:
+    @op(name=f"{names.group_of(feed)}__broken")
+    def refuse() -> None:
+        raise Failure(broken.told, allow_retries=False)
+
+    @job(name=names.job_of(feed), tags={names.FEED_TAG: feed}, description="Fails: the mapping file of the feed is broken.")
+    def failing() -> None:
+        refuse()
+
+    return failing
+
+
+def _failing_schedule(broken: BrokenFeed, job_name: str, schedule: Schedule) -> ScheduleDefinition:
+    """Return the feed's schedule, on or off as it was: a tick that it misses is a red one, not one that never was."""
+
+    def tick(_context: ScheduleEvaluationContext) -> SkipReason:
+        raise Failure(f"not run: its mapping file is broken\n{broken.told}")
+
+    return ScheduleDefinition(
+        name=names.schedule_of_job(job_name),
+        job_name=job_name,
+        cron_schedule=schedule.cron,
+        execution_timezone=schedule.timezone,
+        execution_fn=tick,
+        default_status=DefaultScheduleStatus.RUNNING,
+    )
+
+
+def _document(error: MappingFileError) -> Mapping[str, Any]:
+    try:
+        return document_of(error.path)
+    except (OSError, UnicodeDecodeError):
+        return {}
+
+
+def _read(adapter: TypeAdapter[T], value: object) -> T | None:
+    try:
+        return adapter.validate_python(value)
+    except ValidationError:
+        return None

@@ -1,0 +1,120 @@
+"""A mapping file that cannot be used: shown with its mistakes, red, its feed's name and schedule kept, the others untouched."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import dagster as dg
+import pytest
+from on_dagster.desk import FEED, MAPPING, Desk
+
+AT = datetime(2031, 5, 1, 14, 15, tzinfo=UTC)
+KEY = dg.AssetKey(["broken_feeds", "broken_yaml"])
+WRONG = MAPPING.replace("title:", "titel:")
+OTHER = "night-walks"
+
+
+def break_one(desk: Desk, text: str = WRONG, feed: str = OTHER) -> dg.Definitions:
+    desk.mapping("broken", text=text.replace("{feed}", feed))
+    definitions = desk.definitions()
+    dg.Definitions.validate_loadable(definitions)
+    return definitions
+
+
+def teller(definitions: dg.Definitions) -> dg.SensorDefinition:
+    return definitions.resolve_sensor_def("broken_mapping_files")
+
+
+def test_its_check_turns_red_without_anybody_running_it_and_says_where_the_mistake_is(desk: Desk) -> None:
+    definitions = break_one(desk)
+    told = teller(definitions).evaluate_tick(dg.build_sensor_context(instance=desk.instance))
+    (red,) = told.asset_events
+    assert isinstance(red, dg.AssetCheckEvaluation)
+    assert (red.asset_key, red.check_name, red.passed) == (KEY, "loads", False)
+    assert "broken.yaml:" in (red.description or "")
+    assert "titel" in (red.description or "")
+    assert red.metadata["problems"] == dg.MetadataValue.int(1)
+
+
+def test_it_turns_red_once_for_each_new_set_of_mistakes(desk: Desk) -> None:
+    first = teller(break_one(desk)).evaluate_tick(dg.build_sensor_context(instance=desk.instance))
+    again = teller(break_one(desk)).evaluate_tick(dg.build_sensor_context(instance=desk.instance, cursor=first.cursor))
+    assert (again.asset_events, again.cursor) == ([], first.cursor)
+    assert "1 mapping file" in (again.skip_message or "")
+    worse = WRONG.replace("timezone: Europe/Warsaw}", "timezone: Europe/Warsow}")
+    other = teller(break_one(desk, worse)).evaluate_tick(dg.build_sensor_context(instance=desk.instance, cursor=first.cursor))
+    assert len(other.asset_events) == 1
+
+
+def test_the_sensor_is_there_only_while_a_file_is_broken(desk: Desk) -> None:
+    assert not list(desk.definitions().sensors or ())
+    assert teller(break_one(desk)).default_status is dg.DefaultSensorStatus.RUNNING
+
+
+def test_a_person_may_run_the_check_and_it_passes_once_the_file_is_mended(desk: Desk) -> None:
+    definitions = break_one(desk)
+    assert not result_of_the_check(definitions, desk).passed
+    desk.mapping("broken", text=MAPPING.replace("{feed}", OTHER))
+    mended = result_of_the_check(definitions, desk)
+    assert mended.passed
+    assert "eventsync reload" in (mended.description or "")
+
+
+def result_of_the_check(definitions: dg.Definitions, desk: Desk) -> dg.AssetCheckEvaluation:
+    job = dg.define_asset_job("checks", selection=dg.AssetSelection.checks(dg.AssetCheckKey(KEY, "loads")))
+    with_job = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job]))
+    (check,) = with_job.resolve_job_def("checks").execute_in_process(instance=desk.instance).get_asset_check_evaluations()
+    return check
+
+
+def test_its_feed_keeps_its_place_its_job_and_its_schedule(desk: Desk) -> None:
+    definitions = break_one(desk)
+    specs = [spec for spec in definitions.resolve_all_asset_specs() if spec.group_name == "night_walks"]
+    assert {spec.key.path[-1] for spec in specs} == {"source", "staged", "published"}
+    assert all("titel" in (spec.description or "") for spec in specs)
+    schedule = definitions.resolve_schedule_def("sync_night_walks_schedule")
+    assert (schedule.cron_schedule, schedule.execution_timezone) == ("15 */2 * * *", "Europe/Warsaw")
+    assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
+
+
+def test_a_tick_of_its_schedule_is_red_and_says_why(desk: Desk, home: dg.DagsterInstance) -> None:
+    schedule = break_one(desk).resolve_schedule_def("sync_night_walks_schedule")
+    with pytest.raises(dg.Failure, match=r"broken\.yaml:.*titel"):
+        schedule.evaluate_tick(dg.build_schedule_context(instance=home, scheduled_execution_time=AT))
+
+
+def test_its_job_fails_at_once_and_says_why(desk: Desk) -> None:
+    job = break_one(desk).resolve_job_def("sync_night_walks")
+    result = job.execute_in_process(instance=desk.instance, raise_on_error=False)
+    assert not result.success
+    told = next(event for event in result.all_events if event.is_step_failure).step_failure_data.user_failure_data
+    assert "titel" in (told.description or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("feed: [", id="no YAML at all"),
+        pytest.param(WRONG.replace("feed: {feed}", "feed: Night Walks!"), id="a name that is none"),
+        pytest.param(WRONG.replace("feed: {feed}", f"feed: {FEED}"), id="the name of a feed that can run"),
+    ],
+)
+def test_a_file_whose_feed_cannot_be_told_is_shown_alone(desk: Desk, text: str) -> None:
+    definitions = break_one(desk, text)
+    assert {job.name for job in definitions.resolve_all_job_defs() if not job.name.startswith("__")} == {"sync_town_hall"}
+    assert definitions.resolve_schedule_def("sync_town_hall_schedule").cron_schedule == "15 */2 * * *"
+    assert KEY in {spec.key for spec in definitions.resolve_all_asset_specs()}
+
+
+def test_a_schedule_that_is_itself_the_mistake_is_not_kept(desk: Desk) -> None:
+    definitions = break_one(desk, MAPPING.replace("15 */2", "61 */2"))
+    assert definitions.resolve_job_def("sync_night_walks")
+    assert [schedule.name for schedule in definitions.get_repository_def().schedule_defs] == ["sync_town_hall_schedule"]
+
+
+@pytest.mark.parametrize("owner", ["The agenda desk", "team:agenda", "ana@", "agenda@example.org", ".x@example.org", "team:"])
+def test_no_owner_takes_the_definitions_down(desk: Desk, owner: str) -> None:
+    desk.mapping(text=MAPPING.replace("agenda@example.org", f'"{owner}"'))
+    dg.Definitions.validate_loadable(desk.definitions())
+    (owners,) = {tuple(spec.owners) for spec in desk.definitions().resolve_all_asset_specs()}
+    assert owner.removeprefix("team:") in owners[0]

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SecretStr
 from connectors.masking import Mask
 from connectors.sources.access import Access
 from mappings.errors import ConfigError
+from pipelines.notices_channels import NOBODY, Channels, read_channels
 from pipelines.source_access import source_access
 
 _API_PREFIX = "/api/public/v1"
@@ -39,9 +40,12 @@ class Settings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     dagster_home: Path
     dagster_url: str = ""
+    metrics_port: int | None = None
     allow_private_images: bool = False
     access: InstanceOf[Access] = Field(default_factory=Access, repr=False, exclude=True)
     """Who we are to the services that rows are read from."""
+    channels: InstanceOf[Channels] = Field(default=NOBODY, repr=False, exclude=True)
+    """Who is told what needs somebody."""
 
     @property
     def destination(self) -> str:
@@ -60,9 +64,9 @@ class Settings(BaseModel):
 
     @cached_property
     def mask(self) -> Mask:
-        """What hides all that must not be seen: the key of the service, the password of the state DB, all of `access`."""
+        """What hides all that must not be seen: the service's key, the state DB's password, what `access` and `channels` hold."""
         password = _password_of(self.state_url)
-        self.access.mask.learn(self.api_key.get_secret_value(), password, unquote(password))
+        self.access.mask.learn(self.api_key.get_secret_value(), password, unquote(password), *self.channels.secrets())
         return self.access.mask
 
 
@@ -90,8 +94,10 @@ def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
         "log_level": log_level,
         "dagster_home": (cwd / values.get("DAGSTER_HOME", ".eventsync/dagster")).resolve(),
         "dagster_url": values.get("EVENTSYNC_DAGSTER_URL", "").strip(),
+        "metrics_port": _port("EVENTSYNC_METRICS_PORT", values, problems),
         "allow_private_images": _switch("EVENTSYNC_ALLOW_PRIVATE_IMAGES", values, problems),
         "access": source_access(values, cwd, problems),
+        "channels": read_channels(values, cwd, problems),
     }
     if problems:
         raise ConfigError("\n".join(problems), hint="mend the environment (or the .env file here) and run again")
@@ -138,6 +144,16 @@ def _log(value: str, problems: list[str]) -> tuple[str, str]:
             )
     usual = "info" if chosen["format"] == "json" else "warning"  # a person at a terminal gets a report instead
     return chosen["format"], chosen["level"] or usual
+
+
+def _port(name: str, values: Mapping[str, str], problems: list[str]) -> int | None:
+    value = values.get(name, "").strip()
+    if not value:
+        return None
+    if not (value.isascii() and value.isdigit() and int(value) < 1 << 16):
+        problems.append(f"{name}: {value!r} is no port; write a number up to 65535, for example 9464")
+        return None
+    return int(value)
 
 
 def _switch(name: str, values: Mapping[str, str], problems: list[str]) -> bool:

@@ -12,22 +12,11 @@ from pipelines.cli.output import Output
 from pipelines.cli.run_words import run_document, run_told
 from pipelines.cli.shelf import Shelf, open_shelf
 from pipelines.settings import current_settings
+from pipelines.waiting import HELP
 from state.views import FeedStatus, LeaseHolder, RunRecord
 
 _RUNS_OF_ONE = 10
 _RUNS_OF_ALL = 3
-_HELP = {
-    "conflict": "`eventsync reconcile {feed}` looks for them, `eventsync resolve {feed} KEY` decides",
-    "uncertain": "the next run sends them again; those too old for that: `eventsync reconcile {feed}`",
-    "delivered_unconfirmed": "`eventsync reconcile {feed}` looks their ids up",
-    "refused": "mend the source or the mapping; or as they are: `eventsync retry {feed}`",
-    "blocked": "ask for access to their channels; the next run sends them again",
-    "held": "`eventsync resolve {feed} KEY --resend` sends one, `--ignore` says that it is a copy",
-    "rejected": "`eventsync rows {feed} --state rejected --csv FILE` is for the partner",
-    "drift": "`eventsync diff {feed}` shows them; change or publish them by hand, then `eventsync resolve {feed} KEY --ignore`",
-    "vanished": "remove them by hand if they are cancelled, then `eventsync resolve {feed} KEY --ignore`",
-}
-"""What helps with each kind of rows that wait for a person, by the word that `rows --state` takes."""
 
 
 def show_status(feed: str | None, *, as_json: bool) -> int:
@@ -110,7 +99,7 @@ def _waiting_lines(status: FeedStatus) -> Iterable[str]:
 
 
 def _help(status: FeedStatus, what: str) -> str:
-    return _HELP[what].format(feed=status.book.feed)
+    return HELP[what].format(feed=status.book.feed)
 
 
 def _holder(lease: LeaseHolder | None) -> str:

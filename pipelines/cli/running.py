@@ -67,6 +67,10 @@ def run_feeds(request: Request) -> int:
             if request.is_dry:
                 return rehearse_feeds(settings, feeds, request.options, output)
             runner = _runner(request, settings, output)
+            if settings.channels.addresses:
+                from pipelines.cli.run_notices import telling  # noqa: PLC0415  # where nobody is told, nothing of it is loaded
+
+                runner = telling(settings, runner)
             said.take(runner(feeds))
         except KeyboardInterrupt:
             return said.interrupted()

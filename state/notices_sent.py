@@ -1,0 +1,131 @@
+"""What people were told about feeds and what they have yet to hear: each cause once for each recipient, then its end.
+
+What is a cause, in which words it is told and who hears of it is the caller's; so is the sending between claim and settling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Engine, Row, delete, or_, select, update
+
+from mappings.vocabulary import FeedName
+from state.conflicts import insert_if_new
+from state.database import reading, writing
+from state.tables import NOTICE_SENT
+
+CLAIM_S = 300.0
+"""How long a process has for telling what it has claimed. One that dies meanwhile may have told it: it is then told twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One cause as one recipient hears of it. `told_at` None: not yet; `is_over`: it has ended, which is not told yet."""
+
+    feed: FeedName
+    recipient: str
+    cause: str
+    words: str
+    noted_at: datetime
+    told_at: datetime | None = None
+    is_over: bool = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the recipient has yet to hear something of it."""
+        return self.told_at is None or self.is_over
+
+
+class NoticesSent:
+    """The notices about the feeds of one destination. Losing them costs a repeated notice, never an event."""
+
+    def __init__(self, engine: Engine, destination: str, now: Callable[[], datetime]) -> None:
+        self._engine = engine
+        self._destination = destination
+        self._now = now
+
+    def all(self) -> tuple[Notice, ...]:
+        """Return all that is open or has yet to be told, by feed, recipient and cause."""
+        which = select(NOTICE_SENT).where(NOTICE_SENT.c.destination == self._destination)
+        with reading(self._engine) as connection:
+            rows = connection.execute(which.order_by(NOTICE_SENT.c.feed, NOTICE_SENT.c.recipient, NOTICE_SENT.c.cause)).all()
+        return tuple(map(_notice, rows))
+
+    def unfinished(self) -> frozenset[FeedName]:
+        """Return the feeds of which somebody has yet to hear something."""
+        untold = or_(NOTICE_SENT.c.told_at.is_(None), NOTICE_SENT.c.is_over)
+        which = select(NOTICE_SENT.c.feed).where(NOTICE_SENT.c.destination == self._destination, untold).distinct()
+        with reading(self._engine) as connection:
+            return frozenset(FeedName(feed) for feed in connection.execute(which).scalars())
+
+    def note(self, feed: FeedName, recipient: str, wanted: Mapping[str, str]) -> None:
+        """Note what a recipient should know: the causes that there are now, each in words.
+
+        What was told and is not among them is over; what was not told yet is forgotten. A cause that comes back before its
+        end was told has never ended.
+        """
+        ours = self._ours(feed, recipient)
+        with writing(self._engine) as connection:
+            for cause in sorted(wanted):
+                key = {"destination": self._destination, "feed": feed, "recipient": recipient, "cause": cause}
+                new = {"words": wanted[cause], "noted_at": self._now(), "is_over": False}
+                connection.execute(insert_if_new(connection, NOTICE_SENT), {**key, **new})
+                is_untold = (*ours, NOTICE_SENT.c.cause == cause, NOTICE_SENT.c.told_at.is_(None))
+                connection.execute(update(NOTICE_SENT).where(*is_untold).values(words=wanted[cause]))
+            is_gone = NOTICE_SENT.c.cause.not_in(sorted(wanted))
+            connection.execute(delete(NOTICE_SENT).where(*ours, is_gone, NOTICE_SENT.c.told_at.is_(None), self._is_free()))
+            connection.execute(update(NOTICE_SENT).where(*ours, is_gone, NOTICE_SENT.c.told_at.is_not(None)).values(is_over=True))
+            connection.execute(update(NOTICE_SENT).where(*ours, ~is_gone).values(is_over=False))
+
+    def claim(self, feed: FeedName, recipient: str) -> tuple[Notice, ...]:
+        """Return what a recipient has yet to hear of a feed, for this process to tell; nobody else is given it meanwhile."""
+        is_due = or_(NOTICE_SENT.c.told_at.is_(None), NOTICE_SENT.c.is_over)
+        which = (*self._ours(feed, recipient), is_due, self._is_free())
+        with writing(self._engine) as connection:
+            due = connection.execute(select(NOTICE_SENT).where(*which).order_by(NOTICE_SENT.c.cause).with_for_update()).all()
+            until = self._now() + timedelta(seconds=CLAIM_S)
+            connection.execute(update(NOTICE_SENT).where(*which).values(claimed_until=until))
+        return tuple(map(_notice, due))
+
+    def settle(self, told: Collection[Notice]) -> None:
+        """Write down that the recipient has heard of these; whose end was told is forgotten, unless it has begun anew since."""
+        with writing(self._engine) as connection:
+            for notice in told:
+                if notice.told_at is None:
+                    heard = {"told_at": self._now(), "words": notice.words, "claimed_until": None}
+                    connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(**heard))
+                else:
+                    connection.execute(delete(NOTICE_SENT).where(*self._this(notice), NOTICE_SENT.c.is_over))
+                    connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(told_at=None, claimed_until=None))
+
+    def release(self, claimed: Collection[Notice]) -> None:
+        """Give back what could not be told."""
+        with writing(self._engine) as connection:
+            for notice in claimed:
+                connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(claimed_until=None))
+
+    def forget_others(self, feed: FeedName, recipients: Collection[str]) -> None:
+        """Forget what was told to those who are not told about a feed any more."""
+        ours = (NOTICE_SENT.c.destination == self._destination, NOTICE_SENT.c.feed == feed)
+        with writing(self._engine) as connection:
+            connection.execute(delete(NOTICE_SENT).where(*ours, NOTICE_SENT.c.recipient.not_in(sorted(recipients))))
+
+    def _ours(self, feed: FeedName, recipient: str) -> tuple[ColumnElement[bool], ...]:
+        return (
+            NOTICE_SENT.c.destination == self._destination,
+            NOTICE_SENT.c.feed == feed,
+            NOTICE_SENT.c.recipient == recipient,
+        )
+
+    def _this(self, notice: Notice) -> tuple[ColumnElement[bool], ...]:
+        return (*self._ours(notice.feed, notice.recipient), NOTICE_SENT.c.cause == notice.cause)
+
+    def _is_free(self) -> ColumnElement[bool]:
+        return or_(NOTICE_SENT.c.claimed_until.is_(None), NOTICE_SENT.c.claimed_until <= self._now())
+
+
+def _notice(row: Row[*tuple[Any, ...]]) -> Notice:
+    return Notice(FeedName(row.feed), row.recipient, row.cause, row.words, row.noted_at, row.told_at, row.is_over)

@@ -121,6 +121,11 @@ class Days(Strict):
     ahead: int = Field(default=0, ge=0, le=366, description="So many days after today.")
     zone: Zone = Field(default="UTC", description="Where it is today: `Europe/Lisbon`.")
 
+    @property
+    def are_given(self) -> bool:
+        """Whether somebody asked for these very days, whatever day it is."""
+        return False
+
     def around(self, today: date) -> tuple[date, ...]:
         """Return the days, the oldest first."""
         return tuple(today + timedelta(days=offset) for offset in range(-self.back, self.ahead + 1))
@@ -136,6 +141,11 @@ class TheseDays(Days):
 
     first: date
     last: date
+
+    @property
+    def are_given(self) -> bool:
+        """They are."""
+        return True
 
     def around(self, today: date) -> tuple[date, ...]:
         """Return the days, the oldest first."""

@@ -21,7 +21,7 @@ QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
 """The event log keeps everything, stack traces included; the terminal is the person's, who gets a report."""
 
 
-def run_job(definitions: Definitions, feed: FeedName, options: RunOptions) -> tuple[str, str]:
+def run_job(definitions: Definitions, feed: FeedName, options: RunOptions, launched_by: str = "cli") -> tuple[str, str]:
     """Run the job of one feed; return the run's id and its status. How it ended in words stands in the state DB."""
     job = definitions.resolve_job_def(names.job_of(feed))
     run_id = str(uuid4())
@@ -32,7 +32,7 @@ def run_job(definitions: Definitions, feed: FeedName, options: RunOptions) -> tu
             run_id=run_id,
             run_config={**launch_config(options), "loggers": QUIET},
             asset_selection=[AssetKey(path) for path in wanted_assets(feed, options)] or None,
-            tags={names.LAUNCHED_BY_TAG: "cli", names.FEED_TAG: feed, **process_tags()},
+            tags={names.LAUNCHED_BY_TAG: launched_by, names.FEED_TAG: feed, **process_tags()},
             raise_on_error=False,
         )
     return run_id, _status(result)

@@ -22,6 +22,8 @@ def launch_config(options: RunOptions) -> dict[str, Any]:
     }
     if options.limit is not None:
         config["limit"] = options.limit
+    if options.window is not None:
+        config["window"] = options.window.model_dump(mode="json")
     return {"resources": {"options": {"config": config}}}
 
 

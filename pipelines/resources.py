@@ -20,6 +20,11 @@ class LaunchOptions(ConfigurableResource[RunOptions]):
     accept: list[str] = Field(default=[], description="Brakes that this one run may pass: rejected, shrink, new, copies.")
     wait: bool = Field(default=False, description="Wait for another run of the feed to end, instead of leaving.")
     full: bool = Field(default=False, description="Read the source from its start, also where only what changed would be read.")
+    window: dict[str, str] = Field(
+        default={},
+        description="Only rows of these days: `{by: event, first: 2031-05-01, last: 2031-05-31}`, by cursor, file or event;"
+        " no bookmark moves, and no row vanishes.",
+    )
     publish_only: bool = Field(default=False, description="Send what is already staged; accepts the brakes named above.")
 
     def create_resource(self, context: object) -> RunOptions:
@@ -34,5 +39,6 @@ class LaunchOptions(ConfigurableResource[RunOptions]):
                 "full": self.full,
                 "wait": self.wait,
                 "publish_only": self.publish_only,
+                "window": self.window or None,
             }
         )

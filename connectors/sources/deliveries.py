@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from connectors.sources.contract import Ending, Reading
+from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.file_choice import FileChoice, Unfinished
 from connectors.sources.found_file import FoundFile
 from connectors.sources.many_files import OpenOne, Part, opened_together
@@ -58,6 +59,9 @@ class Deliveries:
             raise choice.nothing_there()
         fresh = [file for file in there if mark_of(file) not in known]
         unfinished = choice.unfinished(fresh, is_patient=False)
+        if unfinished and choice.spec.days.are_given:
+            told = "; ".join(map(str, unfinished[:_MOST_TOLD]))
+            raise SourceUnavailableError(told, hint="run again later; nothing was read, so that no half of a day counts")
         finished = _from_the_first_on(there, set(fresh), {one.file for one in unfinished})
         return _Progress(known.intersection(map(mark_of, there))), finished, unfinished
 

@@ -13,12 +13,14 @@ from typing import ParamSpec
 import typer
 
 from pipelines.cli import (
+    backfill,
     check,
     demo,
     diff,
     explain,
     feeds,
     init,
+    metrics,
     preview,
     prune,
     reconcile,
@@ -49,7 +51,9 @@ app = typer.Typer(
 )
 
 
-state_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="The state DB as a whole: is it sound?")
+state_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode="markdown", help="The state DB as a whole: sound, smaller, saved, moved."
+)
 app.add_typer(state_app, name="state")
 
 
@@ -61,7 +65,7 @@ def _verb(function: Callable[P, int], group: typer.Typer = app) -> None:
         with deferred():
             raise typer.Exit(_code_of(lambda: function(*args, **kwargs)))
 
-    group.command(function.__name__)(told)
+    group.command(function.__name__.removesuffix("_"))(told)  # `import` is no name for a function
 
 
 def _code_of(work: Callable[[], int]) -> int:
@@ -102,9 +106,11 @@ for verb in (
     preview.preview,
     explain.explain,
     run.run,
+    backfill.backfill,
     status.status,
     rows.rows,
     runs.runs,
+    metrics.metrics,
     retry.retry,
     resolve.resolve,
     reconcile.reconcile,
@@ -116,6 +122,9 @@ for verb in (
     _verb(verb)
 _verb(state.verify, state_app)
 _verb(state.compact, state_app)
+_verb(state.export, state_app)
+_verb(state.import_, state_app)
+_verb(state.migrate, state_app)
 
 
 def main() -> None:

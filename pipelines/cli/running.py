@@ -44,6 +44,7 @@ class Request:
     is_dry: bool
     uses_dagster: bool
     as_json: bool
+    launched_by: str = "cli"
 
 
 def run_feeds(request: Request) -> int:
@@ -66,7 +67,7 @@ def run_feeds(request: Request) -> int:
                 require_service(settings)
             if request.is_dry:
                 return rehearse_feeds(settings, feeds, request.options, output)
-            runner = _runner(request, settings, output)
+            runner = runner_of(request, settings, output)
             if settings.channels.addresses:
                 from pipelines.cli.run_notices import telling  # noqa: PLC0415  # where nobody is told, nothing of it is loaded
 
@@ -126,7 +127,8 @@ def _asked(request: Request, feeds: Sequence[LoadedFeed]) -> list[FeedMapping]:
 Runner = Callable[[Sequence[FeedMapping]], Iterable[RunReport]]
 
 
-def _runner(request: Request, settings: Settings, output: Output) -> Runner:
+def runner_of(request: Request, settings: Settings, output: Output) -> Runner:
+    """Return what runs feeds as asked for: the engine alone, a webserver that is there, or Dagster in this process."""
     if not request.uses_dagster:
         return lambda feeds: _with_engine(settings, feeds, request.options, output)
     url = webserver_url(settings)
@@ -134,25 +136,26 @@ def _runner(request: Request, settings: Settings, output: Output) -> Runner:
         http = httpx.Client(base_url=url, timeout=30.0, trust_env=False)
         server = Webserver(http)
         if server.is_there():
-            return lambda feeds: _on_webserver(server, settings, feeds, request.options, output)
+            return lambda feeds: _on_webserver(server, settings, feeds, request, output)
         if settings.dagster_url:
             output.note(f"no Dagster webserver answers at {url}; running in this process instead")
-    return lambda feeds: run_in_process(settings, feeds, request.options, output.aside)
+    return lambda feeds: run_in_process(settings, feeds, request.options, output.aside, launched_by=request.launched_by)
 
 
 def _with_engine(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> Iterator[RunReport]:
     for mapping in feeds:
         with output.progress(mapping.feed) as bar, open_workshop(settings, output.aside) as workshop:
             ticket = RunTicket(new_run_id(now()), "cli")
-            result = FeedAtWork(workshop, mapping, ticket, options, _watcher(bar)).run()
+            result = FeedAtWork(workshop, mapping, ticket, options, watcher_of(bar)).run()
             yield report_of(workshop, mapping, ticket.run_id, result.outcome)
 
 
 def _on_webserver(
-    server: Webserver, settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output
+    server: Webserver, settings: Settings, feeds: Sequence[FeedMapping], request: Request, output: Output
 ) -> Iterator[RunReport]:
+    options = request.options
     for mapping in feeds:
-        tags = {names.LAUNCHED_BY_TAG: "cli", names.FEED_TAG: mapping.feed}
+        tags = {names.LAUNCHED_BY_TAG: request.launched_by, names.FEED_TAG: mapping.feed}
         launch = Launch(names.job_of(mapping.feed), launch_config(options), tuple(wanted_assets(mapping.feed, options)), tags)
         run_id = server.launch(launch)
         try:
@@ -171,7 +174,12 @@ def _left_alone(mapping: FeedMapping, run_id: str, page: str) -> RunReport:
 
 
 def run_in_process(
-    settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, tell: Callable[[str], None]
+    settings: Settings,
+    feeds: Sequence[FeedMapping],
+    options: RunOptions,
+    tell: Callable[[str], None],
+    *,
+    launched_by: str = "cli",
 ) -> Iterator[RunReport]:
     """Run each feed's job in this process, on the Dagster instance of the UI; `tell` is given what happens meanwhile."""
     prepare_dagster_home(settings.dagster_home)
@@ -181,10 +189,11 @@ def run_in_process(
     wanted = {mapping.feed for mapping in feeds}
     definitions = build_definitions(settings, lambda: open_workshop(settings, tell), wanted=wanted)
     for mapping in feeds:
-        run_id, status = run_job(definitions, mapping.feed, options)
+        run_id, status = run_job(definitions, mapping.feed, options, launched_by)
         with open_workshop(settings) as workshop:
             yield report_of(workshop, mapping, run_id, dagster_status=status)
 
 
-def _watcher(bar: Progress) -> Watcher:
+def watcher_of(bar: Progress) -> Watcher:
+    """Return what moves a bar forward while a run works."""
     return Watcher(read=bar.advance, owed=bar.expect, settled=bar.advance)

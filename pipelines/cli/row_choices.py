@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mappings.errors import ConfigError
 from mappings.refusals import did_you_mean
 from pipelines.cli.listed_row import ListedRow, of_drift, of_entry, of_problem, of_resent, of_vanished
-from pipelines.cli.row_words import ALL, DRIFT, RESENT, VANISHED, WAITING
+from pipelines.row_words import ALL, DRIFT, RESENT, VANISHED, WAITING
 from state.books import Books
 from state.views import Book, RowFilter
 from state.words import EntryState, ProblemKind

@@ -18,8 +18,11 @@ from pipelines.cli.children import Sandbox, free_port, running_dagster, running_
 from pipelines.cli.output import Output
 from pipelines.cli.run_report import RunReport, show_accounts, show_report
 from pipelines.cli.running import run_in_process
+from pipelines.clock import monotonic_s
 from pipelines.dagster_home import prepare_dagster_home
 from pipelines.logs import configure_logs
+from pipelines.metrics_page import MetricsPage
+from pipelines.metrics_server import serving_metrics
 from pipelines.options import RunOptions
 from pipelines.service import require_service
 from pipelines.settings import PACKAGED_FEEDS, Settings, current_settings, read_settings
@@ -114,9 +117,9 @@ def sent_in(report: RunReport) -> int:
 def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: int, lines: list[str]) -> int:
     """Run the Dagster UI until Ctrl-C, and tell where it is, with further `lines`."""
     output = Output()
-    with running_dagster(settings.dagster_home, environ, free_port(wanted_port)) as url:
+    with running_dagster(settings.dagster_home, environ, free_port(wanted_port)) as url, _monitored(settings) as monitored:
         note_path(settings).write_text(json.dumps({"url": url, "pid": os.getpid()}), encoding="utf-8")
-        for line in (f"\nThe Dagster UI:       {url}/", *lines, "Stop with Ctrl-C."):
+        for line in (f"\nThe Dagster UI:       {url}/", *lines, *monitored, "Stop with Ctrl-C."):
             output.note(line)
         try:
             signal.pause()
@@ -125,3 +128,14 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
         finally:
             note_path(settings).unlink(missing_ok=True)
     return 0
+
+
+@contextmanager
+def _monitored(settings: Settings) -> Iterator[list[str]]:
+    """Serve the numbers of `eventsync metrics` for the length of the block, where a port is set for them; yields what to tell."""
+    if settings.metrics_port is None:
+        yield []
+        return
+    configure_logs(settings)
+    with serving_metrics(MetricsPage(settings, monotonic_s).gauges, "127.0.0.1", settings.metrics_port) as url:
+        yield [f"For Prometheus:       {url}"]

@@ -23,6 +23,7 @@ DOCUMENTS = {
     "runs": ((), {"runs"}),
     "schema": ((), {"$schema"}),
     "vocabulary": (("trim",), {"word", "sections"}),
+    "metrics": ((), {"metrics"}),
     "prune": (("--older-than", "90d"), {"state_db", "before", "is_dry", "removed", "kept"}),
     "explain": ((FEED, "0"), {"feed", "place", "cells", "steps", "outcomes", "ledger"}),
     "init": (("events.csv", "--feed", "drafted"), {"feed", "out", "rows", "guesses", "problems", "warnings"}),

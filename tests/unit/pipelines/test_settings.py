@@ -26,11 +26,12 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
         "EVENT_API_KEY": f"{SECRET}\nnext line",
         "EVENTSYNC_LOG": "loud,json",
         "EVENTSYNC_ALLOW_PRIVATE_IMAGES": "perhaps",
+        "EVENTSYNC_METRICS_PORT": "94640",
     }
     with pytest.raises(ConfigError) as refused:
         read_settings(environ, tmp_path)
     told = str(refused.value)
-    assert len(told.splitlines()) == 3
+    assert len(told.splitlines()) == 4
     for name in environ:
         assert name in told
     assert SECRET not in told + refused.value.hint

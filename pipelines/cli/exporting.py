@@ -1,0 +1,68 @@
+"""The command `metrics` at work: the numbers printed, put into a file, or served until Ctrl-C. What they are is `gauges`'."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from mappings.errors import ConfigError
+from pipelines.cli.output import Output
+from pipelines.clock import monotonic_s
+from pipelines.exposition import exposition
+from pipelines.logs import configure_logs
+from pipelines.metrics_page import MetricsPage, look
+from pipelines.metrics_server import serving_metrics
+from pipelines.settings import current_settings
+
+
+def print_metrics(*, as_json: bool) -> int:
+    """Print the numbers as Prometheus reads them, or as the document; return 0.
+
+    Raises:
+        SyncError: the state DB cannot be read.
+    """
+    gauges = look(current_settings())
+    Output(json=as_json).document({"metrics": gauges})
+    if not as_json:
+        sys.stdout.write(exposition(gauges))
+    return 0
+
+
+def write_metrics(out: Path, *, as_json: bool) -> int:
+    """Write the numbers to a file that is whole at any moment; return 0.
+
+    Raises:
+        ConfigError: it cannot be written.
+        SyncError: the state DB cannot be read.
+    """
+    gauges = look(current_settings())
+    beside = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        beside.write_text(exposition(gauges), "utf-8")
+        beside.replace(out)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise ConfigError(f"{out} cannot be written: {error.strerror}", hint="choose another file for --out") from error
+    Output(json=as_json).document({"out": out.resolve(), "metrics": gauges})
+    return 0
+
+
+def serve_metrics(host: str, port: int, *, as_json: bool) -> int:
+    """Serve the numbers until Ctrl-C, and tell where; return 0.
+
+    Raises:
+        ConfigError: the address cannot be had.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    configure_logs(settings)
+    with serving_metrics(MetricsPage(settings, monotonic_s).gauges, host, port) as url:
+        output.document({"url": url, "pid": os.getpid()})
+        if not as_json:
+            output.note(f"Prometheus finds the numbers at {url}; stop with Ctrl-C.")
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            return 0
+    return 0

@@ -1,0 +1,162 @@
+"""All that a state DB holds, table by table: told line by line, and put into another that is empty.
+
+How a line is written is `portable`'s; what lies in a file, or moves from one database to another, is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, Table, func, insert, select, text
+
+from mappings.errors import ConfigError
+from state.portable import Form, Sum, form_of
+from state.tables import METADATA, ROUTE_WORKER
+from state.trouble import StateUnavailableError
+
+TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if table is not ROUTE_WORKER)
+"""Those that are told, each after the ones that it refers to; who sends at this moment is nothing to keep."""
+
+PAGE = 1_000
+
+Tell = Callable[[int], None]
+
+
+class UnlikeError(StateUnavailableError):
+    """What was written is not what was to be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One table on its way. `mark`: the highest id that was ever given there, 0 where ids are not counted: none is used twice."""
+
+    form: Form
+    mark: int
+    lines: Iterator[bytes]
+
+
+def parts_of(connection: Connection) -> Iterator[Part]:
+    """Tell all of it, as it is at one moment; each part has to be taken whole before the next."""
+    for table in TABLES:
+        form = form_of(table)
+        yield Part(form, _mark(connection, table), told_lines(connection, form))
+
+
+def told_lines(connection: Connection, form: Form) -> Iterator[bytes]:
+    """Yield the lines of one table, by its primary key."""
+    query = select(form.table).order_by(*form.table.primary_key.columns)
+    rows = connection.execution_options(yield_per=PAGE).execute(query)
+    return (form.line(row) for row in rows)
+
+
+def count_rows(connection: Connection) -> int:
+    """Count all rows there are to tell."""
+    return sum(connection.execute(select(func.count()).select_from(table)).scalar_one() for table in TABLES)
+
+
+def sums_of(connection: Connection, tables: Iterable[Table], tell: Tell) -> dict[str, Sum]:
+    """Return what the lines of each table come to. `tell` hears how many rows were read."""
+    sums = {}
+    for table in tables:
+        sums[table.name] = Sum()
+        lines = told_lines(connection, form_of(table))
+        while page := list(islice(lines, PAGE)):
+            for line in page:
+                sums[table.name].add(line)
+            tell(len(page))
+    return sums
+
+
+def put(connection: Connection, parts: Iterable[Part], tell: Tell) -> dict[str, Sum]:
+    """Put all parts into an empty state DB, in the caller's transaction, read them back, and return what they came to.
+
+    Raises:
+        ConfigError: there is something in it already.
+        UnlikeError: what can be read there is not what was put there; the transaction must not commit.
+    """
+    _begin_alone(connection)
+    sums = {part.form.table.name: _put_part(connection, part, tell) for part in parts}
+    compare(sums, sums_of(connection, TABLES, tell))
+    return sums
+
+
+def compare(wanted: Mapping[str, Sum], found: Mapping[str, Sum]) -> None:
+    """Compare two of them.
+
+    Raises:
+        UnlikeError: they differ; it names the tables, and by how much.
+    """
+    unlike = [name for name, one in wanted.items() if name in found and found[name] != one]
+    if unlike:
+        told = ", ".join(f"{name} ({wanted[name].rows:,} rows, then {found[name].rows:,})" for name in unlike)
+        raise UnlikeError(
+            f"the copy is not like its original: {told}",
+            hint="nothing was kept of it; end whatever else works on either state DB, and start again",
+        )
+
+
+def _begin_alone(connection: Connection) -> None:
+    """Let nobody else begin to fill it, and see that nobody has."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("LOCK TABLE scope IN EXCLUSIVE MODE"))
+    filled = [table.name for table in TABLES if connection.execute(select(table).limit(1)).first() is not None]
+    if filled:
+        raise ConfigError(
+            f"that state DB is not empty: there are rows in {', '.join(filled)}",
+            hint="name a SQLite file that is not there yet, or a database with nothing in it: two ledgers are never mixed",
+        )
+
+
+def _put_part(connection: Connection, part: Part, tell: Tell) -> Sum:
+    found = Sum()
+    for page in _pages(part.lines):
+        for line in page:
+            found.add(line)
+        connection.execute(insert(part.form.table), [part.form.row(line) for line in page])
+        tell(len(page))
+    _set_mark(connection, part.form.table, part.mark)
+    return found
+
+
+def _pages(lines: Iterator[bytes]) -> Iterator[Sequence[bytes]]:
+    while page := list(islice(lines, PAGE)):
+        yield page
+
+
+def _mark(connection: Connection, table: Table) -> int:
+    """Return the highest id that was ever given; rows that are gone had ids, too."""
+    if not _is_counted(table):
+        return 0
+    if connection.dialect.name == "postgresql":
+        last, is_called = connection.execute(text(f"SELECT last_value, is_called FROM {_sequence(connection, table)}")).one()  # noqa: S608  # a name of ours
+        return int(last) if is_called else 0
+    marked: int | None = None
+    if table.dialect_options["sqlite"]["autoincrement"]:
+        marked = connection.execute(text("SELECT seq FROM sqlite_sequence WHERE name = :name"), {"name": table.name}).scalar()
+    return max(marked or 0, connection.execute(select(func.max(table.c.id))).scalar() or 0)
+
+
+def _set_mark(connection: Connection, table: Table, mark: int) -> None:
+    """Let the next id be higher than every one that was given at the original."""
+    if mark <= 0 or not _is_counted(table):
+        return
+    if connection.dialect.name == "postgresql":
+        connection.execute(
+            text("SELECT setval(CAST(:name AS regclass), :mark)"), {"name": _sequence(connection, table), "mark": mark}
+        )
+    elif table.dialect_options["sqlite"]["autoincrement"]:
+        values = {"name": table.name, "mark": mark}
+        if connection.execute(text("UPDATE sqlite_sequence SET seq = :mark WHERE name = :name"), values).rowcount == 0:
+            connection.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :mark)"), values)
+
+
+def _is_counted(table: Table) -> bool:
+    return table.autoincrement_column is not None
+
+
+def _sequence(connection: Connection, table: Table) -> Any:
+    asked = {"table": table.name, "column": "id"}
+    return connection.execute(text("SELECT pg_get_serial_sequence(:table, :column)"), asked).scalar_one()

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dagster import (
     AssetExecutionContext,
     AssetKey,
+    AssetObservation,
     AssetsDefinition,
     AssetSpec,
     Backoff,
@@ -23,13 +24,15 @@ from mappings.loader import LoadedFeed
 from mappings.schema import FeedMapping
 from pipelines import names
 from pipelines.checks import brake_results, brake_specs, publish_results, publish_specs
+from pipelines.clock import monotonic_s
 from pipelines.failures import STEP_DELAY_S, as_failures, forbid_run_retry, interrupted_for_good
 from pipelines.feed_run import FeedAtWork, RunTicket
 from pipelines.freshness import freshness_of
 from pipelines.gate import brake_error
+from pipelines.left_open import left_open
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, outcome_of
-from pipelines.showing import published_metadata, source_metadata, staged_metadata
+from pipelines.showing import observed_metadata, published_metadata, source_metadata, staged_metadata
 from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import Workshop
 
@@ -71,14 +74,17 @@ def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop, state_kind: str) 
         description="Every row read, mapped and recorded: we know what to say. The brakes are its checks.",
     )
     def staged(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
+        began_s = monotonic_s()
         with as_failures(context), interrupted_for_good(context), open_workshop() as workshop:
             result = FeedAtWork(workshop, mapping, _ticket(context), options).stage()
+        seconds = monotonic_s() - began_s
+        context.log_event(AssetObservation(names.source_path(mapping.feed), metadata=observed_metadata(result, seconds)))
         for notice in result.notices:
             context.log.warning(notice)
         if result.stopping:
             forbid_run_retry(context)
             context.log.error(outcome_of(brake_error(result, mapping.feed)).told)
-        return MaterializeResult(metadata=staged_metadata(result), check_results=brake_results(key, result))
+        return MaterializeResult(metadata=staged_metadata(result, seconds), check_results=brake_results(key, result))
 
     return staged
 
@@ -105,11 +111,14 @@ def _published(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefin
                 context.log.warning(notice)
             if result.cause is not None:
                 raise result.cause
+            left = left_open(workshop, mapping)
         outcome = outcome_of_publish(result, mapping)
         if outcome.message:
             tell = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
             tell("%s: %s", outcome.name, outcome.told)
-        return MaterializeResult(metadata=published_metadata(result), check_results=publish_results(key, result, outcome))
+        return MaterializeResult(
+            metadata=published_metadata(result, left), check_results=publish_results(key, result, outcome, left)
+        )
 
     return published
 

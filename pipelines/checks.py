@@ -5,8 +5,11 @@ How a brake judges is `brakes`'.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey
 
+from pipelines.left_open import LeftOpen
 from pipelines.options import BRAKE_TEXTS
 from pipelines.outcomes import ExitCode, Outcome
 from pipelines.sync import Published, Staged
@@ -15,6 +18,7 @@ PUBLISH_CHECKS = {
     "balanced": "Every row owed ended in exactly one outcome.",
     "no_conflicts": "No key was answered as used for something else.",
     "within_limits": "Refused, blocked and uncertain rows stay within what the feed allows.",
+    "drift": "What was delivered is what its source still says, but for what somebody has set aside.",
     "contract": "The service's own page does not announce that what we send will be refused.",
 }
 
@@ -49,16 +53,17 @@ def publish_specs(key: AssetKey) -> list[AssetCheckSpec]:
     return [AssetCheckSpec(name, asset=key, description=text) for name, text in PUBLISH_CHECKS.items()]
 
 
-def publish_results(key: AssetKey, published: Published, outcome: Outcome) -> list[AssetCheckResult]:
+def publish_results(key: AssetKey, published: Published, outcome: Outcome, left: LeftOpen) -> list[AssetCheckResult]:
     """Return what a finished drain says to each of its checks."""
-    account = published.account
+    account, differing = published.account, {name: left.counts.get(name, 0) for name in ("drift", "vanished")}
     passed = {
         "balanced": account.imbalance() == 0,
         "no_conflicts": account.conflict == 0 and published.standing.conflict.count == 0,
+        "drift": not any(differing.values()),
         "within_limits": outcome.exit_code is ExitCode.DONE,
         "contract": not published.outlook.errors,
     }
-    told = {"contract": "\n".join(published.outlook.notices)}
+    told = {"contract": "\n".join(published.outlook.notices), "drift": _differing(differing)}
     return [
         AssetCheckResult(
             asset_key=key,
@@ -66,6 +71,11 @@ def publish_results(key: AssetKey, published: Published, outcome: Outcome) -> li
             passed=passed[name],
             severity=AssetCheckSeverity.ERROR if name == "balanced" else AssetCheckSeverity.WARN,
             description=text if passed[name] else told.get(name, outcome.message),
+            metadata=differing if name == "drift" else {},
         )
         for name, text in PUBLISH_CHECKS.items()
     ]
+
+
+def _differing(counts: Mapping[str, int]) -> str:
+    return f"{counts['drift']} changed and {counts['vanished']} gone since they were delivered; `eventsync diff` shows in what"

@@ -13,7 +13,9 @@ from dagster import MetadataValue, TableRecord
 
 from mappings.loader import LoadedFeed
 from mappings.vocabulary import REASON_TEXTS
+from pipelines.left_open import Differing, LeftOpen
 from pipelines.places import address_of
+from pipelines.row_words import WAITING
 from pipelines.sync import Published, Staged
 from state.accounts import RejectedRow
 
@@ -40,15 +42,23 @@ def source_metadata(feed: LoadedFeed) -> Mapping[str, Any]:
     }
 
 
-def staged_metadata(staged: Staged) -> Mapping[str, Any]:
-    """Return the account of a read, and the first rejected rows with what would be right."""
+def staged_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
+    """Return the account of a read that took so long, and the first rejected rows with what would be right."""
     report = staged.report
     counts: dict[str, Any] = dict(asdict(report.account))
-    counts |= {"warnings": report.warnings, "vanished": report.vanished, "past": report.past}
-    counts |= {"rejected by earlier reads": report.standing} if report.standing else {}
+    counts |= {"warnings": report.warnings, "vanished": report.vanished, "past": report.past, "withdrawn": report.withdrawn}
+    counts |= {"rejected by earlier reads": report.standing}
+    counts |= {"seconds": round(seconds, 3), "rows per second": round(report.account.read / seconds, 1) if seconds else 0.0}
     counts |= {"dagster/row_count": report.account.read}
     if report.rejections:
         counts["rejected rows"] = _rejections(report.rejections)
+    if report.held:
+        counts["held rows"] = MetadataValue.table(
+            [
+                TableRecord({"place": row.origin, "row key": row.row_key, "looks like": row.twin_key})
+                for row in report.held[:ROWS_SHOWN]
+            ]
+        )
     if report.skipped:
         counts["left out, by rule"] = MetadataValue.json(dict(report.skipped))
     if staged.notices:
@@ -57,8 +67,21 @@ def staged_metadata(staged: Staged) -> Mapping[str, Any]:
     return counts
 
 
-def published_metadata(published: Published) -> Mapping[str, Any]:
-    """Return the account of a drain, and its speed in rows per second."""
+def observed_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
+    """Return what a read has seen of its source: how many rows, in what time, and whether it was as before."""
+    rows = staged.report.account.read
+    return {
+        "dagster/row_count": rows,
+        "rows": rows,
+        "seconds": round(seconds, 3),
+        "rows per second": round(rows / seconds, 1) if seconds else 0.0,
+        "read": "all rows" if staged.report.is_whole else "a part: what changed, or what was asked for",
+        **({"version": staged.version} if staged.version else {}),
+    }
+
+
+def published_metadata(published: Published, left: LeftOpen) -> Mapping[str, Any]:
+    """Return the account of a drain, its speed in rows per second, and what waits for a person behind it."""
     account = published.account
     counts: dict[str, Any] = dict(asdict(account))
     answered = account.new + account.carried_over - account.pending
@@ -72,7 +95,27 @@ def published_metadata(published: Published) -> Mapping[str, Any]:
         counts["not written back"] = published.written_back.problem
     if published.outlook.notices:
         counts["notices"] = MetadataValue.md("\n".join(f"* {notice}" for notice in published.outlook.notices))
+    return counts | _waiting(left)
+
+
+def _waiting(left: LeftOpen) -> dict[str, Any]:
+    """Every kind as a number, also where it is none: a plot shows when it was worked off."""
+    counts: dict[str, Any] = {f"waiting: {name.replace('_', ' ')}": left.counts.get(name, 0) for name in WAITING}
+    if left.differing:
+        counts["differs from what was delivered"] = MetadataValue.table([_difference(one) for one in left.differing])
     return counts
+
+
+def _difference(one: Differing) -> TableRecord:
+    return TableRecord(
+        {
+            "place": one.place,
+            "row key": one.row_key,
+            "event": str(one.event_id or ""),
+            "what": one.what,
+            "fields": ", ".join(one.fields),
+        }
+    )
 
 
 def _rejections(rows: tuple[RejectedRow, ...]) -> MetadataValue[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -60,6 +61,8 @@ class Staged:
     notices: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     """Row keys that were asked for, and that no row of the source has."""
+    version: str = ""
+    """What stands for the content that was read: equal for equal content; "" where the source gives no evidence."""
 
     @property
     def stopping(self) -> tuple[BrakeVerdict, ...]:
@@ -136,7 +139,7 @@ def _told_again(job: StageJob, sight: Sight) -> Staged | None:
         return None
     job.advance(report.account.read)
     notices = (*job.notices, *job.approach.notices, f"unchanged since it was read {evidence.read_at:%Y-%m-%d %H:%M} UTC")
-    return Staged(report, tuple(verdicts), notices)
+    return Staged(report, tuple(verdicts), notices, version=_version(sight.read_as))
 
 
 def _brake(job: StageJob, verdicts: list[BrakeVerdict]) -> Callable[[StageReport], list[str]]:
@@ -184,7 +187,12 @@ def _read(job: StageJob, trace: Trace) -> Staged:
         report = staging.close(_brake(job, verdicts), ReadEnd(bookmark, is_short=ending.is_short))
     report.account.check()
     notices = (*job.notices, *job.approach.notices, *_noticed(report, reach, ending), *(sieve.notices() if sieve else ()))
-    return Staged(report, tuple(verdicts), notices, tuple(sorted(missing)))
+    return Staged(report, tuple(verdicts), notices, tuple(sorted(missing)), _version(reading.stamp))
+
+
+def _version(stamp: str) -> str:
+    """Shorten a stamp, which may name thousands of files."""
+    return blake2b(stamp.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest() if stamp else ""
 
 
 def _pass_over(job: StageJob, recollection: Recollection, staging: Stage) -> None:

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import dagster as dg
 import pytest
 from on_dagster.desk import FEED, Desk, checks_of, failure_of, line, materialized, metadata_of
 
-from pipelines.options import BrakeName, RunOptions
+from pipelines.checks import PUBLISH_CHECKS
+from pipelines.options import BRAKE_TEXTS, BrakeName, RunOptions
 
 BAD = "31 May 2031"
 
@@ -45,8 +49,56 @@ def test_a_second_run_publishes_nothing(desk: Desk) -> None:
 
 def test_every_check_of_a_good_run_passes(desk: Desk) -> None:
     checks = checks_of(desk.run())
-    assert set(checks) == {"rejected", "shrink", "new", "copies", "balanced", "no_conflicts", "within_limits", "contract"}
+    assert set(checks) == {
+        "rejected",
+        "shrink",
+        "new",
+        "copies",
+        "balanced",
+        "no_conflicts",
+        "drift",
+        "within_limits",
+        "contract",
+    }
     assert all(check.passed for check in checks.values())
+
+
+def test_a_run_tells_what_it_has_seen_of_the_source(desk: Desk) -> None:
+    first, again = (observed(desk.run()) for _ in range(2))
+    assert (first["rows"].value, again["dagster/row_count"].value) == (10, 10)
+    assert isinstance(first["rows per second"], dg.FloatMetadataValue)
+    assert first["read"].value == "all rows"
+    assert first["version"] == again["version"]
+    desk.source([*good(9), line(9, day="2031-06-01")])
+    assert observed(desk.run())["version"] != first["version"]
+
+
+def observed(result: dg.ExecuteInProcessResult) -> Mapping[str, dg.MetadataValue[Any]]:
+    (event,) = result.get_asset_observation_events()
+    assert event.asset_key == dg.AssetKey([FEED, "source"])
+    return event.asset_observation_data.asset_observation.metadata
+
+
+def test_what_was_delivered_and_has_changed_is_a_number_a_table_with_places_and_a_warning(desk: Desk) -> None:
+    before = desk.run()
+    assert metadata_of(before, "published")["waiting: drift"] == dg.MetadataValue.int(0)
+    desk.source([line(3, day="2031-06-01"), *(line(number) for number in (0, 1, 2, 4, 5, 6, 7, 8))])
+    result = desk.run()
+    assert result.success
+    published = metadata_of(result, "published")
+    assert {name: published[f"waiting: {name}"].value for name in ("drift", "vanished", "held")} == {
+        "drift": 1,
+        "vanished": 1,
+        "held": 0,
+    }
+    table = published["differs from what was delivered"]
+    assert isinstance(table, dg.TableMetadataValue)
+    changed, gone = (record.data for record in table.records)
+    assert (changed["place"], changed["what"], changed["fields"]) == ("events.csv:2", "edited", "startAt")
+    assert (gone["row key"], gone["what"]) == ("9", "vanished")
+    drift = checks_of(result)["drift"]
+    assert (drift.passed, drift.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "1 changed and 1 gone" in (drift.description or "")
 
 
 def test_rejected_rows_are_shown_in_a_table_with_place_problem_and_hint(desk: Desk) -> None:

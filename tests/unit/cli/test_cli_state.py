@@ -8,6 +8,11 @@ from contextlib import closing
 import pytest
 from unit.cli.conftest import Desk
 
+from pipelines.clock import now
+from state.books import Books
+from state.database import open_database
+from state.ledger import Ledger
+
 
 def _deliver(desk: Desk) -> None:
     with desk.service():
@@ -108,3 +113,60 @@ def test_an_age_that_is_none_or_too_young_is_refused(desk: Desk, age: str) -> No
 def test_there_is_nothing_to_prune_before_the_first_run(desk: Desk) -> None:
     assert desk.run("prune", "--older-than", "90d", "--json").code == 0
     assert not desk.state.exists()
+
+
+def test_a_state_db_goes_into_a_file_and_comes_back_elsewhere(desk: Desk) -> None:
+    _deliver(desk)
+    said = desk.run("state", "export", "backup.ndjson.gz")
+    assert (said.code, "ledger_entry" in said.out) == (0, True), said.err
+    again = desk.run("state", "export", "backup.ndjson.gz", "--json")
+    assert (again.code, "there already" in again.document["error"]["message"]) == (2, True)
+    full = desk.run("state", "import", "backup.ndjson.gz", "--json")
+    assert (full.code, "not empty" in full.document["error"]["message"]) == (2, True)
+    before = desk.run("rows", "town-hall", "--state", "delivered", "--json").document
+    desk.monkeypatch.setenv("EVENTSYNC_STATE_URL", "sqlite:///restored.db")
+    document = desk.run("state", "import", "backup.ndjson.gz", "--json").document
+    assert document["rows"]["ledger_entry"] == 3
+    assert desk.run("rows", "town-hall", "--state", "delivered", "--json").document == before
+    assert desk.run("state", "verify").code == 0
+
+
+def test_a_state_db_moves_and_the_next_run_there_sends_nothing_again(desk: Desk) -> None:
+    with desk.service():
+        assert desk.run("run", "town-hall", "--no-dagster").code == 0
+        said = desk.run("state", "migrate", "sqlite:///elsewhere/new.db")
+        assert (said.code, "Now set EVENTSYNC_STATE_URL" in said.out) == (0, True), said.err
+        desk.monkeypatch.setenv("EVENTSYNC_STATE_URL", "sqlite:///elsewhere/new.db")
+        read = desk.run("run", "town-hall", "--no-dagster", "--json").document["runs"][0]["read"]
+        assert (read["new"], read["unchanged"]) == (0, 3)
+        twice = desk.run("state", "migrate", "sqlite:///elsewhere/new.db", "--json")
+    assert (twice.code, "error" in twice.document) == (2, True)
+
+
+def test_a_state_db_on_its_way_to_a_server_shows_no_password(desk: Desk) -> None:
+    _deliver(desk)
+    said = desk.run("state", "migrate", "postgresql://ann:s3cr3t-w0rd@127.0.0.1:1/x?connect_timeout=2", "--json")
+    assert said.code == 6
+    assert "s3cr3t" not in said.out + said.err
+    wrong = desk.run("state", "migrate", "mysql://ann:s3cr3t-w0rd@db/x", "--json")
+    assert (wrong.code, "EVENTSYNC_STATE_URL" in wrong.document["error"]["message"]) == (2, False)
+    assert "s3cr3t" not in wrong.out + wrong.err
+
+
+def test_where_nothing_was_run_there_is_nothing_to_carry(desk: Desk) -> None:
+    for words in (["export", "out.gz"], ["migrate", "sqlite:///new.db"], ["import", "no.gz"]):
+        said = desk.run("state", *words, "--json")
+        assert (said.code, "there is no" in said.document["error"]["message"]) == (2, True)
+    assert not desk.state.exists()
+    assert sorted(desk.folder.glob("*.gz")) == []
+
+
+def test_no_state_db_moves_while_a_run_holds_a_feed(desk: Desk) -> None:
+    _deliver(desk)
+    engine = open_database(f"sqlite:///{desk.state}")
+    (status,) = Books(engine).status()
+    ledger = Ledger(engine, status.book.destination, status.book.feed, namespace="default", now=now)
+    with ledger.acquire_lease("eventsync run"):
+        said = desk.run("state", "migrate", "sqlite:///new.db", "--json")
+    engine.dispose()
+    assert (said.code, "held by eventsync run" in said.document["error"]["message"]) == (4, True)

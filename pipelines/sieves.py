@@ -36,9 +36,9 @@ class Sieve:
         what = {"event": "by the start of their events", "file": "by their files", "cursor": "by when they changed"}
         yield f"only the rows of {self.window} were read, {what[self.window.by]}"
         if self.untold and self.window.column:
-            yield f"{self.untold} rows have no day in {self.window.column}, such as 2026-05-03, and belong to no window"
+            yield f"rows without a day in {self.window.column}, such as 2026-05-03, which belong to no window: {self.untold}"
         elif self.untold:
-            yield f"{self.untold} rejected rows tell no day and belong to no window: `eventsync preview` shows them"
+            yield f"rejected rows, which tell no day and belong to no window: {self.untold}; `eventsync preview` shows them"
 
     def _changed(self, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
         column, holds = self.window.column, self.window.holds

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+from collections import Counter
 from datetime import date, timedelta
 
-from integration.desk import FEED, HEADER, Desk, Said, line
+import pytest
+from integration.desk import FEED, HEADER, Command, Desk, Said, line, lines
 from integration.service import Service
+from integration.waiting import until
+
+pytestmark = pytest.mark.slow
 
 MONTH = ("--from", "2031-01-01", "--to", "2031-01-06")
 DATED = "\n  path: ../in/{date:%Y%m%d}.csv\n"
@@ -46,3 +52,145 @@ def test_a_rehearsal_tells_what_each_slice_would_send_and_writes_nothing(desk: D
     told = [(one["from"], one["to"], one["would_send"]) for one in said.document["slices"]]
     assert told == [("2031-01-01", "2031-01-02", 6), ("2031-01-03", "2031-01-04", 6), ("2031-01-05", "2031-01-06", 6)]
     assert (said.code, said.document["would_send"], service.events(), desk.states()) == (0, 18, [], {})
+
+
+def start(desk: Desk, *words: str) -> Command:
+    return desk.start("backfill", FEED, "--no-dagster", "--json", *words)
+
+
+def attempts(service: Service) -> Counter[str]:
+    return Counter(one["idempotency_key"] for one in service.requests())
+
+
+def test_after_a_kill_in_the_midst_of_a_slice_the_same_command_goes_on_and_each_row_is_sent_once(
+    any_desk: Desk, service: Service
+) -> None:
+    by_dated_file(any_desk, 20, days=4)
+    service.switch(latency_ms=30, idempotency="ignore")
+    struck = start(any_desk, *MONTH)
+    until(lambda: len(service.requests()) >= 45, what="the third slice")
+    struck.kill()
+    service.switch(latency_ms=0)
+    listed = any_desk.command("backfill", FEED, "--list", "--json").document["backfills"][0]
+    assert [one["state"] for one in listed["slices"]] == ["done", "done", "working", "left", "left", "left"]
+    said = backfill(any_desk, *MONTH)
+    assert (said.code, [state for _, state in slices(said)]) == (0, ["done"] * 6), said.words
+    assert "2 of 6 slices done" in said.err
+    titles = Counter(service.titles())
+    assert len(titles) == 80
+    assert sum(titles.values()) - 80 <= 16, "what was in flight, with a service that ignores keys"
+
+
+def test_an_interrupted_backfill_ends_in_good_order_and_says_how_to_go_on(desk: Desk, service: Service) -> None:
+    by_dated_file(desk, 20, days=4)
+    service.switch(latency_ms=30)
+    command = start(desk, *MONTH)
+    until(lambda: len(service.requests()) >= 25, what="the second slice")
+    command.signal(signal.SIGINT)
+    stopped = command.ended()
+    assert (stopped.code, stopped.document["exit_code"]) == (130, 130)
+    assert "--resume" in stopped.err
+    states = [state for _, state in slices(stopped)]
+    assert states[0] == "done"
+    assert set(states[1:]) == {"left"}
+    service.switch(latency_ms=0)
+    said = backfill(desk, "--resume")
+    assert (said.code, len(service.events())) == (0, 80), said.words
+
+
+def test_a_run_comes_in_between_two_slices_and_nothing_is_lost(desk: Desk, service: Service) -> None:
+    by_dated_file(desk, 20, days=5)
+    service.switch(latency_ms=20)
+    command = start(desk, *MONTH)
+    until(lambda: len(service.requests()) >= 5)
+    beside = desk.run("--wait")
+    said = command.ended()
+    assert (said.code, [state for _, state in slices(said)]) == (0, ["done"] * 6), said.words
+    assert beside.code in {0, 2}, "the feed's own window of days holds no file"
+    assert (len(service.events()), max(attempts(service).values())) == (100, 1)
+
+
+def test_a_second_backfill_beside_a_living_one_is_told_who_is_at_it(desk: Desk, service: Service) -> None:
+    by_dated_file(desk, 20, days=4)
+    service.switch(latency_ms=50)
+    command = start(desk, *MONTH)
+    until(lambda: len(service.requests()) >= 5)
+    second = backfill(desk, "--resume")
+    assert (second.code, "launched by backfill" in second.words) == (4, True), second.words
+    assert command.ended().code == 0
+
+
+def test_by_event_only_events_of_the_window_are_sent_and_no_row_vanishes(desk: Desk, service: Service) -> None:
+    desk.source([*lines(30), line(99, day="no day")])
+    said = backfill(desk, "--from", "2031-01-10", "--to", "2031-01-12")
+    assert (said.code, said.document["sent"], said.document["backfill"]["by"]) == (0, 3, "event"), said.words
+    assert service.titles() == ["Evening 10", "Evening 11", "Evening 9"]
+    run = said.document["backfill"]["slices"][0]["run_id"]
+    notices = desk.command("runs", run, "--json").document["notices"]
+    assert "rejected rows, which tell no day and belong to no window: 1; `eventsync preview` shows them" in notices
+    whole = desk.run("--accept", "rejected").run
+    assert (whole["read"]["unchanged"], whole["read"]["new"], whole["vanished"]) == (3, 27, 0)
+    again = backfill(desk, "--from", "2031-01-10", "--to", "2031-01-12")
+    status = desk.command("status", "--json").document["feeds"][0]
+    assert (again.document["sent"], status["vanished"], status["last_whole_read"]) == (0, 0, 31)
+
+
+def test_by_cursor_a_column_tells_when_a_row_changed(desk: Desk, service: Service) -> None:
+    changed = ["2030-05-01", "2030-05-02T23:30:00-03:00", "2030-05-04T10:00:00Z", "long ago"]
+    desk.source(line(number, picture=when) for number, when in enumerate(changed))
+    said = backfill(desk, "--from", "2030-05-02", "--to", "2030-05-04", "--column", "PICTURE")
+    read = [(one["from"], one["counts"]["read"], one["counts"]["delivered"]) for one in said.document["backfill"]["slices"]]
+    assert read == [("2030-05-02", 0, 0), ("2030-05-03", 1, 1), ("2030-05-04", 1, 1)], said.words
+    assert service.titles() == ["Evening 1", "Evening 2"]
+
+
+def test_a_limit_leaves_the_rest_for_a_later_go(desk: Desk, service: Service) -> None:
+    by_dated_file(desk, 4, days=3)
+    said = backfill(desk, *MONTH, "--limit", "6")
+    assert (said.code, said.document["sent"], len(service.events())) == (0, 6, 6)
+    assert [state for _, state in slices(said)] == ["done", "left", "left", "left", "left", "left"]
+    rest = backfill(desk, "--resume")
+    assert (rest.code, rest.document["sent"], len(service.events())) == (0, 6, 12)
+
+
+def test_a_brake_stops_a_backfill_and_a_person_lets_it_pass(desk: Desk, service: Service) -> None:
+    desk.source([*lines(20), *(line(number, day="2031-01-03", genre="poetry") for number in range(100, 120))])
+    by_dated_file(desk, 4, days=2)
+    bad = [line(number, genre="poetry") for number in range(100, 110)]
+    (desk.folder / "in" / "20310103.csv").write_text("\n".join([HEADER, *bad]) + "\n", "utf-8")
+    said = backfill(desk, *MONTH)
+    assert (said.code, [state for _, state in slices(said)][:3]) == (5, ["done", "done", "left"]), said.words
+    passed = backfill(desk, "--resume", "--accept", "rejected")
+    assert (passed.code, passed.document["backfill"]["state"]) == (0, "done"), passed.words
+    assert len(service.events()) == 8
+
+
+def test_a_cancelled_backfill_is_gone_on_with_no_more(desk: Desk, service: Service) -> None:
+    by_dated_file(desk, 4, days=3)
+    backfill(desk, *MONTH, "--limit", "2")
+    said = desk.command("backfill", FEED, "--cancel", "--json")
+    assert (said.code, said.document["backfill"]["state"]) == (0, "cancelled")
+    resumed = desk.command("backfill", FEED, "--resume", "--json", "--no-dagster")
+    assert (resumed.code, "has no open backfill" in resumed.words) == (2, True)
+    assert len(service.events()) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "no window was named"),
+        (("--from", "yesterday"), "--from yesterday is no day"),
+        (("--from", "2031-02-02", "--to", "2031-02-01"), "begins on 2031-02-02 and ends before"),
+        (("--from", "2031-02-01", "--to", "2031-02-02", "--by", "tide"), "cursor"),
+        (("--from", "2031-02-01", "--to", "2031-02-02", "--by", "file"), "cannot be read by file"),
+        (("--from", "2031-02-01", "--to", "2031-02-02", "--by", "cursor"), "name the column that does"),
+        (("--from", "2031-02-01", "--to", "2031-02-02", "--slice", "fortnight"), "--slice fortnight is no length"),
+        (("--list", "--cancel"), "exclude each other"),
+        (("--resume", "--slice", "day"), "without --from means nothing"),
+    ],
+)
+def test_words_that_mean_no_window_are_told_with_what_would_help(desk: Desk, words: tuple[str, ...], told: str) -> None:
+    desk.source(lines(2))
+    said = backfill(desk, *words)
+    assert (said.code, told in said.words) == (2, True), said.words
+    assert said.document["error"]["hint"]

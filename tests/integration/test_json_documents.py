@@ -18,6 +18,10 @@ DOCUMENTS = {
     "check": ((), {"feeds"}),
     "preview": ((FEED,), {"feed"}),
     "run": ((FEED, "--no-dagster"), {"exit_code", "runs"}),
+    "backfill": (
+        (FEED, "--from", "2031-01-01", "--to", "2031-01-31", "--no-dagster"),
+        {"exit_code", "feed", "read", "sent", "backfill"},
+    ),
     "status": ((), {"feeds", "elsewhere"}),
     "rows": ((FEED,), {"feed", "state", "rows", "is_more", "csv"}),
     "runs": ((), {"runs"}),

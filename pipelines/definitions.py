@@ -15,6 +15,7 @@ from pipelines import names
 from pipelines.assets import OpenWorkshop, feed_assets
 from pipelines.broken_feeds import broken_definitions, broken_feed
 from pipelines.logs import configure_logs
+from pipelines.notices_sensor import notices_sensors
 from pipelines.resources import LaunchOptions
 from pipelines.schedules import feed_schedule
 from pipelines.settings import Settings, current_settings
@@ -50,7 +51,9 @@ def build_definitions(
         broken.append(broken_feed(error, taken))
         taken.update(names.group_of(one.feed) for one in broken[-1:] if one.feed)
     parts = [_feed_definitions(feed, open_a_workshop, settings.state_kind) for feed in folder.feeds]
-    shared = Definitions(executor=in_process_executor, resources={"options": LaunchOptions.configure_at_launch()})
+    sensors = notices_sensors([feed.mapping for feed in folder.feeds], settings, open_a_workshop)
+    options = LaunchOptions.configure_at_launch()
+    shared = Definitions(executor=in_process_executor, resources={"options": options}, sensors=sensors)
     return Definitions.merge(*parts, broken_definitions(broken), shared)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -22,7 +22,7 @@ from pipelines.interrupts import window
 from pipelines.notices_causes import Cause, Concern, concerns_of, has_died
 from pipelines.notices_channels import Channels, Recipient
 from pipelines.notices_pace import post_of
-from pipelines.notices_words import FeedNews, message_of
+from pipelines.notices_words import FeedNews, lost_books_message, message_of
 from pipelines.settings import Settings
 from state.books import Books
 from state.database import StateDb
@@ -32,6 +32,9 @@ from state.views import FeedStatus
 
 _LOOKED_BACK = 100
 """So many runs are looked at for the last one that says how the feed is: others found it held, or were interrupted."""
+
+LONGEST = timedelta(seconds=30)
+"""After so long, no further message is begun: it is due the next time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,10 @@ class Teller:
         Raises:
             SyncError: the state DB cannot be read or written.
         """
-        bulletin = self._bulletin(feeds, crashes or {})
+        bulletin, began = self._bulletin(feeds, crashes or {}), self.now()
         for recipient, about in bulletin.audience.items():
-            self._tell_one(bulletin, recipient, about)
+            if self.now() - began < LONGEST:
+                self._tell_one(bulletin, recipient, about)
 
     def tell_of_the_dead(self, feeds: Iterable[FeedMapping]) -> None:
         """Tell of those among the feeds whose last run has died: for the moment before the next run tries.
@@ -181,6 +185,14 @@ class _Bulletin:
 def teller_of(settings: Settings, engine: StateDb) -> Teller:
     """Return who tells the owners of feeds at the configured destination."""
     return Teller(engine, settings.destination, settings.channels, deliver_over(settings.mask), page=_page_of(settings))
+
+
+def tell_of_lost_books(feeds: Iterable[FeedMapping], settings: Settings, trouble: SyncError) -> bool:
+    """Tell everybody that the state DB cannot be used, in which nothing can be remembered; return whether anybody heard it."""
+    audience = {one for mapping in feeds for one in settings.channels.recipients(mapping.owner, mapping.notify)}
+    deliver, message = deliver_over(settings.mask), lost_books_message(str(trouble), trouble.hint)
+    problems = [deliver(recipient.address, message) for recipient in sorted(audience, key=lambda one: one.name)]
+    return "" in problems
 
 
 @contextmanager

@@ -44,6 +44,12 @@ def message_of(news: Sequence[FeedNews], service: str, page: str = "") -> Messag
     return Message(_title(news), "\n\n".join(filter(None, (*blocks, foot))), _tone(news))
 
 
+def lost_books_message(told: str, hint: str) -> Message:
+    """Return the message that nothing can run, and nothing can be told in order, without the state DB."""
+    body = f"{harmless(told)}\nWhat would help: {harmless(hint)}" if hint else harmless(told)
+    return Message("eventsync: the state DB cannot be used", f"No feed can run.\n{body}", Tone.ALARM)
+
+
 def _title(news: Sequence[FeedNews]) -> str:
     waiting, well = ([one.feed for one in news if bool(one.new) is is_new] for is_new in (True, False))
     if len(waiting) == 1:

@@ -1,0 +1,139 @@
+"""The sensor that tells the owners of feeds: after runs of the daemon, of runs that could not tell themselves, and of what
+is still due. What is told, and to whom, is `notices`'.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+
+from dagster import (
+    DagsterEventType,
+    DagsterInstance,
+    DagsterRunStatus,
+    DefaultSensorStatus,
+    RunRecord,
+    RunsFilter,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SkipReason,
+)
+
+from mappings.errors import ConfigError, SyncError
+from mappings.schema import FeedMapping
+from mappings.vocabulary import FeedName
+from pipelines import names
+from pipelines.assets import OpenWorkshop
+from pipelines.clock import now
+from pipelines.notices import Teller, tell_of_lost_books, teller_of
+from pipelines.notices_causes import Cause, Concern
+from pipelines.settings import Settings
+from state.books import Books
+
+NAME = "tell_owners"
+EVERY_S = 60
+LOST_AFTER = 3
+"""So many ticks in a row without the state DB are told: a busy one is back with the next."""
+_ENDED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
+_AT_ONCE = 500
+_FIRST_LOOK = timedelta(days=1)
+_WILL_RETRY_TAG = "dagster/will_retry"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far the sensor has looked: runs that ended until `since`, and how many ticks have found no state DB."""
+
+    since: float
+    lost: int = 0
+    is_loss_told: bool = False
+
+    def __str__(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def notices_sensors(feeds: Sequence[FeedMapping], settings: Settings, open_workshop: OpenWorkshop) -> Sequence[SensorDefinition]:
+    """Return the sensor, running from the start; none where the environment names nobody to be told."""
+    if not settings.channels.addresses:
+        return ()
+
+    def tick(context: SensorEvaluationContext) -> SkipReason:
+        place = _place(context.cursor)
+        ended = context.instance.get_run_records(_ended_since(place), limit=_AT_ONCE, order_by="update_timestamp", ascending=True)
+        try:
+            with open_workshop() as workshop:
+                told = _tell(teller_of(settings, workshop.engine), context.instance, feeds, ended)
+        except ConfigError as trouble:
+            return SkipReason(f"nobody can be told: {settings.mask.hide(str(trouble))}; {trouble.hint}")
+        except SyncError as trouble:
+            context.update_cursor(str(_without_books(place, feeds, settings, trouble)))
+            return SkipReason(f"the state DB cannot be used: {settings.mask.hide(str(trouble))}")
+        since = max((one.update_timestamp.timestamp() for one in ended), default=place.since)
+        context.update_cursor(str(Place(since)))
+        return SkipReason(f"looked at {', '.join(told)}" if told else "no run has ended, and nothing is due")
+
+    return (
+        SensorDefinition(
+            name=NAME,
+            evaluation_fn=tick,
+            minimum_interval_seconds=EVERY_S,
+            default_status=DefaultSensorStatus.RUNNING,
+            description="Tells the owners of feeds what needs them, over the channels of EVENTSYNC_NOTIFY: each cause once.",
+        ),
+    )
+
+
+def _place(cursor: str | None) -> Place:
+    """Return how far the sensor has looked; a new one looks back for a day, as owners were told of what is older by hand."""
+    try:
+        return Place(**json.loads(cursor or ""))
+    except (ValueError, TypeError):
+        return Place((now() - _FIRST_LOOK).timestamp())
+
+
+def _ended_since(place: Place) -> RunsFilter:
+    return RunsFilter(statuses=_ENDED, updated_after=datetime.fromtimestamp(place.since, UTC))
+
+
+def _tell(
+    teller: Teller, instance: DagsterInstance, feeds: Iterable[FeedMapping], ended: Sequence[RunRecord]
+) -> tuple[FeedName, ...]:
+    """Tell of the feeds whose runs have ended, and of those with something still due; return which these were."""
+    asked = {one.dagster_run.tags.get(names.FEED_TAG, "") for one in ended} | teller.unfinished()
+    about = [mapping for mapping in feeds if mapping.feed in asked]
+    crashes = {mapping.feed: _crash(teller, instance, mapping.feed) for mapping in about}
+    teller.tell(about, {feed: crash for feed, crash in crashes.items() if crash is not None})
+    return tuple(mapping.feed for mapping in about)
+
+
+def _crash(teller: Teller, instance: DagsterInstance, feed: FeedName) -> Concern | None:
+    """Return that the feed's last run failed, where its books do not say so: what they say is better, as is a retry."""
+    last = next(iter(instance.get_run_records(RunsFilter(tags={names.FEED_TAG: feed}), limit=1)), None)
+    if last is None or last.dagster_run.status is not DagsterRunStatus.FAILURE:
+        return None
+    run = last.dagster_run
+    page = Books(teller.engine).run(teller.destination, feed, run.run_id)
+    if run.tags.get(_WILL_RETRY_TAG) == "true" or (page is not None and page.exit_code != 0):
+        return None
+    told = f"run {run.run_id} failed in Dagster: {_why(instance, run.run_id)}"
+    return Concern(Cause.FAILED, told, "look at the run in the Dagster UI; the state is intact: the next run goes on")
+
+
+def _why(instance: DagsterInstance, run_id: str) -> str:
+    """Return what Dagster says of a failed run: the first step's own words, or the run's."""
+    failures = {DagsterEventType.STEP_FAILURE, DagsterEventType.RUN_FAILURE}
+    for record in instance.get_records_for_run(run_id, of_type=failures, limit=1).records:
+        event = record.event_log_entry.dagster_event
+        if event is not None and event.is_step_failure and event.step_failure_data.error is not None:
+            return event.step_failure_data.error.message.strip().partition("\n")[0]
+        return record.event_log_entry.user_message or (event.message if event and event.message else "")
+    return "it does not say why"
+
+
+def _without_books(place: Place, feeds: Iterable[FeedMapping], settings: Settings, trouble: SyncError) -> Place:
+    """Return the place after a tick without the state DB; everybody is told once it has been away for some ticks."""
+    lost = place.lost + 1
+    is_told = place.is_loss_told or (lost >= LOST_AFTER and tell_of_lost_books(feeds, settings, trouble))
+    return Place(place.since, lost, is_told)

@@ -44,8 +44,10 @@ class Channels:
         An address with a place for the owner is the owner's own; a feed whose owner has no mail address is not told there.
         """
         names = dict.fromkeys((*notify, owner, EVERYTHING))
-        found = (recipient for name in names for recipient in self._of(name, owner))
-        return tuple({one.address.get_secret_value(): one for one in reversed([*found])}.values())[::-1]
+        found: dict[str, Recipient] = {}
+        for recipient in (one for name in names for one in self._of(name, owner)):
+            found.setdefault(recipient.address.get_secret_value(), recipient)
+        return tuple(found.values())
 
     def unknown(self, notify: Sequence[str]) -> tuple[str, ...]:
         """Return which of these channels the environment does not know."""
@@ -117,8 +119,11 @@ def _secret_parts(address: str) -> Iterator[str]:
     user, _, password = login.partition(":")
     yield from (password, unquote(password))
     maybe = [user, *parts.path.split("/"), *(value for name, value in pairs if name not in _OPEN_QUERY)]
-    if "." not in host and not host.startswith(("localhost", "[")):
-        maybe += [host, *host.split(":")]
+    name, _, port = host.partition(":")
+    if port and not port.isdigit() and not name.startswith("["):
+        yield from (host, name, port)  # a token with a colon
+    if "." not in name and not name.startswith(("localhost", "[")):
+        maybe.append(name)
     yield from (spelt for part in maybe if not _is_plain(part) for spelt in (part, unquote(part)))
 
 

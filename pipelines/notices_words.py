@@ -20,7 +20,7 @@ MOST_FEEDS = 15
 MOST_NAMED = 50
 MOST_CHARS = 600
 """So long may one sentence of a message be."""
-_CALLS = re.compile(r"@(?=\w)|<(?=[!@#])")
+_CALLS = re.compile(r"(?<!\w)@(?=\w)|<(?=[!@#])")
 _UNSEEN = "\N{ZERO WIDTH SPACE}"
 
 

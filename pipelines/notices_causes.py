@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from mappings.vocabulary import FeedName
@@ -40,6 +40,8 @@ class Cause(StrEnum):
         return self in _OF_RUNS
 
 
+_GRACE = timedelta(minutes=5)
+"""A lease of another machine counts for so much longer: clocks differ, and a machine that slept goes on with its own."""
 _OF_RUNS = frozenset({Cause.BRAKE, Cause.KEY, Cause.SET_UP, Cause.AWAY, Cause.FAILED, Cause.DIED})
 _CAUSES = {
     ExitCode.CONFIG: Cause.SET_UP,
@@ -79,7 +81,7 @@ def concerns_of(status: FeedStatus, runs: Sequence[RunRecord], now: datetime) ->
 def has_died(status: FeedStatus, now: datetime) -> bool:
     """Whether the feed's last run never came to its end, and nobody works on it any more."""
     run, lease = status.last_run, status.lease
-    is_at_work = lease is not None and not lease.is_gone and lease.expires_at > now
+    is_at_work = lease is not None and not lease.is_gone and lease.expires_at + _GRACE > now
     return run is not None and run.finished_at is None and not is_at_work
 
 

@@ -1,0 +1,288 @@
+"""Owners are told from the books: each cause once, its end once, in one message, whatever gets through and whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import Engine
+from structlog.testing import capture_logs
+
+from connectors.notifier import Message
+from mappings.loader import load_feed
+from mappings.schema import FeedMapping
+from mappings.vocabulary import FeedName
+from pipelines.notices import Teller
+from pipelines.notices_causes import Cause, Concern
+from pipelines.notices_channels import read_channels
+from pipelines.notices_pace import MOST_AN_HOUR
+from pipelines.outcomes import ExitCode, Outcome
+from state.database import open_database
+from state.ledger import Ledger
+
+HERE = "https://events.example#default"
+MAPPING = """\
+feed: {feed}
+owner: {owner}
+notify: [{notify}]
+source: {{kind: csv, path: events.csv}}
+key: [ID]
+event:
+  channelId: 7
+  title: {{from: TITLE}}
+  startAt: {{from: START, do: [{{datetime: ["%Y-%m-%dT%H:%M%z"]}}]}}
+  timezone: Europe/Warsaw
+  classifications: [music]
+  approxLocation: {{city: {{placeId: krk}}}}
+"""
+OK = Outcome("done", ExitCode.DONE)
+BRAKED = Outcome("stopped by a brake", ExitCode.BRAKE, "3 of 40 rows rejected", "mend the source")
+AWAY = Outcome("paused", ExitCode.LATER, "the service answered 503", "come back at 12:15 UTC")
+
+
+@dataclass
+class World:
+    """A clock to turn, the books of some feeds, and what came in at each address. `deaf`: those that accept nothing."""
+
+    folder: Path
+    engine: Engine
+    at: datetime = datetime(2026, 3, 1, 8, 0, tzinfo=UTC)
+    inbox: list[tuple[str, Message]] = field(default_factory=list)
+    deaf: set[str] = field(default_factory=set)
+    tries: int = 0
+
+    def now(self) -> datetime:
+        return self.at
+
+    def deliver(self, address: SecretStr, message: Message) -> str:
+        self.tries += 1
+        text = address.get_secret_value()
+        if text in self.deaf:
+            return "connection refused"
+        self.inbox.append((text, message))
+        return ""
+
+    def teller(self, channels: str = "json://a.example/all ops=json://b.example/ops") -> Teller:
+        return Teller(self.engine, HERE, read_channels({"EVENTSYNC_NOTIFY": channels}, self.folder, []), self.deliver, self.now)
+
+    def feed(self, feed: str = "agenda", owner: str = "", notify: str = "") -> FeedMapping:
+        path = self.folder / f"{feed}.yaml"
+        path.write_text(MAPPING.format(feed=feed, owner=owner or '""', notify=notify), "utf-8")
+        return load_feed(path)
+
+    def begin(self, feed: str = "agenda") -> str:
+        self.at += timedelta(minutes=1)
+        run_id = f"{feed}-{self.at:%d%H%M%S}"
+        self._ledger(feed).begin_run(run_id, launched_by="a test")
+        return run_id
+
+    def run(self, outcome: Outcome, feed: str = "agenda") -> None:
+        run_id, code = self.begin(feed), int(outcome.exit_code)
+        self._ledger(feed).finish_run(run_id, outcome=outcome.name, exit_code=code, message=outcome.told)
+
+    def hold(self, feed: str = "agenda") -> None:
+        self._ledger(feed).acquire_lease("a run")
+
+    def heard(self) -> list[str]:
+        """What has come in since it was last asked, by title."""
+        titles = [message.title.removeprefix("eventsync: ") for _, message in self.inbox]
+        self.inbox.clear()
+        return titles
+
+    def _ledger(self, feed: str) -> Ledger:
+        return Ledger(self.engine, HERE, FeedName(feed), namespace="default", now=self.now)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    yield World(tmp_path, engine)
+    engine.dispose()
+
+
+def test_a_feed_that_is_well_is_no_news(world: World) -> None:
+    world.run(OK)
+    world.teller().tell([world.feed()])
+    assert world.heard() == []
+
+
+def test_a_feed_that_never_ran_is_no_news(world: World) -> None:
+    world.teller().tell([world.feed()])
+    assert world.heard() == []
+
+
+def test_a_stopped_feed_is_told_once_however_often_it_runs_and_then_that_it_is_over(world: World) -> None:
+    feed, teller = world.feed(), world.teller()
+    for _ in range(4):
+        world.run(BRAKED)
+        teller.tell([feed])
+    assert world.heard() == ["agenda: stopped by a brake"]
+    world.run(OK)
+    teller.tell([feed])
+    teller.tell([feed])
+    assert world.heard() == ["agenda: over"]
+    world.run(BRAKED)
+    teller.tell([feed])
+    assert world.heard() == ["agenda: stopped by a brake"]
+
+
+def test_one_cause_after_another_is_one_message(world: World) -> None:
+    feed, teller = world.feed(), world.teller()
+    world.run(AWAY)
+    teller.tell([feed])
+    world.run(BRAKED)
+    teller.tell([feed])
+    (_, first), (_, second) = world.inbox
+    assert first.title.endswith("agenda: paused")
+    assert "What would help: come back at 12:15 UTC" in first.body
+    assert second.title.endswith("agenda: stopped by a brake")
+    assert "- Over, told on 2026-03-01 08:01 UTC: the service answered 503" in second.body
+
+
+@pytest.mark.parametrize(
+    ("outcome", "title"),
+    [
+        (Outcome("cannot go on", ExitCode.CONFIG, "no such sheet"), "cannot run as it is set up"),
+        (Outcome("refused by the service", ExitCode.REFUSED, "the key …0042"), "the service refuses us"),
+        (Outcome("failed", ExitCode.ATTENTION, "a fault of eventsync while staging"), "the run failed"),
+    ],
+)
+def test_each_way_to_fail_has_its_own_title(world: World, outcome: Outcome, title: str) -> None:
+    world.run(outcome)
+    world.teller().tell([world.feed()])
+    assert world.heard() == [f"agenda: {title}"]
+
+
+@pytest.mark.parametrize(("name", "code"), [("held by another run", ExitCode.HELD), ("interrupted", ExitCode.INTERRUPTED)])
+def test_runs_that_were_held_or_stopped_by_somebody_say_nothing(world: World, name: str, code: ExitCode) -> None:
+    feed, teller = world.feed(), world.teller()
+    world.run(Outcome(name, code))
+    teller.tell([feed])
+    world.run(BRAKED)
+    world.run(Outcome(name, code))
+    teller.tell([feed])
+    assert world.heard() == ["agenda: stopped by a brake"]
+
+
+def test_several_feeds_of_one_owner_are_one_message_and_other_owners_hear_of_none_of_them(world: World) -> None:
+    teller = world.teller("json://mail.example/?to={owner} ops=json://b.example/ops")
+    feeds = [world.feed("a", "ann@example.org"), world.feed("b", "ann@example.org", "ops"), world.feed("c", "bob@example.org")]
+    for feed in "abc":
+        world.run(BRAKED, feed)
+    teller.tell(feeds)
+    assert {address: message.title for address, message in world.inbox} == {
+        "json://mail.example/?to=ann@example.org": "eventsync: 2 feeds need somebody",
+        "json://mail.example/?to=bob@example.org": "eventsync: c: stopped by a brake",
+        "json://b.example/ops": "eventsync: b: stopped by a brake",
+    }
+
+
+def test_who_cannot_be_reached_is_told_later_and_the_others_only_once(world: World) -> None:
+    feed, teller = world.feed(notify="ops"), world.teller()
+    world.deaf = {"json://b.example/ops"}
+    world.run(BRAKED)
+    with capture_logs() as logs:
+        teller.tell([feed])
+    assert [(line["log_level"], line["recipient"], line["problem"]) for line in logs if "problem" in line] == [
+        ("warning", "ops", "connection refused")
+    ]
+    assert teller.unfinished() == {"agenda"}
+    teller.tell([feed])
+    assert (world.heard(), world.tries) == (["agenda: stopped by a brake"], 2)
+    world.deaf, world.at = set(), world.at + timedelta(minutes=5)
+    teller.tell([feed])
+    assert [address for address, _ in world.inbox] == ["json://b.example/ops"]
+    assert teller.unfinished() == frozenset()
+
+
+def test_what_is_over_before_it_could_be_told_is_never_told(world: World) -> None:
+    feed, teller = world.feed(), world.teller()
+    world.deaf = {"json://a.example/all"}
+    world.run(AWAY)
+    teller.tell([feed])
+    world.deaf, world.at = set(), world.at + timedelta(hours=1)
+    world.run(OK)
+    teller.tell([feed])
+    assert world.heard() == []
+
+
+def test_a_storm_of_feeds_is_a_few_messages_the_last_of_which_tells_of_all_that_waited(world: World) -> None:
+    teller, feeds = world.teller(), [world.feed(f"feed-{number}") for number in range(20)]
+    for feed in feeds:
+        world.run(AWAY, feed.feed)
+        teller.tell([feed])
+    assert len(world.heard()) == MOST_AN_HOUR
+    world.at += timedelta(hours=1)
+    teller.tell(feeds)
+    assert world.heard() == [f"{20 - MOST_AN_HOUR} feeds need somebody"]
+
+
+def test_a_run_that_died_is_told_before_the_next_one_tries(world: World) -> None:
+    feed, teller = world.feed(), world.teller()
+    world.run(OK)
+    teller.tell_of_the_dead([feed])
+    world.begin()
+    teller.tell_of_the_dead([feed])
+    assert world.heard() == ["agenda: the run died"]
+    world.run(OK)
+    teller.tell([feed])
+    assert world.heard() == ["agenda: over"]
+
+
+def test_a_run_under_way_has_not_died(world: World) -> None:
+    world.begin()
+    world.hold()
+    world.teller().tell_of_the_dead([world.feed()])
+    assert world.heard() == []
+    world.at += timedelta(minutes=10)
+    world.teller().tell_of_the_dead([world.feed()])
+    assert world.heard() == ["agenda: the run died"]
+
+
+def test_what_the_books_do_not_know_of_is_told_by_whoever_knows(world: World) -> None:
+    feed, teller = world.feed(), world.teller()
+    crash = Concern(Cause.FAILED, "run 17 failed in Dagster: out of memory", "look there")
+    teller.tell([feed], {feed.feed: crash})
+    teller.tell([feed], {feed.feed: crash})
+    (_, message) = world.inbox[0]
+    assert world.heard() == ["agenda: the run failed"]
+    assert "out of memory" in message.body
+
+
+def test_a_channel_that_is_not_configured_is_complained_of_and_fails_nothing(world: World) -> None:
+    feed = world.feed(notify="opps")
+    world.run(BRAKED)
+    with capture_logs() as logs:
+        world.teller().tell([feed])
+    assert world.heard() == ["agenda: stopped by a brake"]
+    assert [line["channel"] for line in logs if "channel" in line] == ["opps"]
+
+
+def test_a_channel_that_a_feed_names_later_hears_what_is_open_and_one_it_leaves_hears_no_more(world: World) -> None:
+    teller = world.teller()
+    world.run(BRAKED)
+    teller.tell([world.feed()])
+    teller.tell([world.feed(notify="ops")])
+    assert [address for address, _ in world.inbox] == ["json://a.example/all", "json://b.example/ops"]
+    world.inbox.clear()
+    world.run(OK)
+    teller.tell([world.feed()])
+    assert [address for address, _ in world.inbox] == ["json://a.example/all"]
+
+
+def test_an_interrupted_message_is_due_again(world: World) -> None:
+    feed = world.feed()
+    world.run(BRAKED)
+    teller = world.teller()
+
+    def interrupted(_address: SecretStr, _message: Message) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Teller(world.engine, HERE, teller.channels, interrupted, world.now).tell([feed])
+    teller.tell([feed])
+    assert world.heard() == ["agenda: stopped by a brake"]

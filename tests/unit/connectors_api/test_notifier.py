@@ -1,0 +1,87 @@
+"""Messages over real sockets: what arrives, what is said where it does not, and no secret in either."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from lookalikes.notices import Inbox, closed_port, post_office, webhook
+from pydantic import SecretStr
+
+from connectors.masking import Mask
+from connectors.notifier import Message, Tone, deliver_over, find_fault
+
+TOKEN = "tok-8Kx2vLm9Zq4RtW"
+MESSAGE = Message("eventsync: agenda: paused", "agenda\n- the service <b>answered</b> 503 & no more", Tone.WARNING)
+
+
+@pytest.fixture
+def hook() -> Iterator[Inbox]:
+    with webhook() as inbox:
+        yield inbox
+
+
+def _send(address: str, message: Message = MESSAGE, secret: str = TOKEN) -> str:
+    return deliver_over(Mask([secret]))(SecretStr(address), message)
+
+
+def test_a_webhook_is_told_the_words_as_they_are(hook: Inbox) -> None:
+    assert _send(hook.address("a/hook")) == ""
+    (told,) = hook.told
+    assert (told.path, told.title, told.body, told.tone) == ("/a/hook", MESSAGE.title, MESSAGE.body, "warning")
+
+
+@pytest.mark.parametrize(("tone", "kind"), [(Tone.ALARM, "failure"), (Tone.WARNING, "warning"), (Tone.RELIEF, "success")])
+def test_the_tone_is_what_services_know(hook: Inbox, tone: Tone, kind: str) -> None:
+    _send(hook.address(), Message("title", "body", tone))
+    assert [one.tone for one in hook.told] == [kind]
+
+
+def test_a_mail_arrives() -> None:
+    with post_office() as post:
+        assert _send(f"mailto://127.0.0.1:{post.port}/?from=sync@example.org&to=agenda@example.org&mode=insecure") == ""
+    (told,) = post.told
+    assert (told.path, told.title) == ("agenda@example.org", MESSAGE.title)
+    assert "503" in told.body
+
+
+@pytest.mark.parametrize("status", [302, 401, 404, 429, 500, 503])
+def test_what_is_turned_away_is_told_without_the_secrets_in_its_address(
+    hook: Inbox, status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hook.status = status
+    problem = _send(f"json://user:{TOKEN}@127.0.0.1:{hook.port}/{TOKEN}?+X-Key={TOKEN}")
+    assert problem
+    assert hook.told == []
+    assert TOKEN not in problem + "".join(capfd.readouterr())
+
+
+def test_nobody_there_is_a_problem_and_no_exception(capfd: pytest.CaptureFixture[str]) -> None:
+    assert _send(f"json://127.0.0.1:{closed_port()}/{TOKEN}")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("address", ["nosuch://host", f"slack://{TOKEN}", "json://"])
+def test_an_address_that_nobody_understands_is_a_problem_that_does_not_repeat_it(address: str) -> None:
+    problem = _send(address)
+    assert problem
+    assert TOKEN not in problem
+    assert find_fault(SecretStr(address), Mask([TOKEN]))
+
+
+def test_an_address_can_be_looked_at_without_using_it(hook: Inbox) -> None:
+    assert find_fault(SecretStr(hook.address()), Mask()) == ""
+    assert hook.told == []
+
+
+def test_a_secret_in_the_words_does_not_leave(hook: Inbox) -> None:
+    _send(hook.address(), Message(f"key {TOKEN}", f"it said {TOKEN}", Tone.ALARM))
+    assert TOKEN not in hook.told[0].title + hook.told[0].body
+
+
+def test_the_librarys_own_log_is_left_as_it_was(hook: Inbox) -> None:
+    log = logging.getLogger("apprise")
+    before = (log.propagate, list(log.handlers), log.level)
+    _send(hook.address())
+    assert (log.propagate, list(log.handlers), log.level) == before

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, exists, func, select
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, and_, exists, func, select
 
 from mappings.vocabulary import FeedName, RowKey
 from state.claims import IS_SET_ASIDE
@@ -111,6 +112,23 @@ class Books:
         """Return which of these events of a destination are rows already, by id, each with its row and feed for people."""
         with reading(self._engine) as connection:
             return find_owners(connection, destination, event_ids)
+
+    def first_met(self, problems: Collection[ProblemRecord]) -> dict[int, datetime]:
+        """Return since when each of these problems, a page of them, has been met, wherever its row stood then, by its id."""
+        before = PROBLEM.alias("before")
+        is_same = (before.c[name] == PROBLEM.c[name] for name in ("scope_id", "kind", "row_key", "reasons"))
+        same = select(PROBLEM.c.id, func.min(before.c.first_seen_at)).join(before, and_(*is_same)).group_by(PROBLEM.c.id)
+        named = PROBLEM.c.id.in_([one.problem_id for one in problems if one.row_key])
+        with reading(self._engine) as connection:
+            found = dict(connection.execute(same.where(named)).all())
+        return {one.problem_id: one.first_seen_at for one in problems} | found
+
+    def event_ids(self, book: Book, row_keys: Collection[RowKey]) -> dict[RowKey, int]:
+        """Return the events of those of these rows, a page of them, that have one."""
+        ours = (ENTRY.c.row_key.in_(row_keys), ENTRY.c.event_id.is_not(None))
+        found = select(ENTRY.c.row_key, ENTRY.c.event_id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(*ours)
+        with reading(self._engine) as connection:
+            return {RowKey(key): event_id for key, event_id in connection.execute(_of_books(found, book.destination, book.feed))}
 
     def row_keys(self, book: Book) -> Iterator[RowKey]:
         """Yield the keys of all rows that the feed's ledger knows, and of those that its last read has held."""

@@ -1,0 +1,63 @@
+"""The page for a partner's editor, drawn: one HTML file, in which every text of a partner is text.
+
+What it says is `report_page`'s.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from mappings.errors import ConfigError
+from pipelines.cli.report_page import Line, Page
+
+_PAGES = Path(__file__).with_name("pages")
+_FOLD = 100
+"""Lines that are seen at once; the others are folded away, so many at a time."""
+
+
+def write_page(page: Page, file: Path) -> int:
+    """Write the page to a file, in place of an older one, and return how many bytes it has.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    style = (_PAGES / "report.css").read_text("utf-8")
+    environment = Environment(
+        loader=FileSystemLoader(_PAGES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"moment": _moment, "number": "{:,}".format, "folds": _folds}
+    template = environment.get_template("report.html.jinja")
+    try:
+        with file.open("wb") as stream:
+            template.stream(page=page, style=style, style_digest=_digest(style)).dump(stream, encoding="utf-8")
+            return stream.tell()
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}", hint="choose another file for --html") from error
+
+
+def _digest(style: str) -> str:
+    """Return what lets this style in, and no other (Content Security Policy Level 3, `hash-source`)."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+
+
+def _moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def _folds(lines: Sequence[Line]) -> Iterator[tuple[int, int, list[Line]]]:
+    """Yield lines so many at a time, with the numbers of the first and the last."""
+    rest, first = iter(lines), 1
+    while fold := list(islice(rest, _FOLD)):
+        yield first, first + len(fold) - 1, fold
+        first += len(fold)

@@ -1,0 +1,189 @@
+"""The page for a partner's editor, as values: its sections, their lines, and how many of them one page takes.
+
+How a row is told there is `report_lines`', how the page is drawn `report_html`'s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+MOST_LINES = 10_000
+"""Lines of one section; a page with more is no help to anybody."""
+MOST_TEXT = 12_000_000
+"""Characters of partners' text on one page, about as many bytes: a browser opens it in seconds, and a mail still takes it."""
+_MOST_VALUES = 25
+
+
+class SectionName(StrEnum):
+    """What a section is about, in the order of the page: first what the editor can do something about."""
+
+    MEND = "mend"
+    HELD = "held"
+    REFUSED = "refused"
+    CHANGED = "changed"
+    GONE = "gone"
+    LOOK = "look"
+    UNDER_WAY = "under-way"
+    ONLINE = "online"
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The words of a section. `rows_state`: how `eventsync rows --state` calls its rows, "" where it has several words."""
+
+    title: str
+    short: str
+    told: str
+    rows_state: str
+
+
+HEADINGS: dict[SectionName, Heading] = {
+    SectionName.MEND: Heading(
+        "Rows to mend",
+        "to mend",
+        "These rows could not be used. Mend the cells that are named, in your file or sheet: the next read takes the rows up.",
+        "rejected",
+    ),
+    SectionName.HELD: Heading(
+        "Rows held back as copies",
+        "held back",
+        "Each of these rows looks like an event that we know under another identifier, so it was not put online a second time."
+        " Give the event its first identifier again; or tell us that both take place.",
+        "held",
+    ),
+    SectionName.REFUSED: Heading(
+        "Events that were not accepted",
+        "not accepted",
+        "The publishing service has not accepted these events. Mend what it names: the next read sends them again.",
+        "refused",
+    ),
+    SectionName.CHANGED: Heading(
+        "Changed since they went online",
+        "changed since",
+        "Your file says something else than what is online. Somebody of ours changes it by hand; the service has no other way.",
+        "drift",
+    ),
+    SectionName.GONE: Heading(
+        "Online, and no longer in your file",
+        "gone from the file",
+        "These events were put online, and their rows are no longer there. If one is called off, tell us: it is removed by hand.",
+        "vanished",
+    ),
+    SectionName.LOOK: Heading(
+        "Used, with something to look at",
+        "to look at",
+        "These rows were used. Something about them may not be what you meant.",
+        "warning",
+    ),
+    SectionName.UNDER_WAY: Heading(
+        "Under way",
+        "under way",
+        "Nothing for you to do: these events wait to be sent, or we are finding out whether they have arrived.",
+        "",
+    ),
+    SectionName.ONLINE: Heading("Online", "online", "These events are with the publishing service.", "delivered"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One thing about a row: the cell or field it is about, what was found there, what is wrong, and what would help."""
+
+    says: str
+    where: str = ""
+    found: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A field that differs."""
+
+    where: str
+    online: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row on the page. `at`: a place that its editor can open; `link`: where its event is seen, "" if that is not known."""
+
+    at: str
+    name: str
+    when: str = ""
+    is_new: bool = False
+    event_id: int | None = None
+    link: str = ""
+    points: tuple[Point, ...] = ()
+    changes: tuple[Change, ...] = ()
+    cells: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def length(self) -> int:
+        """About how many characters it takes on the page."""
+        told = (len(point.says) + len(point.where) + len(point.found) + len(point.hint) for point in self.points)
+        differ = (len(change.where) + len(change.online) + len(change.now) for change in self.changes)
+        cells = (len(name) + len(text) for name, text in self.cells)
+        return len(self.at) + len(self.name) + sum(told) + sum(differ) + sum(cells)
+
+
+@dataclass(slots=True)
+class Section:
+    """The rows of one kind: all are counted, the first are shown. `values`: the same problem with the same value, how often."""
+
+    name: SectionName
+    lines: list[Line] = field(default_factory=list)
+    total: int = 0
+    new: int = 0
+    values: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+
+    @property
+    def heading(self) -> Heading:
+        """Its words."""
+        return HEADINGS[self.name]
+
+    @property
+    def left_out(self) -> int:
+        """How many rows are counted and not shown."""
+        return self.total - len(self.lines)
+
+    @property
+    def often(self) -> Sequence[tuple[tuple[str, str, str], int]]:
+        """The problems that come more than once: where, what was found, what is wrong; and how often."""
+        return [(value, count) for value, count in self.values.most_common(_MOST_VALUES) if count > 1]
+
+
+@dataclass(slots=True)
+class Room:
+    """How much more text the page takes; without room for their cells, lines do without them, then there are no more."""
+
+    left: int = MOST_TEXT
+
+    def fill(self, section: Section, lines: Iterable[Line]) -> Section:
+        """Count all lines of a section and put the first ones on the page."""
+        for line in lines:
+            section.total += 1
+            section.new += line.is_new
+            section.values.update((point.where, point.found, point.says) for point in line.points)
+            if self.left > 0 and len(section.lines) < MOST_LINES:
+                self.left -= line.length
+                section.lines.append(line)
+        return section
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """All that is on it. `read_at`: when the source was read last, None if it never was; `is_whole`: all of it was."""
+
+    feed: str
+    service: str
+    made_at: datetime
+    read_at: datetime | None
+    is_whole: bool
+    since: datetime | None
+    sections: tuple[Section, ...]
+    rows_read: int | None = None

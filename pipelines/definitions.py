@@ -16,6 +16,7 @@ from pipelines.assets import OpenWorkshop, feed_assets
 from pipelines.broken_feeds import broken_definitions, broken_feed
 from pipelines.logs import configure_logs
 from pipelines.notices_sensor import notices_sensors
+from pipelines.partitions import backfill_definitions
 from pipelines.resources import LaunchOptions
 from pipelines.schedules import feed_schedule
 from pipelines.settings import Settings, current_settings
@@ -66,4 +67,5 @@ def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenWorkshop, state_kin
         description=f"Stage and publish {mapping.feed}.",
     )
     schedules = [feed_schedule(mapping, mapping.schedule)] if mapping.schedule else []
-    return Definitions(assets=feed_assets(feed, open_a_workshop, state_kind), jobs=[job], schedules=schedules)
+    usual = Definitions(assets=feed_assets(feed, open_a_workshop, state_kind), jobs=[job], schedules=schedules)
+    return Definitions.merge(usual, backfill_definitions(mapping, open_a_workshop))

@@ -12,19 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dagster import AssetExecutionContext, DagsterExecutionInterruptedError, Failure, MetadataValue
+from dagster import AssetExecutionContext, DagsterExecutionInterruptedError, Failure, MetadataValue, OpExecutionContext
 from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
 from mappings.errors import SyncError, TransientError
 from pipelines.outcomes import outcome_of
 from state.lease import HeldByAnotherError, LeaseLostError
 
+StepContext = AssetExecutionContext | OpExecutionContext
+"""What is known in a step, of an asset or of none."""
 STEP_DELAY_S = 10.0
 """Seconds before a step tries for the second time, twice as many before the third."""
 
 
 @contextmanager
-def as_failures(context: AssetExecutionContext) -> Iterator[None]:
+def as_failures(context: StepContext) -> Iterator[None]:
     """Raise every `SyncError` of the block as a `Failure` that says what would help and whether a retry can."""
     try:
         yield
@@ -33,7 +35,7 @@ def as_failures(context: AssetExecutionContext) -> Iterator[None]:
 
 
 @contextmanager
-def interrupted_for_good(context: AssetExecutionContext) -> Iterator[None]:
+def interrupted_for_good(context: StepContext) -> Iterator[None]:
     """Fail where the block is interrupted, in a step with a `RetryPolicy`: Dagster would begin an interrupted one again."""
     try:
         yield
@@ -42,12 +44,12 @@ def interrupted_for_good(context: AssetExecutionContext) -> Iterator[None]:
         raise Failure("interrupted; the state is intact: the next run goes on", allow_retries=False) from asked
 
 
-def forbid_run_retry(context: AssetExecutionContext) -> None:
+def forbid_run_retry(context: StepContext) -> None:
     """Tell the daemon that running this again clears nothing: a person must act first."""
     context.instance.add_run_tags(context.run.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
 
 
-def failure_of(context: AssetExecutionContext, error: SyncError) -> Failure:
+def failure_of(context: StepContext, error: SyncError) -> Failure:
     """Return the failure for an error; a permanent one also tells the daemon not to retry the run."""
     if not isinstance(error, TransientError):
         forbid_run_retry(context)

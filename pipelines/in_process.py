@@ -10,9 +10,8 @@ from uuid import uuid4
 from dagster import AssetKey, DagsterEventType, DagsterInstance, Definitions, ExecuteInProcessResult
 from dagster._core.events import RunFailureReason
 
-from mappings.vocabulary import FeedName
-from pipelines import names
-from pipelines.launch_request import launch_config, wanted_assets
+from mappings.schema import FeedMapping
+from pipelines.launch_request import launch_config, launch_tags, launched_job, wanted_assets
 from pipelines.left_behind import end_runs_of_the_dead, ended_on_leaving
 from pipelines.options import RunOptions
 from pipelines.workers import process_tags
@@ -21,9 +20,9 @@ QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
 """The event log keeps everything, stack traces included; the terminal is the person's, who gets a report."""
 
 
-def run_job(definitions: Definitions, feed: FeedName, options: RunOptions, launched_by: str = "cli") -> tuple[str, str]:
+def run_job(definitions: Definitions, mapping: FeedMapping, options: RunOptions, launched_by: str = "cli") -> tuple[str, str]:
     """Run the job of one feed; return the run's id and its status. How it ended in words stands in the state DB."""
-    job = definitions.resolve_job_def(names.job_of(feed))
+    job = definitions.resolve_job_def(launched_job(mapping, options))
     run_id = str(uuid4())
     with DagsterInstance.get() as instance, ended_on_leaving(instance, run_id):
         end_runs_of_the_dead(instance)
@@ -31,8 +30,8 @@ def run_job(definitions: Definitions, feed: FeedName, options: RunOptions, launc
             instance=instance,
             run_id=run_id,
             run_config={**launch_config(options), "loggers": QUIET},
-            asset_selection=[AssetKey(path) for path in wanted_assets(feed, options)] or None,
-            tags={names.LAUNCHED_BY_TAG: launched_by, names.FEED_TAG: feed, **process_tags()},
+            asset_selection=[AssetKey(path) for path in wanted_assets(mapping.feed, options)] or None,
+            tags={**launch_tags(mapping, options, launched_by), **process_tags()},
             raise_on_error=False,
         )
     return run_id, _status(result)

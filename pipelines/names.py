@@ -40,6 +40,11 @@ def owners_of(owner: str) -> list[str]:
     return [owner if _MAIL.fullmatch(owner) else f"team:{owner.removeprefix('team:') or owner}"]
 
 
+def backfill_job_of(feed: FeedName) -> str:
+    """Return the name of the job that brings windows of a feed's past in."""
+    return f"backfill_{group_of(feed)}"
+
+
 def kind_of(source_kind: str) -> str:
     """Return what Dagster calls a kind of source; it has a picture for those that it knows by its own word."""
     return _KINDS.get(source_kind, source_kind)
@@ -58,3 +63,8 @@ def staged_path(feed: FeedName) -> AssetPath:
 def published_path(feed: FeedName) -> AssetPath:
     """Return the path of the durable moment "it has been said"."""
     return feed, "published"
+
+
+def backfilled_path(feed: FeedName) -> AssetPath:
+    """Return the path of the asset whose days are windows of the past that were brought in."""
+    return feed, "backfilled"

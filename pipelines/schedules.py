@@ -1,4 +1,6 @@
-"""Each feed's own clock, as its mapping file says it. A tick that finds the feed still at work is skipped, not queued."""
+"""Each feed's own clock, as its mapping file says it. A tick that finds the feed still at work is skipped, not queued; one that
+finds a backfill at work comes in between two of its slices.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ from dagster import (
 from mappings.publishing import Schedule
 from mappings.schema import FeedMapping
 from pipelines import names
+from pipelines.giving_way import BACKFILL, SCHEDULE
 
 AT_WORK = [DagsterRunStatus.QUEUED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 """Not `NOT_STARTED`: a process that died before its run began would leave it so for ever."""
@@ -24,10 +27,11 @@ def feed_schedule(mapping: FeedMapping, schedule: Schedule) -> ScheduleDefinitio
     """Return a feed's schedule: running from the start, in its own time zone, never two runs at once."""
 
     def tick(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        runs = context.instance.get_run_records(RunsFilter(tags={names.FEED_TAG: mapping.feed}, statuses=AT_WORK), limit=1)
+        found = context.instance.get_run_records(RunsFilter(tags={names.FEED_TAG: mapping.feed}, statuses=AT_WORK))
+        runs = [record.dagster_run for record in found if record.dagster_run.tags.get(names.LAUNCHED_BY_TAG) != BACKFILL]
         if runs:
-            return SkipReason(f"run {runs[0].dagster_run.run_id} of {mapping.feed} has not ended yet")
-        return RunRequest(tags={names.LAUNCHED_BY_TAG: "schedule"})
+            return SkipReason(f"run {runs[0].run_id} of {mapping.feed} has not ended yet")
+        return RunRequest(tags={names.LAUNCHED_BY_TAG: SCHEDULE})
 
     return ScheduleDefinition(
         name=names.schedule_of_job(names.job_of(mapping.feed)),

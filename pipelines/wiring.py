@@ -32,6 +32,7 @@ from pipelines.clock import monotonic_s, now
 from pipelines.covers import Covers
 from pipelines.departures import Departures
 from pipelines.drain import Advance
+from pipelines.giving_way import PATIENCE_S, comes_between, say_waiting
 from pipelines.holding import Hold
 from pipelines.interrupts import window
 from pipelines.options import RunOptions
@@ -53,9 +54,6 @@ from state.media import MediaMemory
 from state.notes import ServiceNotes
 from state.notices import add_notices
 from state.pulse import seconds_since_boot
-
-PATIENCE_S = 2.0
-"""How often a patient run asks again for a feed that another run holds."""
 
 Tell = Callable[[str], None]
 
@@ -194,8 +192,9 @@ class Workshop:
             try:
                 return self.ledger(mapping).acquire_lease(holder)
             except HeldByAnotherError as held:
-                if not is_patient:
+                if not is_patient and not comes_between(holder, held.holder):
                     raise
+                say_waiting(self.notes, mapping.feed, holder, now())
                 if told != held.holder:
                     self.tell(f"{mapping.feed}: waiting, {held}")
                     told = held.holder

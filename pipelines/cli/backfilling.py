@@ -6,6 +6,7 @@ many requests are in flight. Between two slices the feed is free, and a schedule
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,8 +16,9 @@ from pipelines.cli.backfill_list import document_of, open_one
 from pipelines.cli.output import Output
 from pipelines.cli.run_report import RunReport, show_report
 from pipelines.cli.severity import worst
-from pipelines.cli.slice_runs import LAUNCHED_BY, SliceRuns
+from pipelines.cli.slice_runs import SliceRuns
 from pipelines.clock import monotonic_s, new_run_id, now
+from pipelines.giving_way import BACKFILL, PATIENCE_S, is_awaited, is_of
 from pipelines.interrupts import deferred_to_the_end, is_stop_asked, window
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode
@@ -25,7 +27,9 @@ from pipelines.wiring import open_workshop
 from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
 from state.books import Books
 from state.lease import HeldByAnotherError
+from state.notes import ServiceNotes
 
+_A_MOMENT_S = 0.5
 _THROUGH = frozenset({ExitCode.DONE, ExitCode.ATTENTION})
 """A slice whose run ended so owes nothing that another run of it would send."""
 
@@ -54,7 +58,7 @@ def backfill_feed(wish: Wish, output: Output) -> int:
         kept = Backfills(workshop.engine, wish.settings.destination, wish.mapping.feed, now)
         record = _meant(wish, kept, output)
         _check_alone(wish, record, Books(workshop.engine))
-        journey = Journey(wish, kept, record, output)
+        journey = Journey(wish, kept, record, output, workshop.notes)
         with deferred_to_the_end(journey.last_words):
             try:
                 codes = list(journey.codes())
@@ -87,7 +91,7 @@ def _check_alone(wish: Wish, record: BackfillRecord, books: Books) -> None:
         return
     for status in books.status(destination=wish.settings.destination, feed=wish.mapping.feed):
         held = status.lease
-        if held is not None and not held.is_gone and held.name.endswith(f"launched by {LAUNCHED_BY}"):
+        if held is not None and not held.is_gone and is_of(held.name, BACKFILL):
             raise HeldByAnotherError(holder=held.name, since=held.acquired_at, host=held.host, pid=held.pid)
 
 
@@ -99,6 +103,7 @@ class Journey:
     kept: Backfills
     record: BackfillRecord
     output: Output
+    notes: ServiceNotes
     rows: int = 0
     sent: int = 0
     done: int = 0
@@ -110,8 +115,8 @@ class Journey:
         """Run one slice after the other until one stops; yield the exit code of each."""
         left = self.record.left
         for place, one in enumerate(left):
-            with window():
-                claim = new_run_id(now())
+            claim = new_run_id(now())
+            self._give_way(is_first=place == 0)
             if is_stop_asked():
                 yield int(ExitCode.INTERRUPTED)
                 return
@@ -144,6 +149,13 @@ class Journey:
         """Print the document, in place of whatever the process hangs in."""
         if not self.is_out:
             self.output.document(self._document(int(ExitCode.INTERRUPTED)))
+
+    def _give_way(self, *, is_first: bool) -> None:
+        """Let a run in that waits for the feed: between two slices it is free for too short a time to be noticed."""
+        with window():
+            if not is_first and is_awaited(self.notes, self.wish.mapping.feed, now()):
+                self.output.aside(f"{self.wish.mapping.feed}: another run waits for the feed; it goes first")
+                time.sleep(PATIENCE_S + _A_MOMENT_S)  # noqa: TID251  # whoever waits looks again within that time
 
     @property
     def _runs(self) -> SliceRuns:

@@ -14,7 +14,6 @@ import httpx
 from mappings.errors import ConfigError
 from mappings.loader import LoadedFeed
 from mappings.schema import FeedMapping
-from pipelines import names
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.cli.output import Output, Progress
 from pipelines.cli.rehearsing import rehearse_feeds
@@ -24,7 +23,7 @@ from pipelines.clock import new_run_id, now
 from pipelines.dagster_home import prepare_dagster_home
 from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.interrupts import deferred_to_the_end, is_stop_asked, window
-from pipelines.launch_request import launch_config, wanted_assets
+from pipelines.launch_request import launch_config, launch_tags, launched_job, wanted_assets
 from pipelines.logs import configure_logs
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode
@@ -155,8 +154,9 @@ def _on_webserver(
 ) -> Iterator[RunReport]:
     options = request.options
     for mapping in feeds:
-        tags = {names.LAUNCHED_BY_TAG: request.launched_by, names.FEED_TAG: mapping.feed}
-        launch = Launch(names.job_of(mapping.feed), launch_config(options), tuple(wanted_assets(mapping.feed, options)), tags)
+        tags = launch_tags(mapping, options, request.launched_by)
+        wanted = tuple(wanted_assets(mapping.feed, options))
+        launch = Launch(launched_job(mapping, options), launch_config(options), wanted, tags)
         run_id = server.launch(launch)
         try:
             with window():
@@ -189,7 +189,7 @@ def run_in_process(
     wanted = {mapping.feed for mapping in feeds}
     definitions = build_definitions(settings, lambda: open_workshop(settings, tell), wanted=wanted)
     for mapping in feeds:
-        run_id, status = run_job(definitions, mapping.feed, options, launched_by)
+        run_id, status = run_job(definitions, mapping, options, launched_by)
         with open_workshop(settings) as workshop:
             yield report_of(workshop, mapping, run_id, dagster_status=status)
 

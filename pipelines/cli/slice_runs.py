@@ -13,11 +13,10 @@ from pipelines.cli.run_report import RunReport, report_of
 from pipelines.cli.running import Request, runner_of, watcher_of
 from pipelines.clock import new_run_id, now
 from pipelines.feed_run import FeedAtWork, RunTicket
+from pipelines.giving_way import BACKFILL
 from pipelines.options import RunOptions
 from pipelines.settings import Settings
 from pipelines.wiring import open_workshop
-
-LAUNCHED_BY = "backfill"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +34,14 @@ class SliceRuns:
 
     def _by_engine(self, options: RunOptions, title: str) -> RunReport:
         with self.output.progress(title) as bar, open_workshop(self.settings, self.output.aside) as workshop:
-            ticket = RunTicket(new_run_id(now()), LAUNCHED_BY)
+            ticket = RunTicket(new_run_id(now()), BACKFILL)
             result = FeedAtWork(workshop, self.mapping, ticket, options, watcher_of(bar)).run()
             return report_of(workshop, self.mapping, ticket.run_id, result.outcome)
 
     def _in_dagster(self, options: RunOptions) -> RunReport:
         words = (str(self.mapping.feed),)
         request = Request(
-            words, options, is_all=False, is_dry=False, uses_dagster=True, as_json=self.output.is_json, launched_by=LAUNCHED_BY
+            words, options, is_all=False, is_dry=False, uses_dagster=True, as_json=self.output.is_json, launched_by=BACKFILL
         )
         (report,) = runner_of(request, self.settings, self.output)([self.mapping])
         return report

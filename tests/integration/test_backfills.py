@@ -98,16 +98,19 @@ def test_an_interrupted_backfill_ends_in_good_order_and_says_how_to_go_on(desk: 
     assert (said.code, len(service.events())) == (0, 80), said.words
 
 
-def test_a_run_comes_in_between_two_slices_and_nothing_is_lost(desk: Desk, service: Service) -> None:
-    by_dated_file(desk, 20, days=5)
-    service.switch(latency_ms=20)
-    command = start(desk, *MONTH)
-    until(lambda: len(service.requests()) >= 5)
+def test_a_patient_run_comes_in_between_two_slices_and_nothing_is_lost(desk: Desk, service: Service) -> None:
+    desk.mapping(in_flight=4)
+    by_dated_file(desk, 16, days=3)
+    service.switch(latency_ms=400)
+    command = start(desk, "--from", "2031-01-01", "--to", "2031-01-03")
+    until(service.requests)
     beside = desk.run("--wait")
+    assert not command.has_ended, "it came in before the backfill was over"
     said = command.ended()
-    assert (said.code, [state for _, state in slices(said)]) == (0, ["done"] * 6), said.words
-    assert beside.code in {0, 2}, "the feed's own window of days holds no file"
-    assert (len(service.events()), max(attempts(service).values())) == (100, 1)
+    assert (said.code, [state for _, state in slices(said)]) == (0, ["done"] * 3), said.words
+    assert "another run waits for the feed; it goes first" in said.err
+    assert "no file matches" in beside.words, "the days that the feed itself reads are those of today"
+    assert (len(service.events()), max(attempts(service).values())) == (48, 1)
 
 
 def test_a_second_backfill_beside_a_living_one_is_told_who_is_at_it(desk: Desk, service: Service) -> None:

@@ -120,7 +120,7 @@ def test_fifty_feeds_load_without_a_word_to_the_network(tmp_path: Path, instance
 def test_the_launchpad_tells_what_each_option_does(desk: Desk) -> None:
     job = desk.definitions().resolve_job_def("sync_town_hall")
     options = job.resource_defs["options"].config_schema.config_type.fields
-    assert set(options) == {"full", "limit", "row_keys", "as_draft", "accept", "wait", "publish_only"}
+    assert set(options) == {"full", "limit", "row_keys", "as_draft", "accept", "wait", "publish_only", "window"}
     assert all(len(field.description or "") > 20 for field in options.values())
     assert not any(field.is_required for field in options.values())
 

@@ -1,0 +1,103 @@
+"""Windows of the past as Dagster sees them: days of an asset where the source has days, a job of its own where it has none."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+from on_dagster.desk import FEED, HEADER, MAPPING, Desk, failure_of, line
+
+from mappings.loader import load_feed
+from mappings.schema import FeedMapping
+from pipelines import names
+from pipelines.launch_request import launch_config, launch_tags, launched_job
+from pipelines.options import RunOptions
+from pipelines.windows import Window
+
+BACKFILLED = dg.AssetKey([FEED, "backfilled"])
+DATED = MAPPING.replace("path: ../{source}", "path: ../in/{{date:%Y%m%d}}.csv")
+
+
+@pytest.fixture
+def dated(desk: Desk) -> FeedMapping:
+    """A feed of dated files, of three days with two rows each."""
+    (desk.folder / "in").mkdir()
+    for day in (1, 2, 3):
+        lines = [HEADER, line(day * 10), line(day * 10 + 1)]
+        (desk.folder / "in" / f"2026050{day}.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    return load_feed(desk.mapping(text=DATED))
+
+
+def window(by: str, first: str, last: str) -> RunOptions:
+    return RunOptions(window=Window.model_validate({"by": by, "first": first, "last": last}))
+
+
+def run(desk: Desk, mapping: FeedMapping, options: RunOptions, tags: dict[str, str]) -> dg.ExecuteInProcessResult:
+    job = desk.definitions().resolve_job_def(names.backfill_job_of(mapping.feed))
+    return job.execute_in_process(instance=desk.instance, run_config=launch_config(options), tags=tags, raise_on_error=False)
+
+
+def made(desk: Desk) -> set[str]:
+    return set(desk.instance.get_materialized_partitions(BACKFILLED))
+
+
+def test_a_backfill_of_days_in_the_ui_reads_those_days_and_shows_them_as_made(desk: Desk, dated: FeedMapping) -> None:
+    span = {"dagster/asset_partition_range_start": "2026-05-01", "dagster/asset_partition_range_end": "2026-05-02"}
+    result = run(desk, dated, RunOptions(), span)
+    assert result.success, failure_of(result)
+    assert made(desk) == {"2026-05-01", "2026-05-02"}
+    assert sorted(event["title"] for event in desk.events()) == ["Evening 10", "Evening 11", "Evening 20", "Evening 21"]
+    again = run(desk, dated, RunOptions(), {**span, "dagster/asset_partition_range_end": "2026-05-03"})
+    assert (again.success, len(made(desk)), len(desk.events()), desk.posts()) == (True, 3, 6, 6)
+
+
+def test_a_window_of_the_command_line_is_tagged_with_its_days(desk: Desk, dated: FeedMapping) -> None:
+    options = window("file", "2026-05-02", "2026-05-03")
+    result = run(desk, dated, options, dict(launch_tags(dated, options, "backfill")))
+    assert result.success, failure_of(result)
+    assert made(desk) == {"2026-05-02", "2026-05-03"}
+    assert len(desk.events()) == 4
+
+
+def test_days_before_the_first_that_is_shown_are_brought_in_all_the_same(desk: Desk, dated: FeedMapping) -> None:
+    options = window("file", "2014-12-30", "2026-05-01")
+    tags = dict(launch_tags(dated, options, "backfill"))
+    result = run(desk, dated, options, tags)
+    assert (result.success, made(desk), len(desk.events())) == (True, set(), 2)
+
+
+def test_a_source_without_days_has_a_job_for_a_window_of_its_events(desk: Desk) -> None:
+    desk.source([line(1, day="2031-05-01"), line(2, day="2031-06-01")])
+    mapping = load_feed(desk.mapping())
+    options = window("event", "2031-06-01", "2031-06-30")
+    assert launched_job(mapping, options) == "backfill_town_hall"
+    result = run(desk, mapping, options, dict(launch_tags(mapping, options, "backfill")))
+    assert result.success, failure_of(result)
+    assert [event["title"] for event in desk.events()] == ["Evening 2"]
+    keys = {spec.key.path[-1] for spec in desk.definitions().resolve_all_asset_specs()}
+    assert keys == {"source", "staged", "published"}
+
+
+def test_a_run_without_a_window_says_what_it_lacks(desk: Desk, dated: FeedMapping) -> None:
+    told, _ = failure_of(run(desk, dated, RunOptions(), {}))
+    assert "choose partitions" in told
+    mapping = load_feed(desk.mapping())
+    told, metadata = failure_of(run(desk, mapping, RunOptions(), {}))
+    assert "no window of town-hall was named" in told
+    assert metadata["exit_code"] == 2
+
+
+@pytest.mark.usefixtures("dated")
+@pytest.mark.parametrize("launched_by", ["backfill", "cli"])
+def test_a_schedules_tick_comes_in_between_the_slices_of_a_backfill_and_leaves_any_other_run_alone(
+    desk: Desk, home: dg.DagsterInstance, launched_by: str
+) -> None:
+    definitions = desk.definitions()
+    home.create_run_for_job(
+        definitions.resolve_job_def("backfill_town_hall"),
+        tags={names.FEED_TAG: FEED, names.LAUNCHED_BY_TAG: launched_by},
+        status=dg.DagsterRunStatus.STARTED,
+    )
+    tick = definitions.resolve_schedule_def("sync_town_hall_schedule").evaluate_tick(dg.build_schedule_context(home))
+    asked = tick.run_requests or []
+    assert len(asked) == (launched_by == "backfill")
+    assert ("has not ended yet" in str(tick.skip_message)) == (launched_by == "cli")

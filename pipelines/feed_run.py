@@ -24,6 +24,7 @@ from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, Outcome, outcome_of
 from pipelines.sending import PublishJob
 from pipelines.sync import Published, Staged, publish, stage
+from pipelines.telemetry import Telemetry, Work
 from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import Workshop
 from state.accounts import PublishAccount
@@ -125,9 +126,23 @@ class FeedAtWork:
             return self._publish(grip)
 
     def _stage(self, grip: _Grip) -> Staged:
+        with self._telemetry.phase("stage"):
+            return self._staged(grip)
+
+    def _publish(self, grip: _Grip) -> Published:
+        with self._telemetry.phase("publish"):
+            return self._published(grip)
+
+    @property
+    def _telemetry(self) -> Telemetry:
+        return self.workshop.telemetry
+
+    def _staged(self, grip: _Grip) -> Staged:
         self._begin_phase(grip, "staging")
-        job = self.workshop.stage_job(self.mapping, self.ticket.run_id, grip.hold, self.options, self.watcher.read)
+        read = self._telemetry.reading(self.watcher.read)
+        job = self.workshop.stage_job(self.mapping, self.ticket.run_id, grip.hold, self.options, read)
         staged = stage(job)
+        self._telemetry.counted(asdict(staged.report.account))
         of_reading = [notice for notice in staged.notices if notice not in job.notices]
         self.workshop.tell_of_reading(self.mapping, self.ticket.run_id, of_reading)
         if staged.missing:
@@ -138,10 +153,11 @@ class FeedAtWork:
         self._close(self._unless_missing(_stage_outcome(staged, self.mapping.feed)))
         return staged
 
-    def _publish(self, grip: _Grip) -> Published:
+    def _published(self, grip: _Grip) -> Published:
         self._begin_phase(grip, "publishing")
         pass_the_gate(self.workshop.ledger(self.mapping), self.mapping, self.options, f"run {self.ticket.run_id}")
-        job = self.workshop.publish_job(self.mapping, self.ticket.run_id, grip.hold, self.options, self.watcher.settled)
+        settled = self._telemetry.settling(self.watcher.settled)
+        job = self.workshop.publish_job(self.mapping, self.ticket.run_id, grip.hold, self.options, settled)
         self.watcher.owed(job.outbox.owed)
         published = self._drained(job)
         self.workshop.notice(self.mapping, self.ticket.run_id, published.outlook.notices)
@@ -178,7 +194,8 @@ class FeedAtWork:
         The page begins under the lease: an open page of another run, seen by whoever holds the feed, is a dead run's.
         """
         doing = ["waiting for the feed"]
-        with bound_contextvars(feed=self.mapping.feed, run_id=self.ticket.run_id):
+        work = Work(self.mapping.feed, self.ticket.run_id, self.ticket.launched_by)
+        with bound_contextvars(feed=work.feed, run_id=work.run_id), self._telemetry.run(work):
             try:
                 holder = f"run {self.ticket.run_id}, launched by {self.ticket.launched_by}"
                 with self.workshop.lease(self.mapping, holder, is_patient=self.options.wait) as hold:
@@ -210,6 +227,8 @@ class FeedAtWork:
     def _close(self, outcome: Outcome, account: PublishAccount | None = None) -> None:
         counts = asdict(account) if account else {}
         log = structlog.get_logger()
+        self._telemetry.ended(outcome)
+        self._telemetry.counted(counts)
         log.info("phase ended", outcome=outcome.name, exit_code=int(outcome.exit_code), message=outcome.message, **counts)
         self.workshop.ledger(self.mapping).finish_run(
             self.ticket.run_id,

@@ -1,4 +1,5 @@
-"""Single rows in the log, at level debug: when each was sent, and what it came to. Above that level nothing is done per row.
+"""Single rows in the log, at level debug: when each was sent, and what it came to. Above that level nothing is done per row,
+unless a trace is told which row its requests are of.
 
 What all of a run's lines say, its feed and its id, `feed_run` binds.
 """
@@ -14,15 +15,15 @@ from mappings.delivery import Intent, Postponed, Receipt, Verdict
 from pipelines.drain import Deliver
 
 
-def logging_rows(deliver: Deliver) -> Deliver:
-    """Return what delivers a row and logs it; `deliver` itself, unless the log is at level debug.
+def watching_rows(deliver: Deliver, *, is_traced: bool) -> Deliver:
+    """Return what delivers a row and logs it; `deliver` itself, unless the log is at level debug or requests are traced.
 
     Whatever is logged of a row names it as `row_key`. Of an answer are told its status, its code and its request id, by
     which the service finds it; never the row's content.
     """
     log = structlog.get_logger()
     if not log.is_enabled_for(logging.DEBUG):
-        return deliver
+        return _named(deliver) if is_traced else deliver
 
     async def told(intent: Intent) -> Verdict:
         with bound_contextvars(row_key=intent.row_key):
@@ -32,6 +33,14 @@ def logging_rows(deliver: Deliver) -> Deliver:
         return verdict
 
     return told
+
+
+def _named(deliver: Deliver) -> Deliver:
+    async def named(intent: Intent) -> Verdict:
+        with bound_contextvars(row_key=intent.row_key):
+            return await deliver(intent)
+
+    return named
 
 
 def _told(verdict: Verdict) -> dict[str, object]:

@@ -17,6 +17,7 @@ from connectors.errors import RequestRefusedError, ScopeMissingError
 from connectors.event_api.client import EventApi
 from connectors.event_api.http import Passage, open_http
 from connectors.event_api.listing import Classifications
+from connectors.event_api.watched import Seen
 from connectors.pacing import OpenSharing, Pacer
 from connectors.pauses import Patience
 from connectors.retry import RetryPolicy
@@ -38,10 +39,13 @@ async def open_api(
     passage: Passage = nullcontext,
     sharing: OpenSharing | None = None,
     retries: RetryPolicy = INSISTENCE,
+    *,
+    seen: Seen | None = None,
 ) -> AsyncIterator[EventApi]:
     """Open a client of the configured service, with the feed's patience and number of requests in flight.
 
-    Each request goes through `passage`, which may hold it back; `sharing` opens the pace that other workers share.
+    Each request goes through `passage`, which may hold it back; `sharing` opens the pace that other workers share;
+    `seen` is told of each request, where somebody wants to know.
     It is insisted upon as `retries` says, but never beyond the feed's trust in the service's memory of keys.
 
     Raises:
@@ -50,6 +54,8 @@ async def open_api(
     require_service(settings)
     async with open_http(settings.base_url, settings.api_key, in_flight=policy.most_in_flight) as http:
         http.passage = passage
+        if seen is not None:
+            http.watch(seen)
         patience = Patience(max_pause_s=policy.max_pause_s)
         crowd = Crowd(policy.most_in_flight, adapts=policy.in_flight == "auto")
         pacer = Pacer(

@@ -19,6 +19,7 @@ from connectors.masking import Mask
 from connectors.sources.access import Access
 from mappings.errors import ConfigError
 from pipelines.notices_channels import NOBODY, Channels, read_channels
+from pipelines.otel_env import TRACE_REQUESTS, secrets_in
 from pipelines.source_access import source_access
 
 _API_PREFIX = "/api/public/v1"
@@ -41,6 +42,9 @@ class Settings(BaseModel):
     dagster_home: Path
     dagster_url: str = ""
     metrics_port: int | None = None
+    otel: Mapping[str, str] = Field(default_factory=dict, repr=False, exclude=True)
+    """The standard OTEL_* variables as they are; what they ask for is `otel_env`'s."""
+    trace_requests: float = Field(default=0.01, ge=0, le=1)
     allow_private_images: bool = False
     access: InstanceOf[Access] = Field(default_factory=Access, repr=False, exclude=True)
     """Who we are to the services that rows are read from."""
@@ -66,7 +70,8 @@ class Settings(BaseModel):
     def mask(self) -> Mask:
         """What hides all that must not be seen: the service's key, the state DB's password, what `access` and `channels` hold."""
         password = _password_of(self.state_url)
-        self.access.mask.learn(self.api_key.get_secret_value(), password, unquote(password), *self.channels.secrets())
+        key = self.api_key.get_secret_value()
+        self.access.mask.learn(key, password, unquote(password), *self.channels.secrets(), *secrets_in(self.otel))
         return self.access.mask
 
 
@@ -95,6 +100,8 @@ def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
         "dagster_home": (cwd / values.get("DAGSTER_HOME", ".eventsync/dagster")).resolve(),
         "dagster_url": values.get("EVENTSYNC_DAGSTER_URL", "").strip(),
         "metrics_port": _port("EVENTSYNC_METRICS_PORT", values, problems),
+        "otel": {name: value for name, value in values.items() if name.startswith("OTEL_")},
+        "trace_requests": _share(TRACE_REQUESTS, values, problems),
         "allow_private_images": _switch("EVENTSYNC_ALLOW_PRIVATE_IMAGES", values, problems),
         "access": source_access(values, cwd, problems),
         "channels": read_channels(values, cwd, problems),
@@ -154,6 +161,18 @@ def _port(name: str, values: Mapping[str, str], problems: list[str]) -> int | No
         problems.append(f"{name}: {value!r} is no port; write a number up to 65535, for example 9464")
         return None
     return int(value)
+
+
+def _share(name: str, values: Mapping[str, str], problems: list[str]) -> float:
+    value = values.get(name, "").strip()
+    try:
+        share = float(value or "0.01")
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        problems.append(f"{name}: {value!r} is no share; write a number from 0 (none) to 1 (all), for example 0.01")
+        return 0.0
+    return share
 
 
 def _switch(name: str, values: Mapping[str, str], problems: list[str]) -> bool:

@@ -37,7 +37,7 @@ from pipelines.holding import Hold
 from pipelines.interrupts import window
 from pipelines.options import RunOptions
 from pipelines.preflight import Preflight
-from pipelines.row_log import logging_rows
+from pipelines.row_log import watching_rows
 from pipelines.sameness import Sameness
 from pipelines.sending import PublishJob
 from pipelines.service import INSISTENCE, Told, ask_lists, open_api
@@ -46,6 +46,8 @@ from pipelines.shared_pace import sharing_over
 from pipelines.slug_list import ListMemory
 from pipelines.stoppable import cancel_all, run_stoppable
 from pipelines.sync import StageJob
+from pipelines.telemetry import UNTOLD, Telemetry
+from pipelines.telemetry_chosen import telemetry_of
 from pipelines.windows import within
 from state.database import StateDb, open_database
 from state.lease import HeldByAnotherError, Lease
@@ -74,6 +76,7 @@ class Workshop:
     tell: Tell = _log
     insistence: RetryPolicy = INSISTENCE
     writes_back: bool = False
+    telemetry: Telemetry = UNTOLD
 
     def ledger(self, mapping: FeedMapping) -> Ledger:
         """Return the ledger of one feed at the configured destination."""
@@ -124,7 +127,7 @@ class Workshop:
             departures=departures,
             on_loss=lease.on_loss,
             tell=lambda sentence: self.tell(f"{mapping.feed}: {sentence}"),
-            watch=logging_rows,
+            watch=partial(watching_rows, is_traced=self.telemetry.seen is not None),
             in_flight=mapping.publish.most_in_flight,
             advance=advance,
             clock_s=monotonic_s,
@@ -135,7 +138,7 @@ class Workshop:
     def api(self, mapping: FeedMapping, passage: Passage = nullcontext) -> AbstractAsyncContextManager[EventApi]:
         """Return the client of the service, to be opened in an event loop; its pace is shared with all who use this state DB."""
         sharing = sharing_over(self.engine, self.settings)
-        return open_api(self.settings, mapping.publish, passage, sharing, self.insistence)
+        return open_api(self.settings, mapping.publish, passage, sharing, self.insistence, seen=self.telemetry.seen)
 
     def covers(self, mapping: FeedMapping) -> Covers:
         """Return what fetches, checks and uploads the cover images of a feed."""
@@ -211,6 +214,6 @@ def open_workshop(settings: Settings, tell: Tell = _log) -> Iterator[Workshop]:
     """
     engine = open_database(settings.state_url)
     try:
-        yield Workshop(settings, engine, tell, writes_back=True)
+        yield Workshop(settings, engine, tell, writes_back=True, telemetry=telemetry_of(settings))
     finally:
         engine.dispose()

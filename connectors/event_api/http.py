@@ -16,6 +16,7 @@ from pydantic import SecretStr
 
 from connectors.errors import BaseUrlError, KeyFormatError
 from connectors.event_api.transport import WireStream, direct_transport
+from connectors.event_api.watched import Seen, WatchedTransport
 from connectors.loopback import is_loopback
 
 API_PREFIX = "/api/public/v1"
@@ -74,6 +75,10 @@ class ServiceHttp:
     async def __aexit__(self, *_: object) -> None:
         """Close all connections."""
         await self._transport.aclose()
+
+    def watch(self, seen: Seen) -> None:
+        """Have `seen` told of each request from now on."""
+        self._transport = WatchedTransport(self._transport, seen)
 
     async def send(self, request: httpx.Request) -> httpx.Response:
         """Send `request` once; its answer's body is still to be read, and the answer to be closed.

@@ -18,7 +18,18 @@ except SystemExit as left:
 print(*sys.modules, sep="\\n", file=sys.stderr)
 """
 ELSEWHERE = frozenset(
-    {"dagster", "alembic", "gspread", "google.auth", "simple_salesforce", "fsspec", "paramiko", "psycopg", "sandbox"}
+    {
+        "dagster",
+        "alembic",
+        "opentelemetry",
+        "gspread",
+        "google.auth",
+        "simple_salesforce",
+        "fsspec",
+        "paramiko",
+        "psycopg",
+        "sandbox",
+    }
 )
 """What most feeds never need."""
 SELDOM = frozenset({"markdown_it", "charset_normalizer", "pipelines.definitions", "uvicorn"})

@@ -1,0 +1,145 @@
+"""Runs told to OpenTelemetry, as a collector receives them: one trace a run, no span a row, and never at a run's expense."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from integration.collector import Span, collecting
+from integration.desk import FEED, Desk, lines
+from integration.service import SECRET, Service
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("opentelemetry.sdk")
+
+WITHOUT_THE_EXTRA = """\
+import sys
+sys.modules["opentelemetry"] = None
+from pipelines.cli.entry import main
+main()
+"""
+
+
+def _about(span: Span, *names: str) -> tuple[object, ...]:
+    return tuple(span.about.get(f"eventsync.{name}") for name in names)
+
+
+def test_a_run_is_one_trace_of_its_phases_its_chunks_and_its_requests(desk: Desk) -> None:
+    desk.source([*lines(2_500), "x,,2031-99-01,19:30,poetry,"])
+    with collecting() as collector:
+        said = desk.run("--limit", "30", OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="1")
+    assert said.code == 0, said.words
+    (run,) = collector.named(f"run {FEED}")
+    assert _about(run, "feed", "run_id", "exit_code") == (FEED, said.run["run_id"], 0)
+    assert {span.trace_id for span in collector.spans} == {run.trace_id}
+    assert [span.name for span in collector.below(run)] == ["stage", "publish"]
+    (stage, publish) = collector.below(run)
+    assert [_about(chunk, "rows")[0] for chunk in collector.below(stage) if chunk.name == "chunk"] == [1000, 1000, 501]
+    assert _about(stage, "outcome", "rows.new", "rows.rejected") == ("staged", 2_500, 1)
+    assert _about(publish, "outcome", "rows.delivered", "rows.pending") == (said.run["outcome"], 30, 2_470)
+    posted = [span for span in collector.below(publish) if span.name == "POST /api/public/v1/events"]
+    assert sorted(span.about["eventsync.row_key"] for span in posted) == sorted(map(str, range(30)))
+    assert {span.about["http.response.status_code"] for span in posted} == {201}
+    assert all(span.about["eventsync.idempotency_key"] for span in posted)
+
+
+def test_rows_get_no_span_of_their_own_unless_asked_for_or_odd(desk: Desk, service: Service) -> None:
+    desk.source(lines(40))
+    with collecting() as collector:
+        said = desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="0")
+        assert said.code == 0, said.words
+        posts = [span for span in collector.spans if span.name.startswith("POST")]
+        assert posts == []
+        assert [span for span in collector.spans if span.name == "GET /api/public/v1/classifications"]
+        service.switch(fault_per_mille=1000, faults="error_500", fault_attempts=1)
+        desk.source(lines(44))
+        assert desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="0").code == 0
+    posts = [span for span in collector.spans if span.name.startswith("POST")]
+    assert [(span.is_error, span.about["http.response.status_code"]) for span in posts] == [(True, 500)] * 4
+
+
+def test_the_numbers_of_a_run_are_counted(desk: Desk) -> None:
+    desk.source([*lines(20), "x,,2031-99-01,19:30,poetry,"])
+    with collecting() as collector:
+        assert desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url).code == 0
+    feed = {"eventsync.feed": FEED}
+    assert collector.numbers["eventsync.rows.read"] == [(feed, 21)]
+    assert collector.numbers["eventsync.rows.settled"] == [(feed, 20)]
+    ended = {
+        (about["eventsync.phase"], about["eventsync.row.outcome"]): count
+        for about, count in collector.numbers["eventsync.rows.ended"]
+    }
+    assert (ended["stage", "rejected"], ended["stage", "new"], ended["publish", "delivered"]) == (1, 20, 20)
+    phases = [(about["eventsync.phase"], count) for about, count in collector.numbers["eventsync.phase.duration"]]
+    assert phases == [("stage", 1), ("publish", 1)]
+    posts = [
+        count for about, count in collector.numbers["http.client.request.duration"] if about["http.request.method"] == "POST"
+    ]
+    assert posts == [20]
+    assert {(one["service.name"], one["service.version"]) for one in collector.resources} == {("eventsync", "0.1.0")}
+
+
+def test_log_lines_name_the_trace_and_nothing_secret_travels(desk: Desk) -> None:
+    desk.source(lines(5))
+    token = "collector-token-7hQ2mX9vLr"
+    (desk.folder / ".env").write_text(
+        f"OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20{token}\nOTEL_SERVICE_NAME=town\n", "utf-8"
+    )
+    with collecting() as collector:
+        said = desk.run(EVENTSYNC_LOG="json debug", OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="1")
+    assert said.code == 0, said.words
+    logged = [json.loads(line) for line in said.err.splitlines() if line.startswith("{")]
+    assert {line["trace_id"] for line in logged} == {collector.spans[0].trace_id}
+    assert {headers["authorization"] for headers in collector.headers} == {f"Bearer {token}"}, "an .env file counts, too"
+    assert {one["service.name"] for one in collector.resources} == {"town"}
+    assert SECRET.encode() not in b"".join(collector.raw)
+    assert token.encode() not in desk.written() + b"".join(collector.raw)
+
+
+def test_a_run_that_fails_says_so_in_its_trace(desk: Desk) -> None:
+    desk.source(lines(2))
+    with collecting() as collector:
+        assert desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENT_API_KEY="sk-nobody-knows-this-one-0042").code == 3
+    (run,) = collector.named(f"run {FEED}")
+    (stage,) = collector.named("stage")
+    assert run.is_error
+    assert stage.is_error
+    assert _about(run, "outcome", "exit_code") == ("refused by the service", 3)
+    assert b"0042" not in b"".join(collector.raw)
+
+
+def test_a_collector_that_is_away_holds_up_no_run_for_long(desk: Desk) -> None:
+    desk.source(lines(3))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        began = time.monotonic()
+        said = desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{port}")
+    assert said.code == 0, said.words
+    assert said.run["publish"]["delivered"] == 3
+    assert said.err.count("collector does not answer") == 1
+    assert time.monotonic() - began < 30
+
+
+def test_what_cannot_be_had_is_told_and_costs_the_run_nothing(desk: Desk) -> None:
+    desk.source(lines(1))
+    said = desk.run(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
+    assert said.code == 0
+    assert "http/protobuf" in said.words
+    env = {**desk.env, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+    words = [sys.executable, "-c", WITHOUT_THE_EXTRA, "run", FEED, "--no-dagster"]
+    plain = subprocess.run(words, cwd=desk.folder, env=env, capture_output=True, text=True, check=False)
+    assert plain.returncode == 0, plain.stderr
+    assert "pip install 'eventsync[otel]'" in plain.stderr
+
+
+def test_nobody_listens_by_default_and_it_can_be_switched_off(desk: Desk) -> None:
+    desk.source(lines(1))
+    with collecting() as collector:
+        assert desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, OTEL_SDK_DISABLED="true").code == 0
+        assert desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, OTEL_METRICS_EXPORTER="none").code == 0
+    assert collector.spans
+    assert collector.numbers == {}

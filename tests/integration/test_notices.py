@@ -1,0 +1,110 @@
+"""Runs of the engine alone, as cron has them, and what the owners of their feed hear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from integration.desk import FEED, Desk, line, lines
+from integration.service import Service
+from integration.waiting import until
+from lookalikes.notices import Inbox, webhook
+
+pytestmark = pytest.mark.slow
+
+TOKEN = "tok-8Kx2vLm9Zq4RtW"
+
+
+@pytest.fixture
+def hook() -> Iterator[Inbox]:
+    with webhook() as inbox:
+        yield inbox
+
+
+@pytest.fixture
+def told_desk(desk: Desk, hook: Inbox) -> Desk:
+    desk.env["EVENTSYNC_NOTIFY"] = f"json://{TOKEN}:{TOKEN}@127.0.0.1:{hook.port}/{TOKEN}"
+    return desk
+
+
+def _bad(rows: int) -> list[str]:
+    return [line(number, genre="opera") for number in range(rows)]
+
+
+def test_bad_rows_are_told_once_and_that_they_are_mended(any_desk: Desk, hook: Inbox) -> None:
+    any_desk.env["EVENTSYNC_NOTIFY"] = hook.address()
+    any_desk.source([*_bad(3), *lines(20)[3:]])
+    assert [any_desk.run().code for _ in range(2)] == [5, 5]
+    (message,) = hook.told
+    assert hook.titles() == [f"{FEED}: stopped by a brake, and 1 more"]
+    assert "3 rows rejected: the mapping cannot make events of them" in message.body
+    any_desk.source(lines(20))
+    assert [any_desk.run().code for _ in range(2)] == [0, 0]
+    assert hook.titles() == [f"{FEED}: over"]
+
+
+def test_a_pause_of_a_few_runs_is_told_once_and_over_once(told_desk: Desk, service: Service, hook: Inbox) -> None:
+    told_desk.mapping(max_pause="1s")
+    told_desk.source(lines(5))
+    service.switch(rate_events="1/h")
+    assert {told_desk.run().code for _ in range(2)} == {6}
+    (message,) = hook.told
+    assert hook.titles() == [f"{FEED}: paused"]
+    assert "What would help" in message.body
+    service.switch(rate_events="off")
+    assert told_desk.run().code == 0
+    assert hook.titles() == [f"{FEED}: over"]
+
+
+def test_whoever_does_not_listen_fails_no_run(told_desk: Desk, hook: Inbox) -> None:
+    told_desk.source([*_bad(3), *lines(20)[3:]])
+    hook.status = 503
+    said = told_desk.run()
+    assert (said.code, said.run["outcome"]) == (5, "stopped by a brake")
+    assert "a notice could not be sent" in said.words
+    hook.status = 200
+    told_desk.source(lines(20))
+    assert told_desk.run().code == 0
+    assert hook.titles() == []
+
+
+def test_a_killed_run_is_told_before_the_next_one(told_desk: Desk, service: Service, hook: Inbox) -> None:
+    told_desk.source(lines(60))
+    service.switch(latency_ms=400)
+    run = told_desk.start_run()
+    until(service.requests, what="the first event")
+    run.kill()
+    service.switch(latency_ms=0)
+    assert hook.titles() == []
+    assert told_desk.run().code == 0
+    assert hook.titles() == [f"{FEED}: the run died", f"{FEED}: over"]
+
+
+def test_neither_key_nor_address_is_anywhere_to_be_found(told_desk: Desk, hook: Inbox) -> None:
+    told_desk.source(lines(2))
+    secret = "sk-nobody-knows-this-one-0042"
+    assert told_desk.run(EVENT_API_KEY=secret, EVENTSYNC_LOG="json debug").code == 3
+    (message,) = hook.told
+    assert message.title == f"eventsync: {FEED}: the service refuses us"
+    assert secret not in message.title + message.body
+    hook.status = 401
+    told_desk.source(_bad(2))
+    told_desk.run(EVENTSYNC_LOG="pretty debug")
+    assert TOKEN.encode() not in told_desk.written()
+
+
+def test_a_rehearsal_tells_nobody(told_desk: Desk, hook: Inbox) -> None:
+    told_desk.source(_bad(3))
+    told_desk.run("--dry-run")
+    assert hook.titles() == []
+
+
+def test_without_the_library_a_run_is_as_good_and_says_what_to_install(told_desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "apprise.py").write_text("raise ModuleNotFoundError(\"No module named 'apprise'\", name='apprise')\n", "utf-8")
+    told_desk.source([*_bad(3), *lines(20)[3:]])
+    told_desk.env["PYTHONPATH"] = str(tmp_path)
+    run = told_desk.installed("run", FEED, "--no-dagster")
+    said = " ".join(run.communicate(timeout=60))
+    assert run.returncode == 5
+    assert "pip install 'eventsync[notify]'" in said

@@ -1,0 +1,116 @@
+"""The sensor that tells owners: of runs of the daemon, of those that crashed before they could say why, once each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import dagster as dg
+import pytest
+from lookalikes.notices import Inbox, webhook
+from on_dagster.desk import FEED, Desk, line
+
+from pipelines import names
+from pipelines.definitions import build_definitions
+from pipelines.notices_sensor import LOST_AFTER, NAME
+from pipelines.settings import Settings, read_settings
+from pipelines.wiring import open_workshop
+
+
+@dataclass
+class Told:
+    """A desk whose owners are told, with the sensor's cursor."""
+
+    desk: Desk
+    hook: Inbox
+    cursor: str | None = None
+    state_url: str = ""
+
+    @property
+    def settings(self) -> Settings:
+        more = {"EVENTSYNC_STATE_URL": self.state_url} if self.state_url else {}
+        environ: Mapping[str, str] = {**self.desk.environ, "EVENTSYNC_NOTIFY": self.hook.address(), **more}
+        return read_settings(environ, self.desk.folder)
+
+    def tick(self) -> str:
+        """Let the sensor look once; what it says."""
+        settings = self.settings
+        sensor = build_definitions(settings, lambda: open_workshop(settings)).resolve_sensor_def(NAME)
+        with dg.build_sensor_context(instance=self.desk.instance, cursor=self.cursor) as context:
+            told = sensor(context)
+            self.cursor = context.cursor
+        assert isinstance(told, dg.SkipReason)
+        return told.skip_message or ""
+
+    def failed(self, *, tags: Mapping[str, str] | None = None) -> None:
+        """Have a run of the feed fail in Dagster before it reached the books."""
+        job = self.desk.definitions().resolve_job_def(names.job_of(FEED))
+        run = self.desk.instance.create_run_for_job(job, tags={names.FEED_TAG: FEED, **(tags or {})})
+        self.desk.instance.report_run_failed(run, "run worker exited with code 137")
+
+
+@pytest.fixture
+def told(desk: Desk) -> Iterator[Told]:
+    with webhook() as hook:
+        yield Told(desk, hook)
+
+
+def test_without_anybody_to_tell_there_is_no_sensor(desk: Desk) -> None:
+    assert not desk.definitions().sensors
+
+
+def test_a_run_that_a_brake_stopped_is_told_once_and_then_that_it_is_over(told: Told) -> None:
+    told.desk.source([*(line(number, day="soon") for number in range(4)), *map(line, range(4, 10))])
+    told.desk.run()
+    assert FEED in told.tick()
+    assert told.hook.titles() == [f"{FEED}: stopped by a brake, and 1 more"]
+    assert "nothing is due" in told.tick()
+    told.desk.source(map(line, range(10)))
+    told.desk.run()
+    told.tick()
+    assert told.hook.titles() == [f"{FEED}: over"]
+
+
+def test_a_run_that_crashed_before_it_began_is_told_in_dagsters_words(told: Told) -> None:
+    told.failed()
+    told.tick()
+    (message,) = told.hook.told
+    assert told.hook.titles() == [f"{FEED}: the run failed"]
+    assert "run worker exited with code 137" in message.body
+    told.failed()
+    told.tick()
+    assert told.hook.titles() == []
+    told.desk.run()
+    told.tick()
+    assert told.hook.titles() == [f"{FEED}: over"]
+
+
+def test_a_run_that_is_tried_again_is_not_told_yet(told: Told) -> None:
+    told.failed(tags={"dagster/will_retry": "true"})
+    told.tick()
+    assert told.hook.titles() == []
+
+
+def test_what_could_not_be_told_is_told_by_a_later_tick(told: Told) -> None:
+    told.hook.status = 503
+    told.failed()
+    told.tick()
+    told.hook.status = 200
+    assert told.hook.titles() == []
+    assert FEED in told.tick()  # it is due, and its recipient is left alone for some minutes
+
+
+def test_a_lost_state_db_is_told_once_when_it_stays_away_and_each_time_anew(told: Told) -> None:
+    told.desk.run()
+    told.tick()
+    (told.desk.folder / "a-file").write_text("no folder", "utf-8")
+    told.state_url = "sqlite:///a-file/state.db"
+    said = [told.tick() for _ in range(LOST_AFTER + 2)]
+    assert all("the state DB cannot be used" in one for one in said)
+    assert told.hook.titles() == ["the state DB cannot be used"]
+    told.state_url = ""
+    assert "nothing is due" in told.tick()
+    told.state_url = "sqlite:///a-file/state.db"
+    for _ in range(LOST_AFTER):
+        told.tick()
+    assert told.hook.titles() == ["the state DB cannot be used"]

@@ -1,0 +1,186 @@
+"""The files of deploy/ beside the image: each can be read by who reads it, agrees with the code and with its neighbours, and
+keeps secrets and rights where they are needed.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from architecture.places import ROOT
+from dagster._core.workspace.load import location_origins_from_yaml_paths
+
+from pipelines.dagster_home import DAGSTER_YAML
+from pipelines.names import LOCATION
+
+DEPLOY = ROOT / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("eventsync*.*"))
+SERVICES = [path for path in UNITS if path.suffix == ".service"]
+
+
+def _compose() -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+    return read
+
+
+def _ours() -> dict[str, Any]:
+    """The services of the composition that run our image."""
+    return {name: one for name, one in _compose()["services"].items() if "build" in one}
+
+
+def test_dagster_is_set_up_as_the_command_line_does_it_but_for_where_its_history_is() -> None:
+    settings = yaml.safe_load((DEPLOY / "dagster.yaml").read_text("utf-8"))
+    assert settings.pop("storage") == {"postgres": {"postgres_url": {"env": "DAGSTER_POSTGRES_URL"}}}
+    assert settings == yaml.safe_load(DAGSTER_YAML)
+
+
+def test_webserver_and_daemon_find_the_code_server_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_CODE_HOST", "code")
+    (origin,) = location_origins_from_yaml_paths([str(DEPLOY / "workspace.yaml")])
+    command = _compose()["services"]["code"]["command"]
+    assert (origin.host, str(origin.port), origin.location_name) == ("code", _after("--port", command), LOCATION)  # type: ignore[attr-defined]
+    assert _after("--location-name", command) == LOCATION
+
+
+def _after(option: str, command: list[str]) -> str:
+    return command[command.index(option) + 1]
+
+
+def test_every_file_that_the_composition_mounts_is_there_or_said_how_to_make() -> None:
+    text = (DEPLOY / "compose.yaml").read_text("utf-8")
+    told, services = text.partition("\nname:")[0], _compose()["services"].values()
+    mounted = {volume.split(":")[0] for one in services for volume in one.get("volumes", []) if volume.startswith("./")}
+    assert [path for path in mounted if not (DEPLOY / path).is_file()] == []
+    secrets = {Path(one["file"]).name for one in _compose()["secrets"].values()}
+    assert {name for name in secrets if name in told} == secrets
+    assert all(os.access(DEPLOY / path, os.X_OK) for path in mounted if path.endswith(".sh"))
+
+
+def test_every_volume_network_and_secret_of_the_composition_is_declared_and_used() -> None:
+    compose = _compose()
+    for kind in ("networks", "secrets"):
+        assert {name for one in compose["services"].values() for name in one.get(kind, [])} == set(compose[kind])
+    sources = {volume.split(":")[0] for one in compose["services"].values() for volume in one.get("volumes", [])}
+    assert {source for source in sources if re.fullmatch(r"[a-z-]+", source)} == set(compose["volumes"])
+
+
+def test_only_what_works_on_feeds_knows_the_key_and_the_service() -> None:
+    knowing = {name for name, one in _ours().items() if "event_api_key" in one["secrets"]}
+    assert knowing == {"code", "cli", "watch", "metrics"}
+    told = {name for name, one in _ours().items() if any(variable.startswith("EVENT") for variable in one["environment"])}
+    assert told == knowing
+    assert all("env_file" not in one for name, one in _ours().items() if name not in knowing)
+
+
+def test_no_secret_stands_in_the_environment_of_the_composition_or_in_the_example() -> None:
+    compose = _compose()["services"].values()
+    said = {name: str(value) for one in compose for name, value in one.get("environment", {}).items()}
+    assert {name for name in said if re.search("KEY|PASSWORD|TOKEN|SECRET", name) and not name.endswith("_FILE")} == set()
+    assert not [value for value in said.values() if re.search(r"://[^/@]*:[^/@]*@", value)]
+    for path in (DEPLOY / ".env.example", DEPLOY / "systemd" / "environment.example"):
+        lines = path.read_text("utf-8").splitlines()
+        assert not [line for line in lines if re.match(r"#?\w*(KEY|PASSWORD|TOKEN|SECRET)=.", line)]
+
+
+def test_our_containers_may_do_nothing_that_they_need_not() -> None:
+    for one in _ours().values():
+        assert one["read_only"] is True
+        assert one["cap_drop"] == ["ALL"]
+        assert "no-new-privileges:true" in one["security_opt"]
+        assert one["init"] is True
+    ports = [port for one in _compose()["services"].values() for port in one.get("ports", [])]
+    assert [port for port in ports if "127.0.0.1:" not in port] == []
+    assert _compose()["networks"]["inside"] == {"internal": True}
+    assert _compose()["services"]["postgres"]["networks"] == ["inside"]
+
+
+def test_runs_have_the_time_to_stop_that_dagster_gives_them() -> None:
+    grace = int(_compose()["services"]["code"]["stop_grace_period"].rstrip("s"))
+    assert grace > yaml.safe_load(DAGSTER_YAML)["run_monitoring"]["cancel_timeout_seconds"]
+
+
+def _sections(unit: Path) -> configparser.RawConfigParser:
+    parser = configparser.RawConfigParser(strict=False, comment_prefixes=("#",), delimiters=("=",), interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(unit, "utf-8")
+    return parser
+
+
+def _verified(folder: Path) -> Iterator[Path]:
+    """The units as they are, but for programs that are not on this machine."""
+    for unit in UNITS:
+        text = re.sub(r"(?m)^(Exec\w+=)/(opt|usr/local)/\S+", r"\1/bin/true", unit.read_text("utf-8"))
+        copy = folder / unit.name
+        copy.write_text(text, "utf-8")
+        yield copy
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
+def test_systemd_takes_every_unit_without_a_word(tmp_path: Path) -> None:
+    command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *_verified(tmp_path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout + said.stderr) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
+def test_every_service_is_confined(tmp_path: Path) -> None:
+    services = [path for path in _verified(tmp_path) if path.suffix == ".service"]
+    command = ["systemd-analyze", "security", "--offline=true", "--threshold=16", "--no-pager", *services]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).returncode == 0
+
+
+def test_the_units_of_one_machine_do_what_the_composition_does() -> None:
+    commands = {path.stem: _sections(path)["Service"]["ExecStart"] for path in SERVICES}
+    code = " ".join(_compose()["services"]["code"]["command"]).replace("0.0.0.0", "127.0.0.1")
+    assert commands["eventsync-code"] == f"/opt/eventsync/bin/{code}"
+    assert commands["eventsync-daemon"].split()[:2] == ["/opt/eventsync/bin/dagster-daemon", "run"]
+    assert "--host 127.0.0.1" in commands["eventsync-webserver"]
+
+
+def test_every_service_is_run_by_nobody_in_particular_and_only_those_that_need_the_key_load_it() -> None:
+    assert {path.stem for path in SERVICES if _sections(path)["Service"]["User"] != "eventsync"} == set()
+    loading = {path.stem for path in SERVICES if "LoadCredential" in _sections(path)["Service"]}
+    assert loading == {"eventsync-code", "eventsync-run"}
+
+
+def test_every_timer_has_its_service() -> None:
+    assert [path for path in UNITS if path.suffix == ".timer" and not path.with_suffix(".service").exists()] == []
+
+
+def test_a_cluster_is_told_of_dagster_what_one_machine_is() -> None:
+    values = yaml.safe_load((DEPLOY / "values.yaml").read_text("utf-8"))
+    here, daemon = yaml.safe_load(DAGSTER_YAML), values["dagsterDaemon"]
+    queue = daemon["runCoordinator"]["config"]["queuedRunCoordinator"]
+    assert queue["tagConcurrencyLimits"] == here["concurrency"]["runs"]["tag_concurrency_limits"]
+    assert queue["maxConcurrentRuns"] == here["concurrency"]["runs"]["max_concurrent_runs"]
+    assert queue["dequeueIntervalSeconds"] == here["run_queue"]["dequeue_interval_seconds"]
+    pools = here["concurrency"]["pools"]
+    assert values["concurrency"]["pools"] == {"granularity": pools["granularity"], "defaultLimit": pools["default_limit"]}
+    monitoring = here["run_monitoring"]
+    assert daemon["runMonitoring"]["cancelTimeoutSeconds"] == monitoring["cancel_timeout_seconds"]
+    assert daemon["runMonitoring"]["freeSlotsAfterRunEndSeconds"] == monitoring["free_slots_after_run_end_seconds"]
+    retention = values["retention"]
+    assert retention["schedule"]["purgeAfterDays"] == here["retention"]["schedule"]["purge_after_days"]
+    assert here["retention"]["sensor"]["purge_after_days"].items() <= retention["sensor"]["purgeAfterDays"].items()
+
+
+def test_a_cluster_runs_our_image_as_nobody_in_particular_and_knows_the_parts_by_the_same_names() -> None:
+    values = yaml.safe_load((DEPLOY / "values.yaml").read_text("utf-8"))
+    (code,) = values["dagster-user-deployments"]["deployments"]
+    command = _compose()["services"]["code"]["command"]
+    assert (str(code["port"]), _after("--location-name", code["codeServerArgs"])) == (_after("--port", command), LOCATION)
+    for part in (code, values["dagsterWebserver"], values["dagsterDaemon"]):
+        assert part["image"]["repository"] == "eventsync"
+        assert part["podSecurityContext"]["runAsNonRoot"] is True
+        assert part["securityContext"]["allowPrivilegeEscalation"] is False
+    mounted = {volume["name"] for volume in code["volumes"]}
+    assert mounted == {mount["name"] for mount in code["volumeMounts"]}
+    assert not [name for name in code["env"] if re.search("KEY|PASSWORD|TOKEN|STATE_URL", name) and not name.endswith("_FILE")]

@@ -36,12 +36,28 @@ mutation Launch($params: ExecutionParams!) {
   }
 }
 """
+_RELOAD = """
+mutation Reload($name: String!) {
+  reloadRepositoryLocation(repositoryLocationName: $name) {
+    __typename
+    ... on WorkspaceLocationEntry { locationOrLoadError { __typename ... on PythonError { message } } }
+    ... on ReloadNotSupported { message }
+    ... on RepositoryLocationNotFound { message }
+    ... on UnauthorizedError { message }
+    ... on PythonError { message }
+  }
+}
+"""
 _STATUS = "query Status($id: ID!) { runOrError(runId: $id) { __typename ... on Run { status } } }"
 _LOCATIONS = "{ version }"
 
 
 class LaunchError(SyncError):
     """The webserver would not launch the run."""
+
+
+class ReloadError(SyncError):
+    """The webserver would not load the definitions anew, or they cannot be loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +92,7 @@ class Webserver:
             words = answer.get("message") or "; ".join(one["message"] for one in answer.get("errors", [])) or answer["__typename"]
             raise LaunchError(
                 f"Dagster would not launch {launch.job}: {words.splitlines()[0]}",
-                hint="a new mapping file is seen once its code location is reloaded (Deployment > Reload); or use --no-dagster",
+                hint="a new mapping file is seen after `eventsync reload`; or use --no-dagster",
             )
         return str(answer["run"]["runId"])
 
@@ -91,6 +107,21 @@ class Webserver:
                 tell(f"run {run_id} still waits in Dagster's queue: is another run of the feed at work, is the daemon running?")
             asked += 1
             sleep(POLL_S)
+
+    def reload(self) -> None:
+        """Have the code location read all mapping files anew; runs at work go on with what they have read.
+
+        Raises:
+            ReloadError: the webserver does not know the location, or it cannot be loaded.
+            TransientError: no webserver answers.
+        """
+        answer = self._ask(_RELOAD, {"name": LOCATION})["reloadRepositoryLocation"]
+        refusal = answer.get("locationOrLoadError") or answer
+        if "message" in refusal:
+            raise ReloadError(
+                f"Dagster would not reload {LOCATION}: {str(refusal['message']).strip().splitlines()[0]}",
+                hint="Deployment > Code locations in the Dagster UI shows the whole message",
+            )
 
     def is_there(self) -> bool:
         """Whether a Dagster webserver answers."""

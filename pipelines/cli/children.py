@@ -1,4 +1,4 @@
-"""Processes that a command starts and stops again: the sandbox, the Dagster webserver and its daemon."""
+"""Processes that a command starts and stops again: the sandbox; Dagster's code server, webserver and daemon."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
 from mappings.errors import TransientError
+from pipelines.names import LOCATION
 from pipelines.webserver import Webserver
 
 STOP_S = 10.0
@@ -24,7 +25,7 @@ READY_S = 90.0
 
 WORKSPACE = """\
 load_from:
-  - python_module: {module_name: pipelines.definitions, location_name: eventsync}
+  - grpc_server: {{host: 127.0.0.1, port: {port}, location_name: eventsync}}
 """
 
 
@@ -54,23 +55,42 @@ def running_sandbox(folder: Path, port: int = 0) -> Iterator[Sandbox]:
 
 @contextmanager
 def running_dagster(home: Path, environ: Mapping[str, str], port: int) -> Iterator[str]:
-    """Run a Dagster webserver and daemon on this machine, for the length of the block; yields the UI's address.
+    """Run a Dagster code server, webserver and daemon on this machine, for the length of the block; yields the UI's address.
+
+    One code server for both: the feeds are loaded once, and a reload is seen by the webserver and the daemon alike.
 
     Raises:
         TransientError: the UI did not answer in time.
     """
+    code_port, log_path = free_port(0), home / "dagster.log"
     workspace = home / "workspace.yaml"
-    workspace.write_text(WORKSPACE, encoding="utf-8")
-    dagster = Path(sys.executable).parent
-    web = [str(dagster / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace), "--log-level", "warning"]
-    daemon = [str(dagster / "dagster-daemon"), "run", "-w", str(workspace), "--log-level", "warning"]
-    log = (home / "dagster.log").open("ab")
-    with log, _running(web, environ, stdout=log, stderr=log) as process:
+    workspace.write_text(WORKSPACE.format(port=code_port), encoding="utf-8")
+    programs = Path(sys.executable).parent
+    quiet = ("--log-level", "warning")
+    code = ["dagster", "code-server", "start", "-m", "pipelines.definitions", "-h", "127.0.0.1", "-p", str(code_port), *quiet]
+    web = ["dagster-webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace), *quiet]
+    daemon = ["dagster-daemon", "run", "-w", str(workspace), *quiet]
+    with log_path.open("ab") as log, ExitStack() as children:
+
+        def start(command: list[str]) -> subprocess.Popen[bytes]:
+            command = [str(programs / command[0]), *command[1:]]
+            return children.enter_context(_running(command, environ, stdout=log, stderr=log))
+
+        # One after another: two processes that make the storage of a fresh home at once stumble over each other.
+        _wait_for(lambda: _is_open(code_port), start([*code, "--location-name", LOCATION]), log_path)
         url = f"http://127.0.0.1:{port}"
-        _wait_for(url, process, home / "dagster.log")
-        # Only now: two processes that make the storage of a fresh home at once stumble over each other.
-        with _running(daemon, environ, stdout=log, stderr=log):
-            yield url
+        with httpx.Client(base_url=url, timeout=5.0, trust_env=False) as http:
+            _wait_for(Webserver(http).is_there, start(web), log_path)
+        start(daemon)
+        yield url
+
+
+def _is_open(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0):
+            return True
+    except OSError:
+        return False
 
 
 def free_port(preferred: int) -> int:
@@ -84,14 +104,12 @@ def free_port(preferred: int) -> int:
     raise TransientError("no loopback port is free")
 
 
-def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    with httpx.Client(base_url=url, timeout=5.0, trust_env=False) as http:
-        server = Webserver(http)
-        started = time.monotonic()
-        while not server.is_there():
-            if process.poll() is not None or time.monotonic() - started > READY_S:
-                raise TransientError(f"the Dagster UI did not start; its log is {log}")
-            time.sleep(0.3)  # noqa: TID251  # another process is waited for by asking
+def _wait_for(is_there: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    started = time.monotonic()
+    while not is_there():
+        if process.poll() is not None or time.monotonic() - started > READY_S:
+            raise TransientError(f"the Dagster UI did not start; its log is {log}")
+        time.sleep(0.2)  # noqa: TID251  # another process is waited for by asking
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from pathlib import Path
 from mappings.loader import load_folder
 from pipelines.cli.children import Sandbox, free_port, running_dagster, running_sandbox
 from pipelines.cli.output import Output
+from pipelines.cli.reloads import watching
 from pipelines.cli.run_report import RunReport, show_accounts, show_report
 from pipelines.cli.running import run_in_process
 from pipelines.clock import monotonic_s
@@ -24,6 +25,7 @@ from pipelines.logs import configure_logs
 from pipelines.metrics_page import MetricsPage
 from pipelines.metrics_server import serving_metrics
 from pipelines.options import RunOptions
+from pipelines.reloading import see_folder
 from pipelines.service import require_service
 from pipelines.settings import PACKAGED_FEEDS, Settings, current_settings, read_settings
 from pipelines.webserver import note_path
@@ -115,14 +117,17 @@ def sent_in(report: RunReport) -> int:
 
 
 def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: int, lines: list[str]) -> int:
-    """Run the Dagster UI until Ctrl-C, and tell where it is, with further `lines`."""
+    """Run the Dagster UI until Ctrl-C, and tell where it is, with further `lines`; mapping files that change are shown in it."""
     output = Output()
+    seen = see_folder(settings.feeds)
     with running_dagster(settings.dagster_home, environ, free_port(wanted_port)) as url, _monitored(settings) as monitored:
         note_path(settings).write_text(json.dumps({"url": url, "pid": os.getpid()}), encoding="utf-8")
-        for line in (f"\nThe Dagster UI:       {url}/", *lines, *monitored, "Stop with Ctrl-C."):
+        feeds = f"Feeds, watched:       {settings.feeds}"
+        for line in (f"\nThe Dagster UI:       {url}/", *lines, *monitored, feeds, *map(str, seen.broken), "Stop with Ctrl-C."):
             output.note(line)
         try:
-            signal.pause()
+            with watching(url, settings.feeds, seen.digest, output.note):
+                signal.pause()
         except KeyboardInterrupt:
             output.note("stopping")
         finally:

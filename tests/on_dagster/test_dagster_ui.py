@@ -66,7 +66,7 @@ def ui(words: tuple[str, ...], home: Path, environ: Mapping[str, str], cwd: Path
     try:
         until(lambda: note.exists() or process.poll() is not None, within_s=READY_S, what="the Dagster UI")
         assert process.poll() is None, ended(process)
-        until(lambda: len(running.children()) >= 4, what="webserver, daemon and the code server of each")
+        until(lambda: len(running.children()) >= 4, what="webserver, daemon and their code server")
         yield running
         family = running.children()
         _assert_ctrl_c_stops_them_all(running, family)
@@ -176,6 +176,28 @@ def test_the_feed_goes_on_after_a_killed_run_worker_and_without_anybody_followin
         desk.switch(latency_ms=0)
         until(lambda: running.runs()[run_id]["status"] == "SUCCESS", what="the end of a run that nobody follows")
     assert desk.titles() == sorted(f"Evening {number}" for number in range(100))
+
+
+def test_a_new_mapping_file_is_shown_by_itself_and_a_run_at_work_goes_on(desk: Desk) -> None:
+    desk.switch(latency_ms=2_000)
+    desk.source(line(number) for number in range(200))
+    with ui((), desk.folder / "dagster", desk.environ, desk.folder) as running:
+        submitted = desk.start("run", "town-hall", "--json")
+        until(lambda: desk.posts() > 8, what="the first requests")
+        desk.mapping("night-walks")
+        until(lambda: "night_walks" in groups_of(running), what="the new feed")
+        assert desk.posts() < 200, "the run was at work when its definitions were loaded anew"
+        desk.switch(latency_ms=0)
+        code, out, err = ended(submitted)
+        assert (code, documents(out)["runs"][0]["publish"]["delivered"]) == (0, 200), out + err
+        desk.mapping("night-walks", text="feed: [")
+        code, out, err = ended(desk.start("reload", "--json"))
+        assert (code, documents(out)["feeds"], len(documents(out)["broken"])) == (2, ["town-hall"], 1), out + err
+        assert "broken_feeds" in groups_of(running)
+
+
+def groups_of(running: Ui) -> set[str]:
+    return {node["groupName"] for node in running.ask("{ assetNodes { groupName } }")["assetNodes"]}
 
 
 def test_the_workspace_file_at_the_top_loads(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ import dagster as dg
 import pytest
 from on_dagster.desk import FEED, Desk, checks_of, failure_of, line, materialized, metadata_of
 
-from pipelines.checks import PUBLISH_CHECKS
-from pipelines.options import BRAKE_TEXTS, BrakeName, RunOptions
+from pipelines.options import BrakeName, RunOptions
 
 BAD = "31 May 2031"
 

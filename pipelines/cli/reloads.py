@@ -1,0 +1,100 @@
+"""The command `reload` at work, and the watch that `ui` keeps over its feeds: mapping files shown to Dagster, people told.
+
+What is watched and when it counts as changed is `pipelines.reloading`'s.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import httpx
+
+from mappings.errors import ConfigError, MappingFileError, TransientError
+from pipelines.cli.chosen import folder_of
+from pipelines.cli.feed_files import shown_path
+from pipelines.cli.output import Output
+from pipelines.reloading import FolderSeen, Reloader, Tell, watch
+from pipelines.settings import Settings, current_settings
+from pipelines.webserver import Webserver, webserver_url
+
+LONGEST_RELOAD_S = 180.0
+"""Hundreds of feeds take seconds to load; on a busy machine many."""
+LEAVE_S = 5.0
+
+
+def reload_once(*, as_json: bool) -> int:
+    """Reload the Dagster that runs here, or the configured one; return 0, or 2 if a mapping file cannot be used.
+
+    Raises:
+        SyncError: there is no such folder, or Dagster does not answer or cannot load its definitions.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    folder_of(settings)
+    url = _url(settings)
+    with _http(url) as http:
+        seen = Reloader(Webserver(http), settings.feeds).reload()
+    output.document({"url": url, "feeds": [feed.mapping.feed for feed in seen.folder.feeds], "broken": _documents(seen)})
+    output.note(f"Dagster at {url} has reloaded: {seen}")
+    for error in seen.broken:
+        output.error(error)
+    return 2 if seen.broken else 0
+
+
+def watch_folder(*, as_json: bool) -> int:
+    """Reload whenever a mapping file changes, until Ctrl-C; return 0.
+
+    Raises:
+        ConfigError: there is no such folder, no address of a webserver, or one document was asked for of what has no end.
+    """
+    if as_json:
+        raise ConfigError("--watch has no end, and so no document", hint="leave out one of --watch and --json")
+    settings, output = current_settings(), Output()
+    folder_of(settings)
+    url = _url(settings)
+    output.note(f"watching {settings.feeds} for Dagster at {url}; stop with Ctrl-C")
+    with watching(url, settings.feeds, b"", output.note):
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            output.note("stopping")
+    return 0
+
+
+@contextmanager
+def watching(url: str, folder: Path, shown: bytes, tell: Tell) -> Iterator[None]:
+    """Watch the folder for the webserver at `url` during the block, in a thread; `shown` is what it has seen of it."""
+    stop = Event()
+    with _http(url) as http:
+        reloader = Reloader(Webserver(http), folder, shown)
+        thread = Thread(target=watch, args=(reloader, tell, stop), name="mapping-files", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(LEAVE_S)
+
+
+def _http(url: str) -> httpx.Client:
+    return httpx.Client(base_url=url, timeout=LONGEST_RELOAD_S, trust_env=False)
+
+
+def _url(settings: Settings) -> str:
+    url = webserver_url(settings)
+    if not url:
+        raise TransientError(
+            "no Dagster webserver is known here", hint="`eventsync ui` starts one; EVENTSYNC_DAGSTER_URL names one elsewhere"
+        )
+    return url
+
+
+def _documents(seen: FolderSeen) -> list[dict[str, object]]:
+    return [{"path": shown_path(error.path), "problems": error.problems} for error in _sorted(seen.broken)]
+
+
+def _sorted(broken: tuple[MappingFileError, ...]) -> list[MappingFileError]:
+    return sorted(broken, key=lambda error: error.path)

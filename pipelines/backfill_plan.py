@@ -28,7 +28,8 @@ class BackfillPlan(Strict):
     def __str__(self) -> str:
         """The plan, for people."""
         column = f" {self.window.column}" if self.window.column else ""
-        return f"{self.window} by {self.window.by}{column}, in slices of a {self.slice}{', as drafts' if self.status else ''}"
+        length = f"{self.slice} days" if self.slice.isdecimal() else f"a {self.slice}"
+        return f"{self.window} by {self.window.by}{column}, in slices of {length}{', as drafts' if self.status else ''}"
 
     @property
     def slices(self) -> tuple[Window, ...]:

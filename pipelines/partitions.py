@@ -34,6 +34,7 @@ from pipelines import names
 from pipelines.failures import StepContext, as_failures, interrupted_for_good
 from pipelines.feed_run import FeedAtWork, RunTicket
 from pipelines.gate import raise_if_braked
+from pipelines.giving_way import BACKFILL
 from pipelines.launch_request import FIRST_PARTITION, has_days
 from pipelines.options import RunOptions
 from pipelines.sync import Published, Staged
@@ -77,8 +78,7 @@ def _backfilled(mapping: FeedMapping, open_workshop: OpenWorkshop, key: AssetKey
     )
     def backfilled(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
         with as_failures(context), interrupted_for_good(context), open_workshop() as workshop:
-            window = options.window or _window_of(context, mapping)
-            return MaterializeResult(metadata=_bring_in(context, workshop, mapping, options, window))
+            return MaterializeResult(metadata=_bring_in(context, workshop, mapping, _with_days(context, mapping, options)))
 
     return backfilled
 
@@ -92,7 +92,7 @@ def _window_job(mapping: FeedMapping, open_workshop: OpenWorkshop) -> JobDefinit
             if options.window is None:
                 message = f"no window of {mapping.feed} was named"
                 raise ConfigError(message, hint="set `window` of the resource `options`: {by: event, first: DAY, last: DAY}")
-            context.add_output_metadata(_bring_in(context, workshop, mapping, options, options.window))
+            context.add_output_metadata(_bring_in(context, workshop, mapping, options))
 
     @job(name=name, tags={names.FEED_TAG: mapping.feed}, description=f"Bring a window of {mapping.feed} in, by its events.")
     def window_job() -> None:
@@ -101,31 +101,35 @@ def _window_job(mapping: FeedMapping, open_workshop: OpenWorkshop) -> JobDefinit
     return window_job
 
 
-def _window_of(context: AssetExecutionContext, mapping: FeedMapping) -> Window:
-    """Return the window that the partitions of a run make."""
+def _with_days(context: AssetExecutionContext, mapping: FeedMapping, options: RunOptions) -> RunOptions:
+    """Return the options with the window that the partitions of a run make, unless they name one.
+
+    Who chooses partitions in the UI cannot say that the run should wait for a scheduled one: it does.
+    """
+    if options.window is not None:
+        return options
     if not context.has_partition_key and not context.has_partition_key_range:
         message = f"no days of {mapping.feed} were named"
         raise ConfigError(message, hint="choose partitions, or set `window` of the resource `options`")
     days = context.partition_key_range
-    return Window.model_validate({"by": usual_way(mapping.source), "first": days.start, "last": days.end})
+    window = Window.model_validate({"by": usual_way(mapping.source), "first": days.start, "last": days.end})
+    return options.model_copy(update={"window": window, "wait": True})
 
 
-def _bring_in(
-    context: StepContext, workshop: Workshop, mapping: FeedMapping, options: RunOptions, window: Window
-) -> Mapping[str, Any]:
+def _bring_in(context: StepContext, workshop: Workshop, mapping: FeedMapping, options: RunOptions) -> Mapping[str, Any]:
     """Stage and publish one window; return its accounts as numbers."""
-    launched_by = context.run.tags.get(names.LAUNCHED_BY_TAG, "dagster")
-    ticket = RunTicket(context.run.run_id, launched_by, context.run.run_id)
-    work = FeedAtWork(workshop, mapping, ticket, options.model_copy(update={"window": window}))
+    ticket = RunTicket(context.run.run_id, context.run.tags.get(names.LAUNCHED_BY_TAG, BACKFILL), context.run.run_id)
+    work = FeedAtWork(workshop, mapping, ticket, options)
     staged = work.stage()
     raise_if_braked(staged, mapping.feed)
     published = work.publish()
     if published.cause is not None:
         raise published.cause
-    return _metadata(window, staged, published)
+    return _metadata(options, staged, published)
 
 
-def _metadata(window: Window, staged: Staged, published: Published) -> Mapping[str, Any]:
+def _metadata(options: RunOptions, staged: Staged, published: Published) -> Mapping[str, Any]:
+    window = options.window
     answered = {name: count for name, count in asdict(published.account).items() if name != "new"}
-    days = {"first day": window.first.isoformat(), "last day": window.last.isoformat(), "by": window.by}
+    days = {"days": str(window), "by": window.by if window else ""}
     return {**days, **asdict(staged.report.account), **answered}

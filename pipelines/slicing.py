@@ -35,7 +35,7 @@ def cut(window: Window, slice_: str) -> tuple[Window, ...]:
     for first, last in _spans(window, slice_):
         slices.append(window.model_copy(update={"first": first, "last": last}))
         if len(slices) > MOST_SLICES:
-            message = f"{days} days are more than {MOST_SLICES:,} slices of a {slice_}"
+            message = f"{days:,} days make more than {MOST_SLICES:,} slices by --slice {slice_}"
             raise ConfigError(message, hint="use a longer --slice, such as month")
     return tuple(slices)
 

@@ -87,15 +87,16 @@ def rehearse_backfill(wish: Wish, output: Output) -> int:
     document = {"feed": wish.mapping.feed, "by": plan.window.by, "slice": plan.slice, "exit_code": exit_code}
     output.document({**document, "would_send": would_send, "slices": [one.document() for one in rehearsed]})
     output.table(f"{wish.mapping.feed}: {plan}", _COLUMNS, (one.line() for one in rehearsed))
-    for notice in dict.fromkeys(notice for one in rehearsed if one.staged for notice in one.staged.notices[-1:]):
-        output.aside(notice)
-    _show_end(output, rehearsed, len(slices), would_send)
+    for notice in dict.fromkeys(notice for one in rehearsed if one.staged for notice in one.staged.notices):
+        if "belong to no window" in notice:
+            output.note(notice)
+    _show_end(output, rehearsed, would_send)
     return exit_code
 
 
-def _show_end(output: Output, rehearsed: list[RehearsedSlice], slices: int, would_send: int) -> None:
+def _show_end(output: Output, rehearsed: list[RehearsedSlice], would_send: int) -> None:
     last = rehearsed[-1] if rehearsed else None
-    if last and last.outcome.exit_code is not ExitCode.DONE and len(rehearsed) <= slices:
+    if last and last.outcome.exit_code is not ExitCode.DONE:
         output.note(f"it would stop at {last.days}: {last.outcome.told}")
     output.note(f"{would_send:,} row{'s' * (would_send != 1)} would be sent; a rehearsal: nothing was written or sent")
 

@@ -188,7 +188,7 @@ class Journey:
         taken_s = max(monotonic_s() - self.began_s, 1e-3)
         through = len(self.record.slices) - left
         rest = f", about {_spelt(taken_s / self.done * left)} left" if left and self.done else ""
-        return f"slice {through} of {len(self.record.slices)}, {self.rows / taken_s:,.0f} rows/s{rest}"
+        return f"slice {through} of {len(self.record.slices)}, {self.rows / taken_s:,.1f} rows/s{rest}"
 
     def _document(self, exit_code: int) -> dict[str, object]:
         return {

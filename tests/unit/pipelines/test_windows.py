@@ -1,0 +1,198 @@
+"""Windows of a feed's past: how they are cut, by what a feed's days are told, and which of its rows are in them."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connectors.sources.catalogue import open_source
+from connectors.sources.deliveries import NO_FILES
+from connectors.sources.errors import SourceUnavailableError
+from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.errors import ConfigError
+from mappings.loader import load_feed
+from mappings.salesforce_specs import SalesforceSource
+from mappings.schema import FeedMapping
+from mappings.vocabulary import MappedRow, Origin, SourceRow
+from pipelines.approach import AtHand, approach_of
+from pipelines.options import RunOptions
+from pipelines.sieves import Sieve
+from pipelines.slicing import cut
+from pipelines.windows import By, Window, usual_way, within
+from state.bookmark import Bookmark
+from state.reach import Reach
+
+NOW = datetime(2031, 6, 1, 12, tzinfo=UTC)
+CSV = "{kind: csv, path: events.csv}"
+DATED = '{kind: csv, path: "in/{date:%Y%m%d}.csv"}'
+DELIVERED = '{kind: csv, path: "in/*.csv", files: new}'
+ORG = "{kind: salesforce, object: Event__c, incremental: {by: LastModifiedDate}}"
+FEED = """\
+feed: town-hall
+source: %s
+key: [id]%s
+event:
+  channelId: 1
+  title: {from: title}
+  startAt: {from: start, do: [{iso: moment}]}
+  timezone: Europe/Lisbon
+  classifications: [music]
+  approxLocation: {city: {placeId: lisboa}}
+"""
+DAYS = st.dates(date(2000, 1, 1), date(2040, 1, 1))
+
+
+def feed(folder: Path, source: str, more: str = "") -> FeedMapping:
+    (folder / "feed.yaml").write_text(FEED % (source, more), "utf-8")
+    return load_feed(folder / "feed.yaml")
+
+
+def compiled(mapping: FeedMapping) -> RowMapper:
+    return compile_feed(mapping, Directory(), NOW)
+
+
+def window(by: By, first: str, last: str, column: str = "") -> Window:
+    return Window.model_validate({"by": by, "first": first, "last": last, "column": column})
+
+
+@given(DAYS, st.integers(0, 800), st.sampled_from(["day", "week", "month", "1", "10", "365"]))
+def test_slices_hold_each_day_of_a_window_once_and_in_order(first: date, days: int, slice_: str) -> None:
+    whole = Window(by="event", first=first, last=first + timedelta(days=days))
+    slices = cut(whole, slice_)
+    assert (slices[0].first, slices[-1].last) == (whole.first, whole.last)
+    assert all(after.first - before.last == timedelta(days=1) for before, after in pairwise(slices))
+
+
+def test_weeks_begin_on_a_monday_and_months_on_the_first() -> None:
+    whole = window("file", "2031-01-30", "2031-02-12")
+    assert list(map(str, cut(whole, "week"))) == [
+        "2031-01-30 to 2031-02-02",
+        "2031-02-03 to 2031-02-09",
+        "2031-02-10 to 2031-02-12",
+    ]
+    assert list(map(str, cut(whole, "month"))) == ["2031-01-30 to 2031-01-31", "2031-02-01 to 2031-02-12"]
+
+
+def test_too_many_slices_are_refused_with_a_longer_one_to_use() -> None:
+    with pytest.raises(ConfigError, match=r"make more than 5,000 slices") as refused:
+        cut(window("file", "1900-01-01", "2031-01-01"), "day")
+    assert "month" in refused.value.hint
+
+
+@pytest.mark.parametrize(("source", "way"), [(CSV, "event"), (DATED, "file"), (DELIVERED, "file"), (ORG, "cursor")])
+def test_a_feeds_days_are_told_by_what_its_source_can(tmp_path: Path, source: str, way: str) -> None:
+    assert usual_way(feed(tmp_path, source).source) == way
+
+
+def test_a_window_moves_no_bookmark_and_is_no_whole_read(tmp_path: Path) -> None:
+    mapping = feed(tmp_path, ORG)
+    known = AtHand(mapping, compiled(mapping), "", NOW)
+    approach = approach_of(
+        known, RunOptions(window=window("cursor", "2031-01-01", "2031-01-02")), Bookmark("far", known.fit, NOW)
+    )
+    assert (approach.reach, approach.since, approach.bookmark("later", is_full=False)) == (Reach.PICKED, "", None)
+
+
+def test_an_org_is_asked_for_what_changed_in_the_window_and_for_no_more(tmp_path: Path) -> None:
+    mapping = feed(tmp_path, ORG)
+    narrowed = within(mapping, window("cursor", "2031-01-01", "2031-01-31"), compiled(mapping)).source
+    assert isinstance(narrowed, SalesforceSource)
+    assert [(test.field, test.op, test.value) for test in narrowed.where] == [
+        ("LastModifiedDate", ">=", ("2031-01-01T00:00:00+00:00",)),
+        ("LastModifiedDate", "<", ("2031-02-01T00:00:00+00:00",)),
+    ]
+    assert narrowed.incremental is None
+
+
+@pytest.mark.parametrize(
+    ("source", "by", "hint"), [(CSV, "file", "--by event"), (CSV, "cursor", "--column"), (DATED, "cursor", "--by file")]
+)
+def test_what_a_source_cannot_tell_is_refused_with_what_it_can(tmp_path: Path, source: str, by: By, hint: str) -> None:
+    mapping = feed(tmp_path, source)
+    with pytest.raises(ConfigError) as refused:
+        within(mapping, window(by, "2031-01-01", "2031-01-02"), compiled(mapping))
+    assert hint in refused.value.hint
+
+
+def test_rows_that_make_one_event_together_are_not_torn_apart(tmp_path: Path) -> None:
+    mapping = feed(tmp_path, DATED, "\nrows: [{duplicates: {keep: last}}]")
+    with pytest.raises(ConfigError, match="tear them apart") as refused:
+        within(mapping, window("file", "2031-01-01", "2031-01-02"), compiled(mapping))
+    assert "--by event" in refused.value.hint
+
+
+def read(mapping: FeedMapping, days: Window) -> list[str]:
+    mapper = compiled(mapping)
+    narrowed = within(mapping, days, mapper)
+    source = open_source(narrowed.source, mapping.path.parent, mapper.columns, since=NO_FILES)
+    with source.read() as reading:
+        return [row.cells["id"] for row in reading.rows]
+
+
+def put(folder: Path, name: str) -> Path:
+    (folder / "in").mkdir(exist_ok=True)
+    path = folder / "in" / f"{name}.csv"
+    path.write_text(f"id,title,start\n{name},x,2031-05-03\n", "utf-8")
+    return path
+
+
+def test_only_files_of_the_windows_days_are_read_and_a_day_without_one_is_a_quiet_one(tmp_path: Path) -> None:
+    for name in ("20110101", "20110102", "20110104"):
+        put(tmp_path, name)
+    mapping = feed(tmp_path, DATED)
+    assert read(mapping, window("file", "2011-01-02", "2011-01-04")) == ["20110102", "20110104"]
+    assert read(mapping, window("file", "2011-01-03", "2011-01-03")) == []
+
+
+def test_deliveries_without_a_day_in_their_names_are_told_by_when_they_changed(tmp_path: Path) -> None:
+
+    for name, day in (("a", 1), ("b", 2)):
+        at = datetime(2011, 1, day, 23, 30, tzinfo=UTC).timestamp()
+        os.utime(put(tmp_path, name), (at, at))
+    mapping = feed(tmp_path, DELIVERED)
+    assert read(mapping, window("file", "2011-01-02", "2011-01-02")) == ["b"]
+    lisbon = feed(tmp_path, '{kind: csv, path: "in/*.csv", files: new, days: {zone: Asia/Tokyo}}')
+    assert read(lisbon, window("file", "2011-01-02", "2011-01-02")) == ["a"]
+
+
+def test_half_a_day_of_files_counts_as_none_of_it(tmp_path: Path) -> None:
+    for name in ("20110101", "20110102"):
+        put(tmp_path, name)
+    (tmp_path / "in" / "20110101.csv.done").touch()
+    mapping = feed(tmp_path, '{kind: csv, path: "in/{date:%Y%m%d}.csv", marker: "{name}.done"}')
+    assert read(mapping, window("file", "2011-01-01", "2011-01-01")) == ["20110101"]
+    with pytest.raises(SourceUnavailableError, match=r"20110102.csv is still being written"):
+        read(mapping, window("file", "2011-01-01", "2011-01-02"))
+
+
+def rows(**starts: str) -> list[SourceRow]:
+    return [SourceRow(Origin(key), {"id": key, "title": "x", "start": start}) for key, start in starts.items()]
+
+
+def test_an_event_is_in_the_window_of_its_own_day_where_it_happens(tmp_path: Path) -> None:
+    sieve = Sieve(window("event", "2031-07-02", "2031-07-02"))
+    told = rows(
+        late="2031-07-01T23:30:00Z",
+        before="2031-07-01T22:30:00Z",
+        after="2031-07-02T23:30:00Z",
+        bad="soon",
+        in_="2031-07-02T10:00:00Z",
+    )
+    mapper = compiled(feed(tmp_path, CSV))
+    kept = list(sieve.outcomes(mapper.over(sieve.rows(told))))
+    assert [one.row_key for one in kept if isinstance(one, MappedRow)] == ["late", "in_"], "in Lisbon it is an hour later"
+    assert (sieve.untold, sieve.beyond) == (1, 2)
+
+
+def test_a_column_tells_the_day_in_utc_and_what_is_none_is_counted() -> None:
+    sieve = Sieve(window("cursor", "2031-07-02", "2031-07-02", "start"))
+    told = rows(plain="2031-07-02", zoned="2031-07-01T23:30:00-03:00", other="2031-07-03T00:00:00Z", empty="", word="soon")
+    assert [row.cells["id"] for row in sieve.rows(told)] == ["plain", "zoned"]
+    assert (sieve.untold, sieve.beyond) == (2, 1)
+    assert any("which belong to no window: 2" in notice for notice in sieve.notices())

@@ -5,8 +5,10 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from datetime import date, timedelta
+from pathlib import Path
 
 import pytest
+from contract.every_kind import INCREMENTAL_KINDS
 from integration.desk import FEED, HEADER, Command, Desk, Said, line, lines
 from integration.service import Service
 from integration.waiting import until
@@ -15,6 +17,23 @@ pytestmark = pytest.mark.slow
 
 MONTH = ("--from", "2031-01-01", "--to", "2031-01-06")
 DATED = "\n  path: ../in/{date:%Y%m%d}.csv\n"
+OF_AN_ORG = """\
+feed: town-hall
+source:
+  kind: salesforce
+  object: Event__c
+  columns: {id: [Key__c]}
+  incremental: {overlap: 0s, full_every: 1d}
+key: [id]
+event:
+  channelId: {channel: city-agenda}
+  title: {from: text}
+  startAt: "2031-05-03T20:00:00+01:00"
+  timezone: Europe/Lisbon
+  status: published
+  classifications: [music]
+  approxLocation: {city: {placeId: lisboa}}
+"""
 
 
 def backfill(desk: Desk, *words: str) -> Said:
@@ -197,3 +216,23 @@ def test_words_that_mean_no_window_are_told_with_what_would_help(desk: Desk, wor
     said = backfill(desk, *words)
     assert (said.code, told in said.words) == (2, True), said.words
     assert said.document["error"]["hint"]
+
+
+def test_an_org_is_read_by_when_its_records_changed_and_the_feeds_bookmark_stays_where_it_is(
+    desk: Desk, service: Service, tmp_path: Path
+) -> None:
+    (desk.folder / "feeds" / "town.yaml").write_text(OF_AN_ORG, "utf-8")
+    (tmp_path / "org").mkdir()
+    with INCREMENTAL_KINDS[0].stand(tmp_path / "org") as stand:
+        desk.env.update(stand.environment)
+        stand.put([["id", "text"], ["a", "Alfa"], ["b", "Bravo"]])
+        assert desk.run().run["publish"]["delivered"] == 2
+        stand.put([["id", "text"], ["a", "Alfa"], ["c", "Charlie"]])
+        past = backfill(desk, "--from", "2020-01-01", "--to", "2020-01-02")
+        assert (past.code, past.document["read"], past.document["backfill"]["by"]) == (0, 0, "cursor"), past.words
+        whole = backfill(desk, "--from", "2020-01-01", "--to", "2099-12-31", "--slice", "9999")
+        assert (whole.code, whole.document["sent"]) == (0, 1), whole.words
+        onward = desk.run().run
+        assert (onward["read"]["gone"], onward["vanished"], onward["publish"]["delivered"]) == (1, 1, 0), onward
+        assert onward["notices"] == [], "it went on from where the first run ended"
+        assert service.titles() == ["Alfa", "Bravo", "Charlie"]

@@ -19,7 +19,7 @@ from mappings.schema import FeedMapping
 from mappings.vocabulary import FeedName
 from pipelines.clock import now
 from pipelines.interrupts import window
-from pipelines.notices_causes import Cause, Concern, concerns_of, has_died
+from pipelines.notices_causes import Cause, Concern, concerns_of, was_lost
 from pipelines.notices_channels import Channels, Recipient
 from pipelines.notices_pace import post_of
 from pipelines.notices_words import FeedNews, lost_books_message, message_of
@@ -64,8 +64,8 @@ class Teller:
             if self.now() - began < LONGEST:
                 self._tell_one(bulletin, recipient, about)
 
-    def tell_of_the_dead(self, feeds: Iterable[FeedMapping]) -> None:
-        """Tell of those among the feeds whose last run has died: for the moment before the next run tries.
+    def tell_of_lost_runs(self, feeds: Iterable[FeedMapping]) -> None:
+        """Tell of those among the feeds whose last run was lost: for the moment before the next run tries.
 
         Raises:
             SyncError: as `tell`.
@@ -73,7 +73,7 @@ class Teller:
         books = Books(self.engine)
         last = {one.feed: books.runs(destination=self.destination, feed=one.feed, limit=1) for one in feeds}
         maybe = [one for one in feeds if last[one.feed] and last[one.feed][0].finished_at is None]
-        self.tell(one for one in maybe if any(has_died(status, self.now()) for status in self._status(one.feed)))
+        self.tell(one for one in maybe if any(was_lost(status, self.now()) for status in self._status(one.feed)))
 
     def unfinished(self) -> frozenset[FeedName]:
         """Return the feeds of which somebody has yet to hear something."""

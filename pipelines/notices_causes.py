@@ -24,7 +24,7 @@ class Cause(StrEnum):
     SET_UP = "set-up"
     AWAY = "away"
     FAILED = "failed"
-    DIED = "died"
+    LOST = "lost"
     CONFLICT = "conflict"
     REFUSED = "refused"
     BLOCKED = "blocked"
@@ -42,7 +42,7 @@ class Cause(StrEnum):
 
 _GRACE = timedelta(minutes=5)
 """A lease of another machine counts for so much longer: clocks differ, and a machine that slept goes on with its own."""
-_OF_RUNS = frozenset({Cause.BRAKE, Cause.KEY, Cause.SET_UP, Cause.AWAY, Cause.FAILED, Cause.DIED})
+_OF_RUNS = frozenset({Cause.BRAKE, Cause.KEY, Cause.SET_UP, Cause.AWAY, Cause.FAILED, Cause.LOST})
 _CAUSES = {
     ExitCode.CONFIG: Cause.SET_UP,
     ExitCode.REFUSED: Cause.KEY,
@@ -78,7 +78,7 @@ def concerns_of(status: FeedStatus, runs: Sequence[RunRecord], now: datetime) ->
     return (*_of_runs(status, runs, now), *_of_rows(status))
 
 
-def has_died(status: FeedStatus, now: datetime) -> bool:
+def was_lost(status: FeedStatus, now: datetime) -> bool:
     """Whether the feed's last run never came to its end, and nobody works on it any more."""
     run, lease = status.last_run, status.lease
     is_at_work = lease is not None and not lease.is_gone and lease.expires_at + _GRACE > now
@@ -86,9 +86,9 @@ def has_died(status: FeedStatus, now: datetime) -> bool:
 
 
 def _of_runs(status: FeedStatus, runs: Iterable[RunRecord], now: datetime) -> Iterator[Concern]:
-    if has_died(status, now) and status.last_run is not None:
+    if was_lost(status, now) and status.last_run is not None:
         run_id = status.last_run.run_id
-        yield died(f"run {run_id} ended without a word: its process was killed, or the machine went down", status.book.feed)
+        yield lost(f"run {run_id} ended without a word: its process was killed, or the machine went down", status.book.feed)
     telling = next((run for run in runs if run.exit_code is not None and run.exit_code not in _SILENT), None)
     if telling is None:
         return
@@ -98,9 +98,9 @@ def _of_runs(status: FeedStatus, runs: Iterable[RunRecord], now: datetime) -> It
         yield Concern(cause, message, hint)
 
 
-def died(told: str, feed: FeedName) -> Concern:
+def lost(told: str, feed: FeedName) -> Concern:
     """Return the concern that a run of a feed ended before it could write down why."""
-    return Concern(Cause.DIED, told, f"the state is intact: the next run goes on; `eventsync run {feed}` does at once")
+    return Concern(Cause.LOST, told, f"the state is intact: the next run goes on; `eventsync run {feed}` does at once")
 
 
 def _of_rows(status: FeedStatus) -> Iterator[Concern]:

@@ -70,7 +70,7 @@ _TITLES = {
     Cause.SET_UP: "cannot run as it is set up",
     Cause.AWAY: "paused",
     Cause.FAILED: "the run failed",
-    Cause.DIED: "the run died",
+    Cause.LOST: "a run was lost",
     Cause.CONFLICT: "rows in conflict",
     Cause.REFUSED: "rows refused",
     Cause.BLOCKED: "rows blocked",

@@ -1,4 +1,4 @@
-"""Runs of the command line, and what is told around them: before, of runs that died; after, of all that needs somebody.
+"""Runs of the command line, and what is told around them: before, of runs that were lost; after, of all that needs somebody.
 
 What is told, and to whom, is `pipelines.notices`'.
 """
@@ -25,7 +25,7 @@ def telling(settings: Settings, runner: Runner) -> Runner:
 
     def run(feeds: Sequence[FeedMapping]) -> Iterator[RunReport]:
         with nothing_fails(), open_workshop(settings) as workshop:
-            teller_of(settings, workshop.engine).tell_of_the_dead(feeds)
+            teller_of(settings, workshop.engine).tell_of_lost_runs(feeds)
         crashes: dict[FeedName, Concern] = {}
         for report in runner(feeds):
             if report.exit_code == ExitCode.ATTENTION and report.outcome == "failed":

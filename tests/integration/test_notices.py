@@ -78,7 +78,7 @@ def test_a_killed_run_is_told_before_the_next_one(told_desk: Desk, service: Serv
     service.switch(latency_ms=0)
     assert hook.titles() == []
     assert told_desk.run().code == 0
-    assert hook.titles() == [f"{FEED}: the run died", f"{FEED}: over"]
+    assert hook.titles() == [f"{FEED}: a run was lost", f"{FEED}: over"]
 
 
 def test_neither_key_nor_address_is_anywhere_to_be_found(told_desk: Desk, hook: Inbox) -> None:

@@ -221,26 +221,26 @@ def test_a_storm_of_feeds_is_a_few_messages_the_last_of_which_tells_of_all_that_
     assert world.heard() == [f"{20 - MOST_AN_HOUR} feeds need somebody"]
 
 
-def test_a_run_that_died_is_told_before_the_next_one_tries(world: World) -> None:
+def test_a_run_that_was_lost_is_told_before_the_next_one_tries(world: World) -> None:
     feed, teller = world.feed(), world.teller()
     world.run(OK)
-    teller.tell_of_the_dead([feed])
+    teller.tell_of_lost_runs([feed])
     world.begin()
-    teller.tell_of_the_dead([feed])
-    assert world.heard() == ["agenda: the run died"]
+    teller.tell_of_lost_runs([feed])
+    assert world.heard() == ["agenda: a run was lost"]
     world.run(OK)
     teller.tell([feed])
     assert world.heard() == ["agenda: over"]
 
 
-def test_a_run_under_way_has_not_died(world: World) -> None:
+def test_a_run_under_way_was_not_lost(world: World) -> None:
     world.begin()
     world.hold()
-    world.teller().tell_of_the_dead([world.feed()])
+    world.teller().tell_of_lost_runs([world.feed()])
     assert world.heard() == []
     world.at += timedelta(minutes=10)
-    world.teller().tell_of_the_dead([world.feed()])
-    assert world.heard() == ["agenda: the run died"]
+    world.teller().tell_of_lost_runs([world.feed()])
+    assert world.heard() == ["agenda: a run was lost"]
 
 
 def test_what_the_books_do_not_know_of_is_told_by_whoever_knows(world: World) -> None:

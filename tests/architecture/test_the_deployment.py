@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from architecture.places import ROOT
 from dagster._core.workspace.load import location_origins_from_yaml_paths
 
+from pipelines.cli.app import app
 from pipelines.dagster_home import DAGSTER_YAML
 from pipelines.names import LOCATION
 
@@ -100,6 +102,16 @@ def test_our_containers_may_do_nothing_that_they_need_not() -> None:
     assert [port for port in ports if "127.0.0.1:" not in port] == []
     assert _compose()["networks"]["inside"] == {"internal": True}
     assert _compose()["services"]["postgres"]["networks"] == ["inside"]
+
+
+def test_every_part_that_is_a_verb_of_ours_is_one_with_its_options() -> None:
+    group = typer.main.get_command(app)
+    programs = {"dagster", "dagster-daemon", "dagster-webserver"}
+    commands = [one["command"] for one in _ours().values() if one["command"][0] not in {*programs, "--help"}]
+    assert len(commands) > 1
+    for verb, *words in commands:
+        options = {option for one in group.commands[verb].params for option in one.opts}  # type: ignore[attr-defined]
+        assert {word for word in words if word.startswith("--")} <= options
 
 
 def test_runs_have_the_time_to_stop_that_dagster_gives_them() -> None:

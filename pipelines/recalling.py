@@ -51,10 +51,6 @@ class Memory(Parts):
         self.forgotten = recollection.forgotten if recollection else frozenset[int]()
         self._touched = recollection.touched if recollection else frozenset[int]()
 
-    def add(self, record: bytes, entry_id: int) -> None:
-        """Remember which entry a record came to."""
-        self.put((PAIR.pack(record, entry_id),))
-
     def changed(self) -> Iterable[int]:
         """Return the parts to write."""
         return sorted({*self._touched, *self.filled()})

@@ -50,8 +50,8 @@ class Remembering(Protocol):
         """The entries of which nothing that was kept before stays."""
         ...
 
-    def add(self, record: bytes, entry_id: int) -> None:
-        """A record came to an event, and this is its entry."""
+    def put(self, items: Collection[bytes]) -> None:
+        """Records came to events: a pair of each with its entry."""
         ...
 
     def changed(self) -> Iterable[int]:
@@ -73,11 +73,12 @@ class Recorder:
         self._memory = memory
         self._newest = boundary
         self._created: list[bytes] = []
+        self._found: list[bytes] = []
 
     def find(self, record: bytes, entry_id: int) -> None:
         """A row says what an entry says; `record` is b"" where it is not to be remembered."""
         if record and self._memory is not None:
-            self._memory.add(record, entry_id)
+            self._found.append(PAIR.pack(record, entry_id))
 
     def create(self, record: bytes) -> None:
         """A row is to get an entry of its own; told of all such rows, in the order in which they are written."""
@@ -85,14 +86,15 @@ class Recorder:
             self._created.append(record)
 
     def settle(self, connection: Connection, scope_id: int) -> None:
-        """Look up the entries of the rows that were written by now: ids follow their order."""
-        if not self._created:
-            return
-        ids = connection.execute(_CREATED, {"scope": scope_id, "after": self._newest}).scalars().all()
-        for record, entry_id in zip(self._created, ids, strict=True):
-            self.find(record, entry_id)
-        self._newest = ids[-1]
-        self._created.clear()
+        """Tell of a batch once it is written, whose new rows have entries by now: ids follow their order."""
+        if self._created:
+            ids = connection.execute(_CREATED, {"scope": scope_id, "after": self._newest}).scalars().all()
+            self._found.extend(PAIR.pack(record, entry) for record, entry in zip(self._created, ids, strict=True) if record)
+            self._newest = ids[-1]
+            self._created.clear()
+        if self._found and self._memory is not None:
+            self._memory.put(self._found)
+            self._found.clear()
 
     def keep(self, connection: Connection, scope_id: int, disputed: Collection[int]) -> None:
         """Write the memory down, in the very transaction that lets the read out. `disputed`: entries that two rows claim."""

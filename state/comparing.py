@@ -16,6 +16,7 @@ from state.columns import storable
 from state.drafts import drafted, is_of_change
 from state.entries import CANCELLED, Batch, find_known, find_twins
 from state.listed import Listed, stem_of
+from state.newcomers import Newcomers
 from state.pasts import find_pasts
 from state.plan import (
     NO_PAST,
@@ -55,6 +56,7 @@ class Progress:
     unspoken: Unspoken
     listed: Listed
     recorder: Recorder
+    newcomers: Newcomers
     stems: set[str] = field(default_factory=set)
     """The rows that this read has come to, where each speaks for all of its events, and the others of its source are not read."""
 
@@ -235,10 +237,13 @@ class Comparison:
 def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Sequence[RowOutcome]) -> None:
     """Compare rows of different keys with the ledger and write what follows, in the caller's transaction."""
     progress.hear(outcomes)
+    newcomers = progress.newcomers
     keys = [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]
-    known = find_known(connection, turn.scope_id, keys)
+    known = find_known(connection, turn.scope_id, newcomers.known(keys))
     unknown = [row.twin_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]
-    twins = find_twins(connection, turn.scope_id, unknown)
+    twins = find_twins(connection, turn.scope_id, newcomers.known(unknown))
+    newcomers.hear(keys)
+    newcomers.hear(unknown)
     pasts = find_pasts(connection, known, outcomes, progress.terms)
     comparison = Comparison(progress, known, twins, pasts, Batch(turn), [])
     for outcome in outcomes:

@@ -15,6 +15,7 @@ from state.closing import finish
 from state.comparing import Progress, compare
 from state.gate import Opening, shut
 from state.listed import carry_list, no_list
+from state.newcomers import Newcomers
 from state.plain_rows import storable_rows
 from state.reach import Reach
 from state.recall import Recorder, Remembering
@@ -83,7 +84,8 @@ def start_stage(turn: Turn, *, is_whole: bool, stamp: str, terms: Terms, memory:
         is_anew = terms.reach is Reach.FULL or is_whole
         listed = no_list() if is_anew else carry_list(connection, turn, terms.row_parts)
     recorder = Recorder(memory, opening.boundary)
-    progress = Progress(Seen(opening.boundary), Tally(), terms, decisions, Unspoken(terms.days), listed, recorder)
+    newcomers = Newcomers(is_first=not opening.boundary)
+    progress = Progress(Seen(opening.boundary), Tally(), terms, decisions, Unspoken(terms.days), listed, recorder, newcomers)
     return Stage(turn, opening, progress)
 
 

@@ -17,6 +17,7 @@ import pytest
 import typer
 import yaml
 from architecture.places import ROOT
+from dagster._core.instance.config import dagster_instance_config
 from dagster._core.workspace.load import location_origins_from_yaml_paths
 
 from pipelines.cli.app import app
@@ -42,6 +43,13 @@ def test_dagster_is_set_up_as_the_command_line_does_it_but_for_where_its_history
     settings = yaml.safe_load((DEPLOY / "dagster.yaml").read_text("utf-8"))
     assert settings.pop("storage") == {"postgres": {"postgres_url": {"env": "DAGSTER_POSTGRES_URL"}}}
     assert settings == yaml.safe_load(DAGSTER_YAML)
+
+
+def test_dagster_takes_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_POSTGRES_URL", "postgresql+psycopg2://eventsync@postgres/dagster")
+    shutil.copy(DEPLOY / "dagster.yaml", tmp_path)
+    read, _ = dagster_instance_config(str(tmp_path))
+    assert read["storage"].keys() == {"postgres"}
 
 
 def test_webserver_and_daemon_find_the_code_server_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,12 +178,11 @@ def test_every_timer_has_its_service() -> None:
 def test_a_cluster_is_told_of_dagster_what_one_machine_is() -> None:
     values = yaml.safe_load((DEPLOY / "values.yaml").read_text("utf-8"))
     here, daemon = yaml.safe_load(DAGSTER_YAML), values["dagsterDaemon"]
-    queue = daemon["runCoordinator"]["config"]["queuedRunCoordinator"]
-    assert queue["tagConcurrencyLimits"] == here["concurrency"]["runs"]["tag_concurrency_limits"]
-    assert queue["maxConcurrentRuns"] == here["concurrency"]["runs"]["max_concurrent_runs"]
-    assert queue["dequeueIntervalSeconds"] == here["run_queue"]["dequeue_interval_seconds"]
-    pools = here["concurrency"]["pools"]
-    assert values["concurrency"]["pools"] == {"granularity": pools["granularity"], "defaultLimit": pools["default_limit"]}
+    beside = values["additionalInstanceConfig"]
+    assert beside == {name: here[name] for name in beside}
+    assert {"concurrency", "run_queue"} <= beside.keys()
+    assert daemon["runCoordinator"] == {"enabled": False}, "its limits and `concurrency` exclude one another"
+    assert "concurrency" not in values
     monitoring = here["run_monitoring"]
     assert daemon["runMonitoring"]["cancelTimeoutSeconds"] == monitoring["cancel_timeout_seconds"]
     assert daemon["runMonitoring"]["freeSlotsAfterRunEndSeconds"] == monitoring["free_slots_after_run_end_seconds"]

@@ -1,4 +1,7 @@
-"""`eventsync schema`: the JSON Schema of mapping files, for editors. Where it comes from is `mappings.json_schema`."""
+"""`eventsync schema`: JSON Schemas, of mapping files for editors, of `--json` documents for scripts.
+
+Where they come from is `mappings.json_schema` and `documents.catalogue`.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,15 @@ from pipelines.cli.flags import AsJson
 
 def schema(
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write it there instead of printing it.")] = None,
+    document: Annotated[
+        str | None, typer.Option("--document", metavar="VERB", help="The schema of what this verb prints with --json.")
+    ] = None,
+    documents: Annotated[
+        Path | None, typer.Option("--documents", metavar="FOLDER", help="Write those of all verbs, a file for each.")
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Print the JSON Schema of mapping files: completion and red underlines for your editor.
+    """Print the JSON Schema of mapping files: completion and red underlines for your editor; or that of `--json` documents.
 
     For example:
 
@@ -22,9 +31,17 @@ def schema(
         eventsync schema --out mappings/eventsync.schema.json
         # Then begin each file with
         # yaml-language-server: $schema=../eventsync.schema.json
+        # What a script reads of a run
+        eventsync schema --document run
 
-    Exit codes: 0, or 2 if FILE cannot be written.
+    Exit codes: 0, or 2 if FILE cannot be written or there is no such VERB.
     """
-    from pipelines.cli.schema_file import give_schema  # noqa: PLC0415  # keeps `--help` fast
+    if document is None and documents is None:
+        from pipelines.cli.schema_file import give_schema  # noqa: PLC0415  # keeps `--help` fast
 
-    return give_schema(out, as_json=as_json)
+        return give_schema(out, as_json=as_json)
+    from pipelines.cli.document_files import give_document_schema, write_document_schemas  # noqa: PLC0415  # as above
+
+    if documents is not None:
+        return write_document_schemas(documents, as_json=as_json)
+    return give_document_schema(document or "", out, as_json=as_json)

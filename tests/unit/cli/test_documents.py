@@ -1,0 +1,120 @@
+"""The JSON Schemas of `--json` documents: one for each verb, as published, and true of what the verbs print."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from documents import surprises
+from jsonschema import Draft202012Validator
+from unit.cli.conftest import ROWS, Desk
+
+from pipelines.cli.app import app
+from pipelines.cli.documents.catalogue import DOCUMENTS, document_schema, file_name
+
+PUBLISHED = Path(__file__).parents[3] / "docs" / "json"
+FEED = "town-hall"
+
+
+def _verbs(group: typer.Typer, before: str = "") -> Iterator[str]:
+    for command in group.registered_commands:
+        assert command.callback is not None
+        if "as_json" in inspect.signature(command.callback).parameters:
+            yield before + (command.name or command.callback.__name__)
+    for one in group.registered_groups:
+        assert one.typer_instance is not None
+        yield from _verbs(one.typer_instance, f"{one.name} ")
+
+
+def test_every_verb_that_takes_json_has_a_schema() -> None:
+    assert sorted(_verbs(app)) == sorted(DOCUMENTS), "pipelines/cli/documents/ tells of each verb's document"
+
+
+@pytest.mark.parametrize("verb", DOCUMENTS)
+def test_what_is_published_is_what_the_code_says(verb: str) -> None:
+    published = json.loads((PUBLISHED / file_name(verb)).read_text("utf-8"))
+    assert published == document_schema(verb), "write them anew: eventsync schema --documents docs/json"
+    Draft202012Validator.check_schema(published)
+
+
+def test_nothing_else_is_published() -> None:
+    assert sorted(path.name for path in PUBLISHED.iterdir()) == sorted(map(file_name, DOCUMENTS))
+
+
+@pytest.mark.parametrize("verb", DOCUMENTS)
+def test_every_object_is_explained(verb: str) -> None:
+    schema = document_schema(verb)
+    objects = [one for one in schema["$defs"].values() if one.get("properties")]
+    assert [one["title"] for one in objects if not one.get("description")] == []
+
+
+def test_the_words_of_a_command_print_and_write_them(desk: Desk) -> None:
+    assert desk.run("schema", "--document", "run").document == document_schema("run")
+    assert desk.run("schema", "--document", "status", "--out", "status.json").code == 0
+    assert json.loads((desk.folder / "status.json").read_text("utf-8")) == document_schema("status")
+    (desk.folder / "all").mkdir()
+    assert desk.run("schema", "--documents", "all").code == 0
+    assert len(list((desk.folder / "all").iterdir())) == len(DOCUMENTS)
+    said = desk.run("schema", "--document", "statsu")
+    assert (said.code, "did you mean" in said.err) == (2, True)
+
+
+COMMANDS = (
+    ("feeds",),
+    ("status",),
+    ("check",),
+    ("check", "--live"),
+    ("preview", FEED),
+    ("explain", FEED, "1"),
+    ("rows", FEED),
+    ("rows", FEED, "--state", "delivered"),
+    ("rows", FEED, "--unmapped"),
+    ("rows", FEED, "--state", "rejected", "--csv", "rejected.csv"),
+    ("runs",),
+    ("runs", "RUN"),
+    ("diff", FEED),
+    ("diff", FEED, "1"),
+    ("retry", FEED),
+    ("resolve", FEED, "6", "--ignore"),
+    ("rows", FEED, "--state", "vanished"),
+    ("reconcile", FEED),
+    ("run", FEED, "--dry-run"),
+    ("backfill", FEED, "--list"),
+    ("init", "events.csv", "--feed", "drafted"),
+    ("metrics",),
+    ("metrics", "--out", "eventsync.prom"),
+    ("report", FEED),
+    ("prune", "--older-than", "90d"),
+    ("vocabulary", "trim"),
+    ("schema", "--out", "schema.json"),
+    ("state", "verify"),
+    ("state", "compact"),
+    ("state", "export", "state.ndjson.gz"),
+    ("run", "no-such-feed"),
+    ("rows", FEED, "--state", "lost"),
+)
+
+
+def test_what_commands_print_is_as_their_schemas_say(desk: Desk) -> None:
+    """Before the first run, after it, and once there is something to decide about."""
+    with desk.service():
+        assert _all_surprises(desk) == []
+        run = desk.run("run", FEED, "--no-dagster", "--json").document
+        assert surprises(("run",), run) == []
+        desk.source([ROWS[0].replace("Jazz", "Jazz trio"), *ROWS[1:-1]])
+        run_id = desk.run("run", FEED, "--no-dagster", "--json").document["runs"][0]["run_id"]
+        assert _all_surprises(desk, run_id) == []
+
+
+def _all_surprises(desk: Desk, run_id: str = "RUN") -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for words in COMMANDS:
+        said = desk.run(*(run_id if word == "RUN" else word for word in words), "--json")
+        document: Any = said.document
+        found += [(" ".join(words), surprise) for surprise in surprises(words, document)]
+    return found

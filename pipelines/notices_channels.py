@@ -66,7 +66,7 @@ class Channels:
             if OWNER not in text:
                 yield Recipient(called, address)
             elif _MAIL.fullmatch(owner):
-                yield Recipient(f"{called} to {owner}", SecretStr(text.replace(OWNER, quote(owner, safe="@"))))
+                yield Recipient(f"{called} ({owner})", SecretStr(text.replace(OWNER, quote(owner, safe="@"))))
 
 
 NOBODY = Channels()

@@ -23,6 +23,7 @@ def check(
     probe: Annotated[
         bool, typer.Option("--probe", help="Also send an event without any field, to see whether the key may create events.")
     ] = False,
+    notify: Annotated[bool, typer.Option("--notify", help="Also send a test to whoever would be told of the feeds.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Check mapping files: every mistake with its line and column, then the examples, offline.
@@ -37,14 +38,17 @@ def check(
         eventsync check feeds/_shared.yaml
         # Also the service and the source
         eventsync check lisbon-agenda --live
+        # Also whoever would be told of it: each gets a test
+        eventsync check lisbon-agenda --notify
 
     --live asks for the key, its channels, the classifications and the service's own page (OpenAPI), which is compared
-    with what the mapping sends.
+    with what the mapping sends; it says who would be told of each feed, too.
 
     Exit codes: 0 all is well (warnings are allowed), 2 a file has a mistake, an example did not come true, or the service
     would refuse what the mapping sends; with --live also 3 key or scope refused, 6 the service or a source does not
     answer; with --probe also 1 the service created an event.
     """
-    from pipelines.cli.checking import check_feeds  # noqa: PLC0415  # keeps `--help` fast
+    from pipelines.cli.checking import Asking, check_feeds  # noqa: PLC0415  # keeps `--help` fast
 
-    return check_feeds(tuple(feeds or ()), is_live=live or probe, is_probing=probe, as_json=as_json)
+    asking = Asking(is_live=live or probe or notify, is_probing=probe, is_telling=notify)
+    return check_feeds(tuple(feeds or ()), asking, as_json=as_json)

@@ -6,7 +6,7 @@ What can be found is `findings`' and `live_findings`'.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from mappings.errors import FileProblem, MappingFileError
@@ -21,10 +21,19 @@ from pipelines.settings import Settings, current_settings
 UNSOUND = 2
 
 
-def check_feeds(words: Sequence[str], *, is_live: bool, is_probing: bool, as_json: bool) -> int:
-    """Check the feeds or files named, or all; return the exit code.
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who is asked beside the files. `is_live`: the service and the sources; `is_probing`: and the service is sent an event
+    without any field; `is_telling`: and whoever would be told of a feed is sent a test.
+    """
 
-    `is_live`: ask the service and the sources too; `is_probing`: and send the service an event without any field.
+    is_live: bool = False
+    is_probing: bool = False
+    is_telling: bool = False
+
+
+def check_feeds(words: Sequence[str], asking: Asking, *, as_json: bool) -> int:
+    """Check the feeds or files named, or all; return the exit code.
 
     Raises:
         ConfigError: a word names neither a feed nor a file, or there is nothing to check.
@@ -33,12 +42,12 @@ def check_feeds(words: Sequence[str], *, is_live: bool, is_probing: bool, as_jso
     shared = [one for one in (shared_file(settings, word) for word in words) if one]
     loaded = [mapping_or_error(settings, word) for word in _feeds_of(words, shared)] or every_mapping(settings)
     findings = [find(one) for one in loaded]
-    if is_live:
-        findings = _with_live(settings, loaded, findings, is_probing=is_probing)
+    if asking.is_live:
+        findings = _with_live(settings, loaded, findings, asking)
     code = worst(_codes(findings))
     output.document(
         {
-            "feeds": [_document(one, is_live=is_live) for one in findings],
+            "feeds": [_document(one, is_live=asking.is_live) for one in findings],
             **({"shared": shared} if shared else {}),
             "ok": code == 0,
         }
@@ -61,13 +70,12 @@ def _with_live(
     settings: Settings,
     loaded: Sequence[FeedMapping | MappingFileError],
     findings: Sequence[FeedFindings],
-    *,
-    is_probing: bool,
+    asking: Asking,
 ) -> list[FeedFindings]:
     from pipelines.cli.live_findings import ask_for  # noqa: PLC0415  # offline, nothing of the network is loaded
 
     asked = [one for one in loaded if not isinstance(one, MappingFileError)]
-    answers = ask_for(settings, asked, is_probing=is_probing)
+    answers = ask_for(settings, asked, is_probing=asking.is_probing, is_telling=asking.is_telling)
     return [replace(found, live=answers.get(one.path, ())) for one, found in zip(loaded, findings, strict=True)]
 
 

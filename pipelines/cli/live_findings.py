@@ -1,7 +1,7 @@
 """What the service and the source say of each feed, a line for every question: asked once, told for all feeds.
 
 What is found in the file alone is `findings`'; each answer has its own module (`live_service`, `live_slugs`, `live_contract`,
-`live_source`).
+`live_source`, `live_channels`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from mappings.schema import FeedMapping
 from pipelines.cli.asking import Lists, ask_everything
 from pipelines.cli.findings import LiveFinding
+from pipelines.cli.live_channels import ask_channels, of_channels
 from pipelines.cli.live_contract import of_contract
 from pipelines.cli.live_service import of_account, refused
 from pipelines.cli.live_slugs import of_classifications
@@ -25,17 +26,25 @@ from state.presence import existing_database
 
 
 def ask_for(
-    settings: Settings, mappings: Sequence[FeedMapping], *, is_probing: bool = False
+    settings: Settings, mappings: Sequence[FeedMapping], *, is_probing: bool = False, is_telling: bool = False
 ) -> Mapping[Path, tuple[LiveFinding, ...]]:
     """Ask the service once and every source once; return the answers by the mapping's path. Nothing is written.
+
+    `is_telling`: whoever would be told of a feed is sent a test.
 
     Raises:
         SyncError: there is a state DB, and it cannot be opened.
     """
     lists = ask_everything(settings, is_probing=is_probing)
+    problems = ask_channels(settings, mappings, is_sending=is_telling)
     with _memory(settings) as memory:
         return {
-            mapping.path: (*_service(settings, lists, mapping, memory), *of_source(settings, mapping)) for mapping in mappings
+            mapping.path: (
+                *_service(settings, lists, mapping, memory),
+                *of_source(settings, mapping),
+                *of_channels(settings, mapping, problems, is_sending=is_telling),
+            )
+            for mapping in mappings
         }
 
 

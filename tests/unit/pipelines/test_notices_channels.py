@@ -41,7 +41,7 @@ def test_a_channel_hears_of_the_feeds_that_name_it_or_whose_owner_is_called_so(t
 def test_an_address_with_a_place_for_the_owner_is_each_owners_own(tmp_path: Path) -> None:
     channels = _channels(tmp_path, EVENTSYNC_NOTIFY="mailtos://us:secret99@smtp.example.org?to={owner}")
     assert _told(channels, "agenda+1@example.org") == [
-        ("all to agenda+1@example.org", "mailtos://us:secret99@smtp.example.org?to=agenda%2B1@example.org")
+        ("all (agenda+1@example.org)", "mailtos://us:secret99@smtp.example.org?to=agenda%2B1@example.org")
     ]
     assert _told(channels, "team:agenda") == []
     assert _told(channels, "x@example.org&from=boss@example.org") == []

@@ -8,9 +8,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, and_, exists, func, select
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, exists, func, select
 
 from mappings.vocabulary import FeedName, RowKey
+from state.backfills import count_slices_left
 from state.claims import IS_SET_ASIDE
 from state.columns import storable
 from state.database import reading
@@ -115,13 +116,18 @@ class Books:
 
     def first_met(self, problems: Collection[ProblemRecord]) -> dict[int, datetime]:
         """Return since when each of these problems, a page of them, has been met, wherever its row stood then, by its id."""
-        before = PROBLEM.alias("before")
-        is_same = (before.c[name] == PROBLEM.c[name] for name in ("scope_id", "kind", "row_key", "reasons"))
-        same = select(PROBLEM.c.id, func.min(before.c.first_seen_at)).join(before, and_(*is_same)).group_by(PROBLEM.c.id)
-        named = PROBLEM.c.id.in_([one.problem_id for one in problems if one.row_key])
+        named = {one.problem_id: one.first_seen_at for one in problems}
+        what = (PROBLEM.c.scope_id, PROBLEM.c.kind, PROBLEM.c.row_key, PROBLEM.c.reasons)
+        keys = {one.row_key for one in problems if one.row_key}
         with reading(self._engine) as connection:
-            found = dict(connection.execute(same.where(named)).all())
-        return {one.problem_id: one.first_seen_at for one in problems} | found
+            ours = {
+                row.id: tuple(row[1:]) for row in connection.execute(select(PROBLEM.c.id, *what).where(PROBLEM.c.id.in_(named)))
+            }
+            scopes = {scope_id for scope_id, *_ in ours.values()}
+            first = select(*what, func.min(PROBLEM.c.first_seen_at)).group_by(*what)
+            first = first.where(PROBLEM.c.scope_id.in_(scopes), PROBLEM.c.row_key.in_(keys))
+            met = {tuple(row[:4]): row[4] for row in connection.execute(first)}
+        return {problem_id: met.get(ours.get(problem_id, ()), at) for problem_id, at in named.items()}
 
     def event_ids(self, book: Book, row_keys: Collection[RowKey]) -> dict[RowKey, int]:
         """Return the events of those of these rows, a page of them, that have one."""
@@ -186,6 +192,7 @@ def _status(connection: Connection, scope: Row[*tuple[Any, ...]]) -> FeedStatus:
         set_aside=_count(connection, of_feed, ENTRY.c.decision == Decision.IGNORE.value),
         last_read=last_read,
         cancelled=drifts.get(DriftKind.CANCELLED.value, 0),
+        slices_left=count_slices_left(connection, scope.destination, FeedName(scope.feed)),
     )
 
 

@@ -48,7 +48,7 @@ class Teller:
         cells = tuple((text_of(name), text_of(cell)) for name, cell in record.cells.items() if cell)
         return Line(
             at=text_of(record.origin),
-            name=text_of(record.row_key),
+            name=text_of(f"identifier {record.row_key}") if record.row_key else "without an identifier",
             is_new=self._is_new(first_met),
             event_id=event_id,
             link=self._link(event_id),

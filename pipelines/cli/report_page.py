@@ -187,3 +187,9 @@ class Page:
     since: datetime | None
     sections: tuple[Section, ...]
     rows_read: int | None = None
+
+    @property
+    def shown(self) -> Sequence[Section]:
+        """The sections that have rows, and always what is to be mended and what is online."""
+        always = {SectionName.MEND, SectionName.ONLINE}
+        return [section for section in self.sections if section.total or section.name in always]

@@ -82,8 +82,8 @@ def test_the_editor_reads_what_to_mend_with_its_place_its_value_and_what_would_b
 
 def test_the_editor_reads_what_is_online_what_differs_and_what_is_gone(reported: Desk) -> None:
     _, page = page_of(reported, "--link", "https://events.example/e/{id}")
-    assert "What differs" in page.words["changed"]
-    assert "title Jazz Jazz again" in page.words["changed"]
+    assert "title : online Jazz , in your file Jazz again" in page.words["changed"]
+    assert "under-way" not in page.words
     assert "Othello" in page.words["gone"]
     assert "Hamlet 2030-05-03 20:00 (Europe/Warsaw)" in page.words["online"]
     links = [known["href"] for known in page.all("a") if known.get("rel")]

@@ -6,7 +6,7 @@ What the keys mean is `schema`'s, what they do `engine`'s.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,7 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
     mapper, misfits = attempt(mapping, Directory())
     told.extend(_placed(document, misfits or find_circles(document.get("let"))))
     told.extend(_placed(document, (*find_problems(document, context.tables), *find_no_objects(mapping))))
+    told.extend(_placed(document, _find_unseen(mapping)))
     told.extend(_placed(document, find_read_and_written(mapping, mapper.columns)))
     if told:
         raise _error(path, text, told, unwise)
@@ -161,6 +162,12 @@ def _claim_name(feed: FeedName, path: Path, taken: dict[str, Path]) -> None:
         message = f'the feed name "{feed}" is taken by {other.name}'
         hint = "feed names must differ in more than - and _"
         raise MappingFileError(path, (FileProblem(path, 1, 1, message, hint),))
+
+
+def _find_unseen(mapping: FeedMapping) -> Iterator[Problem]:
+    if mapping.schedule and mapping.schedule.look_every_s is not None and not mapping.source.can_be_looked_at:
+        told = f"a source of kind {mapping.source.kind} cannot be looked at without reading it"
+        yield Problem(("schedule", "look_every"), told, "write cron, as often as it may be asked")
 
 
 def _let_names(document: Block) -> frozenset[str]:

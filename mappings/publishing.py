@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from mappings.measures import Share, Zone, mistake, parse_duration
 from mappings.strict import Strict
@@ -78,11 +78,42 @@ Cron = Annotated[str, AfterValidator(_parse_cron), WithJsonSchema({"type": "stri
 Seconds = Annotated[float, PlainValidator(_seconds), WithJsonSchema({"type": "string", "examples": ["15m", "24h"]})]
 
 
-class Schedule(Strict):
-    """When the feed runs by itself: a cron line, in the zone whose clocks it means."""
+LEAST_LOOK_S = 30.0
 
-    cron: Cron = Field(description="Minute, hour, day of the month, month, day of the week.")
+
+def _look_every(value: object) -> float:
+    length = _seconds(value)
+    if length < LEAST_LOOK_S:
+        raise mistake(f'"{value}" is too often to look at a source', "look every 30s at most; 5m is usual")
+    return length
+
+
+LookEvery = Annotated[float, PlainValidator(_look_every), WithJsonSchema({"type": "string", "examples": ["5m", "1h"]})]
+
+
+class Schedule(Strict):
+    """When the feed runs by itself: a cron line, in the zone whose clocks it means; or when its source has changed; or both."""
+
+    cron: Cron | None = Field(default=None, description="Minute, hour, day of the month, month, day of the week.")
     timezone: Zone = Field(default="UTC", description="The IANA zone of the cron line.")
+    look_every_s: LookEvery | None = Field(
+        default=None,
+        alias="look_every",
+        description="Look at the source so often, and run when a file or the sheet has come or changed.",
+    )
+
+    @model_validator(mode="after")
+    def _says_when(self) -> Self:
+        if self.cron is None and self.look_every_s is None:
+            raise mistake("a schedule says when", 'write cron, such as "15 */2 * * *", or look_every, such as 5m')
+        return self
+
+    def __str__(self) -> str:
+        """The schedule in words."""
+        clock = f"{self.cron} ({self.timezone})" if self.cron else ""
+        return ", ".join(
+            filter(None, (clock, f"when changed (looked at every {self.look_every_s:.0f} s)" * bool(self.look_every_s)))
+        )
 
 
 class Brakes(Strict):

@@ -98,6 +98,11 @@ class GoogleSheetsSource(GridSource):
         return False
 
     @property
+    def can_be_looked_at(self) -> bool:
+        """Drive tells its version."""
+        return True
+
+    @property
     def spreadsheet_id(self) -> str:
         """The spreadsheet's id, "" where only its title is known."""
         if found := _ADDRESS.fullmatch(self.spreadsheet):

@@ -76,6 +76,11 @@ class AnySource(Strict):
         """Whether a reading that goes on gives the rows that changed without the others; else it gives all of them, or none."""
         return self.full_every is not None
 
+    @property
+    def can_be_looked_at(self) -> bool:
+        """Whether a glance tells that something has come or changed, without reading it."""
+        return False
+
 
 class FileSource(AnySource):
     """What is said of a file of any kind."""
@@ -128,6 +133,11 @@ class FileSource(AnySource):
     def gives_single_rows(self) -> bool:
         """Only deliveries do; any other file is read whole, unless it is as it was."""
         return self.files == "new"
+
+    @property
+    def can_be_looked_at(self) -> bool:
+        """Files tell their sizes and times, or a version."""
+        return True
 
 
 class GridSource(AnySource):

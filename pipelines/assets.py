@@ -100,7 +100,7 @@ def _published(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefin
         kinds={"python", "http"},
         code_version=mapping.digest.hex()[:12],
         pool="event-api",
-        freshness_policy=freshness_of(mapping.schedule) if mapping.schedule else None,
+        freshness_policy=freshness_of(mapping.schedule),
         check_specs=publish_specs(key),
         description="Every owed row sent and settled: it has been said.",
     )

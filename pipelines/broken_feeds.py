@@ -161,7 +161,7 @@ def _kept(broken: BrokenFeed, feed: FeedName) -> Definitions:
             for path in paths
         ],
         jobs=[job],
-        schedules=[_failing_schedule(broken, job.name, broken.schedule)] if broken.schedule else [],
+        schedules=_failing_schedules(broken, job.name),
     )
 
 
@@ -177,20 +177,25 @@ def _failing_job(broken: BrokenFeed, feed: FeedName) -> JobDefinition:
     return failing
 
 
-def _failing_schedule(broken: BrokenFeed, job_name: str, schedule: Schedule) -> ScheduleDefinition:
+def _failing_schedules(broken: BrokenFeed, job_name: str) -> list[ScheduleDefinition]:
     """Return the feed's schedule, on or off as it was: a tick that it misses is a red one, not one that never was."""
+    schedule = broken.schedule
+    if schedule is None or schedule.cron is None:
+        return []
 
     def tick(_context: ScheduleEvaluationContext) -> SkipReason:
         raise Failure(f"not run: its mapping file is broken\n{broken.told}")
 
-    return ScheduleDefinition(
-        name=names.schedule_of_job(job_name),
-        job_name=job_name,
-        cron_schedule=schedule.cron,
-        execution_timezone=schedule.timezone,
-        execution_fn=tick,
-        default_status=DefaultScheduleStatus.RUNNING,
-    )
+    return [
+        ScheduleDefinition(
+            name=names.schedule_of_job(job_name),
+            job_name=job_name,
+            cron_schedule=schedule.cron,
+            execution_timezone=schedule.timezone,
+            execution_fn=tick,
+            default_status=DefaultScheduleStatus.RUNNING,
+        )
+    ]
 
 
 def _document(error: MappingFileError) -> Mapping[str, Any]:

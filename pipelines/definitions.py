@@ -18,7 +18,8 @@ from pipelines.logs import configure_logs
 from pipelines.notices_sensor import notices_sensors
 from pipelines.partitions import backfill_definitions
 from pipelines.resources import LaunchOptions
-from pipelines.schedules import feed_schedule
+from pipelines.schedules import feed_schedules
+from pipelines.sensors import feed_sensors
 from pipelines.settings import Settings, current_settings
 from pipelines.wiring import open_workshop
 
@@ -51,14 +52,14 @@ def build_definitions(
     for error in folder.broken:
         broken.append(broken_feed(error, taken))
         taken.update(names.group_of(one.feed) for one in broken[-1:] if one.feed)
-    parts = [_feed_definitions(feed, open_a_workshop, settings.state_kind) for feed in folder.feeds]
-    sensors = notices_sensors([feed.mapping for feed in folder.feeds], settings, open_a_workshop)
+    parts = [_feed_definitions(feed, open_a_workshop, settings) for feed in folder.feeds]
+    sensors = notices_sensors(folder, settings, open_a_workshop)
     options = LaunchOptions.configure_at_launch()
     shared = Definitions(executor=in_process_executor, resources={"options": options}, sensors=sensors)
     return Definitions.merge(*parts, broken_definitions(broken), shared)
 
 
-def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenWorkshop, state_kind: str) -> Definitions:
+def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenWorkshop, settings: Settings) -> Definitions:
     mapping = feed.mapping
     job = define_asset_job(
         names.job_of(mapping.feed),
@@ -66,6 +67,10 @@ def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenWorkshop, state_kin
         tags={names.FEED_TAG: mapping.feed},
         description=f"Stage and publish {mapping.feed}.",
     )
-    schedules = [feed_schedule(mapping, mapping.schedule)] if mapping.schedule else []
-    usual = Definitions(assets=feed_assets(feed, open_a_workshop, state_kind), jobs=[job], schedules=schedules)
+    usual = Definitions(
+        assets=feed_assets(feed, open_a_workshop, settings.state_kind),
+        jobs=[job],
+        schedules=feed_schedules(mapping),
+        sensors=feed_sensors(mapping, settings.access),
+    )
     return Definitions.merge(usual, backfill_definitions(mapping, open_a_workshop))

@@ -21,11 +21,14 @@ _ANY = "*"
 
 
 @lru_cache(maxsize=512)
-def freshness_of(schedule: Schedule) -> FreshnessPolicy:
-    """Return the policy of a feed that runs by a schedule: stale once a tick is an hour old, and no run has published since.
+def freshness_of(schedule: Schedule | None) -> FreshnessPolicy | None:
+    """Return the policy of a feed that runs by a clock: stale once a tick is an hour old, and no run has published since.
 
-    Where ticks come more often than hourly, the next one is the deadline of the one before.
+    Where ticks come more often than hourly, the next one is the deadline of the one before. None where the feed runs when it
+    is asked to, or when its source changes: nobody knows when that should be.
     """
+    if schedule is None or schedule.cron is None:
+        return None
     deadline, grace_min = _deadline(schedule.cron)
     return FreshnessPolicy.cron(deadline, timedelta(minutes=grace_min), schedule.timezone)
 

@@ -33,6 +33,11 @@ def schedule_of_job(job: str) -> str:
     return f"{job}_schedule"
 
 
+def sensor_of_job(job: str) -> str:
+    """Return the name of what runs a job when its source has changed."""
+    return f"{job}_when_changed"
+
+
 def owners_of(owner: str) -> list[str]:
     """Return an owner as Dagster takes one: an address of mail as it is, anybody else as a team; none if nobody is named."""
     if not owner:

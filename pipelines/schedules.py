@@ -1,10 +1,13 @@
 """Each feed's own clock, as its mapping file says it. A tick that finds the feed still at work is skipped, not queued; one that
 finds a backfill at work comes in between two of its slices.
+
+What runs a feed when its source has changed is `sensors`'.
 """
 
 from __future__ import annotations
 
 from dagster import (
+    DagsterInstance,
     DagsterRunStatus,
     DefaultScheduleStatus,
     RunRequest,
@@ -14,8 +17,8 @@ from dagster import (
     SkipReason,
 )
 
-from mappings.publishing import Schedule
 from mappings.schema import FeedMapping
+from mappings.vocabulary import FeedName
 from pipelines import names
 from pipelines.giving_way import BACKFILL, SCHEDULE
 
@@ -23,21 +26,29 @@ AT_WORK = [DagsterRunStatus.QUEUED, DagsterRunStatus.STARTING, DagsterRunStatus.
 """Not `NOT_STARTED`: a process that died before its run began would leave it so for ever."""
 
 
-def feed_schedule(mapping: FeedMapping, schedule: Schedule) -> ScheduleDefinition:
-    """Return a feed's schedule: running from the start, in its own time zone, never two runs at once."""
+def feed_schedules(mapping: FeedMapping) -> list[ScheduleDefinition]:
+    """Return a feed's schedule, if it has one: running from the start, in its own time zone, never two runs at once."""
+    schedule = mapping.schedule
+    if schedule is None or schedule.cron is None:
+        return []
 
     def tick(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        found = context.instance.get_run_records(RunsFilter(tags={names.FEED_TAG: mapping.feed}, statuses=AT_WORK))
-        runs = [record.dagster_run for record in found if record.dagster_run.tags.get(names.LAUNCHED_BY_TAG) != BACKFILL]
-        if runs:
-            return SkipReason(f"run {runs[0].run_id} of {mapping.feed} has not ended yet")
-        return RunRequest(tags={names.LAUNCHED_BY_TAG: SCHEDULE})
+        return at_work(context.instance, mapping.feed) or RunRequest(tags={names.LAUNCHED_BY_TAG: SCHEDULE})
 
-    return ScheduleDefinition(
-        name=names.schedule_of_job(names.job_of(mapping.feed)),
-        job_name=names.job_of(mapping.feed),
-        cron_schedule=schedule.cron,
-        execution_timezone=schedule.timezone,
-        execution_fn=tick,
-        default_status=DefaultScheduleStatus.RUNNING,
-    )
+    return [
+        ScheduleDefinition(
+            name=names.schedule_of_job(names.job_of(mapping.feed)),
+            job_name=names.job_of(mapping.feed),
+            cron_schedule=schedule.cron,
+            execution_timezone=schedule.timezone,
+            execution_fn=tick,
+            default_status=DefaultScheduleStatus.RUNNING,
+        )
+    ]
+
+
+def at_work(instance: DagsterInstance, feed: FeedName) -> SkipReason | None:
+    """Return which run of a feed has not ended yet, None if all have, or if it is a backfill's only."""
+    found = instance.get_run_records(RunsFilter(tags={names.FEED_TAG: feed}, statuses=AT_WORK))
+    runs = [record.dagster_run for record in found if record.dagster_run.tags.get(names.LAUNCHED_BY_TAG) != BACKFILL]
+    return SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if runs else None

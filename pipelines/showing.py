@@ -38,7 +38,7 @@ def source_metadata(feed: LoadedFeed) -> Mapping[str, Any]:
     return {
         "source": MetadataValue.url(address) if address else feed.mapping.source.place,
         "mapping file": MetadataValue.path(feed.path),
-        "schedule": f"{schedule.cron} ({schedule.timezone})" if schedule else "none",
+        "schedule": str(schedule) if schedule else "none",
     }
 
 

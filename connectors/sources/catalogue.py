@@ -79,21 +79,21 @@ def look_at_org(spec: SalesforceSource, columns: frozenset[str], *, access: Acce
 
 
 def _google_sheet(spec: GoogleSheetsSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> Source:
-    with _extra("sheets", spec.place):
+    with needed_extra("sheets", spec.place):
         # Here, as it takes a third of a second that feeds of other kinds need not wait.
         from connectors.sources.google_sheet import GoogleSheet  # noqa: PLC0415
     return GoogleSheet(spec, asked, access, clockwork, since)
 
 
 def _salesforce(spec: SalesforceSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> SalesforceRecords:
-    with _extra("salesforce", spec.place):
+    with needed_extra("salesforce", spec.place):
         # Here, as feeds of other kinds need not wait for it.
         from connectors.sources.salesforce_records import SalesforceRecords  # noqa: PLC0415
     return SalesforceRecords(spec, asked, access, since, clockwork)
 
 
 @contextmanager
-def _extra(name: str, place: str) -> Iterator[None]:
+def needed_extra(name: str, place: str) -> Iterator[None]:
     """Import within the block what not everybody has installed."""
     try:
         yield

@@ -30,6 +30,7 @@ from connectors.sources.web_source import WebSource
 from connectors.sources.workbook import Workbook
 from connectors.sources.xml_records import XmlRecords
 from mappings.file_names import is_address, is_dated, is_pattern, is_web_address, secrets_of
+from mappings.source_bases import FileSource
 from mappings.source_specs import CsvSource, IcsSource, JsonSource, NdjsonSource, TsvSource, WorkbookSource, XmlSource
 
 FileSpec = CsvSource | TsvSource | WorkbookSource | JsonSource | NdjsonSource | XmlSource | IcsSource
@@ -51,14 +52,20 @@ def file_at(path: str, base: Path) -> FileAt:
     return FileAt(_files(path, base, Fetching()).at(path))
 
 
-def _source(spec: FileSpec, base: Path, asked: Asked, since: str, clockwork: Clockwork) -> Source:
+def choice_of(spec: FileSource, base: Path, clockwork: Clockwork) -> FileChoice:
+    """Return the choice of the files that a source means, wherever they are."""
     files = _files(spec.path, base, Fetching(largest=spec.largest or LARGEST_BYTES, clockwork=clockwork))
+    return FileChoice(spec, files, clockwork)
+
+
+def _source(spec: FileSpec, base: Path, asked: Asked, since: str, clockwork: Clockwork) -> Source:
+    choice = choice_of(spec, base, clockwork)
+    files = choice.files
     columns = tuple(sorted(asked.columns))
 
     def open_one(open_stored: OpenStored) -> Source:
         return _read_as(spec, FileAt(open_stored, spec.member), asked)
 
-    choice = FileChoice(spec, files, clockwork)
     if spec.files == "new":
         return Deliveries(choice, open_one, columns, since)
     if not is_pattern(spec.path) and not is_dated(spec.path):

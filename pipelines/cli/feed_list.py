@@ -62,7 +62,7 @@ def _document(mapping: FeedMapping, status: FeedStatus | None) -> dict[str, Any]
 
 
 def _row(mapping: FeedMapping, status: FeedStatus | None) -> tuple[object, ...]:
-    schedule = f"{mapping.schedule.cron} ({mapping.schedule.timezone})" if mapping.schedule else "when asked"
+    schedule = str(mapping.schedule) if mapping.schedule else "when asked"
     run = status.last_run if status else None
     return (
         mapping.feed,

@@ -1,0 +1,141 @@
+"""Feeds that run when something has come or changed: files as they are delivered, looked at as often as the schedule says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from on_dagster.desk import FEED, HEADER, MAPPING, Desk, line
+
+from mappings.errors import MappingFileError
+from mappings.loader import load_feed
+from pipelines import names
+
+WATCHED = MAPPING.replace('{{cron: "15 */2 * * *", timezone: Europe/Warsaw}}', "{{look_every: 5m}}")
+DELIVERED = WATCHED.replace("path: ../{source}", "path: ../in/*.csv\n  files: new")
+LONG_AGO = 1_900_000_000
+
+
+def look(desk: Desk, cursor: str | None = None) -> dg.SensorExecutionData:
+    sensor = desk.definitions().resolve_sensor_def("sync_town_hall_when_changed")
+    return sensor.evaluate_tick(dg.build_sensor_context(instance=desk.instance, cursor=cursor))
+
+
+def deliver(desk: Desk, name: str, *rows: str, age: int = LONG_AGO) -> Path:
+    path = desk.folder / "in" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join([HEADER, *rows]) + "\n", "utf-8")
+    os.utime(path, (age, age))
+    return path
+
+
+def test_the_sensor_looks_from_the_start_as_often_as_the_file_says(desk: Desk) -> None:
+    desk.mapping(text=WATCHED)
+    definitions = desk.definitions()
+    sensor = definitions.resolve_sensor_def("sync_town_hall_when_changed")
+    assert (sensor.minimum_interval_seconds, sensor.default_status) == (300, dg.DefaultSensorStatus.RUNNING)
+    assert sensor.job_name == "sync_town_hall"
+    assert not list(definitions.get_repository_def().schedule_defs)
+
+
+def test_a_file_runs_the_feed_once_for_each_of_its_versions_however_alike(desk: Desk) -> None:
+    desk.mapping(text=WATCHED)
+    first = look(desk)
+    (request,) = first.run_requests
+    assert (request.run_key, request.tags[names.LAUNCHED_BY_TAG]) == (None, "schedule")
+    same = look(desk, first.cursor)
+    assert (same.run_requests, same.skip_message) == ([], "as it was: ../events.csv")
+
+    keys = []
+    cursor = same.cursor
+    for times in (LONG_AGO, LONG_AGO + 60, LONG_AGO):
+        os.utime(desk.folder / "events.csv", (times, times))
+        seen = look(desk, cursor)
+        keys.extend(request.run_key for request in seen.run_requests)
+        assert look(desk, cursor).run_requests == seen.run_requests, "asked again before the cursor was kept: the same run"
+        cursor = seen.cursor
+    assert len(set(keys)) == 3
+
+
+def test_a_delivery_runs_the_feed_and_its_removal_does_not(desk: Desk) -> None:
+    desk.mapping(text=DELIVERED)
+    deliver(desk, "a.csv", line(1))
+    first = look(desk)
+    assert len(first.run_requests) == 1
+    assert not look(desk, first.cursor).run_requests
+    second_file = deliver(desk, "b.csv", line(2))
+    second = look(desk, first.cursor)
+    assert len(second.run_requests) == 1
+    second_file.unlink()
+    assert not look(desk, second.cursor).run_requests
+
+
+def test_a_file_that_is_still_being_written_is_left_for_a_later_look(desk: Desk) -> None:
+    desk.mapping(text=DELIVERED.replace("files: new", 'files: new\n  marker: "{{name}}.done"'))
+    deliver(desk, "a.csv", line(1))
+    first = look(desk)
+    cursor = first.cursor
+    (desk.folder / "in" / "a.csv.done").write_text("", "utf-8")
+    seen = look(desk, cursor)
+    assert len(seen.run_requests) == 1
+    assert not look(desk, seen.cursor).run_requests
+
+
+def test_a_file_that_has_just_changed_is_not_looked_at_before_it_has_settled(desk: Desk) -> None:
+    desk.mapping(text=WATCHED.replace("path: ../{source}", "path: ../{source}\n  settle: 1h"))
+    told = look(desk)
+    assert not told.run_requests
+    assert "changed less than 3600 s ago" in (told.skip_message or "")
+
+
+def test_a_change_while_a_run_is_at_work_is_seen_by_the_next_look(desk: Desk) -> None:
+    desk.mapping(text=WATCHED)
+    cursor = look(desk).cursor
+    os.utime(desk.folder / "events.csv", (LONG_AGO, LONG_AGO))
+    job = desk.definitions().resolve_job_def("sync_town_hall")
+    run = desk.instance.create_run_for_job(job, tags={names.FEED_TAG: FEED}, status=dg.DagsterRunStatus.STARTED)
+    busy = look(desk, cursor)
+    assert run.run_id in (busy.skip_message or "")
+    desk.instance.report_run_canceled(run)
+    assert len(look(desk, busy.cursor or cursor).run_requests) == 1
+
+
+def test_a_folder_that_is_not_there_is_a_red_tick_that_says_so(desk: Desk) -> None:
+    desk.mapping(text=DELIVERED)
+    with pytest.raises(dg.Failure, match="there is no folder"):
+        look(desk)
+
+
+@pytest.mark.parametrize("cursor", ["", "again, please", '{"turn": 1}', "[]", "7"])
+def test_whatever_a_person_writes_into_the_cursor_has_the_feed_run(desk: Desk, cursor: str) -> None:
+    desk.mapping(text=WATCHED)
+    (request,) = look(desk, cursor).run_requests
+    assert request.run_key is None
+
+
+def test_a_feed_may_run_by_the_clock_and_by_what_changes(desk: Desk) -> None:
+    desk.mapping(text=MAPPING.replace("timezone: Europe/Warsaw}}", "timezone: Europe/Warsaw, look_every: 10m}}", 1))
+    definitions = desk.definitions()
+    assert definitions.resolve_schedule_def("sync_town_hall_schedule")
+    assert definitions.resolve_sensor_def("sync_town_hall_when_changed")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "source", "told"),
+    [
+        ("{look_every: 5m}", "{kind: salesforce, object: Event__c}", "a source of kind salesforce cannot be looked at"),
+        ("{look_every: 5s}", "{kind: csv, path: a.csv}", '"5s" is too often'),
+        ("{timezone: Europe/Warsaw}", "{kind: csv, path: a.csv}", "a schedule says when"),
+    ],
+)
+def test_a_schedule_that_could_not_be_kept_is_a_mistake_at_its_place(
+    tmp_path: Path, schedule: str, source: str, told: str
+) -> None:
+    text = MAPPING.format(feed=FEED, source="a.csv")
+    text = text.replace('schedule: {cron: "15 */2 * * *", timezone: Europe/Warsaw}', f"schedule: {schedule}")
+    (tmp_path / "feed.yaml").write_text(text.replace("source:\n  kind: csv\n  path: ../a.csv", f"source: {source}"), "utf-8")
+    with pytest.raises(MappingFileError, match=r"feed\.yaml:") as refused:
+        load_feed(tmp_path / "feed.yaml")
+    assert told in str(refused.value)

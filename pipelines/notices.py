@@ -14,13 +14,13 @@ from datetime import datetime, timedelta
 import structlog
 
 from connectors.notifier import Deliver, deliver_over
-from mappings.errors import SyncError
-from mappings.schema import FeedMapping
+from mappings.errors import MappingFileError, SyncError
 from mappings.vocabulary import FeedName
 from pipelines.clock import now
 from pipelines.interrupts import window
 from pipelines.notices_causes import Cause, Concern, concerns_of, was_lost
 from pipelines.notices_channels import Channels, Recipient
+from pipelines.notices_files import FileOfFeed, Owned, broken_files
 from pipelines.notices_pace import post_of
 from pipelines.notices_words import FeedNews, lost_books_message, message_of
 from pipelines.settings import Settings
@@ -51,7 +51,7 @@ class Teller:
     now: Callable[[], datetime] = now
     page: str = ""
 
-    def tell(self, feeds: Iterable[FeedMapping], crashes: Mapping[FeedName, Concern] | None = None) -> None:
+    def tell(self, feeds: Iterable[Owned], crashes: Mapping[FeedName, Concern] | None = None) -> None:
         """Tell whoever is to hear of these feeds what is new and what is over. `crashes`: what the books do not know of.
 
         A recipient that cannot be reached, or has heard enough for now, is told by a later call.
@@ -64,7 +64,7 @@ class Teller:
             if self.now() - began < LONGEST:
                 self._tell_one(bulletin, recipient, about)
 
-    def tell_of_lost_runs(self, feeds: Iterable[FeedMapping]) -> None:
+    def tell_of_lost_runs(self, feeds: Iterable[Owned]) -> None:
         """Tell of those among the feeds whose last run was lost: for the moment before the next run tries.
 
         Raises:
@@ -75,11 +75,26 @@ class Teller:
         maybe = [one for one in feeds if last[one.feed] and last[one.feed][0].finished_at is None]
         self.tell(one for one in maybe if any(was_lost(status, self.now()) for status in self._status(one.feed)))
 
+    def files(
+        self, broken: Collection[MappingFileError], sound: Iterable[Owned]
+    ) -> tuple[Sequence[Owned], Mapping[FeedName, Concern]]:
+        """Return, as `tell` takes them: the files that cannot be used, and those that somebody was told of and that can again.
+
+        Raises:
+            SyncError: as `tell`.
+        """
+        feeds = {one.feed: one for one in sound}
+        found = list(broken_files(broken, feeds))
+        names = {file.feed for file, _ in found}
+        former = {one.feed for one in self._sent.all() if one.cause == Cause.FILE.value} - names
+        mended = [feeds.get(feed, FileOfFeed(feed)) for feed in sorted(former)]
+        return [*(file for file, _ in found), *mended], {file.feed: concern for file, concern in found}
+
     def unfinished(self) -> frozenset[FeedName]:
         """Return the feeds of which somebody has yet to hear something."""
         return self._sent.unfinished()
 
-    def _bulletin(self, feeds: Iterable[FeedMapping], crashes: Mapping[FeedName, Concern]) -> _Bulletin:
+    def _bulletin(self, feeds: Iterable[Owned], crashes: Mapping[FeedName, Concern]) -> _Bulletin:
         """Note what there is to tell of each feed, and who is to hear it."""
         bulletin, known = _Bulletin(), _by_feed(self._sent.all())
         for mapping in feeds:
@@ -160,11 +175,11 @@ class Teller:
 class _Bulletin:
     """What there is to tell of each feed now, and who hears of which feeds."""
 
-    mappings: dict[FeedName, FeedMapping] = field(default_factory=dict)
+    mappings: dict[FeedName, Owned] = field(default_factory=dict)
     concerns: dict[FeedName, tuple[Concern, ...]] = field(default_factory=dict)
     audience: dict[Recipient, list[FeedName]] = field(default_factory=dict)
 
-    def add(self, mapping: FeedMapping, recipients: Sequence[Recipient], concerns: tuple[Concern, ...]) -> None:
+    def add(self, mapping: Owned, recipients: Sequence[Recipient], concerns: tuple[Concern, ...]) -> None:
         """Take in one feed."""
         self.mappings[mapping.feed], self.concerns[mapping.feed] = mapping, concerns
         for recipient in recipients:
@@ -187,7 +202,7 @@ def teller_of(settings: Settings, engine: StateDb) -> Teller:
     return Teller(engine, settings.destination, settings.channels, deliver_over(settings.mask), page=_page_of(settings))
 
 
-def tell_of_lost_books(feeds: Iterable[FeedMapping], settings: Settings, trouble: SyncError) -> bool:
+def tell_of_lost_books(feeds: Iterable[Owned], settings: Settings, trouble: SyncError) -> bool:
     """Tell everybody that the state DB cannot be used, in which nothing can be remembered; return whether anybody heard it."""
     audience = {one for mapping in feeds for one in settings.channels.recipients(mapping.owner, mapping.notify)}
     deliver, message = deliver_over(settings.mask), lost_books_message(str(trouble), trouble.hint)
@@ -219,6 +234,6 @@ def _post_name(recipient: Recipient) -> str:
     return f"notices to {recipient.name}"
 
 
-def _complain_of_unknown(channels: Channels, mapping: FeedMapping) -> None:
+def _complain_of_unknown(channels: Channels, mapping: Owned) -> None:
     for name in channels.unknown(mapping.notify):
         structlog.get_logger().warning("a feed names a channel that EVENTSYNC_NOTIFY does not", feed=mapping.feed, channel=name)

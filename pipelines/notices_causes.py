@@ -19,6 +19,7 @@ from state.views import FeedStatus, RunRecord
 class Cause(StrEnum):
     """Why somebody is told. Those of runs first; those of rows are called as `rows --state` calls them."""
 
+    FILE = "file"
     BRAKE = "brake"
     KEY = "key"
     SET_UP = "set-up"
@@ -42,7 +43,7 @@ class Cause(StrEnum):
 
 _GRACE = timedelta(minutes=5)
 """A lease of another machine counts for so much longer: clocks differ, and a machine that slept goes on with its own."""
-_OF_RUNS = frozenset({Cause.BRAKE, Cause.KEY, Cause.SET_UP, Cause.AWAY, Cause.FAILED, Cause.LOST})
+_OF_RUNS = frozenset({Cause.FILE, Cause.BRAKE, Cause.KEY, Cause.SET_UP, Cause.AWAY, Cause.FAILED, Cause.LOST})
 _CAUSES = {
     ExitCode.CONFIG: Cause.SET_UP,
     ExitCode.REFUSED: Cause.KEY,

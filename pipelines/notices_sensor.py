@@ -22,6 +22,7 @@ from dagster import (
 )
 
 from mappings.errors import ConfigError, SyncError
+from mappings.loader import FeedFolder
 from mappings.schema import FeedMapping
 from mappings.vocabulary import FeedName
 from pipelines import names
@@ -54,8 +55,9 @@ class Place:
         return json.dumps(asdict(self))
 
 
-def notices_sensors(feeds: Sequence[FeedMapping], settings: Settings, open_workshop: OpenWorkshop) -> Sequence[SensorDefinition]:
+def notices_sensors(folder: FeedFolder, settings: Settings, open_workshop: OpenWorkshop) -> Sequence[SensorDefinition]:
     """Return the sensor, running from the start; none where the environment names nobody to be told."""
+    feeds = [feed.mapping for feed in folder.feeds]
     if not settings.channels.addresses:
         return ()
 
@@ -64,7 +66,7 @@ def notices_sensors(feeds: Sequence[FeedMapping], settings: Settings, open_works
         ended = context.instance.get_run_records(_ended_since(place), limit=_AT_ONCE, order_by="update_timestamp", ascending=True)
         try:
             with open_workshop() as workshop:
-                told = _tell(teller_of(settings, workshop.engine), context.instance, feeds, ended)
+                told = _tell(teller_of(settings, workshop.engine), context.instance, folder, ended)
         except ConfigError as trouble:
             return SkipReason(f"nobody can be told: {settings.mask.hide(str(trouble))}; {trouble.hint}")
         except SyncError as trouble:
@@ -97,15 +99,15 @@ def _ended_since(place: Place) -> RunsFilter:
     return RunsFilter(statuses=_ENDED, updated_after=datetime.fromtimestamp(place.since, UTC))
 
 
-def _tell(
-    teller: Teller, instance: DagsterInstance, feeds: Iterable[FeedMapping], ended: Sequence[RunRecord]
-) -> tuple[FeedName, ...]:
-    """Tell of the feeds whose runs have ended, and of those with something still due; return which these were."""
+def _tell(teller: Teller, instance: DagsterInstance, folder: FeedFolder, ended: Sequence[RunRecord]) -> tuple[FeedName, ...]:
+    """Tell of files that cannot be used, of the feeds whose runs have ended, and of what is still due; return of which."""
+    feeds = [feed.mapping for feed in folder.feeds]
     asked = {one.dagster_run.tags.get(names.FEED_TAG, "") for one in ended} | teller.unfinished()
-    about = [mapping for mapping in feeds if mapping.feed in asked]
-    crashes = {mapping.feed: _crash(teller, instance, mapping.feed) for mapping in about}
-    teller.tell(about, {feed: crash for feed, crash in crashes.items() if crash is not None})
-    return tuple(mapping.feed for mapping in about)
+    files, broken = teller.files(folder.broken, feeds)
+    about = {one.feed: one for one in (*files, *(mapping for mapping in feeds if mapping.feed in asked))}
+    crashes = {feed: _crash(teller, instance, feed) for feed in about if feed not in broken}
+    teller.tell(about.values(), {**broken, **{feed: crash for feed, crash in crashes.items() if crash is not None}})
+    return tuple(about)
 
 
 def _crash(teller: Teller, instance: DagsterInstance, feed: FeedName) -> Concern | None:

@@ -65,6 +65,7 @@ def _and_more(count: int) -> str:
 
 
 _TITLES = {
+    Cause.FILE: "its mapping file is broken",
     Cause.BRAKE: "stopped by a brake",
     Cause.KEY: "the service refuses us",
     Cause.SET_UP: "cannot run as it is set up",

@@ -70,7 +70,7 @@ def run_feeds(request: Request) -> int:
             if settings.channels.addresses:
                 from pipelines.cli.run_notices import telling  # noqa: PLC0415  # where nobody is told, nothing of it is loaded
 
-                runner = telling(settings, runner)
+                runner = telling(settings, runner, folder.broken if request.is_all else None)
             said.take(runner(feeds))
         except KeyboardInterrupt:
             return said.interrupted()

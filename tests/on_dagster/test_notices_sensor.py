@@ -114,3 +114,14 @@ def test_a_lost_state_db_is_told_once_when_it_stays_away_and_each_time_anew(told
     for _ in range(LOST_AFTER):
         told.tick()
     assert told.hook.titles() == ["the state DB cannot be used"]
+
+
+def test_a_file_that_cannot_be_used_is_told_until_it_is_mended(told: Told) -> None:
+    mended = told.desk.mapping().read_text("utf-8")
+    told.desk.mapping(text=mended.replace("{", "{{").replace("}", "}}").replace("channelId", "channelIdd"))
+    told.tick()
+    told.tick()
+    assert told.hook.titles() == [f"{FEED}: its mapping file is broken"]
+    told.desk.mapping()
+    told.tick()
+    assert told.hook.titles() == [f"{FEED}: over"]

@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from structlog.testing import capture_logs
 
 from connectors.notifier import Message
+from mappings.errors import MappingFileError
 from mappings.loader import load_feed
 from mappings.schema import FeedMapping
 from mappings.vocabulary import FeedName
@@ -286,3 +287,38 @@ def test_an_interrupted_message_is_due_again(world: World) -> None:
         Teller(world.engine, HERE, teller.channels, interrupted, world.now).tell([feed])
     teller.tell([feed])
     assert world.heard() == ["agenda: stopped by a brake"]
+
+
+def test_a_file_that_cannot_be_used_is_told_to_its_owner_until_it_is_mended(world: World) -> None:
+    teller = world.teller("json://a.example/all ops=json://b.example/ops")
+    sound = world.feed("crm")
+    path = world.folder / "agenda.yaml"
+    path.write_text("feed: agenda\nowner: x@example.org\nnotify: ops\nsource: {kind: csvv, path: x}\n", "utf-8")
+    with pytest.raises(MappingFileError) as broken:
+        load_feed(path)
+    for _ in range(2):
+        teller.tell(*teller.files([broken.value], [sound]))
+    assert [address for address, _ in world.inbox] == ["json://b.example/ops", "json://a.example/all"]
+    assert "agenda.yaml:" in world.inbox[0][1].body
+    assert set(world.heard()) == {"agenda: its mapping file is broken"}
+    teller.tell(*teller.files([], [sound, world.feed(notify="ops")]))
+    assert world.heard() == ["agenda: over"] * 2
+    assert teller.files([], [sound]) == ([], {})
+
+
+def test_a_file_without_a_name_is_called_by_its_own_and_one_that_takes_anothers_name_as_well(world: World) -> None:
+    teller, sound = world.teller(), world.feed("crm")
+    for name, text in (("odd.yaml", "what: is this"), ("copy.yaml", "feed: crm")):
+        (world.folder / name).write_text(text, "utf-8")
+    errors = []
+    for name in ("odd.yaml", "copy.yaml"):
+        with pytest.raises(MappingFileError) as broken:
+            load_feed(world.folder / name)
+        errors.append(broken.value)
+    teller.tell(*teller.files(errors, [sound]))
+    (_, message) = world.inbox[0]
+    assert [block.partition("\n")[0] for block in message.body.split("\n\n")[:2]] == ["copy.yaml", "odd.yaml"]
+    world.inbox.clear()
+    (world.folder / "odd.yaml").unlink()
+    teller.tell(*teller.files(errors[1:], [sound]))
+    assert world.heard() == ["odd.yaml: over"]

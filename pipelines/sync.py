@@ -46,7 +46,7 @@ from state.stage import Stage
 from state.standing import NOTHING, Standing
 from state.terms import Terms
 
-CHUNK_ROWS = 1_000
+CHUNK_ROWS = 2_000
 """Rows of one stage transaction: large enough for batched statements and few flushes to disk, small enough for flat memory."""
 
 T = TypeVar("T")

@@ -43,7 +43,7 @@ class Stage:
         self._progress = progress
 
     def write(self, outcomes: Sequence[RowOutcome]) -> None:
-        """Write one chunk of rows, about 1,000, in one transaction with the counts so far.
+        """Write one chunk of rows, about 2,000, in one transaction with the counts so far.
 
         Raises `LeaseLostError` if another run has taken the feed over.
         """

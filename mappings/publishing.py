@@ -111,9 +111,8 @@ class Schedule(Strict):
     def __str__(self) -> str:
         """The schedule in words."""
         clock = f"{self.cron} ({self.timezone})" if self.cron else ""
-        return ", ".join(
-            filter(None, (clock, f"when changed (looked at every {self.look_every_s:.0f} s)" * bool(self.look_every_s)))
-        )
+        looks = f"when changed (looked at every {self.look_every_s:.0f} s)" if self.look_every_s else ""
+        return ", ".join(filter(None, (clock, looks)))
 
 
 class Brakes(Strict):

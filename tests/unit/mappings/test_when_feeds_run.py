@@ -33,3 +33,15 @@ def test_a_cron_line_that_no_clock_keeps_is_a_mistake(cron: str, told: str) -> N
 )
 def test_every_other_one_is_kept_by_dagster_too(cron: str) -> None:
     assert is_valid_cron_string(Schedule.model_validate({"cron": cron}).cron)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "told"),
+    [
+        ({"cron": "0 6 * * *", "timezone": "Europe/Lisbon"}, "0 6 * * * (Europe/Lisbon)"),
+        ({"look_every": "5m"}, "when changed (looked at every 300 s)"),
+        ({"cron": "0 6 * * *", "look_every": "1h"}, "0 6 * * * (UTC), when changed (looked at every 3600 s)"),
+    ],
+)
+def test_a_schedule_is_told_in_words(schedule: dict[str, str], told: str) -> None:
+    assert str(Schedule.model_validate(schedule)) == told

@@ -24,6 +24,7 @@ PAGES = (
     "docs/mapping.md",
     "docs/operations.md",
     "docs/sandbox.md",
+    "docs/observability.md",
     "docs/pacing.md",
     "docs/performance.md",
     "docs/preflight.md",
@@ -69,7 +70,7 @@ def test_every_command_that_a_page_shows_exists_with_its_options(page: str) -> N
     for shown in _shown(page):
         for words in (found.split() for found in _COMMAND.findall(shown)):
             if not words or words[0].startswith("-"):
-                assert set(words) <= {"--help"}, shown
+                assert set(words) <= {"--help", "--install-completion", "--show-completion"}, shown
                 continue
             assert words[0] in known, f"{page} shows `{shown}`: there is no such verb"
             verb = " ".join(words[:2]) if _is_group(words[0], known) else words[0]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from integration.desk import FEED, Desk, Said, lines
 
 pytestmark = pytest.mark.slow
+PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
 
 
 def _logged(said: Said) -> list[dict[str, Any]]:
@@ -46,3 +49,16 @@ def test_a_run_that_is_refused_is_named_too(desk: Desk) -> None:
     assert said.code == 3
     (ended,) = [line for line in _logged(said) if line["event"] == "phase ended"]
     assert (ended["feed"], ended["run_id"], ended["exit_code"]) == (FEED, said.run["run_id"], 3)
+
+
+def test_lines_have_the_keys_that_the_page_shows(desk: Desk) -> None:
+    shown = [
+        json.loads(line)
+        for block in re.findall(r"```json\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+        for line in block.splitlines()
+    ]
+    desk.source(lines(1))
+    logged = _logged(desk.run(EVENTSYNC_LOG="json debug"))
+    assert len(shown) == 3
+    for line in shown:
+        assert line.keys() in [one.keys() for one in logged if one["event"] == line["event"]], line

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, func, insert, select, update
 
 from mappings.vocabulary import FeedName
 from state.database import reading, writing
@@ -33,6 +33,9 @@ class SliceState(StrEnum):
     WORKING = "working"
     DONE = "done"
     CANCELLED = "cancelled"
+
+
+_STILL = (SliceState.LEFT.value, SliceState.WORKING.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ class Backfills:
             if not _is_open(connection, backfill_id):
                 return False
             begun = {"state": SliceState.WORKING.value, "claim": claim, "started_at": self._now(), "finished_at": None}
-            still = BACKFILL_SLICE.c.state.in_([SliceState.LEFT.value, SliceState.WORKING.value])
+            still = BACKFILL_SLICE.c.state.in_(_STILL)
             return connection.execute(update(BACKFILL_SLICE).where(*_of(backfill_id, number), still).values(begun)).rowcount == 1
 
     def end_slice(self, backfill_id: str, number: int, claim: str, end: SliceEnd) -> bool:
@@ -148,7 +151,7 @@ class Backfills:
 
     def cancel(self, backfill_id: str) -> int:
         """Want no more of a backfill; return how many slices are left undone. What is staged, or sent, stays so."""
-        left = BACKFILL_SLICE.c.state.in_([SliceState.LEFT.value, SliceState.WORKING.value])
+        left = BACKFILL_SLICE.c.state.in_(_STILL)
         with writing(self._engine) as connection:
             if not _is_open(connection, backfill_id):
                 return 0
@@ -156,6 +159,13 @@ class Backfills:
             count = connection.execute(slices.values(state=SliceState.CANCELLED.value)).rowcount
             _set(connection, backfill_id, BackfillState.CANCELLED, self._now())
             return count
+
+
+def count_slices_left(connection: Connection, destination: str, feed: FeedName) -> int:
+    """Count the slices of a feed's open backfills that are still to be gone through."""
+    ours = (BACKFILL.c.destination == destination, BACKFILL.c.feed == feed, BACKFILL.c.state == BackfillState.OPEN.value)
+    slices = select(func.count()).select_from(BACKFILL_SLICE.join(BACKFILL, BACKFILL.c.id == BACKFILL_SLICE.c.backfill_id))
+    return connection.execute(slices.where(*ours, BACKFILL_SLICE.c.state.in_(_STILL))).scalar_one()
 
 
 def _new_slice(backfill_id: str, number: int, first: str, last: str) -> dict[str, object]:

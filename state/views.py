@@ -70,7 +70,7 @@ class FeedStatus:
     source calls published, `cancelled` events that it has called off.
 
     `waiting` counts what waits for a person, by the word that `rows --state` takes; `set_aside` what does not any more.
-    `last_read`: the run that read the source last.
+    `last_read`: the run that read the source last. `slices_left`: of backfills that are open.
     """
 
     book: Book
@@ -86,6 +86,7 @@ class FeedStatus:
     set_aside: int = 0
     last_read: RunRecord | None = None
     cancelled: int = 0
+    slices_left: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,12 +82,12 @@ def _meant(wish: Wish, kept: Backfills, output: Output) -> BackfillRecord:
 
 
 def _check_alone(wish: Wish, record: BackfillRecord, books: Books) -> None:
-    """Refuse to begin beside a living process that is at one of the slices; the patient come after it.
+    """Refuse to begin beside a living run that is at one of the slices: there is nothing to be patient for.
 
     Raises:
         HeldByAnotherError: who it is.
     """
-    if not record.is_at_work or wish.options.wait:
+    if not record.is_at_work:
         return
     for status in books.status(destination=wish.settings.destination, feed=wish.mapping.feed):
         held = status.lease

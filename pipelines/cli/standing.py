@@ -85,6 +85,9 @@ def _lines(status: FeedStatus) -> Iterable[str]:
         yield f"vanished: {status.vanished:,} gone from the source"
     yield from _waiting_lines(status)
     yield "brakes: nothing is held back" if status.gate.is_open else f"brakes: nothing may be sent: {status.gate.reason}"
+    if status.slices_left:
+        feed = status.book.feed
+        yield f"backfill: {status.slices_left:,} slices are left: `eventsync backfill {feed} --list` shows them, --resume goes on"
     yield f"held by: {_holder(status.lease)}"
 
 

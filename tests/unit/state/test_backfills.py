@@ -10,7 +10,9 @@ from sqlalchemy import Engine
 
 from mappings.vocabulary import FeedName
 from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceState
+from state.books import Books
 from state.database import open_database
+from state.ledger import Ledger
 
 HERE, FEED = "https://events.example#default", FeedName("agenda")
 DAYS = [("2031-05-01", "2031-05-01"), ("2031-05-02", "2031-05-02")]
@@ -83,3 +85,13 @@ def test_the_youngest_comes_first_and_other_feeds_have_their_own(engine: Engine,
     ours.open("b2", "{}", DAYS)
     assert [one.backfill_id for one in ours.all()] == ["b2", "b1"]
     assert Backfills(engine, HERE, FeedName("other"), now).all() == ()
+
+
+def test_a_feeds_status_counts_the_slices_that_are_left(engine: Engine, ours: Backfills) -> None:
+    Ledger(engine, HERE, FEED, namespace="tests", now=now).begin_run("run-1", launched_by="a test")
+    ours.begin_slice("b1", 1, "me")
+    (status,) = Books(engine).status(feed=FEED)
+    assert status.slices_left == 2
+    ours.cancel("b1")
+    (status,) = Books(engine).status(feed=FEED)
+    assert status.slices_left == 0

@@ -29,6 +29,7 @@ PAGES = (
     "docs/performance.md",
     "docs/preflight.md",
     "docs/reliability.md",
+    "docs/report.md",
     "docs/rows.md",
     "docs/ledger.md",
     "docs/safeguards.md",

@@ -12,6 +12,7 @@ from typing import Any
 from pipelines.cli.at_hand import FeedAtHand, feed_at_hand
 from pipelines.cli.output import Output
 from pipelines.clock import now
+from pipelines.logs import configure_logs
 from pipelines.matching import RowVerdict, Verdict
 from pipelines.outcomes import ExitCode
 from pipelines.reconciling import ListRead, Reconciled, ReconcileJob, reconcile
@@ -35,6 +36,7 @@ def reconcile_feed(feed: str, *, is_dry: bool, as_json: bool) -> int:
         SyncError: the list cannot be read.
     """
     settings, output = current_settings(), Output(json=as_json)
+    configure_logs(settings)
     require_service(settings)
     with feed_at_hand(settings, feed) as at_hand:
         rows = list(read_sought(at_hand.engine, at_hand.book, now(), at_hand.policy().key_memory_s))

@@ -16,6 +16,7 @@ from mappings.errors import ConfigError, SyncError
 from mappings.vocabulary import RowKey
 from pipelines.cli.at_hand import FeedAtHand, feed_at_hand, typed_key
 from pipelines.cli.output import Output
+from pipelines.logs import configure_logs
 from pipelines.outcomes import ExitCode
 from pipelines.reconciling import is_listed
 from pipelines.service import open_api
@@ -144,6 +145,7 @@ def _warning(at_hand: FeedAtHand, choice: Choice) -> str:
     """Return what speaks against a named event: the service does not list it, or could not be asked."""
     if not isinstance(choice, TakeEvent):
         return ""
+    configure_logs(at_hand.settings)
     policy = at_hand.policy().model_copy(update={"max_pause_s": _PATIENCE_S})
     try:
         sharing = sharing_over(at_hand.engine, at_hand.settings)

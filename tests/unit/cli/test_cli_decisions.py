@@ -8,7 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from unit.cli.conftest import ROWS, Desk, Said
+import structlog
+from unit.cli.conftest import ROWS, SECRET, Desk, Said
 
 GOOD = tuple(row for row in ROWS if row[0] in "156")
 
@@ -289,3 +290,16 @@ def test_a_draft_that_the_source_has_published_is_told_apart_and_set_aside_once_
     (first, second, _) = decider.told("rows", "--state", "drift")["rows"]
     assert ("--undo" in first["hint"], "--ignore" in first["hint"]) == (True, False)
     assert "--ignore" in second["hint"]
+
+
+@pytest.mark.parametrize("words", [("reconcile", "town-hall"), ("resolve", "town-hall", "1", "--event-id", "1")], ids=" ".join)
+def test_what_a_decision_logs_of_the_service_is_no_part_of_its_document(desk: Desk, words: tuple[str, ...]) -> None:
+    with desk.service():
+        assert desk.run("run", "town-hall", "--no-dagster").code == 0
+        structlog.reset_defaults()
+        desk.run(*words, "--json")
+        structlog.get_logger().warning("the pace is not shared any more", trouble=f"somebody repeats {SECRET}")
+    said = desk.capsys.readouterr()
+    assert said.out == ""
+    assert "the pace is not shared" in said.err
+    assert SECRET not in said.err

@@ -22,6 +22,7 @@ PAGES = (
     "docs/connectors.md",
     "docs/cookbook.md",
     "docs/mapping.md",
+    "docs/notifications.md",
     "docs/operations.md",
     "docs/sandbox.md",
     "docs/observability.md",

@@ -13,6 +13,7 @@ from lookalikes.notices import Inbox, webhook
 
 pytestmark = pytest.mark.slow
 
+PAGE = (Path(__file__).parents[2] / "docs" / "notifications.md").read_text("utf-8")
 TOKEN = "tok-8Kx2vLm9Zq4RtW"
 
 
@@ -34,11 +35,14 @@ def _bad(rows: int) -> list[str]:
 
 def test_bad_rows_are_told_once_and_that_they_are_mended(any_desk: Desk, hook: Inbox) -> None:
     any_desk.env["EVENTSYNC_NOTIFY"] = hook.address()
+    file = any_desk.folder / "feeds" / "town.yaml"
+    file.write_text(file.read_text("utf-8").replace("source:", "owner: agenda@example.org\nsource:", 1), "utf-8")
     any_desk.source([*_bad(3), *lines(20)[3:]])
     assert [any_desk.run().code for _ in range(2)] == [5, 5]
     (message,) = hook.told
+    service = any_desk.env["EVENT_API_BASE_URL"]
+    assert f"{message.title}\n\n{message.body}".replace(service, "https://events.example.org") in PAGE
     assert hook.titles() == [f"{FEED}: stopped by a brake, and 1 more"]
-    assert "3 rows rejected: the mapping cannot make events of them" in message.body
     any_desk.source(lines(20))
     assert [any_desk.run().code for _ in range(2)] == [0, 0]
     assert hook.titles() == [f"{FEED}: over"]

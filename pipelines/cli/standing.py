@@ -59,6 +59,7 @@ def _document(status: FeedStatus, runs: tuple[RunRecord, ...]) -> dict[str, Any]
         "gate": status.gate,
         "lease": status.lease,
         "last_whole_read": status.last_whole_read,
+        "slices_left": status.slices_left,
         "runs": [run_document(run) for run in runs],
     }
 

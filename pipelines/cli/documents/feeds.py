@@ -77,7 +77,8 @@ class Feeds(TypedDict):
 
 class Standing(TypedDict):
     """Where a feed stands. `counts`: rows by state; `waiting`: what waits for a person, by the word of `rows --state`, and what
-    would `help`. `gate`: whether staged rows may be published; `lease`: who holds the feed; `runs`: the last ones.
+    would `help`. `gate`: whether staged rows may be published; `lease`: who holds the feed; `runs`: the last ones;
+    `slices_left`: of backfills that are open.
     """
 
     feed: str
@@ -93,6 +94,7 @@ class Standing(TypedDict):
     gate: Gate
     lease: LeaseHolder | None
     last_whole_read: int | None
+    slices_left: int
     runs: list[Run]
 
 

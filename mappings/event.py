@@ -150,7 +150,8 @@ def dump(payload: Mapping[str, Any]) -> bytes:
     Raises:
         orjson.JSONEncodeError: a text holds a lone surrogate.
     """
-    return orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
+    # A copy: what orjson returns keeps the room in which it was written, eight times what is in it.
+    return b"".join((orjson.dumps(payload, option=orjson.OPT_SORT_KEYS), b""))
 
 
 def with_cover(body: bytes, media_id: int) -> bytes:

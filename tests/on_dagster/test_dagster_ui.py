@@ -89,7 +89,9 @@ def _assert_ctrl_c_stops_them_all(running: Ui, family: list[psutil.Process]) -> 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
     folder = tmp_path_factory.mktemp("demo")
-    with ui(("--demo", "--folder", str(folder / "demo")), folder / "demo" / "dagster", {}, folder) as running:
+    with ui(
+        ("--demo", "--folder", str(folder / "demo")), folder / "demo" / "dagster", {"EVENTSYNC_METRICS_PORT": "0"}, folder
+    ) as running:
         yield running
 
 
@@ -118,6 +120,14 @@ def test_the_demos_runs_are_in_the_list(demo: Ui) -> None:
     runs = demo.runs().values()
     assert {run["jobName"] for run in runs} == {"sync_krakow_culture", "sync_lisbon_agenda", "sync_osaka_fireworks"}
     assert {run["status"] for run in runs} == {"SUCCESS"}
+
+
+def test_prometheus_is_served_where_a_port_is_set_for_it(demo: Ui) -> None:
+    ours = psutil.Process(demo.process.pid).net_connections("tcp4")
+    (port,) = (one.laddr.port for one in ours if one.status == psutil.CONN_LISTEN)
+    told = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False, timeout=30).text
+    for feed in ("krakow-culture", "lisbon-agenda", "osaka-fireworks"):
+        assert f'eventsync_gate_open{{feed="{feed}",' in told
 
 
 def test_the_webserver_is_found_and_loads_every_feed(demo: Ui) -> None:

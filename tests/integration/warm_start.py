@@ -15,6 +15,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 import pipelines.cli
+from connectors.notifier import require_library
 from pipelines.cli.app import main
 
 _WITH_DAGSTER = ("pipelines.definitions", "pipelines.in_process")
@@ -34,6 +35,8 @@ def serve() -> None:
         if order["words"][0] == "run" and "--no-dagster" not in order["words"]:
             for module in _WITH_DAGSTER:  # seconds, of which only the first such command has to wait
                 import_module(module)
+        if "EVENTSYNC_NOTIFY" in order["env"]:
+            require_library()  # likewise
         if os.fork() == 0:
             _shepherd(order)
 

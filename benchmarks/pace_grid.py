@@ -76,6 +76,7 @@ LIMITS: dict[str, tuple[Callable[[], Meter], int]] = {
     "bucket 20/s, burst 20": (lambda: TokenBucket(Rate(20), 20), 1220),
     "bucket 20/s, burst 1": (lambda: TokenBucket(Rate(20), 1), 1201),
     "bucket 50/s, burst 10": (lambda: TokenBucket(Rate(50), 10), 3010),
+    "bucket 100/s, burst 10": (lambda: TokenBucket(Rate(100), 10), 6010),
     "bucket 6/s, burst 3": (lambda: TokenBucket(Rate(6), 3), 363),
     "window 35 per second": (lambda: FixedWindow(Rate(35)), 2100),
     "sliding 8 per second": (lambda: SlidingWindow(Rate(8)), 480),

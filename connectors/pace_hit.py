@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 _SHORTEST_COUNT_S = 1.0
 """Requests are not counted over less: the limits of the world are made for seconds."""
+_MANY, _MANY_TIMES_HELD = 30, 3.0
+"""So many, and so many times what the bucket holds, may be counted over less: an error of one or two weighs little then."""
 _BRIEF_S = 3.0
 _MARK_AFTER = 1 / 8
 _MOST_MARKS = 48
@@ -112,15 +114,23 @@ class Hit:
 
     def kept(self, burst: float) -> float:
         """The rate of a bucket that was full when the stretch began, or at some time since."""
-        return max(
-            (self.before - sent + 0.5 - max(burst, 1.0)) / max(self.lasted_s - since, _SHORTEST_COUNT_S / 2)
-            for since, sent in self._starts()
-        )
+        return max(rate for rate, _ in self._kept(burst))
+
+    def is_hasty(self, burst: float) -> bool:
+        """Whether that rate was counted over so short a time that requests which are late disturb it."""
+        return max(self._kept(burst))[1] < _SHORTEST_COUNT_S <= self.lasted_s
 
     @property
     def is_brief(self) -> bool:
         """Whether it was met too soon to tell much, by a route that asks for no more than a moment."""
         return self.is_told and self.lasted_s < _BRIEF_S and self.wait_s < 1.0
+
+    def _kept(self, burst: float) -> list[tuple[float, float]]:
+        """Return the rate since each mark that it may be counted from, and over how many seconds."""
+        held = max(burst, 1.0)
+        many = [mark for mark in self.stretch.marks if self.before - mark[1] >= max(_MANY, _MANY_TIMES_HELD * held)]
+        counted = ((self.lasted_s - since, self.before - sent) for since, sent in {*self._starts(), *many})
+        return [((passed + 0.5 - held) / max(over_s, _SHORTEST_COUNT_S / 2), over_s) for over_s, passed in counted]
 
     def _rate(self, mark: tuple[float, int]) -> float:
         return (self.before - mark[1]) / (self.lasted_s - mark[0])

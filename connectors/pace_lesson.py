@@ -25,6 +25,8 @@ _PLATEAU_REQUESTS = 200
 _PLATEAU_WAITS = 30.0
 """The same in waits: the dearer it is to meet the limit, the later it is tried."""
 _LONGEST_WAIT_COUNTED_S = 2.0
+_HASTY_PLATEAU_S = 4.0
+"""The same for what was counted over less than a second: meeting the limit once more costs less than a rate that is too low."""
 _OF_WINDOW = 0.0
 """What a window holds beside its rate, as a bucket would."""
 _LEAST_LOST_BRIEFLY, _MOST_LOST_BRIEFLY = 0.03, 0.15
@@ -132,6 +134,8 @@ class Lesson:
             return Curve(limit, resume_at, max(_WINDOW_PLATEAU_S, _PLATEAU_REQUESTS / limit), _FLATTEST / 2)
         limit, doubt = self._next(self.before)
         limit = max(limit, LOWEST_RATE)
+        if self.hit.is_hasty(self.next_burst):
+            return Curve(limit, resume_at, _HASTY_PLATEAU_S, doubt)
         longest_s = max(_PLATEAU_WAITS * wait_s, _PLATEAU_REQUESTS / limit)
         return Curve(limit, resume_at, max(longest_s * min(1.0, SURE / doubt) ** 1.5, _FIRST_PLATEAU_S), doubt)
 

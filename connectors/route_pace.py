@@ -19,6 +19,8 @@ _CATCH_UP_S = 0.02
 """How late a request may leave without those after it being put off as well: timers are no more exact than that."""
 _LONGEST_CATCH_UP_S = 0.25
 """The same for a route that was seen to let several through at once."""
+_CREDITED = 0.8
+"""How much of what a bucket holds is counted on to make up for lateness: it fills while nothing leaves."""
 _FIRST_UNPACED = 32
 """So many requests at most may have left before the first answer told of a limit."""
 _LONGEST_TRUST_S = 900.0
@@ -170,7 +172,7 @@ class RoutePace:
         return self.slot_at + 1.0 / self.rate_at(at)
 
     def _catch_up_s(self, at: float) -> float:
-        spare_s = (self.burst - 1.0) / 2 / self.rate_at(at)
+        spare_s = (self.burst - 1.0) * _CREDITED / self.rate_at(at)
         return min(max(spare_s, _CATCH_UP_S), _LONGEST_CATCH_UP_S)
 
 

@@ -45,12 +45,18 @@ SPELT: dict[str, Callable[[float], float | None]] = {
 
 @dataclass
 class Minute:
-    """The first minute of eight requests in flight at five milliseconds, from anywhere in a window on."""
+    """The first minute of eight requests in flight at five milliseconds, from anywhere in a window on.
+
+    Timers are up to `late_s` late.
+    """
 
     meter: Meter
     spelt: Callable[[float], float | None]
     chance: random.Random
+    late_s: float = 0.0
+    seconds: float = MINUTE_S
     passed: int = 0
+    passed_later: int = 0
     refused: int = 0
     early: int = 0
     paused_until: float = field(default=0.0)
@@ -61,11 +67,14 @@ class Minute:
 
     async def _main(self) -> None:
         begins_at = self.chance.uniform(0.0, 60.0)
-        paced = Pacer(Surroundings(clock, asyncio.sleep, self.chance.random, now), crowd=Crowd(8))
+        paced = Pacer(Surroundings(clock, self._sleep, self.chance.random, now), crowd=Crowd(8))
         await asyncio.gather(*(self._work(paced, begins_at) for _ in range(8)))
 
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds + self.chance.uniform(0.0, self.late_s))
+
     async def _work(self, paced: Pacer, begins_at: float) -> None:
-        while clock() < MINUTE_S:
+        while clock() < self.seconds:
             await paced.crowd.enter()
             admitted = await paced.admit()
             assert isinstance(admitted, Admitted)
@@ -80,7 +89,8 @@ class Minute:
         await asyncio.sleep(0.005 * self.chance.uniform(0.4, 0.6))
         paced.crowd.back(0.005, is_well=wait_s <= 0)
         if wait_s <= 0:
-            self.passed += clock() <= MINUTE_S
+            self.passed += clock() <= self.seconds
+            self.passed_later += self.seconds / 2 <= clock() <= self.seconds
             paced.passed()
             return
         self.refused += 1
@@ -99,3 +109,13 @@ def test_an_unknown_limit_is_used_rarely_met_and_never_asked_in_a_pause(
     assert passed >= 0.95 * 2 * 1200
     assert refused < 0.02 * (passed + refused)
     assert not sum(one.early for one in minutes)
+
+
+@pytest.mark.parametrize(("per_s", "burst"), [(50, 10), (100, 10), (200, 20)])
+def test_a_bucket_that_holds_little_of_its_rate_is_used_up_once_it_is_known_though_timers_are_late(
+    per_s: int, burst: int
+) -> None:
+    run = Minute(TokenBucket(Rate(per_s), burst), math.ceil, random.Random(1), late_s=0.02, seconds=40.0).spent()
+    assert run.passed_later >= 0.97 * per_s * 20
+    assert run.refused < 0.005 * (run.passed + run.refused)
+    assert not run.early

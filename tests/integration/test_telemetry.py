@@ -149,3 +149,14 @@ def test_nobody_listens_by_default_and_it_can_be_switched_off(desk: Desk) -> Non
         assert desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, OTEL_METRICS_EXPORTER="none").code == 0
     assert collector.spans
     assert collector.numbers == {}
+
+
+def test_what_dagster_runs_in_two_steps_is_one_trace(desk: Desk) -> None:
+    desk.source(lines(3))
+    with collecting() as collector:
+        said = desk.command("run", FEED, "--json", OTEL_EXPORTER_OTLP_ENDPOINT=collector.url)
+    assert said.code == 0, said.words
+    steps = collector.named(f"run {FEED}")
+    assert [span.name for step in steps for span in collector.below(step)] == ["stage", "publish"]
+    assert {step.trace_id for step in steps} == {steps[0].trace_id}
+    assert {_about(step, "run_id", "launched_by") for step in steps} == {(said.run["run_id"], "cli")}

@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, and_, delete, func, select, update
 
 from state.accounts import READS_THAT_TELL
 from state.database import reading, writing
@@ -19,6 +19,10 @@ from state.tables import EARLIER, ENTRY, LEASE, PROBLEM, RUN, SCOPE
 from state.words import EntryState
 
 _PAGE = 1_000
+
+Take = Callable[[Connection, int, datetime, int], tuple[int, int]]
+"""Takes a page out of a feed, beginning after an id; says how many, and after which id the next page begins."""
+
 _YOUNGEST = (RUN.c.started_at.desc(), RUN.c.id)
 
 
@@ -70,53 +74,61 @@ def _count(connection: Connection, scope_id: int, before: datetime) -> Pruned:
         select(func.count()).select_from(PROBLEM).where(problems, PROBLEM.c.listed_run.not_in(lists)),
         select(func.count()).select_from(RUN).where(runs, RUN.c.id.not_in(kept)),
         select(func.count()).select_from(ENTRY).where(_old_answers(scope_id, before)),
+        select(func.count()).select_from(EARLIER).where(_old_earlier(scope_id, before)),
         select(func.count()).select_from(PROBLEM).where(problems, PROBLEM.c.listed_run.in_(lists)),
         select(func.count()).select_from(RUN).where(runs, RUN.c.id.in_(kept)),
     )
-    return Pruned(*(connection.execute(count).scalar_one() for count in counts))
+    gone, went, answers, earlier, *stay = (connection.execute(count).scalar_one() for count in counts)
+    return Pruned(gone, went, answers + earlier, *stay)
 
 
 def _prune(engine: Engine, scope_id: int, before: datetime, tell: Callable[[int], None]) -> Pruned:
-    def in_pages(take: Callable[[Connection, int, datetime], int]) -> int:
-        done = 0
-        while count := _one_page(engine, scope_id, before, take):
+    def in_pages(take: Take) -> int:
+        done = after = 0
+        while True:
+            with writing(engine) as connection:
+                _be_alone(connection, scope_id)
+                count, after = take(connection, scope_id, before, after)
+            if not count:
+                return done
             done += count
             tell(count)
-        return done
 
-    in_pages(_take_earlier_answers)
-    return Pruned(in_pages(_take_problems), in_pages(_take_runs), in_pages(_take_answers))
+    return Pruned(in_pages(_take_problems), in_pages(_take_runs), in_pages(_take_answers) + in_pages(_take_earlier_answers))
 
 
-def _one_page(engine: Engine, scope_id: int, before: datetime, take: Callable[[Connection, int, datetime], int]) -> int:
+def _be_alone(connection: Connection, scope_id: int) -> None:
     """Every transaction of a stage and of a drain writes the feed's lease: whoever has it locked is alone with the feed."""
-    with writing(engine) as connection:
-        connection.execute(select(LEASE.c.token).where(LEASE.c.scope_id == scope_id).with_for_update()).all()
-        return take(connection, scope_id, before)
+    connection.execute(select(LEASE.c.token).where(LEASE.c.scope_id == scope_id).with_for_update()).all()
 
 
-def _take_problems(connection: Connection, scope_id: int, before: datetime) -> int:
+def _take_problems(connection: Connection, scope_id: int, before: datetime, _after: int) -> tuple[int, int]:
     is_unlisted = PROBLEM.c.listed_run.not_in(_runs_that_list(connection, scope_id))
     page = select(PROBLEM.c.id).where(_old_problems(scope_id, before), is_unlisted).limit(_PAGE)
-    return connection.execute(delete(PROBLEM).where(PROBLEM.c.id.in_(page))).rowcount
+    return connection.execute(delete(PROBLEM).where(PROBLEM.c.id.in_(page))).rowcount, 0
 
 
-def _take_runs(connection: Connection, scope_id: int, before: datetime) -> int:
+def _take_runs(connection: Connection, scope_id: int, before: datetime, _after: int) -> tuple[int, int]:
     is_silent = RUN.c.id.not_in(_runs_that_tell(connection, scope_id))
     page = select(RUN.c.id).where(_old_runs(scope_id, before), is_silent).limit(_PAGE)
-    return connection.execute(delete(RUN).where(RUN.c.scope_id == scope_id, RUN.c.id.in_(page))).rowcount
+    return connection.execute(delete(RUN).where(RUN.c.scope_id == scope_id, RUN.c.id.in_(page))).rowcount, 0
 
 
-def _take_answers(connection: Connection, scope_id: int, before: datetime) -> int:
-    page = select(ENTRY.c.id).where(_old_answers(scope_id, before)).limit(_PAGE)
-    return connection.execute(update(ENTRY).where(ENTRY.c.id.in_(page)).values(answer=None)).rowcount
+def _take_answers(connection: Connection, scope_id: int, before: datetime, after: int) -> tuple[int, int]:
+    which = and_(_old_answers(scope_id, before), ENTRY.c.id > after)
+    return _emptied(connection, ENTRY, ENTRY.c.id, which)
 
 
-def _take_earlier_answers(connection: Connection, scope_id: int, before: datetime) -> int:
-    ours = select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id)
-    is_old = and_(EARLIER.c.answer.is_not(None), EARLIER.c.replaced_at < before)
-    page = select(EARLIER.c.entry_id).where(EARLIER.c.entry_id.in_(ours), is_old).limit(_PAGE)
-    return connection.execute(update(EARLIER).where(EARLIER.c.entry_id.in_(page), is_old).values(answer=None)).rowcount
+def _take_earlier_answers(connection: Connection, scope_id: int, before: datetime, after: int) -> tuple[int, int]:
+    return _emptied(connection, EARLIER, EARLIER.c.entry_id, and_(_old_earlier(scope_id, before), EARLIER.c.entry_id > after))
+
+
+def _emptied(connection: Connection, table: Table, key: ColumnElement[int], which: ColumnElement[bool]) -> tuple[int, int]:
+    """Empty a page of answers; return how many, and where the next page begins."""
+    page = connection.execute(select(key).where(which).order_by(key).limit(_PAGE)).scalars().all()
+    if not page:
+        return 0, 0
+    return connection.execute(update(table).where(key.between(page[0], page[-1]), which).values(answer=None)).rowcount, page[-1]
 
 
 def _old_problems(scope_id: int, before: datetime) -> ColumnElement[bool]:
@@ -131,6 +143,12 @@ def _old_answers(scope_id: int, before: datetime) -> ColumnElement[bool]:
     """Of delivered rows alone, and of none that a person has decided about: that answer says what was decided, and by what."""
     is_delivered = and_(ENTRY.c.state == EntryState.DELIVERED.value, ENTRY.c.decision.is_(None))
     return and_(ENTRY.c.scope_id == scope_id, is_delivered, ENTRY.c.answer.is_not(None), ENTRY.c.updated_at < before)
+
+
+def _old_earlier(scope_id: int, before: datetime) -> ColumnElement[bool]:
+    """Of events that a later draft has taken the place of."""
+    ours = select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id)
+    return and_(EARLIER.c.entry_id.in_(ours), EARLIER.c.answer.is_not(None), EARLIER.c.replaced_at < before)
 
 
 def _runs_that_list(connection: Connection, scope_id: int) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""What it takes Dagster to load hundreds of feeds, in seconds of CPU: what every code server pays at its start and at each reload.
+"""What it takes Dagster to load hundreds of feeds, in seconds of CPU: every code server pays it at its start and at each reload.
 
 `python benchmarks/many_feeds.py [FEEDS]...`; judges no budget. What a run costs is told by the measurements of `bench.py`.
 """

@@ -5,9 +5,10 @@ That a policy is looked at at all is said in `dagster_home`; who is told of a st
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import lru_cache
+from itertools import pairwise
 
 from dagster import FreshnessPolicy
 
@@ -26,22 +27,28 @@ def freshness_of(schedule: Schedule | None) -> FreshnessPolicy | None:
 
     Where ticks come more often than hourly, the next one is the deadline of the one before. None where the feed runs when it
     is asked to, or when its source changes: nobody knows when that should be.
+
+    Ticks that come evenly all day need no calendar: Dagster counts a thousand ticks of each cron line wherever it meets one.
     """
     if schedule is None or schedule.cron is None:
         return None
-    deadline, grace_min = _deadline(schedule.cron)
+    minute, hour, *days = schedule.cron.split()
+    ticks = [_HOUR * each + minutes for each in _values(hour, 23) for minutes in _values(minute, 59)]
+    gaps = {after - before for before, after in pairwise((*ticks, ticks[0] + _DAY))}
+    if days == [_ANY] * 3 and len(gaps) == 1 and min(gaps) < _DAY:
+        (every,) = gaps
+        return FreshnessPolicy.time_window(timedelta(minutes=every + min(every, GRACE[0])))
+    deadline, grace_min = _deadline(schedule.cron, ticks, min(gaps))
     return FreshnessPolicy.cron(deadline, timedelta(minutes=grace_min), schedule.timezone)
 
 
-def _deadline(cron: str) -> tuple[str, int]:
+def _deadline(cron: str, ticks: Sequence[int], shortest: int) -> tuple[str, int]:
     """Return the cron line of the moments by which something must be published, and by how many minutes they come later.
 
-    Where no line says that (an hour around midnight, on some days only), the next tick is the deadline of the last: it is
-    then stale too soon, for as long as its run takes.
+    `ticks` are the minutes of a day, `shortest` the least between two. Where no line says those moments (an hour around
+    midnight, on some days only), the next tick is the deadline of the last: it is then stale too soon, while its run works.
     """
-    minute, hour, *days = cron.split()
-    ticks = [60 * each + minutes for each in _values(hour, 23) for minutes in _values(minute, 59)]
-    shortest = min(_DAY, *(after - before for before, after in zip(ticks, [*ticks[1:], ticks[0] + _DAY], strict=True)))
+    _, _, *days = cron.split()
     for grace_min in dict.fromkeys((min(shortest, GRACE[0]), *GRACE)):
         later = _later(ticks, grace_min, is_daily=days == [_ANY] * 3) if grace_min <= shortest else None
         if later is not None:

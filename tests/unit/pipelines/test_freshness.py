@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 import pytest
-from dagster._core.definitions.freshness import CronFreshnessPolicy
+from dagster._core.definitions.freshness import CronFreshnessPolicy, TimeWindowFreshnessPolicy
 from dagster._utils.schedules import get_latest_completed_cron_tick
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,18 +18,20 @@ from pipelines.freshness import freshness_of
 ZONE = "Europe/Warsaw"
 
 
-def policy(cron: str) -> CronFreshnessPolicy:
+def policy(cron: str) -> CronFreshnessPolicy | TimeWindowFreshnessPolicy:
     made = freshness_of(Schedule.model_validate({"cron": cron, "timezone": ZONE}))
-    assert isinstance(made, CronFreshnessPolicy)
+    assert isinstance(made, CronFreshnessPolicy | TimeWindowFreshnessPolicy)
     return made
 
 
 def is_stale(cron: str, *, published: str, now: str) -> bool:
-    """As Dagster evaluates a cron policy."""
+    """As Dagster evaluates a policy."""
     at = datetime.fromisoformat(now).replace(tzinfo=ZoneInfo(ZONE))
     last = datetime.fromisoformat(published).replace(tzinfo=ZoneInfo(ZONE))
-    deadline = get_latest_completed_cron_tick(policy(cron).deadline_cron, at, ZONE)
-    return last < deadline - policy(cron).lower_bound_delta
+    made = policy(cron)
+    if isinstance(made, TimeWindowFreshnessPolicy):
+        return at - last >= made.fail_window.to_timedelta()
+    return last < get_latest_completed_cron_tick(made.deadline_cron, at, ZONE) - made.lower_bound_delta
 
 
 @pytest.mark.parametrize(
@@ -69,12 +71,25 @@ def test_every_schedule_has_a_policy_whose_deadlines_come_after_its_ticks_by_the
     minute: str, hour: str, days: str
 ) -> None:
     made = policy(f"{minute} {hour} {days}")
+    if isinstance(made, TimeWindowFreshnessPolicy):
+        assert days == "* * *"
+        return
     assert timedelta(minutes=1) <= made.lower_bound_delta <= timedelta(days=1)
     start = datetime(2031, 5, 5, 12, tzinfo=ZoneInfo(ZONE))
     tick = get_latest_completed_cron_tick(f"{minute} {hour} {days}", start, ZONE)
     own = made.deadline_cron == f"{minute} {hour} {days}"
     deadline = get_latest_completed_cron_tick(made.deadline_cron, start, ZONE)
     assert own or deadline - made.lower_bound_delta <= tick
+
+
+@pytest.mark.parametrize("cron", ["15 */2 * * *", "*/15 * * * *", "7 6,18 * * *", "* * * * *"])
+def test_even_ticks_need_no_calendar(cron: str) -> None:
+    assert isinstance(policy(cron), TimeWindowFreshnessPolicy)
+
+
+@pytest.mark.parametrize("schedule", [None, Schedule.model_validate({"look_every": "5m"})])
+def test_a_feed_without_a_clock_is_never_stale(schedule: Schedule | None) -> None:
+    assert freshness_of(schedule) is None
 
 
 def test_a_policy_is_made_once_for_all_feeds_of_a_schedule() -> None:

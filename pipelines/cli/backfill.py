@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.completing import brake_words
 from pipelines.cli.flags import AsJson, OneFeed
 
 
@@ -27,7 +28,8 @@ def backfill(  # noqa: PLR0913, PLR0917  # the options of the surface
     status: Annotated[str | None, typer.Option(metavar="draft", help="Send every event as a draft.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Send at most this many rows now; the rest is left.")] = None,
     accept: Annotated[
-        list[str] | None, typer.Option(metavar="BRAKE", help="Pass a brake: rejected, shrink, new, copies.")
+        list[str] | None,
+        typer.Option(metavar="BRAKE", help="Pass a brake: rejected, shrink, new, copies.", autocompletion=brake_words),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the slices that are left.")] = False,
     list_all: Annotated[bool, typer.Option("--list", help="Show the feed's backfills and how far they have come.")] = False,

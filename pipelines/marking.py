@@ -37,7 +37,7 @@ def mark_rows(workshop: Workshop, mapping: FeedMapping, run_id: str) -> WrittenB
     wait for the sheet; one who has asked already has it left alone.
     """
     match mapping.source:
-        case GoogleSheetsSource(write_back=WriteBack() as columns) if workshop.writes_back:
+        case GoogleSheetsSource(write_back=WriteBack() as columns) if workshop.leaves_traces:
             told = _unless_stopped(workshop, mapping, mapping.source, columns)
         case _:
             return NOTHING

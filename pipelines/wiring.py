@@ -68,14 +68,15 @@ def _log(sentence: str) -> None:
 class Workshop:
     """The open state DB and the settings that everything else is made from; `tell` reaches whoever watches the run.
 
-    `writes_back`: sheets whose owners ask for it are told what became of their rows; a rehearsal tells nobody.
+    `leaves_traces`: sheets whose owners ask for it are told what became of their rows, and the next read finds what this one
+    remembers of its source; a rehearsal leaves nothing behind.
     """
 
     settings: Settings
     engine: StateDb
     tell: Tell = _log
     insistence: RetryPolicy = INSISTENCE
-    writes_back: bool = False
+    leaves_traces: bool = False
     telemetry: Telemetry = UNTOLD
 
     def ledger(self, mapping: FeedMapping) -> Ledger:
@@ -106,7 +107,8 @@ class Workshop:
         known = AtHand(mapping, mapper, told.evidence, now())
         approach = approach_of(known, options, ledger.bookmark())
         source = self.source(within(mapping, options.window, mapper), mapper, since=approach.since)
-        sameness = Sameness(partial(look_at, mapping.source, mapping.path.parent), known.fit_today, known.began)
+        look = partial(look_at, mapping.source, mapping.path.parent)
+        sameness = Sameness(look, known.fit_today, known.began) if self.leaves_traces else None
         return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, approach, sameness)
 
     def publish_job(self, mapping: FeedMapping, run_id: str, lease: Hold, options: RunOptions, advance: Advance) -> PublishJob:
@@ -214,6 +216,6 @@ def open_workshop(settings: Settings, tell: Tell = _log) -> Iterator[Workshop]:
     """
     engine = open_database(settings.state_url)
     try:
-        yield Workshop(settings, engine, tell, writes_back=True, telemetry=telemetry_of(settings))
+        yield Workshop(settings, engine, tell, leaves_traces=True, telemetry=telemetry_of(settings))
     finally:
         engine.dispose()

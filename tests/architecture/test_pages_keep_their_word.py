@@ -21,6 +21,7 @@ PAGES = (
     "docs/backfills.md",
     "docs/connectors.md",
     "docs/cookbook.md",
+    "docs/dagster.md",
     "docs/mapping.md",
     "docs/notifications.md",
     "docs/operations.md",

@@ -13,7 +13,7 @@ from empty_books import lay_out
 from hypothesis import given
 from hypothesis import strategies as st
 from postgres import Postgres
-from sqlalchemy import Engine, delete, func, select
+from sqlalchemy import Engine, delete, func, select, text
 from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 
 from mappings.delivery import Conflict, Receipt, Refusal
@@ -149,6 +149,18 @@ def test_what_changes_in_the_original_meanwhile_leaves_no_copy(world: World, tar
     assert all(one.rows == 0 for one in told(there).values())
 
 
+def test_a_copy_that_reads_differently_is_not_kept(world: World, target: Callable[[str], Engine]) -> None:
+    lived_in(world)
+    world.lease.release()
+    there = target("sqlite")
+    spoil = "CREATE TRIGGER spoil AFTER INSERT ON ledger_entry BEGIN UPDATE ledger_entry SET attempts = 9 WHERE id = new.id; END"
+    with writing(there) as connection:
+        connection.execute(text(spoil))
+    with pytest.raises(UnlikeError, match=r"ledger_entry \(5 rows, then 5\)"):
+        migrate(world.engine, there, world.clock, silent, silent)
+    assert all(one.rows == 0 for one in told(there).values())
+
+
 def test_a_long_move_goes_on_saying_that_it_is_alive(world: World, target: Callable[[str], Engine]) -> None:
     lived_in(world)
     world.lease.release()
@@ -200,6 +212,20 @@ def test_an_export_is_never_written_over(world: World, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written"):
         export_to(world.engine, tmp_path / "no" / "such.gz", AT, silent, silent)
     assert file.read_text() == "mine"
+
+
+def test_an_export_that_is_cut_short_leaves_no_file(world: World, tmp_path: Path) -> None:
+    world.stage([row(f"{number}") for number in range(1_500)])
+    stale = tmp_path / "state.gz.part"
+    stale.write_text("of one that was killed")
+
+    def interrupt(count: int) -> None:
+        if count:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export_to(world.engine, tmp_path / "state.gz", AT, silent, interrupt)
+    assert [path.name for path in tmp_path.iterdir() if "state.gz" in path.name] == []
 
 
 def test_nothing_is_put_into_a_state_db_that_has_something(world: World, target: Callable[[str], Engine], tmp_path: Path) -> None:

@@ -74,11 +74,21 @@ def test_accounts_of_old_runs_go_but_for_those_that_brakes_learn_from(world: Wor
     assert len({record.staged_run for record in entries(world)}) == READS_THAT_TELL + 5
 
 
-def test_a_run_that_never_ended_keeps_its_account(world: World) -> None:
+def test_runs_that_never_ended_keep_their_accounts(world: World) -> None:
     world.stage([row("a")])
-    world.outbox()
+    begun = {world.run() for _ in range(2)}
     world.clock.turn(days=365)
     assert pruned(world).runs == 0
+    assert begun < {run.run_id for run in Books(world.engine).runs()}
+
+
+def test_the_list_of_the_last_read_stays_behind_a_stage_that_was_cut_short(world: World) -> None:
+    world.stage([row("a"), rejection("b")])
+    world.ledger.open_stage(world.run(), is_whole=True, fence=world.lease.token)
+    world.clock.turn(days=365)
+    done = pruned(world)
+    assert (done.problems, done.standing_problems) == (0, 1)
+    assert len(Books(world.engine).problems(BOOK, ProblemKind.REJECTED)) == 1
 
 
 def test_only_answers_that_say_nothing_any_more_go(world: World) -> None:

@@ -119,8 +119,16 @@ def _crash(teller: Teller, instance: DagsterInstance, feed: FeedName) -> Concern
     page = Books(teller.engine).run(teller.destination, feed, run.run_id)
     if run.tags.get(_WILL_RETRY_TAG) == "true" or (page is not None and page.exit_code != 0):
         return None
+    if _has_run_since(teller, feed, last):
+        return None
     told = f"run {run.run_id} failed in Dagster: {_why(instance, run.run_id)}"
     return Concern(Cause.FAILED, told, "look at the run in the Dagster UI; the state is intact: the next run goes on")
+
+
+def _has_run_since(teller: Teller, feed: FeedName, run: RunRecord) -> bool:
+    """Whether the feed was run elsewhere after this run of Dagster, by cron for example."""
+    youngest = next(iter(Books(teller.engine).runs(destination=teller.destination, feed=feed, limit=1)), None)
+    return youngest is not None and youngest.run_id != run.dagster_run.run_id and youngest.started_at > run.create_timestamp
 
 
 def _why(instance: DagsterInstance, run_id: str) -> str:

@@ -14,11 +14,11 @@ from state.database import reading, writing
 from state.export_file import Carried
 from state.lease import LEASE_TTL_S, Lease
 from state.ledger import Ledger
-from state.tables import LEASE, MEDIA, MEDIA_ADDRESS, ROUTE_PACE, SCOPE, SERVICE_NOTE
+from state.tables import LEASE, MEDIA, MEDIA_ADDRESS, NOTICE_SENT, ROUTE_PACE, SCOPE, SERVICE_NOTE
 
 MOVER = "eventsync state migrate"
 """The name by which whoever is kept out meanwhile hears of it."""
-_OF_NO_FEED = frozenset(table.name for table in (LEASE, MEDIA, MEDIA_ADDRESS, ROUTE_PACE, SERVICE_NOTE))
+_OF_NO_FEED = frozenset(table.name for table in (LEASE, MEDIA, MEDIA_ADDRESS, NOTICE_SENT, ROUTE_PACE, SERVICE_NOTE))
 """What is learned anew by itself, and is written by commands that hold no feed; and the leases, which are ours meanwhile."""
 _RENEWED_EVERY = timedelta(seconds=LEASE_TTL_S / 6)
 

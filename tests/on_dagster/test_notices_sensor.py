@@ -10,8 +10,10 @@ import pytest
 from lookalikes.notices import Inbox, webhook
 from on_dagster.desk import FEED, Desk, line
 
+from mappings.loader import load_feed
 from pipelines import names
 from pipelines.definitions import build_definitions
+from pipelines.feed_run import FeedAtWork, RunTicket
 from pipelines.notices_sensor import LOST_AFTER, NAME
 from pipelines.settings import Settings, read_settings
 from pipelines.wiring import open_workshop
@@ -83,6 +85,16 @@ def test_a_run_that_crashed_before_it_began_is_told_in_dagsters_words(told: Told
     told.desk.run()
     told.tick()
     assert told.hook.titles() == [f"{FEED}: over"]
+
+
+def test_a_crash_is_old_news_once_the_feed_was_run_elsewhere(told: Told) -> None:
+    told.failed()
+    settings = told.settings
+    with open_workshop(settings) as workshop:
+        mapping = load_feed(told.desk.folder / "feeds" / f"{FEED}.yaml")
+        assert FeedAtWork(workshop, mapping, RunTicket("by-cron", "cron")).run().outcome.name == "done"
+    told.tick()
+    assert told.hook.titles() == []
 
 
 def test_a_run_that_is_tried_again_is_not_told_yet(told: Told) -> None:

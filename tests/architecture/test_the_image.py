@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 from architecture.places import ROOT
@@ -31,6 +32,27 @@ def test_what_the_image_is_built_from_is_there_and_let_in() -> None:
     assert lines.index("!deploy") < lines.index("deploy/*"), "of that folder only what is named after is let in"
     assert sources | {"deploy"} == {line[1:] for line in lines if line.startswith("!")}
     assert [source for source in sources if not (ROOT / source).exists()] == []
+
+
+def _pins(lock: str) -> dict[str, str]:
+    """Each pinned package of a lock file, by its name without extras."""
+    lines = (ROOT / lock).read_text("utf-8").splitlines()
+    pins = (re.match(r"([a-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;]+)", line) for line in lines)
+    return {found[1].replace("_", "-"): found[2] for found in pins if found}
+
+
+def test_the_image_holds_every_extra_in_the_versions_that_are_tried() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    wanted = [one for name, some in extras.items() if name not in {"test", "docs"} for one in some]
+    held = _pins("deploy/requirements.lock")
+    assert [one for one in wanted if re.split(r"[\[<>=; ]", one)[0] not in held] == []
+    assert _pins("requirements.lock").items() <= held.items()
+
+
+def test_the_lock_of_the_image_is_hashed_and_names_no_address() -> None:
+    text = (ROOT / "deploy" / "requirements.lock").read_text("utf-8")
+    assert len(_pins("deploy/requirements.lock")) == len(re.findall(r"==\S+.*\\\n\s+--hash=sha256:", text))
+    assert not re.search(r"://|file:|\s@\s|--(index|extra-index|find-links|trusted)", text)
 
 
 def test_the_image_begins_with_scripts_that_may_be_run() -> None:

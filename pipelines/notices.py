@@ -18,7 +18,7 @@ from mappings.errors import MappingFileError, SyncError
 from mappings.vocabulary import FeedName
 from pipelines.clock import now
 from pipelines.interrupts import window
-from pipelines.notices_causes import Cause, Concern, concerns_of, was_lost
+from pipelines.notices_causes import Cause, Concern, concerns_of, is_telling, was_lost
 from pipelines.notices_channels import Channels, Recipient
 from pipelines.notices_files import FileOfFeed, Owned, broken_files
 from pipelines.notices_pace import post_of
@@ -28,10 +28,10 @@ from state.books import Books
 from state.database import StateDb
 from state.notes import ServiceNotes
 from state.notices_sent import Notice, NoticesSent
-from state.views import FeedStatus
+from state.views import FeedStatus, RunRecord
 
-_LOOKED_BACK = 100
-"""So many runs are looked at for the last one that says how the feed is: others found it held, or were interrupted."""
+_LOOKED_BACK = (3, 100)
+"""So many runs are looked at for the last one that says how the feed is, and so many where none of those does."""
 
 LONGEST = timedelta(seconds=30)
 """After so long, no further message is begun: it is due the next time."""
@@ -106,10 +106,18 @@ class Teller:
         return bulletin
 
     def _concerns(self, feed: FeedName, crash: Concern | None) -> tuple[Concern, ...]:
-        runs = Books(self.engine).runs(destination=self.destination, feed=feed, limit=_LOOKED_BACK)
+        runs = self._latest(feed)
         found = [concern for status in self._status(feed) for concern in concerns_of(status, runs, self.now())]
         known = {concern.cause for concern in found}
         return (*([crash] if crash and crash.cause not in known else []), *found)
+
+    def _latest(self, feed: FeedName) -> tuple[RunRecord, ...]:
+        runs: tuple[RunRecord, ...] = ()
+        for limit in _LOOKED_BACK:
+            runs = Books(self.engine).runs(destination=self.destination, feed=feed, limit=limit)
+            if len(runs) < limit or any(map(is_telling, runs)):
+                break
+        return runs
 
     def _note(
         self, feed: FeedName, recipients: Sequence[Recipient], concerns: Sequence[Concern], known: Sequence[Notice]

@@ -51,7 +51,6 @@ _CAUSES = {
     ExitCode.LATER: Cause.AWAY,
 }
 _SILENT = frozenset({ExitCode.HELD, ExitCode.INTERRUPTED})
-"""Runs that end so say nothing of the feed: another run has it, or somebody has stopped this one."""
 _ROWS = {
     Cause.CONFLICT: "in conflict: the service says that their keys were used for something else",
     Cause.REFUSED: "refused by the service",
@@ -86,11 +85,16 @@ def was_lost(status: FeedStatus, now: datetime) -> bool:
     return run is not None and run.finished_at is None and not is_at_work
 
 
+def is_telling(run: RunRecord) -> bool:
+    """Whether a run's end says how the feed is: not one that found it held, or that somebody interrupted."""
+    return run.exit_code is not None and run.exit_code not in _SILENT
+
+
 def _of_runs(status: FeedStatus, runs: Iterable[RunRecord], now: datetime) -> Iterator[Concern]:
     if was_lost(status, now) and status.last_run is not None:
         run_id = status.last_run.run_id
         yield lost(f"run {run_id} ended without a word: its process was killed, or the machine went down", status.book.feed)
-    telling = next((run for run in runs if run.exit_code is not None and run.exit_code not in _SILENT), None)
+    telling = next(filter(is_telling, runs), None)
     if telling is None:
         return
     cause = Cause.FAILED if telling.outcome == "failed" else _CAUSES.get(ExitCode(telling.exit_code or 0))

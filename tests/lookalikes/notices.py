@@ -59,6 +59,13 @@ def webhook() -> Iterator[Inbox]:
             self.send_header("content-length", "0")
             self.end_headers()
 
+        def do_GET(self) -> None:
+            """Where somebody who follows a redirect ends up."""
+            inbox.told.append(Told(self.path, "", ""))
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
         def log_message(self, *_: object) -> None:
             """Tests look at what came in."""
 

@@ -48,13 +48,14 @@ def test_a_mail_arrives() -> None:
 
 @pytest.mark.parametrize("status", [302, 401, 404, 429, 500, 503])
 def test_what_is_turned_away_is_told_without_the_secrets_in_its_address(
-    hook: Inbox, status: int, capfd: pytest.CaptureFixture[str]
+    hook: Inbox, status: int, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     hook.status = status
     problem = _send(f"json://user:{TOKEN}@127.0.0.1:{hook.port}/{TOKEN}?+X-Key={TOKEN}")
     assert problem
     assert hook.told == []
     assert TOKEN not in problem + "".join(capfd.readouterr())
+    assert caplog.records == []
 
 
 def test_nobody_there_is_a_problem_and_no_exception(capfd: pytest.CaptureFixture[str]) -> None:

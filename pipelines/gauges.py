@@ -22,6 +22,7 @@ GAUGES: Mapping[str, str] = {
     "eventsync_rows_vanished": "Rows that are gone from the source, and still at the service.",
     "eventsync_rows_to_publish": "Drafts that the source calls published by now: to be published by hand.",
     "eventsync_rows_set_aside": "Rows that a person has said nobody needs to look at.",
+    "eventsync_backfill_slices_left": "Slices of backfills that are open, not gone through yet.",
     "eventsync_gate_open": "1 where staged rows may be published, 0 where a brake or an unfinished stage holds them.",
     "eventsync_braked": "1 for each brake that holds the feed now.",
     "eventsync_feed_held": "1 while a run or a person's decision holds the feed, else 0.",
@@ -89,6 +90,7 @@ def _rows(status: FeedStatus, feed: Mapping[str, str]) -> Iterator[_Told]:
     yield "eventsync_rows_vanished", feed, status.vanished
     yield "eventsync_rows_to_publish", feed, status.to_publish
     yield "eventsync_rows_set_aside", feed, status.set_aside
+    yield "eventsync_backfill_slices_left", feed, status.slices_left
 
 
 def _run(run: RunRecord, feed: Mapping[str, str]) -> Iterator[_Told]:

@@ -1,52 +1,56 @@
-"""Runs of the command line, and what is told around them: before, of runs that were lost; after, of all that needs somebody.
+"""What is told around runs of the command line: before them, of runs that were lost; after, of all that needs somebody.
 
-What is told, and to whom, is `pipelines.notices`'.
+What is told, and to whom, is `pipelines.notices`', which is loaded only where there is anybody to tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from mappings.errors import MappingFileError
 from mappings.schema import FeedMapping
 from mappings.vocabulary import FeedName
 from pipelines.cli.run_report import RunReport
-from pipelines.notices import nothing_fails, teller_of
-from pipelines.notices_causes import Cause, Concern
 from pipelines.outcomes import ExitCode
 from pipelines.settings import Settings
 from pipelines.wiring import open_workshop
 
-Runner = Callable[[Sequence[FeedMapping]], Iterable[RunReport]]
+
+def tell_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
+    """Tell of those feeds whose last run was lost. What cannot be told is logged, and keeps no run from beginning."""
+    if not settings.channels.addresses:
+        return
+    from pipelines.notices import nothing_fails, teller_of  # noqa: PLC0415  # see the door sign
+
+    with nothing_fails(), open_workshop(settings) as workshop:
+        teller_of(settings, workshop.engine).tell_of_lost_runs(feeds)
 
 
-def telling(settings: Settings, runner: Runner, broken: Sequence[MappingFileError] | None) -> Runner:
-    """Return what runs the feeds and tells their owners; what cannot be told is logged, and fails no run.
+def tell_after(
+    settings: Settings,
+    feeds: Sequence[FeedMapping],
+    reports: Iterable[RunReport],
+    broken: Sequence[MappingFileError] | None,
+) -> None:
+    """Tell of the feeds that were run, once that is reported. What cannot be told is logged, and fails no run; whoever
+    interrupts does not want to wait for a chat, and nothing else.
 
     `broken`: the files of the folder that cannot be used, None where only a part of it was looked at.
     """
+    if not settings.channels.addresses:
+        return
+    from pipelines.notices import nothing_fails, teller_of  # noqa: PLC0415  # see the door sign
+    from pipelines.notices_causes import Cause, Concern  # noqa: PLC0415  # as above
 
-    def run(feeds: Sequence[FeedMapping]) -> Iterator[RunReport]:
-        with nothing_fails(), open_workshop(settings) as workshop:
-            teller_of(settings, workshop.engine).tell_of_lost_runs(feeds)
-        crashes: dict[FeedName, Concern] = {}
-        for report in runner(feeds):
-            if report.exit_code == ExitCode.ATTENTION and report.outcome == "failed":
-                crashes[FeedName(report.feed)] = Concern(Cause.FAILED, report.message, report.hint)
-            yield report
-        _tell(settings, feeds, crashes, broken)
-
-    return run
-
-
-def _tell(
-    settings: Settings,
-    feeds: Sequence[FeedMapping],
-    crashes: Mapping[FeedName, Concern],
-    broken: Sequence[MappingFileError] | None,
-) -> None:
-    """Tell what needs somebody. The runs are over: whoever interrupts does not want to wait for a chat, and nothing else."""
+    crashes = {
+        FeedName(report.feed): Concern(Cause.FAILED, report.message, report.hint)
+        for report in reports
+        if report.exit_code == ExitCode.ATTENTION and report.outcome == "failed"
+    }
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()  # the report is there now, not once a chat has answered
     with suppress(KeyboardInterrupt), nothing_fails(), open_workshop(settings) as workshop:
         teller = teller_of(settings, workshop.engine)
         files, concerns = ((), {}) if broken is None else teller.files(broken, feeds)

@@ -17,6 +17,7 @@ from mappings.schema import FeedMapping
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.cli.output import Output, Progress
 from pipelines.cli.rehearsing import rehearse_feeds
+from pipelines.cli.run_notices import tell_after, tell_before
 from pipelines.cli.run_report import RunReport, report_of, show_reports
 from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
@@ -67,10 +68,7 @@ def run_feeds(request: Request) -> int:
             if request.is_dry:
                 return rehearse_feeds(settings, feeds, request.options, output)
             runner = runner_of(request, settings, output)
-            if settings.channels.addresses:
-                from pipelines.cli.run_notices import telling  # noqa: PLC0415  # where nobody is told, nothing of it is loaded
-
-                runner = telling(settings, runner, folder.broken if request.is_all else None)
+            tell_before(settings, feeds)
             said.take(runner(feeds))
         except KeyboardInterrupt:
             return said.interrupted()
@@ -78,6 +76,7 @@ def run_feeds(request: Request) -> int:
         exit_code = said.reports_and_code(is_any_broken=bool(broken))
         for error in broken:
             output.error(error)
+        tell_after(settings, feeds, said.reports, broken if request.is_all else None)
         return exit_code
 
 

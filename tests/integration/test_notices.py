@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,6 +97,19 @@ def test_neither_key_nor_address_is_anywhere_to_be_found(told_desk: Desk, hook: 
     told_desk.source(_bad(2))
     told_desk.run(EVENTSYNC_LOG="pretty debug")
     assert TOKEN.encode() not in told_desk.written()
+
+
+def test_the_report_does_not_wait_for_whoever_is_told(told_desk: Desk, hook: Inbox) -> None:
+    told_desk.source([*_bad(3), *lines(20)[3:]])
+    hook.may_answer.clear()
+    run = told_desk.start_run()
+    report = run.base.with_suffix(".out")
+    said = until(lambda: report.exists() and report.read_text("utf-8"), what="the report")
+    assert json.loads(said)["exit_code"] == 5
+    assert not run.has_ended
+    hook.may_answer.set()
+    assert run.ended().code == 5
+    assert hook.titles() == [f"{FEED}: stopped by a brake, and 1 more"]
 
 
 def test_a_rehearsal_tells_nobody(told_desk: Desk, hook: Inbox) -> None:

@@ -27,11 +27,15 @@ class Told:
 
 @dataclass
 class Inbox:
-    """What came in at one address. `status`: what a webhook answers with."""
+    """What came in at one address. `status`: what a webhook answers with, once `may_answer` is set."""
 
     port: int = 0
     told: list[Told] = field(default_factory=list)
     status: int = 200
+    may_answer: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.may_answer.set()
 
     def address(self, path: str = "hook", *, scheme: str = "json") -> str:
         """The address of a webhook as apprise spells it."""
@@ -50,6 +54,7 @@ def webhook() -> Iterator[Inbox]:
 
     class Hook(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            inbox.may_answer.wait(30)
             document = json.loads(self.rfile.read(int(self.headers["content-length"])))
             if inbox.status == 200:
                 inbox.told.append(Told(self.path, document["title"], document["message"], document["type"]))

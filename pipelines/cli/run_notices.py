@@ -5,7 +5,6 @@ What is told, and to whom, is `pipelines.notices`', which is loaded only where t
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -49,8 +48,6 @@ def tell_after(
         for report in reports
         if report.exit_code == ExitCode.ATTENTION and report.outcome == "failed"
     }
-    with suppress(BrokenPipeError):
-        sys.stdout.flush()  # the report is there now, not once a chat has answered
     with suppress(KeyboardInterrupt), nothing_fails(), open_workshop(settings) as workshop:
         teller = teller_of(settings, workshop.engine)
         files, concerns = ((), {}) if broken is None else teller.files(broken, feeds)

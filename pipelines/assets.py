@@ -4,6 +4,7 @@ The assets are thin: what they do is told in `feed_run` and `sync`, what they sh
 postponed here, because Dagster looks at those of an asset's function.
 """
 
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -14,12 +15,16 @@ from dagster import (
     AssetsDefinition,
     AssetSpec,
     Backoff,
+    BetaWarning,
     MaterializeResult,
+    ObserveResult,
     ResourceParam,
     RetryPolicy,
     asset,
+    multi_observable_source_asset,
 )
 
+from connectors.sources.glances import glance_at
 from mappings.loader import LoadedFeed
 from mappings.schema import FeedMapping
 from pipelines import names
@@ -32,7 +37,7 @@ from pipelines.gate import brake_error
 from pipelines.left_open import left_open
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, outcome_of
-from pipelines.showing import observed_metadata, published_metadata, source_metadata, staged_metadata
+from pipelines.showing import glance_metadata, observed_metadata, published_metadata, source_metadata, staged_metadata
 from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import Workshop
 
@@ -42,21 +47,32 @@ SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=Backoff.
 """A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
 
 
-def feed_assets(feed: LoadedFeed, open_workshop: OpenWorkshop, state_kind: str) -> tuple[AssetSpec | AssetsDefinition, ...]:
+def feed_assets(feed: LoadedFeed, open_workshop: OpenWorkshop, state_kind: str) -> tuple[AssetsDefinition, ...]:
     """Return the three assets of one feed, in a group of its name; `state_kind` is the database that rows are staged in."""
-    return _source(feed), _staged(feed.mapping, open_workshop, state_kind), _published(feed.mapping, open_workshop)
+    return _source(feed, open_workshop), _staged(feed.mapping, open_workshop, state_kind), _published(feed.mapping, open_workshop)
 
 
-def _source(feed: LoadedFeed) -> AssetSpec:
+def _source(feed: LoadedFeed, open_workshop: OpenWorkshop) -> AssetsDefinition:
     mapping = feed.mapping
-    return AssetSpec(
+    spec = AssetSpec(
         AssetKey(names.source_path(mapping.feed)),
         group_name=names.group_of(mapping.feed),
         owners=names.owners_of(mapping.owner),
         kinds={names.kind_of(mapping.source.kind)},
-        description=f"Where the rows of {mapping.feed} come from.",
+        description=f"Where the rows of {mapping.feed} come from. Each run tells what it saw; to observe it is a glance at it.",
         metadata=source_metadata(feed),
     )
+
+    def glance(context: AssetExecutionContext) -> ObserveResult:
+        with as_failures(context), open_workshop() as workshop:
+            seen = glance_at(mapping.source, mapping.path.parent, access=workshop.settings.access)
+        return ObserveResult(asset_key=spec.key, metadata=glance_metadata(seen))
+
+    with warnings.catch_warnings():  # in beta, and so bound to the version of Dagster that pyproject.toml allows
+        warnings.simplefilter("ignore", BetaWarning)
+        observable = multi_observable_source_asset(name=f"{names.group_of(mapping.feed)}__source", specs=[spec])
+        made: AssetsDefinition = observable(glance)
+    return made
 
 
 def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop, state_kind: str) -> AssetsDefinition:

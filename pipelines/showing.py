@@ -11,6 +11,7 @@ from typing import Any
 
 from dagster import MetadataValue, TableRecord
 
+from connectors.sources.glances import Glance
 from mappings.loader import LoadedFeed
 from mappings.vocabulary import REASON_TEXTS
 from pipelines.left_open import Differing, LeftOpen
@@ -78,6 +79,11 @@ def observed_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
         "read": "all rows" if staged.report.is_whole else "a part: what changed, or what was asked for",
         **({"version": staged.version} if staged.version else {}),
     }
+
+
+def glance_metadata(glance: Glance) -> Mapping[str, Any]:
+    """Return what a glance at a source has seen, without reading it: how many files or sheets, or why it says nothing."""
+    return {"glance": glance.blind} if glance.blind else {"files": len(glance.marks)}
 
 
 def published_metadata(published: Published, left: LeftOpen) -> Mapping[str, Any]:

@@ -78,6 +78,17 @@ def observed(result: dg.ExecuteInProcessResult) -> Mapping[str, dg.MetadataValue
     return event.asset_observation_data.asset_observation.metadata
 
 
+def test_to_observe_a_source_is_a_glance_that_neither_reads_nor_sends(desk: Desk) -> None:
+    job = dg.define_asset_job("look", selection=[dg.AssetKey([FEED, "source"])])
+    result = (
+        dg.Definitions.merge(desk.definitions(), dg.Definitions(jobs=[job]))
+        .resolve_job_def("look")
+        .execute_in_process(instance=desk.instance)
+    )
+    assert observed(result)["files"].value == 1
+    assert desk.look("/requests")["requests"] == []
+
+
 def test_what_was_delivered_and_has_changed_is_a_number_a_table_with_places_and_a_warning(desk: Desk) -> None:
     before = desk.run()
     assert metadata_of(before, "published")["waiting: drift"] == dg.MetadataValue.int(0)

@@ -42,9 +42,6 @@ class Teller:
     def problem(self, record: ProblemRecord, first_met: datetime, online: Mapping[RowKey, int]) -> Line:
         """Tell of a row that could not be used, is held back, or is used with a warning; `online`: events of such rows."""
         event_id = online.get(record.row_key)
-        points = tuple(_point(reason) for reason in record.reasons)
-        if event_id is not None:
-            points += (Point("An earlier version of this row is online, and stays as it is."),)
         cells = tuple((text_of(name), text_of(cell)) for name, cell in record.cells.items() if cell)
         return Line(
             at=text_of(record.origin),
@@ -52,8 +49,9 @@ class Teller:
             is_new=self._is_new(first_met),
             event_id=event_id,
             link=self._link(event_id),
-            points=points,
+            points=tuple(_point(reason) for reason in record.reasons),
             cells=cells,
+            note="" if event_id is None else "An earlier version of this row is online, and stays as it is.",
         )
 
     def entry(self, record: RowRecord) -> Line:

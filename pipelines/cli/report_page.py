@@ -89,6 +89,16 @@ HEADINGS: dict[SectionName, Heading] = {
 }
 
 
+_UNUSUAL = "something about it is unusual, and we are looking into it"
+_STOPPED = {
+    "rejected": "too many of its rows cannot be used. Mend them, or ask us to send the others",
+    "shrink": "most of the rows that were there before are missing. Is the file complete?",
+    "new": "far more rows are new than usual. Have their identifiers changed?",
+    "copies": "too many rows look like events that are known under another identifier. Have the identifiers changed?",
+}
+"""What stops a read, by brake, in words for who can do something about it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """One thing about a row: the cell or field it is about, what was found there, what is wrong, and what would help."""
@@ -110,7 +120,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row on the page. `at`: a place that its editor can open; `link`: where its event is seen, "" if that is not known."""
+    """One row on the page. `at`: a place that its editor can open; `link`: where its event is seen, "" if that is not known;
+    `note`: what is no problem, and good to know all the same.
+    """
 
     at: str
     name: str
@@ -121,6 +133,7 @@ class Line:
     points: tuple[Point, ...] = ()
     changes: tuple[Change, ...] = ()
     cells: tuple[tuple[str, str], ...] = ()
+    note: str = ""
 
     @property
     def length(self) -> int:
@@ -129,6 +142,9 @@ class Line:
         differ = (len(change.where) + len(change.online) + len(change.now) for change in self.changes)
         cells = (len(name) + len(text) for name, text in self.cells)
         return len(self.at) + len(self.name) + sum(told) + sum(differ) + sum(cells)
+
+
+_OF_PROBLEMS = frozenset({SectionName.MEND, SectionName.REFUSED, SectionName.LOOK})
 
 
 @dataclass(slots=True)
@@ -154,6 +170,8 @@ class Section:
     @property
     def often(self) -> Sequence[tuple[tuple[str, str, str], int]]:
         """The problems that come more than once: where, what was found, what is wrong; and how often."""
+        if self.name not in _OF_PROBLEMS:
+            return ()
         return [(value, count) for value, count in self.values.most_common(_MOST_VALUES) if count > 1]
 
 
@@ -187,6 +205,15 @@ class Page:
     since: datetime | None
     sections: tuple[Section, ...]
     rows_read: int | None = None
+    brakes: tuple[str, ...] = ()
+
+    @property
+    def stopped(self) -> str:
+        """Why nothing new goes online at present, "" where nothing holds it up."""
+        if not self.brakes:
+            return ""
+        because = [_STOPPED.get(brake, _UNUSUAL) for brake in self.brakes]
+        return f"Nothing new was put online after the last read: {'; '.join(dict.fromkeys(because))}."
 
     @property
     def shown(self) -> Sequence[Section]:

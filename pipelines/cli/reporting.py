@@ -76,6 +76,7 @@ def _page(shelf: Shelf, feed: str, status: FeedStatus | None, teller: Teller, ma
         since=teller.since,
         sections=sections,
         rows_read=read.read.read if read and read.read else None,
+        brakes=() if status is None or status.gate.is_open else status.gate.brakes,
     )
 
 
@@ -150,5 +151,6 @@ def _document(page: Page) -> dict[str, object]:
         "is_whole": page.is_whole,
         "rows_read": page.rows_read,
         "since": page.since,
+        "stopped_by": page.brakes,
         "sections": {one.name: {"rows": one.total, "new": one.new, "shown": len(one.lines)} for one in page.sections},
     }

@@ -28,7 +28,7 @@ DOCUMENTS = {
     "schema": ((), {"$schema"}),
     "vocabulary": (("trim",), {"word", "sections"}),
     "metrics": ((), {"metrics"}),
-    "report": ((FEED,), {"feed", "service", "made_at", "read_at", "is_whole", "rows_read", "since", "sections", "html", "bytes"}),
+    "report": ((FEED,), {"feed", "service", "made_at", "read_at", "is_whole", "since", "stopped_by", "sections", "html"}),
     "prune": (("--older-than", "90d"), {"state_db", "before", "is_dry", "removed", "kept"}),
     "explain": ((FEED, "0"), {"feed", "place", "cells", "steps", "outcomes", "ledger"}),
     "init": (("events.csv", "--feed", "drafted"), {"feed", "out", "rows", "guesses", "problems", "warnings"}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -209,6 +209,7 @@ class Report(TypedDict):
     is_whole: bool
     rows_read: int | None
     since: datetime | None
+    stopped_by: Sequence[str]
     sections: Mapping[SectionName, SectionCounts]
     html: Path | None
     bytes: int | None

@@ -78,6 +78,16 @@ def test_the_editor_reads_what_to_mend_with_its_place_its_value_and_what_would_b
     assert "All cells of events.csv:4" in mend
     assert "<script>alert(1)</script>" in mend
     assert "Rows held back as copies (1)" in page.words["held"]
+    assert "An earlier version" not in mend
+
+
+def test_a_row_that_cannot_be_used_any_more_says_that_its_event_is_online(desk: Desk) -> None:
+    with desk.service():
+        assert desk.run("run", "town-hall", "--no-dagster").code == 0
+        desk.source([*EDITED[1:4], "1,Jazz,2030-05-01,19:30,,poetry"])
+        desk.run("run", "town-hall", "--no-dagster")
+        _, page = page_of(desk)
+    assert page.words["mend"].count("An earlier version of this row is online, and stays as it is.") == 1
 
 
 def test_the_editor_reads_what_is_online_what_differs_and_what_is_gone(reported: Desk) -> None:
@@ -160,6 +170,10 @@ def test_many_rows_are_folded_and_the_same_problem_is_told_once(desk: Desk) -> N
     assert "The same problem, many times" in page.words["mend"]
     assert "poetry This value is not in the agreed list. 250" in page.words["mend"]
     assert page.words["mend"].count("All cells of") == 250
+    assert "Nothing new was put online after the last read: too many of its rows cannot be used." in (
+        (desk.folder / "page.html").read_text("utf-8")
+    )
+    assert desk.run("report", "town-hall", "--json").document["stopped_by"] == ["rejected"]
 
 
 def test_before_the_first_run_the_page_says_so_and_nothing_is_made(desk: Desk) -> None:

@@ -108,7 +108,9 @@ def test_the_report_does_not_wait_for_whoever_is_told(told_desk: Desk, hook: Inb
     assert json.loads(said)["exit_code"] == 5
     assert not run.has_ended
     hook.may_answer.set()
-    assert run.ended().code == 5
+    ended = run.ended()
+    assert ended.code == 5
+    assert "could not be sent" not in ended.words
     assert hook.titles() == [f"{FEED}: stopped by a brake, and 1 more"]
 
 

@@ -15,6 +15,7 @@ from structlog.contextvars import bound_contextvars
 from mappings.errors import SyncError
 from mappings.schema import FeedMapping
 from pipelines.drain import Advance
+from pipelines.garbage import seldom_looked_for
 from pipelines.gate import brake_error, pass_the_gate, raise_if_braked
 from pipelines.holding import Hold
 from pipelines.interruption import InterruptedRunError
@@ -195,7 +196,7 @@ class FeedAtWork:
         """
         doing = ["waiting for the feed"]
         work = Work(self.mapping.feed, self.ticket.run_id, self.ticket.launched_by)
-        with bound_contextvars(feed=work.feed, run_id=work.run_id), self._telemetry.run(work):
+        with bound_contextvars(feed=work.feed, run_id=work.run_id), self._telemetry.run(work), seldom_looked_for():
             try:
                 holder = f"run {self.ticket.run_id}, launched by {self.ticket.launched_by}"
                 with self.workshop.lease(self.mapping, holder, is_patient=self.options.wait) as hold:

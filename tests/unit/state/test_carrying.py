@@ -149,6 +149,27 @@ def test_what_changes_in_the_original_meanwhile_leaves_no_copy(world: World, tar
     assert all(one.rows == 0 for one in told(there).values())
 
 
+@pytest.mark.parametrize("rows_done", [1, 20, 40])
+def test_a_move_that_is_interrupted_has_changed_nothing(world: World, target: Callable[[str], Engine], rows_done: int) -> None:
+    lived_in(world)
+    world.lease.release()
+    there, before, done = target("sqlite"), told(world.engine), [0]
+
+    def interrupt(count: int) -> None:
+        done[0] += count
+        if done[0] >= rows_done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        migrate(world.engine, there, world.clock, silent, interrupt)
+    assert all(one.rows == 0 for one in told(there).values())
+    assert {name: one for name, one in told(world.engine).items() if name != "lease"} == {
+        name: one for name, one in before.items() if name != "lease"
+    }
+    Ledger(world.engine, DESTINATION, FEED, namespace="", now=world.clock).acquire_lease("a run").release()
+    migrate(world.engine, there, world.clock, silent, silent)
+
+
 def test_a_copy_that_reads_differently_is_not_kept(world: World, target: Callable[[str], Engine]) -> None:
     lived_in(world)
     world.lease.release()

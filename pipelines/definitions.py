@@ -14,6 +14,7 @@ from mappings.loader import LoadedFeed, load_folder
 from pipelines import names
 from pipelines.assets import OpenWorkshop, feed_assets
 from pipelines.broken_feeds import broken_definitions, broken_feed
+from pipelines.history import history_definitions
 from pipelines.logs import configure_logs
 from pipelines.notices_sensor import notices_sensors
 from pipelines.partitions import backfill_definitions
@@ -56,7 +57,7 @@ def build_definitions(
     sensors = notices_sensors(folder, settings, open_a_workshop)
     options = LaunchOptions.configure_at_launch()
     shared = Definitions(executor=in_process_executor, resources={"options": options}, sensors=sensors)
-    return Definitions.merge(*parts, broken_definitions(broken), shared)
+    return Definitions.merge(*parts, broken_definitions(broken), history_definitions(), shared)
 
 
 def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenWorkshop, settings: Settings) -> Definitions:

@@ -203,5 +203,11 @@ def failure_of(result: dg.ExecuteInProcessResult) -> tuple[str, dict[str, Any]]:
     return told.description or "", {name: value.value for name, value in told.metadata.items()}
 
 
+def schedules_of_feeds(definitions: dg.Definitions) -> list[str]:
+    """The schedules that run feeds, by name."""
+    found = (schedule.name for schedule in definitions.get_repository_def().schedule_defs)
+    return sorted(name for name in found if name.startswith("sync_"))
+
+
 def documents(text: str) -> Any:
     return json.loads(text)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from on_dagster.desk import FEED, HEADER, MAPPING, Desk, line
+from on_dagster.desk import FEED, HEADER, MAPPING, Desk, line, schedules_of_feeds
 
 from mappings.errors import MappingFileError
 from mappings.loader import load_feed
@@ -37,7 +37,7 @@ def test_the_sensor_looks_from_the_start_as_often_as_the_file_says(desk: Desk) -
     sensor = definitions.resolve_sensor_def("sync_town_hall_when_changed")
     assert (sensor.minimum_interval_seconds, sensor.default_status) == (300, dg.DefaultSensorStatus.RUNNING)
     assert sensor.job_name == "sync_town_hall"
-    assert not list(definitions.get_repository_def().schedule_defs)
+    assert schedules_of_feeds(definitions) == []
 
 
 def test_a_file_runs_the_feed_once_for_each_of_its_versions_however_alike(desk: Desk) -> None:

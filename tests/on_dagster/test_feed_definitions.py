@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from on_dagster.desk import FEED, MAPPING, Desk
+from on_dagster.desk import FEED, MAPPING, Desk, schedules_of_feeds
 
 from mappings.errors import MappingFileError
 from mappings.loader import load_folder
@@ -85,7 +85,7 @@ def test_the_schedule_runs_from_the_start_on_the_feeds_own_clock(desk: Desk) -> 
 
 def test_a_feed_without_a_schedule_has_none(desk: Desk) -> None:
     desk.mapping(text="\n".join(one for one in MAPPING.splitlines() if not one.startswith("schedule")))
-    assert not list(desk.definitions().schedules or ())
+    assert schedules_of_feeds(desk.definitions()) == []
 
 
 def test_one_broken_file_is_shown_with_its_message_and_leaves_the_others(desk: Desk) -> None:
@@ -113,7 +113,7 @@ def test_fifty_feeds_load_without_a_word_to_the_network(tmp_path: Path, instance
     definitions = build_definitions(settings, _never)
     dg.Definitions.validate_loadable(definitions)
     assert len(definitions.resolve_all_asset_specs()) == 150
-    assert len(list(definitions.get_repository_def().schedule_defs)) == 50
+    assert len(schedules_of_feeds(definitions)) == 50
     del instance
 
 

@@ -23,7 +23,7 @@ _FOLD = 100
 
 
 def write_page(page: Page, file: Path) -> int:
-    """Write the page to a file, in place of an older one, and return how many bytes it has.
+    """Write the page to a file, in place of an older one, which is there until then; return how many bytes it has.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -38,12 +38,16 @@ def write_page(page: Page, file: Path) -> int:
     )
     environment.filters |= {"moment": _moment, "number": "{:,}".format, "folds": _folds}
     template = environment.get_template("report.html.jinja")
+    beside = file.with_name(f"{file.name}.part")
     try:
-        with file.open("wb") as stream:
+        with beside.open("wb") as stream:
             template.stream(page=page, style=style, style_digest=_digest(style)).dump(stream, encoding="utf-8")
-            return stream.tell()
+        beside.replace(file)
+        return file.stat().st_size
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}", hint="choose another file for --html") from error
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _digest(style: str) -> str:

@@ -29,6 +29,7 @@ def page_with(section: Section, folder: Path) -> str:
     size = write_page(page, folder / "page.html")
     written = (folder / "page.html").read_bytes()
     assert len(written) == size
+    assert [path.name for path in folder.iterdir()] == ["page.html"]
     return " ".join(written.decode("utf-8").split())
 
 

@@ -11,6 +11,8 @@ _SHORTEST_COUNT_S = 1.0
 """Requests are not counted over less: the limits of the world are made for seconds."""
 _MANY, _MANY_TIMES_HELD = 30, 3.0
 """So many, and so many times what the bucket holds, may be counted over less: an error of one or two weighs little then."""
+_LONG_FOR_ITS_WAY = 10.0
+"""That is so where answers are prompt: it has to be so many times longer than one takes, during which others have left."""
 _BRIEF_S = 3.0
 _MARK_AFTER = 1 / 8
 _MOST_MARKS = 48
@@ -128,7 +130,8 @@ class Hit:
     def _kept(self, burst: float) -> list[tuple[float, float]]:
         """Return the rate since each mark that it may be counted from, and over how many seconds."""
         held = max(burst, 1.0)
-        many = [mark for mark in self.stretch.marks if self.before - mark[1] >= max(_MANY, _MANY_TIMES_HELD * held)]
+        least, least_s = max(_MANY, _MANY_TIMES_HELD * held), _LONG_FOR_ITS_WAY * self.on_its_way_s
+        many = [mark for mark in self.stretch.marks if self.before - mark[1] >= least and self.lasted_s - mark[0] >= least_s]
         counted = ((self.lasted_s - since, self.before - sent) for since, sent in {*self._starts(), *many})
         return [((passed + 0.5 - held) / max(over_s, _SHORTEST_COUNT_S / 2), over_s) for over_s, passed in counted]
 

@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export DAGSTER_DISABLE_TELEMETRY := yes
 
-.PHONY: help demo demo-sources ui test bench bench-quick torture hunt reliability lock clean
+.PHONY: help demo demo-sources ui test bench bench-quick torture hunt reliability docs docs-serve reference lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,15 +55,24 @@ hunt: $(VENV)/.installed-test ## the machines and properties with hundreds of ra
 reliability: $(VENV)/.installed-test ## every fault against every treatment of keys; writes docs/reliability.md (RELIABILITY="--only reset")
 	PYTHONPATH=tests $(BIN)/python -m reliability $(RELIABILITY)
 
+docs: $(VENV)/.installed-test ## the pages of docs/ as a site in site/; every link is looked at
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file docs/site/mkdocs.yml
+
+docs-serve: $(VENV)/.installed-test ## the same at http://127.0.0.1:8000, built anew as you write
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --livereload --config-file docs/site/mkdocs.yml
+
+reference: $(VENV)/.installed-test ## the pages of docs/ that are written from the code: commands, documents, assets
+	PYTHONPATH=tests $(BIN)/python -m reference_pages
+
 lock: ## compile the lock files anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
 	  --extra sheets --extra salesforce --extra postgres --extra notify --output-file requirements.lock pyproject.toml build-tools.in
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
-	  --extra test --extra sheets --extra salesforce --extra postgres --extra sftp --extra s3 --extra zstd \
+	  --extra test --extra docs --extra sheets --extra salesforce --extra postgres --extra sftp --extra s3 --extra zstd \
 	  --extra dagster-postgres --extra otel --extra notify --output-file requirements-test.lock pyproject.toml build-tools.in --constraint requirements.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
 	  --extra sheets --extra salesforce --extra postgres --extra dagster-postgres --extra kubernetes --extra sftp --extra s3 --extra gcs \
 	  --extra azure --extra zstd --extra otel --extra notify --output-file deploy/requirements.lock pyproject.toml build-tools.in --constraint requirements.lock
 
 clean: ## forget the environment and what the demo wrote
-	rm -rf $(VENV) .eventsync
+	rm -rf $(VENV) .eventsync site

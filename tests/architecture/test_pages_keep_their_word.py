@@ -17,6 +17,11 @@ README = (ROOT / "README.md").read_text("utf-8")
 PAGES = (
     "README.md",
     "CONTRIBUTING.md",
+    "docs/assets.md",
+    "docs/commands.md",
+    "docs/documents.md",
+    "docs/environment.md",
+    "docs/guarantees.md",
     "docs/authoring.md",
     "docs/backfills.md",
     "docs/connectors.md",

@@ -1,0 +1,108 @@
+"""The pages as a site: what is written from the code says what the code does, and every link leads somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import yaml
+from architecture.places import ROOT
+from reference_pages.commands_page import write_commands
+from reference_pages.documents_page import write_documents
+
+DOCS = ROOT / "docs"
+SITE = DOCS / "site" / "mkdocs.yml"
+NOWHERE = "http://127.0.0.1:9"
+
+
+class Html(HTMLParser):
+    """What a page of the site loads, where it leads, and what can be led to in it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.loaded: set[str] = set()
+        self.links: set[str] = set()
+        self.anchors: set[str] = {""}
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = {name: value or "" for name, value in attrs}
+        self.anchors |= {said[name] for name in ("id", "name") if name in said}
+        if tag in {"a", "area"} and "href" in said:
+            self.links.add(said["href"])
+        elif tag == "link" and said.get("rel") not in {"canonical", "next", "prev"}:
+            self.loaded.add(said.get("href", ""))
+        elif "src" in said:
+            self.loaded.add(said["src"])
+
+
+@pytest.mark.parametrize(("name", "write"), [("commands.md", write_commands), ("documents.md", write_documents)])
+def test_a_page_written_from_the_code_is_what_the_code_says(name: str, write: Callable[[], str]) -> None:
+    assert (DOCS / name).read_text("utf-8") == write(), "write it anew: make reference"
+
+
+def test_the_page_about_the_environment_names_what_is_read_and_nothing_else() -> None:
+    told = set(re.findall(r"^\| `([A-Z_]+)` \|", (DOCS / "environment.md").read_text("utf-8"), re.MULTILINE))
+    assert told == set(_variables())
+
+
+def _variables() -> Iterator[str]:
+    """What the two modules that read the environment ask it for, and what they read from files that it names."""
+    for module in ("settings", "source_access", "notices_channels", "otel_env"):
+        text = (ROOT / "pipelines" / f"{module}.py").read_text("utf-8")
+        yield from re.findall(r'"((?:EVENT|SALESFORCE|GOOGLE|DAGSTER)_?[A-Z]*_[A-Z_]+)"', text)
+        yield from (f"{name}_FILE" for name in re.findall(r'\.secret\("([A-Z_]+)"\)', text))
+
+
+def test_every_page_has_its_place_in_one_of_the_parts() -> None:
+    named = list(_named(yaml.safe_load(SITE.read_text("utf-8"))["nav"]))
+    assert len(named) == len(set(named))
+    assert {name for name in named if "/" not in name} == {path.name for path in DOCS.glob("*.md")}
+
+
+def _named(nav: list[dict[str, object]]) -> Iterator[str]:
+    for entry in nav:
+        for place in entry.values():
+            if isinstance(place, str):
+                yield place
+            elif isinstance(place, list):
+                yield from _named(place)
+
+
+def test_every_test_that_proves_a_promise_exists() -> None:
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", (DOCS / "guarantees.md").read_text("utf-8"))
+    assert len(named) > 5
+    assert [name for path, name in named if f"def {name}(" not in (ROOT / "tests" / path).read_text("utf-8")] == []
+
+
+@pytest.mark.slow
+def test_the_site_is_whole_and_asks_no_other_machine_for_anything(tmp_path: Path) -> None:
+    site = _built(tmp_path.resolve())
+    assert len(site) > 30
+    assert {(path.name, one) for path, page in site.items() for one in page.loaded if urlsplit(one).netloc} == set()
+    assert {(path.name, link) for path, page in site.items() for link in page.links if not _leads(link, path, site)} == set()
+
+
+def _built(folder: Path) -> dict[Path, Html]:
+    """The site, built strictly and without a network: each page by its path."""
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", SITE, "--site-dir", folder]
+    environ = {**os.environ, "NO_MKDOCS_2_WARNING": "1", **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), NOWHERE)}
+    built = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr + built.stdout
+    return {path: Html(path) for path in folder.rglob("*.html")}
+
+
+def _leads(link: str, path: Path, site: dict[Path, Html]) -> bool:
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc or path.name == "404.html":
+        return True
+    there = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+    there = there / "index.html" if there.is_dir() else there
+    return there.exists() and (there not in site or unquote(parts.fragment) in site[there].anchors)

@@ -16,7 +16,15 @@ def demo(
 ) -> int:
     """Start the sandbox service, sync the sample feeds through Dagster, then run again: nothing is sent twice.
 
-    Needs no account and no network. Afterwards `eventsync ui --demo` leaves it all running to look at.
+    For example:
+
+        # Every row of three sample feeds ends somewhere
+        eventsync demo
+        # The accounts alone, for a script
+        eventsync demo --json
+
+    Needs no account and no network. Afterwards `eventsync ui --demo` leaves it all running to look at. Exit codes: 0, or 1 if a
+    run did not end well, or the second one has sent something.
     """
     from pipelines.cli.showcase import show_demo  # noqa: PLC0415  # keeps `--help` fast
 

@@ -48,6 +48,13 @@ def test_a_page_written_from_the_code_is_what_the_code_says(name: str, write: Ca
     assert (DOCS / name).read_text("utf-8") == write(), "write it anew: make reference"
 
 
+def test_every_verb_is_told_by_example() -> None:
+    sections = re.split(r"^## eventsync (.+)$", write_commands(), flags=re.MULTILINE)[1:]
+    told = dict(zip(sections[::2], sections[1::2], strict=True))
+    assert len(told) > 25
+    assert [verb for verb, section in told.items() if "```sh\n" not in section or f"eventsync {verb}" not in section] == []
+
+
 def test_the_page_about_the_environment_names_what_is_read_and_nothing_else() -> None:
     told = set(re.findall(r"^\| `([A-Z_]+)` \|", (DOCS / "environment.md").read_text("utf-8"), re.MULTILINE))
     assert told == set(_variables())

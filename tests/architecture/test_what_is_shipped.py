@@ -66,7 +66,7 @@ def test_the_locks_hold_what_the_project_asks_for() -> None:
     asked = {_called(one) for one in (*project["dependencies"], *extras["sheets"], *extras["salesforce"])}  # type: ignore[misc]
     locked, tested = ({_called(one) for one in _requirements(name)} for name in LOCKS)
     assert asked <= locked
-    assert {_called(one) for one in extras["test"]} | locked <= tested
+    assert {_called(one) for one in (*extras["test"], *extras["docs"])} | locked <= tested  # type: ignore[misc]
 
 
 def test_what_the_tests_need_installs_over_what_the_worker_needs() -> None:
@@ -78,6 +78,12 @@ def test_continuous_integration_runs_what_people_run() -> None:
     path = ROOT / ".ci" / "run"
     assert os.access(path, os.X_OK)
     assert re.search(r"^make test$", path.read_text("utf-8"), re.MULTILINE)
+
+
+def test_continuous_integration_leaves_out_no_test_that_needs_a_browser() -> None:
+    text = (ROOT / ".ci" / "run").read_text("utf-8")
+    assert re.search(r"apt-get install .*\\\n.* chromium ", text)
+    assert re.search(r"^export EVENTSYNC_TEST_BROWSER=required$", text, re.MULTILINE)
 
 
 def test_every_room_is_installed() -> None:

@@ -1,0 +1,135 @@
+"""The Dagster UI as a person meets it: what is well looks calm, what is wrong is red and says why, what is launched runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from browser.doing import choose_days, open_launchpad, write
+from browser.reading import Heard, is_red, plots_of, visit
+from browser.stage import BAD, BRAKED, BROKEN, DATED, DAYS, GROWING, KEY, LAUNCHED, ROWS, STEADY, Stage
+from on_dagster.desk import until
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+pytestmark = pytest.mark.slow
+
+VERDICT = f"{BAD} of {ROWS} rows rejected ({BAD / ROWS:.1%}; the feed allows 20.0%"
+ALARMS = ("Failed", "Overdue", "Never", "Missing", "Stale", "Unsynced", "broken")
+
+
+def node(page: Page, phase: str = "") -> Locator:
+    """An asset in the picture of a feed, or all of them."""
+    return page.locator("foreignObject").filter(has_text="Asset checks").filter(has_text=phase)
+
+
+@pytest.fixture(scope="module")
+def backfill(context: BrowserContext, stage: Stage) -> Iterator[str]:
+    """Three days of the past, launched by whichever test asks first: Dagster looks for backfills twice a minute."""
+    page = context.new_page()
+    dialog = choose_days(page, stage, DATED, DAYS)
+    dialog.get_by_role("button", name="Launch backfill").click()
+    told = page.get_by_text(re.compile("Created backfill"))
+    expect(told).to_be_visible()
+    yield told.inner_text().split()[-1]
+    page.close()
+
+
+def test_days_of_the_past_are_chosen_and_launched_as_one_backfill(page: Page, stage: Stage, backfill: str) -> None:
+    visit(page, f"{stage.ui}/runs?view=backfills", backfill)
+    expect(page.get_by_text("3 partitions").first).to_be_visible()
+
+
+def test_a_feed_that_is_well_is_three_calm_assets(page: Page, stage: Stage) -> None:
+    visit(page, stage.group(STEADY), "published")
+    expect(node(page)).to_have_count(3)
+    expect(node(page, "source")).to_contain_text("Observed")
+    expect(node(page, "staged")).to_contain_text("4 / 4 Passed")
+    expect(node(page, "staged")).to_contain_text("Materialized")
+    expect(node(page, "published")).to_contain_text("5 / 5 Passed")
+    shown = page.locator("body").inner_text()
+    assert [word for word in ALARMS if word in shown] == []
+
+
+def test_a_brake_that_stopped_a_feed_is_red_and_says_why(page: Page, stage: Stage) -> None:
+    visit(page, stage.group(BRAKED), "published")
+    expect(node(page, "staged")).to_contain_text("3 / 4 Passed")
+    assert is_red(node(page, "published").get_by_text("Failed", exact=True))
+    visit(page, stage.asset(BRAKED, "staged", "view=checks&checkDetail=rejected"), VERDICT)
+    expect(page.get_by_text("blocking").first).to_be_visible()
+    assert is_red(page.get_by_text("Failed", exact=True).last)
+
+
+def test_the_page_of_a_run_that_was_stopped_says_what_would_help(page: Page, stage: Stage) -> None:
+    visit(page, f"{stage.ui}/runs/{stage.braked_run}", "RUN_FAILURE")
+    assert is_red(page.get_by_text("Failure", exact=True).first)
+    page.get_by_placeholder("Filter…").last.fill("--accept rejected")
+    expect(page.get_by_text(VERDICT).first).to_be_visible()
+    expect(page.get_by_text(f"eventsync run {BRAKED} --accept rejected").first).to_be_visible()
+
+
+def test_counts_are_plotted_over_the_runs(page: Page, stage: Stage) -> None:
+    visit(page, stage.asset(STEADY, "staged", "view=overview"), "rows per second")
+    page.get_by_text("Plots", exact=True).first.click()
+    until(lambda: {"read", "rejected"} <= plots_of(page).keys(), what="the plots")
+    plots = plots_of(page)
+    assert plots["read"].across > 100, f"{len(GROWING)} runs are a line, not a dot"
+    assert plots["read"].up > 30
+    assert plots["rejected"].up < 15
+
+
+def test_a_run_is_launched_with_options_and_keeps_to_them(page: Page, stage: Stage) -> None:
+    dialog = open_launchpad(page, stage, LAUNCHED)
+    write(page, "resources: {options: {config: {limt: 2}}}")
+    expect(dialog.get_by_text('unexpected config entry "limt"').first).to_be_visible()
+    write(page, "resources: {options: {config: {limit: 2}}}")
+    expect(dialog.get_by_text("No errors")).to_be_visible()
+    dialog.get_by_role("button", name="Materialize").click()
+    page.wait_for_url(re.compile("/runs/"))
+    expect(page.get_by_text("RUN_SUCCESS").first).to_be_visible()
+    sent = {f"Evening {number}" for number in range(200, 205)} & set(stage.desk.titles())
+    assert len(sent) == 2
+
+
+def test_the_launchpad_describes_each_option(page: Page, stage: Stage) -> None:
+    dialog = open_launchpad(page, stage, LAUNCHED)
+    write(page, "resources:\n  options:\n    config:\n      limit: 2")
+    for words in ("Send at most this many rows", "Brakes that this one run may pass", "Send every event as a draft"):
+        expect(dialog.get_by_text(words).first).to_be_attached()
+
+
+def test_a_broken_mapping_file_is_red_and_shows_its_mistake(page: Page, stage: Stage) -> None:
+    visit(page, stage.asset("broken_feeds", f"{BROKEN}_yaml", "view=overview"), 'is it written as "titel"?')
+    expect(page.get_by_text(f"{BROKEN}.yaml").first).to_be_visible()
+    until(lambda: is_told_as_broken(page, stage), what="the sensor that turns the check red")
+    visit(page, stage.asset(BROKEN, "staged", "view=overview"), "Its mapping file is broken")
+
+
+def is_told_as_broken(page: Page, stage: Stage) -> bool:
+    """Whether the check of the broken file is red by now."""
+    address = stage.asset("broken_feeds", f"{BROKEN}_yaml", "view=checks&checkDetail=loads")
+    visit(page, address, "The mapping file can be used.")
+    page.wait_for_timeout(500)
+    failed = page.get_by_text("Failed", exact=True).last
+    return failed.is_visible() and is_red(failed)
+
+
+def test_days_that_were_launched_are_brought_in_and_shown_as_made(page: Page, stage: Stage, backfill: str) -> None:
+    assert backfill
+    until(lambda: stage.made() == set(DAYS), what="the three days")
+    visit(page, stage.asset(DATED, "backfilled", f"view=partitions&partition={DAYS[1]}"), "Materialized (3)")
+    assert {f"Evening {number}" for number in range(300, 306)} <= set(stage.desk.titles())
+
+
+def test_no_page_shows_the_key_and_none_asks_anybody_else(page: Page, stage: Stage, heard: Heard) -> None:
+    for path, awaited in (
+        (f"/runs/{stage.braked_run}?logType=stderr", "Failure"),
+        ("/deployment/config", "run_launcher"),
+        ("/deployment/daemons", "Sensors"),
+        (f"/assets/{STEADY}/published?view=events", "delivered"),
+    ):
+        visit(page, f"{stage.ui}{path}", awaited)
+        page.wait_for_timeout(300)
+    assert any("PidCheckingRunLauncher" in text for text in heard.texts), "what the pages show is what was searched"
+    assert heard.pieces_of(KEY) == set()
+    assert heard.hosts == {stage.ui.removeprefix("http://")}

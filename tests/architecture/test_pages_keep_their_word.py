@@ -42,6 +42,7 @@ PAGES = (
     "docs/safeguards.md",
     "docs/state.md",
     "docs/time.md",
+    "docs/tutorial.md",
 )
 _SPAN = re.compile(r"`([^`\n]+)`")
 _BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -110,7 +110,7 @@ def _lines(report: RunReport) -> list[str]:
         lines += [publish_line(report.publish), *resent_lines(report.feed, report.publish)]
     if noticed := _noticed(report):
         lines.append(f"also: {noticed}: see `eventsync rows {report.feed}`")
-    lines += [pace_line(report.pace)] if report.pace else []
+    lines += filter(None, [pace_line(report.pace)])
     lines += [f"notice: {notice}" for notice in report.notices]
     lines += report.message.splitlines()
     if report.hint:

@@ -17,7 +17,7 @@ def run_lines(run: RunRecord) -> list[str]:
         lines.append(read_line(asdict(run.read)))
     if run.publish:
         lines += [publish_line(asdict(run.publish)), *resent_lines(run.book.feed, asdict(run.publish))]
-    lines += [pace_line(run.pace)] if run.pace else []
+    lines += filter(None, [pace_line(run.pace)])
     return [*lines, *(f"notice: {notice}" for notice in run.notices)]
 
 

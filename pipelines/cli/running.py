@@ -194,5 +194,12 @@ def run_in_process(
 
 
 def watcher_of(bar: Progress) -> Watcher:
-    """Return what moves a bar forward while a run works."""
-    return Watcher(read=bar.advance, owed=bar.expect, settled=bar.advance)
+    """Return what moves a bar forward while a run works: by each row that is read, then by each that is owed and settled."""
+    read = 0
+
+    def advance(rows: int) -> None:
+        nonlocal read
+        read += rows
+        bar.advance(rows)
+
+    return Watcher(read=advance, owed=lambda rows: bar.expect(read + rows), settled=bar.advance)

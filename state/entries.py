@@ -11,6 +11,7 @@ from datetime import datetime
 from sqlalchemy import Connection, and_, bindparam, case, or_, select, update
 
 from mappings.vocabulary import MappedRow, Origin, RowKey
+from state.asking import rounded
 from state.bulk import EntryTuple, bound_time, insert_entries, new_entry
 from state.claims import IS_SET_ASIDE
 from state.drafts import revision_of, status_of
@@ -90,7 +91,7 @@ def find_known(connection: Connection, scope_id: int, row_keys: Collection[str])
     """Return what the ledger remembers of these rows; those that it does not know are absent."""
     if not row_keys:
         return {}
-    found = connection.execute(_FIND, {"scope": scope_id, "row_keys": row_keys})
+    found = connection.execute(_FIND, {"scope": scope_id, "row_keys": rounded(row_keys)})
     return {row[1]: Known._make(row) for row in found}
 
 
@@ -98,7 +99,7 @@ def find_twins(connection: Connection, scope_id: int, twins: Collection[bytes]) 
     """Return, by twin digest, the key of an entry that is or may still be created and looks the same."""
     if not twins:
         return {}
-    return dict(connection.execute(_FIND_TWINS, {"scope": scope_id, "twins": twins}).all())
+    return dict(connection.execute(_FIND_TWINS, {"scope": scope_id, "twins": rounded(twins)}).all())
 
 
 class Batch:

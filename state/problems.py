@@ -11,6 +11,7 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey
+from state.asking import rounded
 from state.columns import storable
 from state.tables import ENTRY, PROBLEM, RUN
 from state.words import ProblemKind
@@ -59,7 +60,7 @@ def write_problems(connection: Connection, scope_id: int, run_id: str, now: date
     rows = {row["digest"]: row for row in (_as_row(scope_id, run_id, now, problem) for problem in problems)}
     if not rows:
         return
-    known = set(connection.execute(_FIND, {"scope": scope_id, "digests": list(rows)}).scalars())
+    known = set(connection.execute(_FIND, {"scope": scope_id, "digests": rounded(rows)}).scalars())
     again = [{"scope": scope_id, "problem": digest, "run": run_id, "now": now} for digest in known]
     first = [row for digest, row in rows.items() if digest not in known]
     if again:

@@ -15,7 +15,6 @@ from typing import TypeVar
 
 import rows
 from contenders import ENV, Contender
-from outcome import Spread, spread
 from running import HERE, Cost, Server, run
 from sizes import Sizes
 
@@ -48,10 +47,9 @@ class Room:
         found.mkdir(parents=True)
         return found
 
-    def floor(self, name: str, path: Path) -> Spread:
-        """Return the CPU seconds of a floor on this file."""
-        command = [sys.executable, str(HERE / "floors.py"), name, str(path)]
-        return spread(self.rounds(lambda: float(json.loads(run(command).out)["cpu_s"]), 20.0))
+    def floor(self, name: str, path: Path) -> float:
+        """Return the CPU seconds of a floor on this file, once."""
+        return float(json.loads(run([sys.executable, str(HERE / "floors.py"), name, str(path)]).out)["cpu_s"])
 
     def peer(self, contender: Contender, server: Server, count: int, folder: Path | None = None) -> tuple[Cost, Path]:
         """Let a peer bring so many rows, in an empty folder unless one is handed over for another run."""

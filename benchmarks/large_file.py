@@ -39,7 +39,9 @@ class Passage:
     size: int = 0
     entered_s: float = 0.0
     runs: dict[str, list[Cost]] = field(default_factory=dict)
-    floors: dict[str, Spread] = field(default_factory=dict)
+    floors: dict[str, list[float]] = field(default_factory=dict)
+    idle: list[float] = field(default_factory=list)
+    """CPU seconds of runs that find ten rows unchanged: start-up."""
     row_bytes: dict[str, float] = field(default_factory=dict)
     """Bytes of the state DB, for each row."""
     left_out: dict[str, str] = field(default_factory=dict)
@@ -48,12 +50,19 @@ class Passage:
     def cpu(self, name: str) -> Spread:
         return spread([one.cpu_s for one in self.runs[name]])
 
-    def own_us(self, name: str, idle: Spread) -> float:
-        """Return the CPU of each row that had to do with it, start-up apart; none where start-up is all there is."""
-        return self.own_s(name, idle) / self.rows_of(name) * 1e6
+    def floor(self, name: str) -> Spread:
+        return spread(self.floors[name])
 
-    def own_s(self, name: str, idle: Spread) -> float:
-        return max(0.0, self.cpu(name).median - idle.median)
+    @property
+    def startup(self) -> Spread:
+        return spread(self.idle)
+
+    def own_us(self, name: str) -> float:
+        """Return the CPU of each row that had to do with it, start-up apart; none where start-up is all there is."""
+        return self.own_s(name) / self.rows_of(name) * 1e6
+
+    def own_s(self, name: str) -> float:
+        return max(0.0, self.cpu(name).median - self.startup.median)
 
     def wall_s(self, name: str) -> float:
         return max(one.wall_s for one in self.runs[name])

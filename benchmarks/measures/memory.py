@@ -9,16 +9,16 @@ from collections.abc import Callable
 
 from bench_room import Room
 from large_file import LEFT, RUNS, Desk, Passage, desk
-from outcome import Bar, Details, Line, Plot, Result, Spread, at_most, worst
+from outcome import Bar, Details, Line, Plot, Result, at_most, worst
 
 NEEDS = {"published": "staged", "unchanged": "staged", "shuffled": "unchanged", "kept": "unchanged", "vanished": "unchanged"}
 SLOWER = 1.15
 """How much longer a run may take than its time of a million rows would let expect."""
 
 
-def measured(room: Room, taken: Passage, idle: Spread) -> Result:
+def measured(room: Room, taken: Passage) -> Result:
     grown = _grown(room, taken)
-    return Result((_line(taken, grown),), (_details(taken, grown, idle),), (_plot(taken, grown),))
+    return Result((_line(taken, grown),), (_details(taken, grown),), (_plot(taken, grown),))
 
 
 def _grown(room: Room, taken: Passage) -> Passage:
@@ -84,11 +84,11 @@ def _line(taken: Passage, grown: Passage) -> Line:
     )
 
 
-def _details(taken: Passage, grown: Passage, idle: Spread) -> Details:
+def _details(taken: Passage, grown: Passage) -> Details:
     cells = []
     for name, what in RUNS.items():
         few, many = taken.peak_mb(name), grown.peak_mb(name)
-        cost = (taken.cpu(name).says("{:.2f}"), f"{taken.own_us(name, idle):.2f}", f"{few:.0f}" if few else "")
+        cost = (taken.cpu(name).says("{:.2f}"), f"{taken.own_us(name):.2f}", f"{few:.0f}" if few else "")
         cells.append((what, f"{taken.rows_of(name):,}", *cost, f"{many:.0f}" if many else grown.left_out.get(name, "")))
     headings = ("run", "rows", "CPU s", "us a row, start-up apart", "peak MB", f"peak MB, {grown.count:,} rows")
     weights = ", ".join(f"{size:,.0f} when {name}" for name, size in (taken.row_bytes | _apart(grown)).items())

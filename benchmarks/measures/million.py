@@ -8,63 +8,89 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import rows
 from bench_room import Room
 from large_file import EDITED, LEFT, Desk, Passage, desk
 from measures import memory
-from outcome import Bar, Line, Plot, Result, Spread, at_most, spread, worst
+from outcome import Bar, Line, Plot, Result, at_most, worst
 from running import server
 from worker import Worker
 
-FLOORS = ("digest", "reader", "lookup", "stage")
-
 
 def measure(room: Room) -> Iterator[Result]:
-    idle, taken = startup(room), Passage(room.sizes.million, room.sizes.delivered)
-    with desk(room, taken) as place:
-        room.say(f"{taken.count:,} rows: the floors")
-        taken.floors = {name: room.floor(name, place.worker.source) for name in FLOORS}
+    taken = Passage(room.sizes.million, room.sizes.delivered)
+    with idle_worker(room) as idle, desk(room, taken) as place:
+        beside = Beside(place, idle)
+        beside.take("lookup", "stage")
         place.stage()
-        yield Result((_staged(taken, idle),))
+        beside.take("lookup", "stage")
+        yield Result((_staged(taken),))
         place.publish()
         place.enter_the_rest()
-        _read_again(room, place)
-        yield Result((_unchanged(taken, idle), _exported(taken, idle)), (), (_plot(taken, idle),))
+        _read_again(room, place, beside)
+        yield Result((_unchanged(taken), _exported(taken)), (), (_plot(taken),))
         place.vanish()
         assert place.service.posts() == taken.sent, "a run that found nothing new sent something"
-    yield memory.measured(room, taken, idle)
+    yield memory.measured(room, taken)
 
 
-def startup(room: Room) -> Spread:
-    """Return the CPU seconds of a run that finds ten rows unchanged."""
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What runs are held against, taken right beside each of them: a minute later the machine may be slower by half."""
+
+    place: Desk
+    idle: Worker
+
+    def take(self, *floors: str) -> None:
+        """Take start-up, and the floors of these names on the file as it is."""
+        room, taken, file = self.place.room, self.place.taken, self.place.worker.source
+        taken.idle.append(self.idle.sync().cpu_s)
+        for name in floors:
+            room.say(f"{taken.count:,} rows: floor, {name}")
+            taken.floors.setdefault(name, []).append(room.floor(name, file))
+
+
+@contextmanager
+def idle_worker(room: Room) -> Iterator[Worker]:
+    """Give a worker that finds ten rows unchanged, however often it runs."""
     folder = room.folder("startup")
     with server() as service:
         worker = Worker(folder, service.url)
         worker.prepare()
         rows.write_rows(worker.source, LEFT)
         worker.sync()
-        found = spread(room.rounds(lambda: worker.sync().cpu_s))
+        yield worker
     shutil.rmtree(folder)
-    return found
 
 
-def _read_again(room: Room, place: Desk) -> None:
+def _read_again(room: Room, place: Desk, beside: Beside) -> None:
     """Read the file again, as it is and in both ways in which it may come anew."""
-    room.rounds(place.again)
-    room.rounds(lambda: place.reexport("kept"))
-    room.rounds(lambda: place.reexport("shuffled"))
+
+    def again() -> None:
+        beside.take("digest")
+        place.again()
+
+    def anew(name: str) -> None:
+        beside.take("reader")
+        place.reexport(name)
+
+    room.rounds(again)
+    room.rounds(lambda: anew("kept"))
+    room.rounds(lambda: anew("shuffled"))
 
 
-def _unchanged(taken: Passage, idle: Spread) -> Line:
-    floor, ours = taken.floors["digest"], taken.cpu("unchanged")
-    own = taken.own_s("unchanged", idle) / floor.median
+def _unchanged(taken: Passage) -> Line:
+    floor, ours = taken.floor("digest"), taken.cpu("unchanged")
+    own = taken.own_s("unchanged") / floor.median
     return Line(
         "1",
         f"no-change run, the file byte-identical ({taken.size / 1e6:,.0f} MB), CPU",
         f"blake2b {floor.says('{:.2f}')} s",
         "see 5b: they read and post all",
-        f"{ours.says('{:.2f}')} s, {idle.median:.2f} of it start-up",
+        f"{ours.says('{:.2f}')} s, {taken.startup.median:.2f} of it start-up",
         f"{own:.1f} x the digest, start-up apart",
         "1.5 x + start-up",
         "not read at all",
@@ -72,16 +98,16 @@ def _unchanged(taken: Passage, idle: Spread) -> Line:
     )
 
 
-def _exported(taken: Passage, idle: Spread) -> Line:
-    reader, lookup = taken.floors["reader"], taken.floors["lookup"]
+def _exported(taken: Passage) -> Line:
+    reader, lookup = taken.floor("reader"), taken.floor("lookup")
     kept, shuffled = taken.cpu("kept"), taken.cpu("shuffled")
-    ratios = [taken.own_s(name, idle) / reader.median for name in ("kept", "shuffled")]
+    ratios = [taken.own_s(name) / reader.median for name in ("kept", "shuffled")]
     return Line(
         "2",
         f"no-change run, the file exported anew: {taken.count:,} rows, {EDITED} differ, order kept / shuffled, CPU",
         f"csv.reader {reader.says('{:.2f}')} s; with digests and batched lookups {lookup.says('{:.2f}')} s",
         "see 5b: they post all",
-        f"{kept.says('{:.2f}')} s / {shuffled.says('{:.2f}')} s, {idle.median:.2f} of it start-up",
+        f"{kept.says('{:.2f}')} s / {shuffled.says('{:.2f}')} s, {taken.startup.median:.2f} of it start-up",
         f"{ratios[0]:.1f} x / {ratios[1]:.1f} x csv.reader, start-up apart",
         "2.5 x",
         "1 x",
@@ -89,9 +115,9 @@ def _exported(taken: Passage, idle: Spread) -> Line:
     )
 
 
-def _staged(taken: Passage, idle: Spread) -> Line:
-    floor_us = taken.floors["stage"].median / taken.count * 1e6
-    ours_us = taken.own_us("staged", idle)
+def _staged(taken: Passage) -> Line:
+    floor_us = taken.floor("stage").median / taken.count * 1e6
+    ours_us = taken.own_us("staged")
     return Line(
         "4",
         f"stage {taken.count:,} new rows to SQLite, CPU",
@@ -105,14 +131,14 @@ def _staged(taken: Passage, idle: Spread) -> Line:
     )
 
 
-def _plot(taken: Passage, idle: Spread) -> Plot:
+def _plot(taken: Passage) -> Plot:
     scale = 1e6 / taken.count
     bars = (
-        Bar("blake2b of the file", taken.floors["digest"].median * scale),
-        Bar("csv.reader", taken.floors["reader"].median * scale),
-        Bar("csv.reader, digests, batched lookups", taken.floors["lookup"].median * scale),
-        Bar("eventsync, byte-identical", taken.own_us("unchanged", idle), is_ours=True),
-        Bar("eventsync, exported anew", taken.own_us("kept", idle), is_ours=True),
-        Bar("eventsync, in another order", taken.own_us("shuffled", idle), is_ours=True),
+        Bar("blake2b of the file", taken.floor("digest").median * scale),
+        Bar("csv.reader", taken.floor("reader").median * scale),
+        Bar("csv.reader, digests, batched lookups", taken.floor("lookup").median * scale),
+        Bar("eventsync, byte-identical", taken.own_us("unchanged"), is_ours=True),
+        Bar("eventsync, exported anew", taken.own_us("kept"), is_ours=True),
+        Bar("eventsync, in another order", taken.own_us("shuffled"), is_ours=True),
     )
     return Plot("unchanged", "A run that finds nothing new, CPU per row, start-up apart", "us", bars)

@@ -31,6 +31,7 @@ _FAREWELL_S = 0.25
 """How long the process then has: Python waits for threads, one of which may ask a server that does not answer."""
 
 Handler = Callable[[int, FrameType | None], object]
+Dropped = Callable[["sys.UnraisableHookArgs"], object]
 
 
 @dataclass(slots=True)
@@ -42,6 +43,8 @@ class _Ears:
     is_asked: bool = False
     is_due: bool = False
     asked_at: float = 0.0
+    raised: type[BaseException] | None = None
+    tell_dropped: Dropped = sys.unraisablehook
     leaving: threading.Event = field(default_factory=threading.Event)
 
     def hear(self, number: int, frame: FrameType | None) -> None:
@@ -52,19 +55,28 @@ class _Ears:
         if self.is_asked:
             self.leaving.set()
         self.is_asked, self.asked_at = True, at
-        if self.is_open and _is_finalizing(frame):
-            self.is_due = True  # Python drops what is raised there, but for a traceback
-        elif self.is_open:
+        if self.is_open:
             self.let_in(number, frame)
 
     def let_in(self, number: int, frame: FrameType | None) -> None:
         """Interrupt the main thread, and close the window."""
         self.is_open = self.is_due = False
-        self.interrupt(number, frame)
+        try:
+            self.interrupt(number, frame)
+        except BaseException as interruption:
+            self.raised = type(interruption)
+            raise
+
+    def drop(self, dropped: sys.UnraisableHookArgs) -> None:
+        """Take what could not be raised where it came, as while an object is finalized: an interruption is due a moment later."""
+        if dropped.exc_type is self.raised:
+            self.is_open = self.is_due = True
+        else:
+            self.tell_dropped(dropped)
 
     def forget(self) -> None:
         """Be as new."""
-        self.is_asked, self.is_due, self.asked_at = False, False, 0.0
+        self.is_asked, self.is_due, self.asked_at, self.raised = False, False, 0.0, None
 
 
 _EARS = _Ears()
@@ -128,6 +140,7 @@ def _hearing() -> Iterator[list[Handler]]:
     if not is_ours:
         handler = former[signal.SIGINT]
         _EARS.interrupt = handler if callable(handler) and handler != leave_unheard else signal.default_int_handler
+        _EARS.tell_dropped, sys.unraisablehook = sys.unraisablehook, _EARS.drop
     try:
         for number in STOPPING:
             signal.signal(number, _EARS.hear)
@@ -137,6 +150,8 @@ def _hearing() -> Iterator[list[Handler]]:
         _EARS.interrupt, _EARS.is_open = interrupt, was_open
         for number, handler in former.items():
             signal.signal(number, handler)
+        if not is_ours:
+            sys.unraisablehook = _EARS.tell_dropped
         if _EARS.hear not in former.values():
             _EARS.forget()
 
@@ -183,15 +198,6 @@ def window_again() -> Iterator[None]:
         yield
     finally:
         _EARS.is_open = was_open
-
-
-def _is_finalizing(frame: FrameType | None) -> bool:
-    """Whether the signal came while an object was being finalized."""
-    while frame is not None:
-        if frame.f_code.co_name == "__del__":
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _is_main() -> bool:

@@ -123,7 +123,7 @@ def test_a_process_that_was_left_waits_for_no_thread_that_hangs() -> None:
     assert (left.returncode, left.stdout) == (130, "told\n")
 
 
-def test_a_signal_that_comes_while_an_object_is_finalized_is_heard_a_moment_later() -> None:
+def test_a_signal_that_comes_where_nothing_can_be_raised_is_heard_a_moment_later(capfd: pytest.CaptureFixture[str]) -> None:
     class Doomed:
         def __del__(self) -> None:
             signal.raise_signal(signal.SIGINT)
@@ -133,3 +133,17 @@ def test_a_signal_that_comes_while_an_object_is_finalized_is_heard_a_moment_late
         doomed.clear()
         with pytest.raises(KeyboardInterrupt):
             catch_up()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_what_else_cannot_be_raised_is_told_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("broken")
+
+    told: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: told.append(str(dropped.exc_value)))
+    broken = [Broken()]
+    with deferred(), window():
+        broken.clear()
+    assert told == ["broken"]

@@ -103,7 +103,7 @@ def stop(_rows: int) -> None:
 @pytest.mark.slow
 @every_quick_family
 def test_a_process_killed_while_it_reads_loses_nothing_doubles_nothing_and_leaves_no_file(desk: Desk, tmp_path: Path) -> None:
-    job = desk.job(many(1_200))
+    job = desk.job(many(2_400))
     (tmp_path / "job").write_bytes(pickle.dumps(job))
     ended = subprocess.run(
         [sys.executable, Path(__file__).with_name("killed_read.py"), tmp_path / "job"],
@@ -117,13 +117,13 @@ def test_a_process_killed_while_it_reads_loses_nothing_doubles_nothing_and_leave
         check=False,
     )
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
-    assert 0 < len(desk.rows) < 1_200
+    assert 0 < len(desk.rows) < 2_400
     assert job.ledger(desk.engine).bookmark().cursor == ""
     assert not list((tmp_path / "temporary").iterdir())
     report = job.stage(desk.engine, "after", silent).report
-    assert report.account.read == 1_200
-    assert report.account.unchanged + report.account.new == 1_200
-    assert sorted(int(row.row_key) for row in desk.rows) == list(range(1, 1_201))
+    assert report.account.read == 2_400
+    assert report.account.unchanged + report.account.new == 2_400
+    assert sorted(int(row.row_key) for row in desk.rows) == list(range(1, 2_401))
     assert job.ledger(desk.engine).gate().is_open
 
 

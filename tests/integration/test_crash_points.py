@@ -13,7 +13,7 @@ from integration.desk import FEED, Desk, line, lines
 from integration.service import Service
 from integration.waiting import pause, until
 
-ROWS = 1_500  # staged in more chunks than one
+ROWS = 2_300  # staged in more chunks than one
 IN_FLIGHT = 16
 KILLS = int(os.environ.get("EVENTSYNC_TEST_KILLS", "5"))
 """How often the run is killed; more than the suite's number makes a long rehearsal of it."""

@@ -19,7 +19,7 @@ from torture.phases import Lookout, Place, Standing, now_s
 from torture.programme import Programme
 from torture.promises import broken_at_the_end, broken_so_far
 
-ROWS = 1_500
+ROWS = 2_500
 BLOWS_OF_ONE_FEED = 25
 BLOWS_BETWEEN_LOOKS = 5
 LEAST_OWED = 30

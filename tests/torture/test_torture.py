@@ -13,7 +13,7 @@ from torture.ordeal import Ordeal
 
 KILLS = int(os.environ.get("EVENTSYNC_TEST_KILLS", "10"))
 SEED = int(os.environ.get("EVENTSYNC_TEST_SEED", random.randrange(1_000_000)))
-ROWS = 1_200
+ROWS = 2_200
 
 pytestmark = pytest.mark.slow
 

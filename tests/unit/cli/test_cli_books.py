@@ -45,7 +45,7 @@ def test_feeds_lists_sources_schedules_and_broken_files_without_a_key(desk: Desk
     assert "broken: feeds/broken.yaml" in said.out
     told = desk.run("feeds", "--json").document
     assert [feed["feed"] for feed in told["feeds"]] == ["port", "town-hall"]
-    assert told["feeds"][0]["schedule"] == {"cron": "15 6 * * *", "timezone": "Europe/Warsaw"}
+    assert told["feeds"][0]["schedule"] == {"cron": "15 6 * * *", "timezone": "Europe/Warsaw", "look_every_s": None}
     assert [file["path"] for file in told["broken"]] == ["feeds/broken.yaml"]
 
 

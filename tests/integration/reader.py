@@ -1,4 +1,4 @@
-"""Somebody who follows a page to the letter in an empty folder: its files, edits and commands, each held against what the page says.
+"""Somebody who follows a page to the letter in an empty folder: its files, edits and commands, each held against what it shows.
 
 Which page is read is the test's.
 """

@@ -12,7 +12,7 @@ STEADY, HUNT = "steady", "hunt"
 
 
 def load_profile() -> None:
-    """Make the profile that the environment names the one of every test that is collected from now on."""
-    settings.register_profile(STEADY, derandomize=True, database=None, print_blob=True)
-    settings.register_profile(HUNT, derandomize=False, print_blob=True)
+    """Make the profile that the environment names the one of every test that is collected from now on. None asserts a time."""
+    settings.register_profile(STEADY, derandomize=True, database=None, print_blob=True, deadline=None)
+    settings.register_profile(HUNT, derandomize=False, print_blob=True, deadline=None)
     settings.load_profile(os.environ.get(VARIABLE, STEADY))

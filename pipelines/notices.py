@@ -205,9 +205,9 @@ class _Bulletin:
             yield FeedNews(feed, self.mappings[feed].owner, told, over, standing)
 
 
-def teller_of(settings: Settings, engine: StateDb) -> Teller:
-    """Return who tells the owners of feeds at the configured destination."""
-    return Teller(engine, settings.destination, settings.channels, deliver_over(settings.mask), page=_page_of(settings))
+def teller_of(settings: Settings, engine: StateDb, now: Callable[[], datetime] = now) -> Teller:
+    """Return who tells the owners of feeds at the configured destination. `now` is the time of day."""
+    return Teller(engine, settings.destination, settings.channels, deliver_over(settings.mask), now, _page_of(settings))
 
 
 def tell_of_lost_books(feeds: Iterable[Owned], settings: Settings, trouble: SyncError) -> bool:

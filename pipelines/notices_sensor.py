@@ -66,7 +66,7 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_workshop: OpenW
         ended = context.instance.get_run_records(_ended_since(place), limit=_AT_ONCE, order_by="update_timestamp", ascending=True)
         try:
             with open_workshop() as workshop:
-                told = _tell(teller_of(settings, workshop.engine), context.instance, folder, ended)
+                told = _tell(teller_of(settings, workshop.engine, workshop.now), context.instance, folder, ended)
         except ConfigError as trouble:
             return SkipReason(f"nobody can be told: {settings.mask.hide(str(trouble))}; {trouble.hint}")
         except SyncError as trouble:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from connectors.crowding import Crowd
 from connectors.errors import RequestRefusedError, ScopeMissingError
@@ -32,21 +33,30 @@ INSISTENCE = RetryPolicy()
 """How long a worker insists on one request."""
 
 
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a client goes about it: how long it insists, by which time of day, and who is told of each request, if anybody."""
+
+    retries: RetryPolicy = INSISTENCE
+    now: Callable[[], datetime] = now
+    seen: Seen | None = None
+
+
+_USUAL = Manner()
+
+
 @asynccontextmanager
 async def open_api(
     settings: Settings,
     policy: PublishPolicy,
     passage: Passage = nullcontext,
     sharing: OpenSharing | None = None,
-    retries: RetryPolicy = INSISTENCE,
-    *,
-    seen: Seen | None = None,
+    manner: Manner = _USUAL,
 ) -> AsyncIterator[EventApi]:
     """Open a client of the configured service, with the feed's patience and number of requests in flight.
 
-    Each request goes through `passage`, which may hold it back; `sharing` opens the pace that other workers share;
-    `seen` is told of each request, where somebody wants to know.
-    It is insisted upon as `retries` says, but never beyond the feed's trust in the service's memory of keys.
+    Each request goes through `passage`, which may hold it back; `sharing` opens the pace that other workers share.
+    It is insisted upon as `manner` says, but never beyond the feed's trust in the service's memory of keys.
 
     Raises:
         ConfigError: the address or the key is missing or cannot be used.
@@ -54,16 +64,16 @@ async def open_api(
     require_service(settings)
     async with open_http(settings.base_url, settings.api_key, in_flight=policy.most_in_flight) as http:
         http.passage = passage
-        if seen is not None:
-            http.watch(seen)
+        if manner.seen is not None:
+            http.watch(manner.seen)
         patience = Patience(max_pause_s=policy.max_pause_s)
         crowd = Crowd(policy.most_in_flight, adapts=policy.in_flight == "auto")
         pacer = Pacer(
-            Surroundings(monotonic_s, asyncio.sleep, random.random, now), patience=patience, sharing=sharing, crowd=crowd
+            Surroundings(monotonic_s, asyncio.sleep, random.random, manner.now), patience=patience, sharing=sharing, crowd=crowd
         )
-        bounded = replace(retries, key_memory_s=policy.key_memory_s)
+        bounded = replace(manner.retries, key_memory_s=policy.key_memory_s)
         try:
-            yield EventApi(http, pacer=pacer, policy=bounded, now=now, sleep=asyncio.sleep, random=random.random)
+            yield EventApi(http, pacer=pacer, policy=bounded, now=manner.now, sleep=asyncio.sleep, random=random.random)
         finally:
             pacer.leave()
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable
+from datetime import datetime
 
 import structlog
 
@@ -20,8 +22,8 @@ from state.holders import this_process
 from state.pace import PaceBook
 
 
-def sharing_over(engine: StateDb, settings: Settings) -> OpenSharing:
-    """Return what opens a route's shared pace, for one worker: one open client of the service."""
+def sharing_over(engine: StateDb, settings: Settings, now: Callable[[], datetime] = now) -> OpenSharing:
+    """Return what opens a route's shared pace, for one worker: one open client of the service. `now` is the time of day."""
     worker, limited = str(this_process(secrets.token_hex(8))), limited_together(settings)
     return lambda route: Sharing(PaceBook(engine, limited, route, worker, now), monotonic_s, _log_once)
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 
 import structlog
@@ -40,7 +41,7 @@ from pipelines.preflight import Preflight
 from pipelines.row_log import watching_rows
 from pipelines.sameness import Sameness
 from pipelines.sending import PublishJob
-from pipelines.service import INSISTENCE, Told, ask_lists, open_api
+from pipelines.service import INSISTENCE, Manner, Told, ask_lists, open_api
 from pipelines.settings import Settings
 from pipelines.shared_pace import sharing_over
 from pipelines.slug_list import ListMemory
@@ -69,7 +70,7 @@ class Workshop:
     """The open state DB and the settings that everything else is made from; `tell` reaches whoever watches the run.
 
     `leaves_traces`: sheets whose owners ask for it are told what became of their rows, and the next read finds what this one
-    remembers of its source; a rehearsal leaves nothing behind.
+    remembers of its source; a rehearsal leaves nothing behind. `now` is the time of day, for all that a run writes down.
     """
 
     settings: Settings
@@ -78,10 +79,11 @@ class Workshop:
     insistence: RetryPolicy = INSISTENCE
     leaves_traces: bool = False
     telemetry: Telemetry = UNTOLD
+    now: Callable[[], datetime] = now
 
     def ledger(self, mapping: FeedMapping) -> Ledger:
         """Return the ledger of one feed at the configured destination."""
-        return Ledger(self.engine, self.settings.destination, mapping.feed, namespace=self.settings.namespace, now=now)
+        return Ledger(self.engine, self.settings.destination, mapping.feed, namespace=self.settings.namespace, now=self.now)
 
     @contextmanager
     def lease(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Iterator[Hold]:
@@ -104,7 +106,7 @@ class Workshop:
         notices = () if change is None else (str(change),)
         self.notice(mapping, run_id, notices)
         ledger = self.ledger(mapping)
-        known = AtHand(mapping, mapper, told.evidence, now())
+        known = AtHand(mapping, mapper, told.evidence, self.now())
         approach = approach_of(known, options, ledger.bookmark())
         source = self.source(within(mapping, options.window, mapper), mapper, since=approach.since)
         look = partial(look_at, mapping.source, mapping.path.parent)
@@ -139,14 +141,15 @@ class Workshop:
 
     def api(self, mapping: FeedMapping, passage: Passage = nullcontext) -> AbstractAsyncContextManager[EventApi]:
         """Return the client of the service, to be opened in an event loop; its pace is shared with all who use this state DB."""
-        sharing = sharing_over(self.engine, self.settings)
-        return open_api(self.settings, mapping.publish, passage, sharing, self.insistence, seen=self.telemetry.seen)
+        sharing = sharing_over(self.engine, self.settings, self.now)
+        manner = Manner(self.insistence, self.now, self.telemetry.seen)
+        return open_api(self.settings, mapping.publish, passage, sharing, manner)
 
     def covers(self, mapping: FeedMapping) -> Covers:
         """Return what fetches, checks and uploads the cover images of a feed."""
         limits = ImageLimits(allows_private=self.settings.allow_private_images)
         fetcher = ImageFetcher(limits, sleep=asyncio.sleep, random=random.random, in_flight=mapping.publish.most_in_flight)
-        return Covers(fetcher, MediaMemory(self.engine, self.settings.destination), self.settings.namespace, now)
+        return Covers(fetcher, MediaMemory(self.engine, self.settings.destination), self.settings.namespace, self.now)
 
     def source(self, mapping: FeedMapping, mapper: RowMapper, *, since: str = "") -> Source:
         """Return the feed's source, not yet opened; to go on from the cursor `since`, if it has such."""
@@ -163,7 +166,7 @@ class Workshop:
     @property
     def notes(self) -> ServiceNotes:
         """What is remembered of the configured service as a whole."""
-        return ServiceNotes(self.engine, self.settings.destination, now)
+        return ServiceNotes(self.engine, self.settings.destination, self.now)
 
     def notice(self, mapping: FeedMapping, run_id: str, told: Sequence[str]) -> None:
         """Tell what a run noticed of the service: in the log, and on the run's page."""
@@ -189,7 +192,7 @@ class Workshop:
                 return await ask_lists(api)
 
         told = run_stoppable(ask, cancel_all)
-        return compile_feed(mapping, told.directory, now()), told
+        return compile_feed(mapping, told.directory, self.now()), told
 
     def _acquired(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Lease:
         told = ""
@@ -199,7 +202,7 @@ class Workshop:
             except HeldByAnotherError as held:
                 if not is_patient and not comes_between(holder, held.holder):
                     raise
-                say_waiting(self.notes, mapping.feed, holder, now())
+                say_waiting(self.notes, mapping.feed, holder, self.now())
                 if told != held.holder:
                     self.tell(f"{mapping.feed}: waiting, {held}")
                     told = held.holder

@@ -6,8 +6,10 @@ What is wrong with the file is the loader's to say; feeds that can run are `defi
 from __future__ import annotations
 
 import hashlib
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from dagster import (
@@ -46,6 +48,8 @@ GROUP = "broken_feeds"
 CHECK = "loads"
 SENSOR = "broken_mapping_files"
 EVERY_S = 60
+WIDTH = 96
+"""So many characters of a mistake stand side by side on an asset's page; what is beyond is cut off there."""
 
 T = TypeVar("T")
 
@@ -101,9 +105,15 @@ def _file_asset(broken: BrokenFeed) -> AssetSpec:
         group_name=GROUP,
         kinds={"yaml"},
         tags={"eventsync/state": "broken"},
-        description=f"```\n{error}\n```\n{error.hint}",
+        description=f"```\n{_lines(error)}\n```\n{error.hint}",
         metadata={"file": MetadataValue.path(error.path), "problems": len(error.problems)},
     )
+
+
+def _lines(error: MappingFileError) -> str:
+    """Return the mistakes in lines that a page has room for, each file by its name: where it lies is told beside them."""
+    named = (str(replace(problem, path=Path(problem.path.name))) for problem in error.problems)
+    return "\n".join(textwrap.fill(told, WIDTH, subsequent_indent="    ", break_on_hyphens=False) for told in named)
 
 
 def _file_check(broken: BrokenFeed) -> AssetChecksDefinition:

@@ -1,7 +1,7 @@
 """Takes the pictures of this folder: three syncs of a growing file, one that a brake stops, the Dagster UI and the sandbox.
 
-Needs Chromium on the PATH, and Playwright, which nothing else here needs: `pip install playwright`. Then
-`python docs/screenshots/take.py [NAME ...]` from the top of the repository; without names, every picture.
+Needs what `make test` installs, and Chromium on the PATH: `python docs/screenshots/take.py [NAME ...]` from the top of the
+repository; without names, every picture.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from mappings.loader import load_folder
 from pipelines.cli.children import free_port, running_dagster, running_sandbox
+from pipelines.cli.output import Output
 from pipelines.cli.running import run_in_process
 from pipelines.dagster_home import prepare_dagster_home
 from pipelines.logs import configure_logs
@@ -103,7 +104,7 @@ def sync_spoilt(settings: Settings) -> str:
 
 def sync(settings: Settings, feed: str) -> str:
     mappings = [one.mapping for one in load_folder(settings.feeds).feeds if one.mapping.feed == feed]
-    (report,) = run_in_process(settings, mappings, RunOptions())
+    (report,) = run_in_process(settings, mappings, RunOptions(), Output().aside)
     sys.stdout.write(f"{feed}: {report.outcome}\n")
     return report.run_id
 
@@ -126,7 +127,7 @@ def lineage(page: Page, stage: Stage) -> None:
 def staged(page: Page, stage: Stage) -> None:
     """What is staged, with the table of rejected rows."""
     visit(page, f"{stage.ui}/assets/{FEED}/staged?view=events", "rejected rows")
-    wheel(page, 320)
+    wheel(page, 780)
 
 
 def plots(page: Page, stage: Stage) -> None:

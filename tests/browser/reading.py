@@ -24,6 +24,14 @@ element => {
   return [...canvas.getImageData(0, 0, 1, 1).data];
 }
 """
+_CUT = """
+element => {
+  for (let around = element; around; around = around.parentElement) {
+    if (around.scrollWidth > around.clientWidth + 1 && getComputedStyle(around).overflowX !== 'visible') return true;
+  }
+  return false;
+}
+"""
 _PLOTS = """
 () => [...document.querySelectorAll('canvas')].map(canvas => {
   let around = canvas;
@@ -53,6 +61,11 @@ def is_red(shown: Locator) -> bool:
     """Whether a text is written in red, however the page spells that."""
     red, green, blue, _ = shown.evaluate(_COLOUR)
     return bool(red > green + 60 and red > blue + 60)
+
+
+def is_cut(shown: Locator) -> bool:
+    """Whether a text goes on beyond what is seen of it."""
+    return bool(shown.evaluate(_CUT))
 
 
 @dataclass(frozen=True, slots=True)

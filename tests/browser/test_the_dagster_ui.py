@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from browser.doing import choose_days, open_launchpad, write
-from browser.reading import Heard, is_red, plots_of, visit
+from browser.reading import Heard, is_cut, is_red, plots_of, visit
 from browser.stage import BAD, BRAKED, BROKEN, DATED, DAYS, GROWING, KEY, LAUNCHED, ROWS, STEADY, Stage
 from on_dagster.desk import until
 from playwright.sync_api import BrowserContext, Locator, Page, expect
@@ -99,7 +99,9 @@ def test_the_launchpad_describes_each_option(page: Page, stage: Stage) -> None:
 
 
 def test_a_broken_mapping_file_is_red_and_shows_its_mistake(page: Page, stage: Stage) -> None:
-    visit(page, stage.asset("broken_feeds", f"{BROKEN}_yaml", "view=overview"), 'is it written as "titel"?')
+    mistake = 'the event lacks the required field "title", is it written as "titel"?'
+    visit(page, stage.asset("broken_feeds", f"{BROKEN}_yaml", "view=overview"), mistake)
+    assert not is_cut(page.get_by_text(mistake).first)
     expect(page.get_by_text(f"{BROKEN}.yaml").first).to_be_visible()
     until(lambda: is_told_as_broken(page, stage), what="the sensor that turns the check red")
     visit(page, stage.asset(BROKEN, "staged", "view=overview"), "Its mapping file is broken")

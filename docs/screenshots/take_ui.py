@@ -1,0 +1,68 @@
+"""Takes the pictures of what somebody does in the Dagster UI: a run launched with options, days of the past, a broken file.
+
+The stage is that of the browser tests. `PYTHONPATH=tests python docs/screenshots/take_ui.py [NAME ...]` from the top of the
+repository, with what `make test` installs and Chromium on the PATH; without names, every picture.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from browser.doing import choose_days, open_launchpad, write
+from browser.reading import visit
+from browser.stage import BRAKED, DATED, DAYS, LAUNCHED, Stage, staged
+from browser.system_browser import ARGUMENTS, find_chromium
+from playwright.sync_api import Page, sync_playwright
+
+HERE = Path(__file__).parent
+SIZE = {"width": 1400, "height": 900}
+
+
+def main(wanted: list[str]) -> None:
+    """Set the stage in a temporary folder, take the pictures, strike the stage."""
+    with tempfile.TemporaryDirectory() as folder, staged(Path(folder)) as stage, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(os.environ), args=ARGUMENTS)
+        for name, show in PICTURES.items():
+            if not wanted or name in wanted:
+                page = browser.new_page(viewport=SIZE, device_scale_factor=1)
+                show(page, stage)
+                page.wait_for_timeout(2000)
+                page.screenshot(path=HERE / f"{name}.png")
+                sys.stdout.write(f"{name}: {(HERE / f'{name}.png').stat().st_size // 1024} kB\n")
+        browser.close()
+
+
+def brake(page: Page, stage: Stage) -> None:
+    """A feed that a brake has stopped."""
+    visit(page, stage.group(BRAKED), "published")
+
+
+def launchpad(page: Page, stage: Stage) -> None:
+    """The options of a run, before it is launched."""
+    open_launchpad(page, stage, LAUNCHED)
+    write(page, "resources:\n  options:\n    config:\n      limit: 2\n      as_draft: true")
+
+
+def days(page: Page, stage: Stage) -> None:
+    """Days of the past that are about to be brought in."""
+    choose_days(page, stage, DATED, DAYS)
+
+
+def broken(page: Page, stage: Stage) -> None:
+    """A mapping file with a mistake."""
+    visit(page, stage.asset("broken_feeds", "lost-walks_yaml", "view=overview"), "is it written as")
+
+
+PICTURES: Mapping[str, Callable[[Page, Stage], None]] = {
+    "brake": brake,
+    "launchpad": launchpad,
+    "days": days,
+    "broken": broken,
+}
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

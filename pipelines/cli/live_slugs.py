@@ -5,6 +5,7 @@ What earlier runs saw of the list is `pipelines.slug_list`'s.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from connectors.event_api.listing import Classifications
@@ -18,6 +19,7 @@ from pipelines.outcomes import ExitCode
 from pipelines.slug_list import ListMemory, change_between
 
 _SHOWN = 5
+_LISTED = 60
 
 
 def of_classifications(told: Classifications | SyncError, mapping: FeedMapping, memory: ListMemory | None) -> LiveFinding:
@@ -30,11 +32,21 @@ def of_classifications(told: Classifications | SyncError, mapping: FeedMapping, 
     if unknown:
         shown = [_unknown(slug, file, told.slugs) for slug, file in islice(unknown.items(), _SHOWN)]
         more = [f"and {len(unknown) - _SHOWN} more"] if len(unknown) > _SHOWN else []
-        return wrong("classifications", "; ".join([*shown, *more, *filter(None, [changed])]), ExitCode.CONFIG)
+        return wrong(
+            "classifications", "; ".join([*shown, *more, *_known(unknown, told), *filter(None, [changed])]), ExitCode.CONFIG
+        )
     if changed:
         return unwise("classifications", changed)
     version = f"version {told.version}, {len(told.slugs)} of them"
     return well("classifications", f"{version}; the {len(named)} that the mapping names are known")
+
+
+def _known(unknown: Iterable[str], told: Classifications) -> Iterator[str]:
+    """Yield what there is to choose from, where a slug is near to none of it: as one that is still to be filled in."""
+    slugs = sorted(told.slugs)
+    if not all(did_you_mean(slug, slugs) for slug in unknown):
+        more = f" and {len(slugs) - _LISTED} more" if len(slugs) > _LISTED else ""
+        yield f"it knows {', '.join(slugs[:_LISTED])}{more}"
 
 
 def _changed(now: Classifications, mapping: FeedMapping, memory: ListMemory | None) -> str:

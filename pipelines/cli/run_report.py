@@ -142,7 +142,7 @@ def _from_books(mapping: FeedMapping, record: RunRecord) -> RunReport:
         publish=asdict(record.publish) if record.publish else None,
         brakes=tuple(record.brakes),
         warnings=stage.warnings if stage else 0,
-        vanished=stage.vanished if stage else 0,
+        vanished=stage.vanished if stage and not stage.brakes else 0,  # behind a brake no row is marked as gone
         held=stage.account.held - stage.ignored if stage else 0,
         standing=stage.standing if stage else 0,
         skipped=dict(stage.skipped) if stage else {},

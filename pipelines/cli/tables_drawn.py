@@ -90,7 +90,7 @@ def _paragraphs(title: str, columns: Sequence[str], body: Sequence[Sequence[obje
     """Return the rows one below the other: what is short side by side, what is long on lines of its own with its name."""
     cells = [[_cell(value) for value in row] for row in body]
     widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
-    said = safe_text(title, "bold")
+    said = Text(overflow="fold").append_text(safe_text(title, "bold"))
     for row in cells:
         named = list(zip(columns, row, widths, strict=True))
         short = "  ".join(cell for name, cell, width in named if cell and width <= _SHORT)

@@ -103,6 +103,12 @@ def test_a_live_check_of_a_sound_feed_asks_the_service_and_the_source(desk: Desk
             "classifications",
             'names "theater", which the service does not know, did you mean "theatre"?',
         ),
+        (
+            "play: theatre",
+            "play: fill-in",
+            "classifications",
+            'names "fill-in", which the service does not know; it knows circus, ',
+        ),
         ("from: TITLE", "from: TITEL", "source", 'lacks the column "TITEL" (closest: "TITLE")'),
     ],
 )

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import BrowserContext, Error, Locator, Page, Request, WebSocket, expect
 
-PATIENCE_MS = 45_000
+PATIENCE_MS = 90_000
 """Beside other tests on two cores a page takes its time; on a quiet machine it takes a second."""
 
 _COLOUR = """

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
+import psutil
 from on_dagster.desk import HEADER, MAPPING, Desk, ended, free_port, line, start, until
 
 from pipelines.cli.children import READY_S
@@ -99,7 +100,10 @@ def play(desk: Desk) -> str:
 
 @contextmanager
 def eventsync_ui(desk: Desk) -> Iterator[str]:
-    """`eventsync ui` at a desk, from when its pages can be opened; ended by Ctrl-C."""
+    """`eventsync ui` at a desk, from when its pages can be opened.
+
+    It is not left to end in good order, which takes seconds; that it does so is shown elsewhere.
+    """
     port = free_port()
     process = start(("ui", "--port", str(port)), desk.environ, desk.folder)
     note = desk.folder / "dagster" / "eventsync-ui.json"
@@ -108,5 +112,9 @@ def eventsync_ui(desk: Desk) -> Iterator[str]:
         assert process.poll() is None, ended(process)
         yield f"http://127.0.0.1:{port}"
     finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        if process.poll() is None:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    child.kill()
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -75,8 +75,19 @@ def _verbs(group: typer.core.TyperGroup, before: str) -> Iterator[tuple[str, set
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_that_a_page_shows_exists_with_its_options(page: str) -> None:
+    _assert_known(page, _shown(page))
+
+
+def test_every_command_of_the_session_at_a_terminal_exists_with_its_options() -> None:
+    session = (ROOT / "docs" / "screenshots" / "session.txt").read_text("utf-8")
+    typed = [line for line in session.splitlines() if line.startswith("$ eventsync ")]
+    assert len(typed) > 8
+    _assert_known("session.txt", typed)
+
+
+def _assert_known(page: str, lines: Iterable[str]) -> None:
     known = _commands()
-    for shown in _shown(page):
+    for shown in lines:
         for words in (found.split() for found in _COMMAND.findall(shown)):
             if not words or words[0].startswith("-"):
                 assert set(words) <= {"--help", "--install-completion", "--show-completion"}, shown

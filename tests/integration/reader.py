@@ -31,6 +31,8 @@ _MOVING = {
 """What differs each time."""
 _LEFT_RUNNING = {"sandbox": "export EVENT_API_BASE_URL", "ui": "Stop with Ctrl-C."}
 """What stays in a terminal of its own, and the words by which it is ready."""
+_PATIENCE_S = 180.0
+"""Dagster takes its time where every processor is busy."""
 
 
 class Block(NamedTuple):
@@ -98,9 +100,8 @@ class Reader:
         if words[0] in _LEFT_RUNNING:
             return self._said_first(words)
         if "ui" in self._left:  # what it starts by itself takes its time
-            until(
-                lambda: self._is_as_shown(shown, self.desk.command(*words).out) or pause(0.5), what=f"what `{command}` is to say"
-            )
+            says = lambda: self._is_as_shown(shown, self.desk.command(*words).out) or pause(0.5)  # noqa: E731  # asked again and again
+            until(says, within_s=_PATIENCE_S, what=f"what `{command}` is to say")
         said = self.desk.command(*words)
         self._code = said.code
         return said.out + said.err
@@ -110,7 +111,7 @@ class Reader:
         command = self._left[words[0]] = self.desk.start(*words)
         out = command.base.with_suffix(".out")
         ready = _LEFT_RUNNING[words[0]]
-        until(lambda: ready in _read(out), what=f"`{words[0]}` to be ready")
+        until(lambda: ready in _read(out), within_s=_PATIENCE_S, what=f"`{words[0]}` to be ready")
         until(lambda: _read(out).endswith("\n"), what="the end of its line")
         said = _read(out)
         if words[0] == "sandbox":

@@ -5,11 +5,12 @@ What earlier runs saw of the list is `pipelines.slug_list`'s.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 
 from connectors.event_api.listing import Classifications
 from mappings.errors import SyncError
+from mappings.lint_words import FILL_IN
 from mappings.refusals import did_you_mean
 from mappings.schema import FeedMapping
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
@@ -41,10 +42,10 @@ def of_classifications(told: Classifications | SyncError, mapping: FeedMapping, 
     return well("classifications", f"{version}; the {len(named)} that the mapping names are known")
 
 
-def _known(unknown: Iterable[str], told: Classifications) -> Iterator[str]:
-    """Yield what there is to choose from, where a slug is near to none of it: as one that is still to be filled in."""
+def _known(unknown: Collection[str], told: Classifications) -> Iterator[str]:
+    """Yield what there is to choose from, where a slug is still to be filled in."""
     slugs = sorted(told.slugs)
-    if not all(did_you_mean(slug, slugs) for slug in unknown):
+    if FILL_IN in unknown:
         more = f" and {len(slugs) - _LISTED} more" if len(slugs) > _LISTED else ""
         yield f"it knows {', '.join(slugs[:_LISTED])}{more}"
 

@@ -92,4 +92,4 @@ def _word(one: typer.core.TyperArgument | typer.core.TyperOption, context: typer
 def _exit_codes() -> str:
     """The table of the README, with its links as they lead from here."""
     chapter = (ROOT / "README.md").read_text("utf-8").partition("\n## When it fails\n")[2].partition("\n## ")[0]
-    return chapter.strip().replace("](docs/", "](")
+    return "\n".join(line for line in chapter.splitlines() if line.startswith("|")).replace("](docs/", "](")

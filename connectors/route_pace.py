@@ -152,12 +152,14 @@ class RoutePace:
     def taken_up(self, at: float) -> RoutePace:
         """Return the pace as a later run begins with it: less certain with age, and forgotten in the end.
 
-        A pause stands, unless it is so long that it is better asked about: then nothing that it taught is believed.
+        A pause stands, unless it is so long that it is better asked about. Nothing that so long a one has taught is believed,
+        even once it is over: a service that was away for a night has no limit of two requests a day.
         """
         resume_at = self.resume_at if self.resume_at - at <= _LONGEST_TRUST_S else at
         idle_s = at - max(self.slot_at, self.resume_at)
         begins = max(at, resume_at)
-        if self.curve is None or idle_s > _FORGOTTEN_AFTER_S or resume_at < self.resume_at:
+        was_long = self.lesson is not None and self.lesson.hit.wait_s > _LONGEST_TRUST_S
+        if self.curve is None or was_long or idle_s > _FORGOTTEN_AFTER_S or resume_at < self.resume_at:
             is_doubtful = resume_at < self.resume_at
             return RoutePace(
                 wave=self.wave, resume_at=resume_at, slot_at=begins, stretch=Stretch(begins), is_pause_doubtful=is_doubtful

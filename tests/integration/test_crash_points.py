@@ -15,7 +15,7 @@ from integration.waiting import pause, until
 
 ROWS = 2_300  # staged in more chunks than one
 IN_FLIGHT = 16
-KILLS = int(os.environ.get("EVENTSYNC_TEST_KILLS", "5"))
+KILLS = int(os.environ.get("EVENTSYNC_TEST_KILLS", "3"))
 """How often the run is killed; more than the suite's number makes a long rehearsal of it."""
 SEED = int(os.environ.get("EVENTSYNC_TEST_SEED", random.randrange(1_000_000)))
 

@@ -9,7 +9,10 @@ import pytest
 from integration.desk import Books, Desk, WarmStart
 from integration.reader import Reader, blocks_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif("EVENTSYNC_TEST_LONG" not in os.environ, reason="takes a minute: set EVENTSYNC_TEST_LONG=1"),
+]
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text("utf-8")
 _FOLLOWED = PAGE[PAGE.index("\n## 2.") :]

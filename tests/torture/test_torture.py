@@ -11,7 +11,7 @@ from integration.desk import WarmStart
 from postgres import Postgres
 from torture.ordeal import Ordeal
 
-KILLS = int(os.environ.get("EVENTSYNC_TEST_KILLS", "10"))
+KILLS = int(os.environ.get("EVENTSYNC_TEST_KILLS", "5"))
 SEED = int(os.environ.get("EVENTSYNC_TEST_SEED", random.randrange(1_000_000)))
 ROWS = 2_200
 

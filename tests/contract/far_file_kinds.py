@@ -74,7 +74,7 @@ class WebStand(FarStand):
 
     def store(self, content: bytes) -> None:
         if self.packed:
-            self.web.put("/events.csv", gzip.compress(content), headers={"Content-Encoding": "gzip"})
+            self.web.put("/events.csv", gzip.compress(content, mtime=0), headers={"Content-Encoding": "gzip"})
         else:
             self.web.put("/events.csv", content)
 

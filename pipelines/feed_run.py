@@ -14,18 +14,18 @@ from structlog.contextvars import bound_contextvars
 
 from mappings.errors import SyncError
 from mappings.schema import FeedMapping
-from pipelines.drain import Advance
 from pipelines.garbage import seldom_looked_for
 from pipelines.gate import brake_error, pass_the_gate, raise_if_braked
 from pipelines.holding import Hold
-from pipelines.interruption import InterruptedRunError
-from pipelines.interrupts import deferred, window
 from pipelines.marking import mark_rows
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, Outcome, outcome_of
-from pipelines.sending import PublishJob
+from pipelines.publishing.drain import Advance
+from pipelines.publishing.sending import PublishJob
+from pipelines.stopping.interruption import InterruptedRunError
+from pipelines.stopping.interrupts import deferred, window
 from pipelines.sync import Published, Staged, publish, stage
-from pipelines.telemetry import Telemetry, Work
+from pipelines.tracing.telemetry import Telemetry, Work
 from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import Workshop
 from state.accounts import PublishAccount

@@ -16,9 +16,9 @@ from mappings.keys import compile_key
 from mappings.schema import FeedMapping
 from mappings.sheet_specs import GoogleSheetsSource
 from mappings.source_parts import WriteBack
-from pipelines.interrupts import window
 from pipelines.row_marks import marks_of
 from pipelines.settings import Settings
+from pipelines.stopping.interrupts import window
 from pipelines.wiring import Workshop
 from pipelines.write_back import WriteBackJob, WrittenBack, write_back
 from state.books import Books

@@ -1,6 +1,6 @@
 """Who is told about a feed: the channels that the environment names, and the addresses that stand behind them.
 
-Addresses hold secrets, so that mapping files only name channels. What is told is `notices_words`'.
+Addresses hold secrets, so that mapping files only name channels. What is told is `telling.words`'.
 """
 
 from __future__ import annotations

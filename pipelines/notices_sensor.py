@@ -28,9 +28,9 @@ from mappings.vocabulary import FeedName
 from pipelines import names
 from pipelines.assets import OpenWorkshop
 from pipelines.clock import now
-from pipelines.notices import Teller, tell_of_lost_books, teller_of
-from pipelines.notices_causes import Cause, Concern
 from pipelines.settings import Settings
+from pipelines.telling.causes import Cause, Concern
+from pipelines.telling.notices import Teller, tell_of_lost_books, teller_of
 from state.books import Books
 
 NAME = "tell_owners"

@@ -11,7 +11,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from mappings.strict import Strict
-from pipelines.windows import Window
+from pipelines.backfills.windows import Window
 
 BrakeName = Literal["rejected", "shrink", "new", "copies"]
 BRAKE_TEXTS: Mapping[BrakeName, str] = {

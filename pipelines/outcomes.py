@@ -11,7 +11,7 @@ from enum import IntEnum
 from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.sources.errors import EmptySourceError, MissingColumnsError
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
-from pipelines.interruption import InterruptedRunError
+from pipelines.stopping.interruption import InterruptedRunError
 from state.lease import HeldByAnotherError, LeaseLostError
 
 HELP = "what would help: "

@@ -31,14 +31,14 @@ from dagster import (
 from mappings.errors import ConfigError
 from mappings.schema import FeedMapping
 from pipelines import names
+from pipelines.backfills.giving_way import BACKFILL
+from pipelines.backfills.windows import Window, usual_way
 from pipelines.failures import StepContext, as_failures, interrupted_for_good
 from pipelines.feed_run import FeedAtWork, RunTicket
 from pipelines.gate import raise_if_braked
-from pipelines.giving_way import BACKFILL
-from pipelines.launch_request import FIRST_PARTITION, has_days
+from pipelines.launching.launch_request import FIRST_PARTITION, has_days
 from pipelines.options import RunOptions
 from pipelines.sync import Published, Staged
-from pipelines.windows import Window, usual_way
 from pipelines.wiring import Workshop
 
 DAYS = DailyPartitionsDefinition(start_date=FIRST_PARTITION.isoformat(), end_offset=1)

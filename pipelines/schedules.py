@@ -20,7 +20,7 @@ from dagster import (
 from mappings.schema import FeedMapping
 from mappings.vocabulary import FeedName
 from pipelines import names
-from pipelines.giving_way import BACKFILL, SCHEDULE
+from pipelines.backfills.giving_way import BACKFILL, SCHEDULE
 
 AT_WORK = [DagsterRunStatus.QUEUED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 """Not `NOT_STARTED`: a process that died before its run began would leave it so for ever."""

@@ -15,7 +15,7 @@ from connectors.sources.glances import Glance
 from mappings.loader import LoadedFeed
 from mappings.vocabulary import REASON_TEXTS
 from pipelines.left_open import Differing, LeftOpen
-from pipelines.places import address_of
+from pipelines.reading.places import address_of
 from pipelines.row_words import WAITING
 from pipelines.sync import Published, Staged
 from state.accounts import RejectedRow

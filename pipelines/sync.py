@@ -21,20 +21,20 @@ from mappings.identity import names_of
 from mappings.row_plan import is_unfolding
 from mappings.schema import FeedMapping
 from mappings.vocabulary import WHOLE_ROW, RowKey, RowOutcome, SourceRow
-from pipelines.approach import FROM_THE_START, Approach
 from pipelines.brakes import BrakeVerdict, judge
-from pipelines.covers import CoverProblem
-from pipelines.drain import Advance
-from pipelines.interrupts import interruptible, window
 from pipelines.options import RunOptions
-from pipelines.pace_told import pace_numbers
-from pipelines.preflight import CLEAR, Outlook
-from pipelines.recalling import Recollection
-from pipelines.sameness import Sameness
-from pipelines.sending import PublishJob, Sending
-from pipelines.sieves import Sieve
-from pipelines.stoppable import run_stoppable
-from pipelines.traces import NO_TRACE, Trace, Tracing
+from pipelines.publishing.covers import CoverProblem
+from pipelines.publishing.drain import Advance
+from pipelines.publishing.pace_told import pace_numbers
+from pipelines.publishing.preflight import CLEAR, Outlook
+from pipelines.publishing.sending import PublishJob, Sending
+from pipelines.reading.approach import FROM_THE_START, Approach
+from pipelines.reading.recalling import Recollection
+from pipelines.reading.sameness import Sameness
+from pipelines.reading.sieves import Sieve
+from pipelines.reading.traces import NO_TRACE, Trace, Tracing
+from pipelines.stopping.interrupts import interruptible, window
+from pipelines.stopping.stoppable import run_stoppable
 from pipelines.write_back import WrittenBack
 from state.accounts import PublishAccount, StageReport
 from state.bookmark import ReadEnd

@@ -27,29 +27,29 @@ from mappings.engine import RowMapper, compile_feed
 from mappings.row_plan import is_unfolding
 from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey
-from pipelines.approach import AtHand, approach_of
-from pipelines.breaker import Breaker, patience_with
+from pipelines.backfills.giving_way import PATIENCE_S, comes_between, say_waiting
+from pipelines.backfills.windows import within
 from pipelines.clock import monotonic_s, now
-from pipelines.covers import Covers
-from pipelines.departures import Departures
-from pipelines.drain import Advance
-from pipelines.giving_way import PATIENCE_S, comes_between, say_waiting
 from pipelines.holding import Hold
-from pipelines.interrupts import window
 from pipelines.options import RunOptions
-from pipelines.preflight import Preflight
-from pipelines.row_log import watching_rows
-from pipelines.sameness import Sameness
-from pipelines.sending import PublishJob
-from pipelines.service import INSISTENCE, Manner, Told, ask_lists, open_api
+from pipelines.publishing.breaker import Breaker, patience_with
+from pipelines.publishing.covers import Covers
+from pipelines.publishing.departures import Departures
+from pipelines.publishing.drain import Advance
+from pipelines.publishing.preflight import Preflight
+from pipelines.publishing.row_log import watching_rows
+from pipelines.publishing.sending import PublishJob
+from pipelines.publishing.service import INSISTENCE, Manner, Told, ask_lists, open_api
+from pipelines.publishing.shared_pace import sharing_over
+from pipelines.publishing.slug_list import ListMemory
+from pipelines.reading.approach import AtHand, approach_of
+from pipelines.reading.sameness import Sameness
 from pipelines.settings import Settings
-from pipelines.shared_pace import sharing_over
-from pipelines.slug_list import ListMemory
-from pipelines.stoppable import cancel_all, run_stoppable
+from pipelines.stopping.interrupts import window
+from pipelines.stopping.stoppable import cancel_all, run_stoppable
 from pipelines.sync import StageJob
-from pipelines.telemetry import UNTOLD, Telemetry
-from pipelines.telemetry_chosen import telemetry_of
-from pipelines.windows import within
+from pipelines.tracing.chosen import telemetry_of
+from pipelines.tracing.telemetry import UNTOLD, Telemetry
 from state.database import StateDb, open_database
 from state.lease import HeldByAnotherError, Lease
 from state.ledger import Ledger

@@ -21,9 +21,9 @@ from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
 from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey
-from pipelines.approach import AtHand, approach_of
 from pipelines.options import RunOptions
-from pipelines.sameness import Sameness
+from pipelines.reading.approach import AtHand, approach_of
+from pipelines.reading.sameness import Sameness
 from pipelines.sync import Staged, StageJob, stage
 from state.books import Books
 from state.deciding import Choice, NotPossibleError

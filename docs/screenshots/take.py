@@ -23,7 +23,7 @@ from mappings.loader import load_folder
 from pipelines.cli.children import free_port, running_dagster, running_sandbox
 from pipelines.cli.output import Output
 from pipelines.cli.running import run_in_process
-from pipelines.dagster_home import prepare_dagster_home
+from pipelines.launching.dagster_home import prepare_dagster_home
 from pipelines.logs import configure_logs
 from pipelines.options import RunOptions
 from pipelines.settings import PACKAGED_FEEDS, Settings, read_settings

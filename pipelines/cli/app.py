@@ -38,8 +38,8 @@ from pipelines.cli import (
     ui,
     vocabulary,
 )
-from pipelines.interrupts import deferred, window
-from pipelines.threshold import INTERRUPTED
+from pipelines.stopping.interrupts import deferred, window
+from pipelines.stopping.threshold import INTERRUPTED
 
 P = ParamSpec("P")
 
@@ -74,7 +74,7 @@ def _code_of(work: Callable[[], int]) -> int:
     # What an interruption needs to be told is imported before: whatever is being imported then is half made.
     from mappings.errors import SyncError  # noqa: PLC0415  # keeps `--help` fast
     from pipelines.cli.output import Output  # noqa: PLC0415  # as above
-    from pipelines.interruption import InterruptedRunError  # noqa: PLC0415  # as above
+    from pipelines.stopping.interruption import InterruptedRunError  # noqa: PLC0415  # as above
 
     try:
         with window():

@@ -1,6 +1,6 @@
 """Asking the service about itself while a person waits: a short try, then the answer is that it does not answer.
 
-What runs ask, and how long they insist, is `pipelines.service`'s.
+What runs ask, and how long they insist, is `pipelines.publishing.service`'s.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from connectors.surroundings import Surroundings
 from mappings.engine import Directory
 from mappings.errors import SyncError
 from pipelines.clock import monotonic_s, now
-from pipelines.service import require_service
+from pipelines.publishing.service import require_service
 from pipelines.settings import Settings
 
 WHILE_SOMEBODY_WAITS = RetryPolicy(attempts=2, budget_s=20.0, attempt_s=15.0)

@@ -11,7 +11,7 @@ from typing import Any
 
 from mappings.errors import ConfigError
 from mappings.schema import FeedMapping
-from pipelines.backfill_plan import BackfillPlan, plan_of_record
+from pipelines.backfills.plan import BackfillPlan, plan_of_record
 from pipelines.cli.output import Output
 from pipelines.clock import now
 from pipelines.settings import Settings

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mappings.errors import SyncError
-from pipelines.backfill_plan import BackfillPlan, plan_of_record
+from pipelines.backfills.plan import BackfillPlan, plan_of_record
+from pipelines.backfills.windows import Window
 from pipelines.cli.backfill_list import open_one
 from pipelines.cli.backfilling import Wish
 from pipelines.cli.output import Output
@@ -18,11 +19,10 @@ from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
 from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.gate import brake_error
-from pipelines.interruption import InterruptedRunError
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, Outcome, outcome_of
+from pipelines.stopping.interruption import InterruptedRunError
 from pipelines.sync import Staged
-from pipelines.windows import Window
 from pipelines.wiring import Workshop
 from state.backfills import Backfills
 from state.presence import existing_database

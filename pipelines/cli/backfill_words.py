@@ -10,7 +10,7 @@ from datetime import date
 
 from mappings.errors import ConfigError
 from mappings.schema import FeedMapping
-from pipelines.backfill_plan import BackfillPlan, make_plan
+from pipelines.backfills.plan import BackfillPlan, make_plan
 from pipelines.cli.backfill_list import cancel_backfill, list_backfills
 from pipelines.cli.backfill_rehearsal import rehearse_backfill
 from pipelines.cli.backfilling import Wish, backfill_feed
@@ -19,7 +19,7 @@ from pipelines.cli.output import Output
 from pipelines.cli.words import options_of
 from pipelines.clock import now
 from pipelines.logs import configure_logs
-from pipelines.service import require_service
+from pipelines.publishing.service import require_service
 from pipelines.settings import Settings, current_settings
 
 

@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mappings.schema import FeedMapping
-from pipelines.backfill_plan import BackfillPlan, plan_of_record
+from pipelines.backfills.giving_way import BACKFILL, PATIENCE_S, is_awaited, is_of
+from pipelines.backfills.plan import BackfillPlan, plan_of_record
 from pipelines.cli.backfill_list import document_of, open_one
 from pipelines.cli.output import Output
 from pipelines.cli.run_report import RunReport, show_report
 from pipelines.cli.severity import worst
 from pipelines.cli.slice_runs import SliceRuns
 from pipelines.clock import monotonic_s, new_run_id, now
-from pipelines.giving_way import BACKFILL, PATIENCE_S, is_awaited, is_of
-from pipelines.interrupts import deferred_to_the_end, is_stop_asked, window
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode
 from pipelines.settings import Settings
+from pipelines.stopping.interrupts import deferred_to_the_end, is_stop_asked, window
 from pipelines.wiring import open_workshop
 from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
 from state.books import Books

@@ -10,10 +10,10 @@ from pathlib import Path
 from mappings.errors import ConfigError
 from pipelines.cli.output import Output
 from pipelines.clock import monotonic_s
-from pipelines.exposition import exposition
 from pipelines.logs import configure_logs
-from pipelines.metrics_page import MetricsPage, look
-from pipelines.metrics_server import serving_metrics
+from pipelines.measuring.exposition import exposition
+from pipelines.measuring.page import MetricsPage, look
+from pipelines.measuring.server import serving_metrics
 from pipelines.settings import current_settings
 
 

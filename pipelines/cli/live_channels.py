@@ -1,6 +1,6 @@
 """Who would be told about a feed, and whether that could be: each address looked at, or tried with a message, once.
 
-When somebody is told, and in which words, is `pipelines.notices`'.
+When somebody is told, and in which words, is `pipelines.telling.notices`'.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from pipelines.cli.live_service import of_account, refused
 from pipelines.cli.live_slugs import of_classifications
 from pipelines.cli.live_source import of_source
 from pipelines.clock import now
+from pipelines.publishing.slug_list import ListMemory
 from pipelines.settings import Settings
-from pipelines.slug_list import ListMemory
 from state.notes import ServiceNotes
 from state.presence import existing_database
 

@@ -1,6 +1,6 @@
 """What the service says of the classifications that a mapping names: known or gone, and how the list changed.
 
-What earlier runs saw of the list is `pipelines.slug_list`'s.
+What earlier runs saw of the list is `pipelines.publishing.slug_list`'s.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipelines.cli.findings import LiveFinding, unwise, well, wrong
 from pipelines.cli.live_service import refused
 from pipelines.cli.slugs_named import slugs_named
 from pipelines.outcomes import ExitCode
-from pipelines.slug_list import ListMemory, change_between
+from pipelines.publishing.slug_list import ListMemory, change_between
 
 _SHOWN = 5
 _LISTED = 60

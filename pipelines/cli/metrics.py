@@ -1,4 +1,4 @@
-"""`eventsync metrics`: the numbers that monitors watch. What they are is `pipelines.gauges`'."""
+"""`eventsync metrics`: the numbers that monitors watch. What they are is `pipelines.measuring.gauges`'."""
 
 from __future__ import annotations
 

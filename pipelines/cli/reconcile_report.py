@@ -1,6 +1,6 @@
 """The command `reconcile` at work: what is looked for and with what, and how it is told what was found.
 
-How rows and events are matched is `pipelines.matching`'s.
+How rows and events are matched is `pipelines.reconciliation.matching`'s.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pipelines.cli.at_hand import FeedAtHand, feed_at_hand
 from pipelines.cli.output import Output
 from pipelines.clock import now
 from pipelines.logs import configure_logs
-from pipelines.matching import RowVerdict, Verdict
 from pipelines.outcomes import ExitCode
-from pipelines.reconciling import ListRead, Reconciled, ReconcileJob, reconcile
-from pipelines.service import open_api, require_service
+from pipelines.publishing.service import open_api, require_service
+from pipelines.publishing.shared_pace import sharing_over
+from pipelines.reconciliation.matching import RowVerdict, Verdict
+from pipelines.reconciliation.reconciling import ListRead, Reconciled, ReconcileJob, reconcile
 from pipelines.settings import current_settings
-from pipelines.shared_pace import sharing_over
 from state.decisions import Found
 from state.sought import Sought, read_sought
 

@@ -18,11 +18,11 @@ from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
 from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.gate import brake_error, pass_the_gate
-from pipelines.interruption import InterruptedRunError
-from pipelines.interrupts import is_stop_asked
 from pipelines.options import RunOptions
 from pipelines.outcomes import BrakeError, ExitCode, Outcome, outcome_of
 from pipelines.settings import Settings
+from pipelines.stopping.interruption import InterruptedRunError
+from pipelines.stopping.interrupts import is_stop_asked
 from pipelines.sync import Published
 from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import Workshop

@@ -1,6 +1,6 @@
 """The command `reload` at work, and the watch that `ui` keeps over its feeds: mapping files shown to Dagster, people told.
 
-What is watched and when it counts as changed is `pipelines.reloading`'s.
+What is watched and when it counts as changed is `pipelines.launching.reloading`'s.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mappings.errors import ConfigError, MappingFileError, TransientError
 from pipelines.cli.chosen import folder_of
 from pipelines.cli.feed_files import shown_path
 from pipelines.cli.output import Output
-from pipelines.reloading import FolderSeen, Reloader, Tell, watch
+from pipelines.launching.reloading import FolderSeen, Reloader, Tell, watch
+from pipelines.launching.webserver import Webserver, webserver_url
 from pipelines.settings import Settings, current_settings
-from pipelines.webserver import Webserver, webserver_url
 
 LONGEST_RELOAD_S = 180.0
 """Hundreds of feeds take seconds to load; on a busy machine many."""

@@ -18,10 +18,10 @@ from pipelines.cli.at_hand import FeedAtHand, feed_at_hand, typed_key
 from pipelines.cli.output import Output
 from pipelines.logs import configure_logs
 from pipelines.outcomes import ExitCode
-from pipelines.reconciling import is_listed
-from pipelines.service import open_api
+from pipelines.publishing.service import open_api
+from pipelines.publishing.shared_pace import sharing_over
+from pipelines.reconciliation.reconciling import is_listed
 from pipelines.settings import current_settings
-from pipelines.shared_pace import sharing_over
 from state.deciding import AsItIs, Change, Choice, NotPossibleError, Resend, SetAside, TakeBack, TakeEvent, decide
 from state.decisions import Decisions, Resolved
 from state.views import RowFilter, RowRecord

@@ -1,6 +1,6 @@
 """What is told around runs of the command line: before them, of runs that were lost; after, of all that needs somebody.
 
-What is told, and to whom, is `pipelines.notices`', which is loaded only where there is anybody to tell.
+What is told, and to whom, is `pipelines.telling.notices`', which is loaded only where there is anybody to tell.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def tell_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
     """Tell of those feeds whose last run was lost. What cannot be told is logged, and keeps no run from beginning."""
     if not settings.channels.addresses:
         return
-    from pipelines.notices import nothing_fails, teller_of  # noqa: PLC0415  # see the door sign
+    from pipelines.telling.notices import nothing_fails, teller_of  # noqa: PLC0415  # see the door sign
 
     with nothing_fails(), open_workshop(settings) as workshop:
         teller_of(settings, workshop.engine).tell_of_lost_runs(feeds)
@@ -40,8 +40,8 @@ def tell_after(
     """
     if not settings.channels.addresses:
         return
-    from pipelines.notices import nothing_fails, teller_of  # noqa: PLC0415  # see the door sign
-    from pipelines.notices_causes import Cause, Concern  # noqa: PLC0415  # as above
+    from pipelines.telling.causes import Cause, Concern  # noqa: PLC0415  # as above
+    from pipelines.telling.notices import nothing_fails, teller_of  # noqa: PLC0415  # see the door sign
 
     crashes = {
         FeedName(report.feed): Concern(Cause.FAILED, report.message, report.hint)

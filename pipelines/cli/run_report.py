@@ -10,7 +10,7 @@ from pipelines.cli.output import Output
 from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows, resent_lines
 from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
 from pipelines.outcomes import ExitCode, Outcome, message_and_hint
-from pipelines.pace_told import pace_line
+from pipelines.publishing.pace_told import pace_line
 from pipelines.wiring import Workshop
 from state.accounts import RejectedRow
 from state.books import Books

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pipelines.cli.tables import publish_line, read_line, resent_lines
-from pipelines.pace_told import pace_line
+from pipelines.publishing.pace_told import pace_line
 from state.views import RunRecord
 
 

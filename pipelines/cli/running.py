@@ -21,16 +21,16 @@ from pipelines.cli.run_notices import tell_after, tell_before
 from pipelines.cli.run_report import RunReport, report_of, show_reports
 from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
-from pipelines.dagster_home import prepare_dagster_home
 from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
-from pipelines.interrupts import deferred_to_the_end, is_stop_asked, window
-from pipelines.launch_request import launch_config, launch_tags, launched_job, wanted_assets
+from pipelines.launching.dagster_home import prepare_dagster_home
+from pipelines.launching.launch_request import launch_config, launch_tags, launched_job, wanted_assets
+from pipelines.launching.webserver import Launch, Webserver, webserver_url
 from pipelines.logs import configure_logs
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode
-from pipelines.service import require_service
+from pipelines.publishing.service import require_service
 from pipelines.settings import Settings, current_settings
-from pipelines.webserver import Launch, Webserver, webserver_url
+from pipelines.stopping.interrupts import deferred_to_the_end, is_stop_asked, window
 from pipelines.wiring import open_workshop
 
 
@@ -183,7 +183,7 @@ def run_in_process(
     """Run each feed's job in this process, on the Dagster instance of the UI; `tell` is given what happens meanwhile."""
     prepare_dagster_home(settings.dagster_home)
     from pipelines.definitions import build_definitions  # noqa: PLC0415  # Dagster takes a second to import
-    from pipelines.in_process import run_job  # noqa: PLC0415  # as above
+    from pipelines.launching.in_process import run_job  # noqa: PLC0415  # as above
 
     wanted = {mapping.feed for mapping in feeds}
     definitions = build_definitions(settings, lambda: open_workshop(settings, tell), wanted=wanted)

@@ -20,15 +20,15 @@ from pipelines.cli.reloads import watching
 from pipelines.cli.run_report import RunReport, show_accounts, show_report
 from pipelines.cli.running import run_in_process
 from pipelines.clock import monotonic_s
-from pipelines.dagster_home import prepare_dagster_home
+from pipelines.launching.dagster_home import prepare_dagster_home
+from pipelines.launching.reloading import see_folder
+from pipelines.launching.webserver import note_path
 from pipelines.logs import configure_logs
-from pipelines.metrics_page import MetricsPage
-from pipelines.metrics_server import serving_metrics
+from pipelines.measuring.page import MetricsPage
+from pipelines.measuring.server import serving_metrics
 from pipelines.options import RunOptions
-from pipelines.reloading import see_folder
-from pipelines.service import require_service
+from pipelines.publishing.service import require_service
 from pipelines.settings import PACKAGED_FEEDS, Settings, current_settings, read_settings
-from pipelines.webserver import note_path
 
 
 def show_demo(folder: Path, *, as_json: bool) -> int:

@@ -12,7 +12,7 @@ from pipelines.cli.output import Output
 from pipelines.cli.run_words import run_document, run_told
 from pipelines.cli.shelf import Shelf, open_shelf
 from pipelines.settings import current_settings
-from pipelines.waiting import HELP
+from pipelines.telling.waiting import HELP
 from state.views import FeedStatus, LeaseHolder, RunRecord
 
 _RUNS_OF_ONE = 10

@@ -17,8 +17,8 @@ from connectors.errors import ScopeMissingError
 from mappings.delivery import Intent, Postponed, Receipt, Verdict
 from mappings.errors import SyncError
 from mappings.vocabulary import MappedRow
-from pipelines.breaker import OUT_OF_SCOPE_IN_A_ROW
-from pipelines.drain import Drain
+from pipelines.publishing.breaker import OUT_OF_SCOPE_IN_A_ROW
+from pipelines.publishing.drain import Drain
 
 BARRED, FREE = 8, 7
 

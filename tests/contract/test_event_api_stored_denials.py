@@ -19,7 +19,7 @@ from connectors.errors import KeyRefusedError, ScopeMissingError
 from mappings.delivery import Denial, Postponed, Superseded
 from mappings.errors import SyncError, TransientError
 from mappings.vocabulary import RowKey
-from pipelines.drain import Drain
+from pipelines.publishing.drain import Drain
 from state.deciding import Change, Resend
 from state.outbox import Settled
 from state.turned_away import Retried

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from pipelines import names
-from pipelines.dagster_home import prepare_dagster_home
 from pipelines.definitions import build_definitions
+from pipelines.launching.dagster_home import prepare_dagster_home
 from pipelines.logs import configure_logs
 from pipelines.settings import current_settings
 from pipelines.wiring import open_workshop

@@ -18,7 +18,7 @@ import pipelines.cli
 from connectors.notifier import require_library
 from pipelines.cli.app import main
 
-_WITH_DAGSTER = ("pipelines.definitions", "pipelines.in_process")
+_WITH_DAGSTER = ("pipelines.definitions", "pipelines.launching.in_process")
 
 
 def serve() -> None:

@@ -22,8 +22,8 @@ import pytest
 from dagster._core.launcher import WorkerStatus
 from on_dagster.desk import Desk, documents, ended, free_port, line, start, until
 
+from pipelines.launching.webserver import Webserver
 from pipelines.settings import PACKAGED_FEEDS
-from pipelines.webserver import Webserver
 
 pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).parents[2]

@@ -16,8 +16,8 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 from on_dagster.desk import until
 
 from pipelines.launcher import PidCheckingRunLauncher
-from pipelines.left_behind import end_runs_of_the_dead
-from pipelines.workers import BORN_TAG, HOST_TAG, PID_TAG, process_tags
+from pipelines.launching.left_behind import end_runs_of_the_dead
+from pipelines.launching.workers import BORN_TAG, HOST_TAG, PID_TAG, process_tags
 
 HERE, FAR = ({GRPC_INFO_TAG: json.dumps({"host": host})} for host in ("localhost", "code.example.org"))
 

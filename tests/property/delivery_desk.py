@@ -35,12 +35,12 @@ from mappings.errors import SyncError
 from mappings.loader import load_feed
 from mappings.schema import FeedMapping
 from mappings.vocabulary import Origin, RowKey, SourceRow
-from pipelines.covers import CoverProblem
-from pipelines.departures import Departures
-from pipelines.drain import Drain
 from pipelines.options import RunOptions
 from pipelines.outcomes import outcome_of
-from pipelines.sending import PublishJob, Sending
+from pipelines.publishing.covers import CoverProblem
+from pipelines.publishing.departures import Departures
+from pipelines.publishing.drain import Drain
+from pipelines.publishing.sending import PublishJob, Sending
 from pipelines.sync import Published, StageJob, stage
 from pipelines.verdicts import outcome_of_publish
 from state.books import Books

@@ -15,8 +15,8 @@ from pipelines.cli.payload_diff import FieldDiff
 from pipelines.cli.report_page import SectionName
 from pipelines.cli.resolving import Told
 from pipelines.cli.unmapped import Unmapped
-from pipelines.matching import Verdict
-from pipelines.reconciling import ListRead
+from pipelines.reconciliation.matching import Verdict
+from pipelines.reconciliation.reconciling import ListRead
 from state.turned_away import LeftAlone
 from state.words import Decision, DriftKind, EntryState, ProblemKind
 

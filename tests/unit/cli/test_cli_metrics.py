@@ -13,10 +13,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from unit.cli.conftest import ROWS, Desk
 
-from pipelines.exposition import Gauge, Sample, exposition
-from pipelines.gauges import GAUGES
-from pipelines.metrics_page import KEPT_S, MetricsPage
-from pipelines.metrics_server import serving_metrics
+from pipelines.measuring.exposition import Gauge, Sample, exposition
+from pipelines.measuring.gauges import GAUGES
+from pipelines.measuring.page import KEPT_S, MetricsPage
+from pipelines.measuring.server import serving_metrics
 from pipelines.settings import current_settings
 
 FEED = ("feed", "town-hall")

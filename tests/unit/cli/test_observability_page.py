@@ -13,8 +13,8 @@ import yaml
 from unit.cli.conftest import Desk
 
 from pipelines.cli.app import app
-from pipelines.exposition import Sample
-from pipelines.gauges import GAUGES, gauges_of
+from pipelines.measuring.exposition import Sample
+from pipelines.measuring.gauges import GAUGES, gauges_of
 from pipelines.otel_env import TRACE_REQUESTS, Wanted, wanted_of
 
 ROOT = Path(__file__).parents[3]

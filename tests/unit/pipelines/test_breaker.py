@@ -10,8 +10,8 @@ from unit.state.world import answer
 from connectors.errors import KeyRefusedError
 from mappings.delivery import Answer, Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError, TransientError
-from pipelines.breaker import MOST_IN_A_ROW, SAME_REFUSALS, UNCERTAIN_IN_A_ROW, Breaker, patience_with
 from pipelines.outcomes import BrakeError
+from pipelines.publishing.breaker import MOST_IN_A_ROW, SAME_REFUSALS, UNCERTAIN_IN_A_ROW, Breaker, patience_with
 
 
 def _causes(verdicts: Sequence[Verdict], patience: int = MOST_IN_A_ROW) -> list[SyncError | None]:

@@ -19,8 +19,8 @@ from connectors.errors import PausedError
 from connectors.event_api.client import EventApi
 from connectors.retry import RetryPolicy
 from mappings.errors import SyncError, TransientError
-from pipelines.covers import Covers
-from pipelines.sending import PublishJob, Sending
+from pipelines.publishing.covers import Covers
+from pipelines.publishing.sending import PublishJob, Sending
 
 Answers = Callable[[httpx.Request], httpx.Response]
 

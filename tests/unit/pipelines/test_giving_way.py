@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mappings.vocabulary import FeedName
-from pipelines.giving_way import comes_between, is_awaited, say_waiting
+from pipelines.backfills.giving_way import comes_between, is_awaited, say_waiting
 from state.database import open_database
 from state.notes import ServiceNotes
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.interrupts import catch_up, deferred, window
-from pipelines.stoppable import run_stoppable
+from pipelines.stopping.interrupts import catch_up, deferred, window
+from pipelines.stopping.stoppable import run_stoppable
 
 
 class Work:
@@ -100,8 +100,8 @@ def test_a_second_interruption_leaves_at_once() -> None:
 
 _STUCK = """
 import asyncio, signal, threading, time
-from pipelines.interrupts import deferred_to_the_end
-from pipelines.stoppable import run_stoppable
+from pipelines.stopping.interrupts import deferred_to_the_end
+from pipelines.stopping.stoppable import run_stoppable
 
 async def stuck():
     interrupt = lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)

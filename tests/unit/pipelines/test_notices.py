@@ -17,11 +17,11 @@ from mappings.errors import MappingFileError
 from mappings.loader import load_feed
 from mappings.schema import FeedMapping
 from mappings.vocabulary import FeedName
-from pipelines.notices import Teller
-from pipelines.notices_causes import Cause, Concern
 from pipelines.notices_channels import read_channels
-from pipelines.notices_pace import MOST_AN_HOUR
 from pipelines.outcomes import ExitCode, Outcome
+from pipelines.telling.causes import Cause, Concern
+from pipelines.telling.notices import Teller
+from pipelines.telling.pace import MOST_AN_HOUR
 from state.database import open_database
 from state.ledger import Ledger
 

@@ -22,8 +22,8 @@ from mappings.errors import ConfigError, MappingFileError, SyncError
 from mappings.loader import load_feed
 from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey
-from pipelines.interruption import InterruptedRunError
 from pipelines.outcomes import BrakeError, ExitCode, outcome_of
+from pipelines.stopping.interruption import InterruptedRunError
 from pipelines.sync import Published
 from pipelines.verdicts import outcome_of_publish
 from state.accounts import ImbalanceError, PublishAccount

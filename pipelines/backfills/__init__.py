@@ -1,0 +1,1 @@
+"""Windows of a feed's past, and their slices."""

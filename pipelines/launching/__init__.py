@@ -1,0 +1,1 @@
+"""How runs are started on Dagster, watched, and cleared away."""

@@ -1,0 +1,183 @@
+"""Draining a feed's outbox into the service: several requests in flight, answers settled in the groups they arrive in.
+
+A slot takes its next intent in the very transaction that makes its last answer durable. What an answer means is
+`connectors.event_api`'s, what it does to an entry is `state`'s; when to give up on the service as a whole is `breaker`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import cast
+
+from mappings.delivery import Answer, Intent, Postponed, Superseded, Verdict
+from mappings.errors import SyncError
+from pipelines.publishing.breaker import Breaker
+from pipelines.publishing.caution import Caution
+from pipelines.publishing.departures import Departures, Unwatched
+from pipelines.stopping.interruption import InterruptedRunError
+from state.outbox import Outbox, Settled
+from state.trouble import StateBusyError
+
+_LOOK_S = 0.25
+"""How often a drain that is to stop looks for rows whose answer was not their last word: they wait to be sent again."""
+_QUIET_TURNS = 2
+"""So many turns of the loop an answer takes from the socket to the drain."""
+_TOLD_S = 1.3
+"""How long it may take until all who wait for their turn have heard that there is none."""
+_GO_ON = "run again to go on: what was in flight keeps its key and body"
+_NOT_SENT = Answer(status=0, code="not_sent", message="the run was stopped before the request left")
+STATE_PATIENCE_S = 30.0
+"""How long answers in hand wait for a state DB that is locked or cannot be reached; nothing new is sent meanwhile."""
+_FIRST_WAIT_S = 0.25
+_LONGEST_WAIT_S = 5.0
+
+Deliver = Callable[[Intent], Awaitable[Verdict]]
+Advance = Callable[[int], None]
+
+
+async def _nowhere(intent: Intent) -> Verdict:
+    raise RuntimeError(f"{intent.row_key} has nowhere to go: set `deliver` before the drain runs")
+
+
+def _as_much_as_allowed() -> int:
+    return sys.maxsize
+
+
+@dataclass(slots=True)
+class Drain:
+    """One drain of one outbox. Its transactions and its requests share one thread, so that neither needs a lock.
+
+    `in_flight`: requests at a time, `room` how many of them there may be now. `grace_s`: how long requests in flight may
+    take to finish once a stop is asked for; `departures` knows which are, `close_route` turns away those that wait for
+    their turn. `advance` is told how many rows were settled. After `run`, `cause` says why the drain ended early, if it did.
+    """
+
+    outbox: Outbox
+    in_flight: int
+    grace_s: float
+    advance: Advance
+    deliver: Deliver = _nowhere
+    room: Callable[[], int] = _as_much_as_allowed
+    breaker: Breaker = field(default_factory=Breaker)
+    caution: Caution = field(default_factory=Caution)
+    departures: Departures = field(default_factory=Unwatched)
+    close_route: Callable[[SyncError], None] = lambda _cause: None
+    cause: SyncError | None = None
+    _answered: list[Settled] = field(default_factory=list)
+    _unsettled: list[Settled] = field(default_factory=list)
+    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    _tasks: dict[asyncio.Task[None], Intent] = field(default_factory=dict)
+    _deadline: float | None = None
+    _patience_until: float | None = None
+
+    def stop(self, cause: SyncError | None = None) -> None:
+        """Take no new rows, for `cause` or because somebody asked for it; to be called in the event loop's thread."""
+        self.cause = self.cause or cause or InterruptedRunError("stopped on request", hint=_GO_ON)
+        self._arrived.set()
+
+    def leave(self, cause: SyncError | None = None) -> None:
+        """Stop, and do not even wait for what is in flight; to be called in the event loop's thread."""
+        self.stop(cause)
+        self._deadline = asyncio.get_running_loop().time()
+
+    @property
+    def under_way(self) -> int:
+        """How many rows have a request at the service now."""
+        return sum(map(self.departures.is_under_way, self._tasks))
+
+    async def run(self) -> None:
+        """Send until nothing is owed, or until a cause to stop; every answer that arrived is durable on return."""
+        try:
+            while await self._settle_patiently():
+                await self._next_answers()
+        finally:
+            await self._abandon()
+
+    async def _settle_patiently(self) -> bool:
+        """Settle and send; a state DB that is away is waited for a while: the answers are in hand, and worth keeping."""
+        loop = asyncio.get_running_loop()
+        until_s, wait_s = loop.time() + STATE_PATIENCE_S, _FIRST_WAIT_S
+        while True:
+            try:
+                return self._settle_and_send()
+            except StateBusyError:
+                if loop.time() + wait_s > until_s:
+                    raise
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+
+    def _settle_and_send(self) -> bool:
+        answered, self._answered = self._answered, []
+        for one in answered:
+            self.cause = self.cause or self.caution.cause(one.intent, one.verdict) or self.breaker.cause(one.verdict)
+        want = 0 if self.cause else self.caution.most(min(self.in_flight, self.room())) - len(self._tasks)
+        self._unsettled += answered
+        if self._unsettled or want:
+            # In the loop's own thread: handing the transaction to another one costs more than the transaction itself.
+            intents = self.outbox.settle_and_claim(self._unsettled, want)
+            settled, self._unsettled = self._unsettled, []
+            self.advance(sum(not isinstance(one.verdict, Superseded | Postponed) for one in settled))
+            self._tasks.update({asyncio.create_task(self._send(intent)): intent for intent in intents})
+        return bool(self._tasks or self._answered)
+
+    async def _send(self, intent: Intent) -> None:
+        try:
+            verdict = await self.deliver(intent)
+            self._answered.append(Settled(intent, verdict))
+            self._tasks.pop(cast("asyncio.Task[None]", asyncio.current_task()), None)
+        finally:
+            self._arrived.set()
+
+    async def _next_answers(self) -> None:
+        """Wait for answers; once it is asked to stop, only for those of requests that are at the service now."""
+        loop = asyncio.get_running_loop()
+        if self.cause and self._patience_until is None:
+            self._deadline = self._deadline or loop.time() + self.grace_s
+            self._patience_until = loop.time() + _TOLD_S
+            self.departures.close()
+            self.close_route(self.cause)
+        if self._patience_until is not None and loop.time() > self._patience_until and not self._answered:
+            await self._dismiss()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._deadline and min(self._deadline, loop.time() + _LOOK_S)):
+                await self._arrived.wait()
+        if self._deadline is not None and loop.time() >= self._deadline:
+            await self._abandon()
+        await self._gather()
+        self._arrived.clear()
+        for task in [task for task in self._tasks if task.done()]:
+            task.result()
+
+    async def _gather(self) -> None:
+        """Let in the answers that are here already and on their way through the loop: settling many costs hardly more than one.
+
+        Nobody is waited for: turns of the loop that bring no answer, and take no time, end it.
+        """
+        quiet = 0
+        while quiet < _QUIET_TURNS and self._answered and self._tasks:
+            known = len(self._answered)
+            await asyncio.sleep(0)
+            quiet = quiet + 1 if len(self._answered) == known else 0
+
+    async def _dismiss(self) -> None:
+        """Send those home that wait for their turn, a pause or another attempt. What never left is as good as not claimed."""
+        waiting = [task for task in self._tasks if not (task.done() or self.departures.is_under_way(task))]
+        unsent = [self._tasks[task] for task in waiting if not self.departures.has_left(task)]
+        await self._cancel(waiting)
+        cause = cast("SyncError", self.cause)
+        self._answered += [Settled(intent, Postponed(_NOT_SENT, cause, attempts=0)) for intent in unsent]
+        self._arrived.set() if unsent else None
+
+    async def _abandon(self) -> None:
+        await self._cancel(list(self._tasks))
+
+    async def _cancel(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for task in tasks:
+            self._tasks.pop(task, None)

@@ -1,0 +1,133 @@
+"""One drain at work: the client opened, the service's page asked, each row dressed with its image, then sent.
+
+When it begins, and what it comes to, is `sync`'s; how slots are filled and answers settled is `drain`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from connectors.event_api.client import EventApi
+from connectors.pace_report import Pace
+from mappings.delivery import Intent, Postponed, Verdict
+from mappings.errors import SyncError
+from pipelines.holding import TellLoss
+from pipelines.publishing.breaker import Breaker
+from pipelines.publishing.caution import Caution
+from pipelines.publishing.covers import CoverProblem, Covers, Dressed, names_cover
+from pipelines.publishing.departures import Departures, Unwatched
+from pipelines.publishing.drain import Advance, Deliver, Drain
+from pipelines.publishing.preflight import CLEAR, Preflight
+from state.outbox import Outbox
+
+GRACE_S = 20.0
+"""How long requests in flight may take to finish once a stop is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishJob:
+    """One drain: what is owed, by which client it is sent, through which door (`departures`).
+
+    `on_loss` is given what to call once another run has the feed; `tell` a sentence for whoever watches. `watch` is given what
+    delivers a row, once, and returns what delivers it and tells: as it is, where nobody wants to hear of single rows.
+    """
+
+    outbox: Outbox
+    open_api: Callable[[], AbstractAsyncContextManager[EventApi]]
+    open_covers: Callable[[], Covers]
+    in_flight: int
+    advance: Advance
+    clock_s: Callable[[], float]
+    preflight: Preflight | None = None
+    breaker: Breaker = field(default_factory=Breaker)
+    departures: Departures = field(default_factory=Unwatched)
+    on_loss: Callable[[TellLoss], None] = lambda _stop: None
+    tell: Callable[[str], None] = lambda _sentence: None
+    watch: Callable[[Deliver], Deliver] = lambda deliver: deliver
+
+
+class Sending:
+    """One drain at work: each intent's cover first, pinned before anything is sent, then the event."""
+
+    def __init__(self, job: PublishJob) -> None:
+        self._job = job
+        self.drain = Drain(job.outbox, job.in_flight, GRACE_S, job.advance, breaker=job.breaker, departures=job.departures)
+        self.cover_problems: list[CoverProblem] = []
+        self.outlook = CLEAR
+        self.pace: Pace | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Open the client and drain, until all is sent or another run has the feed."""
+        async with self._job.open_api() as api:
+            covers = self._job.open_covers()
+            self.cover_problems = covers.problems
+            self.drain.deliver = self._job.watch(functools.partial(self._send, api, covers))
+            self.drain.close_route = api.stop
+            self.drain.room = lambda: api.room
+            loop = asyncio.get_running_loop()
+            self._job.on_loss(lambda lost: _in_loop(loop, self.drain.leave, lost))
+            try:
+                await self._ahead(self._look_ahead(api))
+                await self.drain.run()
+                self._look_back()
+                self.drain.cause = self.drain.cause or api.stopped or self.drain.breaker.cause_at_end()
+            finally:
+                self.pace = api.pace
+                await covers.close()
+
+    def stop(self) -> None:
+        """Take no new rows, because somebody asked for it, and say what is waited for; in the event loop's thread."""
+        if self._task is not None:
+            self._task.cancel()
+        count = self.drain.under_way
+        waiting = f"{count} request{'s' * (count != 1)} in flight, up to {GRACE_S:.0f} s"
+        self._job.tell(f"stopping: {waiting}; press Ctrl-C again to leave at once")
+        self.drain.stop()
+
+    async def _ahead(self, look: Coroutine[Any, Any, None]) -> None:
+        """Look ahead, unless it is asked to stop meanwhile."""
+        self._task = asyncio.create_task(look)
+        await asyncio.wait({self._task})
+        if not self._task.cancelled():
+            self._task.result()
+
+    async def _look_ahead(self, api: EventApi) -> None:
+        """Ask the service's page what it expects, if there is anything to send."""
+        if self._job.preflight is not None and self._job.outbox.owed:
+            self.outlook = await self._job.preflight.look(api)
+            api.expect_upload_in(self.outlook.upload_field)
+            self.drain.caution = Caution(self.outlook.doubts, self._job.outbox.owed)
+
+    def _look_back(self) -> None:
+        """Remember it where a row has passed that the page would have refused."""
+        if self._job.preflight is not None and self.drain.caution.has_passed:
+            self._job.preflight.disprove()
+
+    async def _send(self, api: EventApi, covers: Covers, intent: Intent) -> Verdict:
+        if intent.cover is None:
+            return await api.deliver(intent)
+        dressed = await covers.dress(api, intent, intent.cover)
+        if not isinstance(dressed, Dressed):
+            return dressed
+        verdict = await api.deliver(self._job.outbox.pin(intent, dressed.body, missing=dressed.missing))
+        if dressed.media_id is None or not names_cover(verdict) or not await covers.forget(dressed.media_id):
+            return verdict
+        again = await covers.dress(api, intent, intent.cover)
+        if isinstance(again, Postponed):  # nothing is wrong with the row: no image can be uploaded at the moment
+            self._job.outbox.unpin(intent, refused=verdict.answer)
+            return again
+        if not isinstance(again, Dressed) or again.body == dressed.body:
+            return verdict
+        corrected = self._job.outbox.pin(intent, again.body, missing=again.missing, refused=verdict.answer)
+        return await api.deliver(corrected)
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, stop: TellLoss, lost: SyncError) -> None:
+    with suppress(RuntimeError):  # the drain has ended by itself in this very moment
+        loop.call_soon_threadsafe(stop, lost)

@@ -1,0 +1,1 @@
+"""Rows looked for in the service's own list."""

@@ -1,0 +1,1 @@
+"""How a run is asked to stop, and when it hears it."""

@@ -1,0 +1,1 @@
+"""Telling the owners of feeds what needs them."""

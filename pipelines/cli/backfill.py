@@ -1,6 +1,6 @@
 """`eventsync backfill`: a window of a feed's past, in slices that go on from where they stopped.
 
-What a backfill does is `backfilling`'s; what its runs do, `pipelines.feed_run`'s.
+What a backfill does is `backfilling.slices`'; what its runs do, `pipelines.feed_run`'s.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def backfill(  # noqa: PLR0913, PLR0917  # the options of the surface
     Slices run one behind another, and let scheduled runs in between. Exit codes are those of `eventsync run`; 130: interrupted,
     and `--resume` goes on.
     """
-    from pipelines.cli.backfill_words import Words, do_as_told  # noqa: PLC0415  # keeps `--help` fast
+    from pipelines.cli.backfilling.words import Words, do_as_told  # noqa: PLC0415  # keeps `--help` fast
 
     words = Words(
         feed=feed,

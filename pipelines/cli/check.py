@@ -1,4 +1,4 @@
-"""`eventsync check`: are the mapping files right? What is looked for is `findings`' and `live_findings`'."""
+"""`eventsync check`: are the mapping files right? What is looked for is `findings`' and `live.findings`'."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The command `check` at work: every file looked through, everything found shown at once, one exit code.
 
-What can be found is `findings`' and `live_findings`'.
+What can be found is `findings`' and `live.findings`'.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _with_live(
     findings: Sequence[FeedFindings],
     asking: Asking,
 ) -> list[FeedFindings]:
-    from pipelines.cli.live_findings import ask_for  # noqa: PLC0415  # offline, nothing of the network is loaded
+    from pipelines.cli.live.findings import ask_for  # noqa: PLC0415  # offline, nothing of the network is loaded
 
     asked = [one for one in loaded if not isinstance(one, MappingFileError)]
     answers = ask_for(settings, asked, is_probing=asking.is_probing, is_telling=asking.is_telling)

@@ -1,6 +1,6 @@
 """What is found in one mapping file without asking anybody: its mistakes, what is unwise in it, examples that fail.
 
-How findings are shown is `checking`'s; what the service and the source say is `live_findings`'.
+How findings are shown is `checking`'s; what the service and the source say is `live.findings`'.
 """
 
 from __future__ import annotations

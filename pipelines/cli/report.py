@@ -1,4 +1,4 @@
-"""`eventsync report`: where a feed stands, for the partner's editor. What stands on the page is `report_page`'s."""
+"""`eventsync report`: where a feed stands, for the partner's editor. What stands on the page is `reporting.page`'s."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def report(
     The page is one file without scripts: it asks nobody for anything, can be printed, and is read well by a screen reader. It
     says what the last run has left, and reads no source. The lists as tables: `eventsync rows FEED --csv FILE`. Exit code 0.
     """
-    from pipelines.cli.reporting import show_report  # noqa: PLC0415  # keeps `--help` fast
+    from pipelines.cli.reporting.sections import show_report  # noqa: PLC0415  # keeps `--help` fast
 
     return show_report(feed, html=html, since=since, link=link, as_json=as_json)

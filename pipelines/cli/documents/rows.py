@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from mappings.delivery import Answer
 from mappings.vocabulary import Reason
 from pipelines.cli.payload_diff import FieldDiff
-from pipelines.cli.report_page import SectionName
+from pipelines.cli.reporting.page import SectionName
 from pipelines.cli.resolving import Told
 from pipelines.cli.unmapped import Unmapped
 from pipelines.reconciliation.matching import Verdict

@@ -10,7 +10,7 @@ from mappings.delivery import Answer
 from mappings.loader import load_feed
 from pipelines.cli.asking import Lists
 from pipelines.cli.findings import LiveFinding
-from pipelines.cli.live_service import of_account
+from pipelines.cli.live.service import of_account
 from pipelines.settings import PACKAGED_FEEDS
 
 MAPPING = load_feed(PACKAGED_FEEDS / "lisbon-agenda.yaml")

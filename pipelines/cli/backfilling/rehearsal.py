@@ -12,8 +12,8 @@ from typing import Any
 from mappings.errors import SyncError
 from pipelines.backfills.plan import BackfillPlan, plan_of_record
 from pipelines.backfills.windows import Window
-from pipelines.cli.backfill_list import open_one
-from pipelines.cli.backfilling import Wish
+from pipelines.cli.backfilling.listing import open_one
+from pipelines.cli.backfilling.slices import Wish
 from pipelines.cli.output import Output
 from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now

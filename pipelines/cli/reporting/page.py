@@ -1,6 +1,6 @@
 """The page for a partner's editor, as values: its sections, their lines, and how many of them one page takes.
 
-How a row is told there is `report_lines`', how the page is drawn `report_html`'s.
+How a row is told there is `lines`', how the page is drawn `drawing`'s.
 """
 
 from __future__ import annotations

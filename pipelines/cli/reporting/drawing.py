@@ -1,6 +1,6 @@
 """The page for a partner's editor, drawn: one HTML file, in which every text of a partner is text.
 
-What it says is `report_page`'s.
+What it says is `page`'s.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mappings.errors import ConfigError
-from pipelines.cli.report_page import Line, Page
+from pipelines.cli.reporting.page import Line, Page
 
 _PAGES = Path(__file__).with_name("pages")
 _FOLD = 100

@@ -1,6 +1,6 @@
 """One slice of a backfill as one run: by the engine alone, on a webserver that is there, or as Dagster's job in this process.
 
-Which slices there are, and what their ends mean, is `backfilling`'s.
+Which slices there are, and what their ends mean, is `slices`'.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from datetime import date
 from mappings.errors import ConfigError
 from mappings.schema import FeedMapping
 from pipelines.backfills.plan import BackfillPlan, make_plan
-from pipelines.cli.backfill_list import cancel_backfill, list_backfills
-from pipelines.cli.backfill_rehearsal import rehearse_backfill
-from pipelines.cli.backfilling import Wish, backfill_feed
+from pipelines.cli.backfilling.listing import cancel_backfill, list_backfills
+from pipelines.cli.backfilling.rehearsal import rehearse_backfill
+from pipelines.cli.backfilling.slices import Wish, backfill_feed
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.cli.output import Output
 from pipelines.cli.words import options_of

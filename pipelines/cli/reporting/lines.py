@@ -1,6 +1,6 @@
 """Rows in the words of the page for a partner's editor, who knows their own file and nothing of ours.
 
-Which rows stand in which section is `reporting`'s; what the operator is told of the same rows is `listed_row`'s.
+Which rows stand in which section is `sections`'; what the operator is told of the same rows is `listed_row`'s.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from mappings.delivery import Answer
 from mappings.vocabulary import REASON_TEXTS, Reason, RowKey
 from pipelines.cli.payload_diff import payload_diff, shown
-from pipelines.cli.report_page import Change, Line, Point
+from pipelines.cli.reporting.page import Change, Line, Point
 from state.views import ProblemRecord, RowRecord
 from state.words import DriftKind, EntryState
 

@@ -1,6 +1,6 @@
 """A feed's backfills for people and for scripts: which there are, how far their slices have come; and cancelling one.
 
-Going through slices is `backfilling`'s.
+Going through slices is `slices`'.
 """
 
 from __future__ import annotations

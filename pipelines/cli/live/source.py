@@ -17,7 +17,7 @@ from mappings.schema import FeedMapping
 from mappings.sheet_specs import GoogleSheetsSource
 from mappings.source_parts import WriteBack
 from pipelines.cli.findings import LiveFinding, unwise, well
-from pipelines.cli.live_service import refused
+from pipelines.cli.live.service import refused
 from pipelines.cli.source_words import source_words
 from pipelines.settings import Settings
 

@@ -14,8 +14,8 @@ from mappings.lint_words import FILL_IN
 from mappings.refusals import did_you_mean
 from mappings.schema import FeedMapping
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
-from pipelines.cli.live_service import refused
-from pipelines.cli.slugs_named import slugs_named
+from pipelines.cli.live.service import refused
+from pipelines.cli.live.slugs_named import slugs_named
 from pipelines.outcomes import ExitCode
 from pipelines.publishing.slug_list import ListMemory, change_between
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from mappings.schema import FeedMapping
 from pipelines.backfills.giving_way import BACKFILL, PATIENCE_S, is_awaited, is_of
 from pipelines.backfills.plan import BackfillPlan, plan_of_record
-from pipelines.cli.backfill_list import document_of, open_one
+from pipelines.cli.backfilling.listing import document_of, open_one
+from pipelines.cli.backfilling.slice_runs import SliceRuns
 from pipelines.cli.output import Output
 from pipelines.cli.run_report import RunReport, show_report
 from pipelines.cli.severity import worst
-from pipelines.cli.slice_runs import SliceRuns
 from pipelines.clock import monotonic_s, new_run_id, now
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode

@@ -1,6 +1,6 @@
 """The command `report` at work: the state DB looked through for a partner's editor, section by section.
 
-How a row is told is `report_lines`', what stands on the page `report_page`'s.
+How a row is told is `lines`', what stands on the page `page`'s.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pydantic_core import PydanticCustomError
 from mappings.errors import ConfigError
 from mappings.measures import parse_duration
 from pipelines.cli.output import Output, Progress
-from pipelines.cli.report_html import write_page
-from pipelines.cli.report_lines import Teller
-from pipelines.cli.report_page import Line, Page, Room, Section, SectionName
+from pipelines.cli.reporting.drawing import write_page
+from pipelines.cli.reporting.lines import Teller
+from pipelines.cli.reporting.page import Line, Page, Room, Section, SectionName
 from pipelines.cli.shelf import Shelf, open_shelf
 from pipelines.clock import now
 from pipelines.settings import current_settings

@@ -1,7 +1,7 @@
 """What the service and the source say of each feed, a line for every question: asked once, told for all feeds.
 
-What is found in the file alone is `findings`'; each answer has its own module (`live_service`, `live_slugs`, `live_contract`,
-`live_source`, `live_channels`).
+What is found in the file alone is `findings`'; each answer has its own module (`service`, `slugs`, `contract`,
+`source`, `channels`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from mappings.schema import FeedMapping
 from pipelines.cli.asking import Lists, ask_everything
 from pipelines.cli.findings import LiveFinding
-from pipelines.cli.live_channels import ask_channels, of_channels
-from pipelines.cli.live_contract import of_contract
-from pipelines.cli.live_service import of_account, refused
-from pipelines.cli.live_slugs import of_classifications
-from pipelines.cli.live_source import of_source
+from pipelines.cli.live.channels import ask_channels, of_channels
+from pipelines.cli.live.contract import of_contract
+from pipelines.cli.live.service import of_account, refused
+from pipelines.cli.live.slugs import of_classifications
+from pipelines.cli.live.source import of_source
 from pipelines.clock import now
 from pipelines.publishing.slug_list import ListMemory
 from pipelines.settings import Settings

@@ -1,6 +1,6 @@
 """What the service says of our key: whether it is taken, what it may do as far as that can be told, its channels.
 
-How the service is asked is `asking`'s; its classifications are `live_slugs`', its own page `live_contract`'s.
+How the service is asked is `asking`'s; its classifications are `slugs`', its own page `contract`'s.
 """
 
 from __future__ import annotations

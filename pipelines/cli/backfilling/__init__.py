@@ -1,0 +1,1 @@
+"""The command `backfill`: a window of a feed's past, slice by slice."""

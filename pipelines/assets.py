@@ -5,8 +5,6 @@ postponed here, because Dagster looks at those of an asset's function.
 """
 
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 from dagster import (
     AssetExecutionContext,
@@ -39,9 +37,7 @@ from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, outcome_of
 from pipelines.showing import glance_metadata, observed_metadata, published_metadata, source_metadata, staged_metadata
 from pipelines.verdicts import outcome_of_publish
-from pipelines.wiring import Workshop
-
-OpenWorkshop = Callable[[], AbstractContextManager[Workshop]]
+from pipelines.wiring import OpenWorkshop
 
 SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=Backoff.EXPONENTIAL)
 """A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""

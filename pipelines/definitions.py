@@ -12,7 +12,7 @@ from dagster import AssetKey, Definitions, define_asset_job, definitions, in_pro
 
 from mappings.loader import LoadedFeed, load_folder
 from pipelines import names
-from pipelines.assets import OpenWorkshop, feed_assets
+from pipelines.assets import feed_assets
 from pipelines.broken_feeds import broken_definitions, broken_feed
 from pipelines.history import history_definitions
 from pipelines.logs import configure_logs
@@ -22,7 +22,7 @@ from pipelines.resources import LaunchOptions
 from pipelines.schedules import feed_schedules
 from pipelines.sensors import feed_sensors
 from pipelines.settings import Settings, current_settings
-from pipelines.wiring import open_workshop
+from pipelines.wiring import OpenWorkshop, open_workshop
 
 
 @definitions

@@ -26,11 +26,11 @@ from mappings.loader import FeedFolder
 from mappings.schema import FeedMapping
 from mappings.vocabulary import FeedName
 from pipelines import names
-from pipelines.assets import OpenWorkshop
 from pipelines.clock import now
 from pipelines.settings import Settings
 from pipelines.telling.causes import Cause, Concern
 from pipelines.telling.notices import Teller, tell_of_lost_books, teller_of
+from pipelines.wiring import OpenWorkshop
 from state.books import Books
 
 NAME = "tell_owners"

@@ -5,8 +5,7 @@ not postponed here, because Dagster looks at those of a step's function.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -39,12 +38,10 @@ from pipelines.gate import raise_if_braked
 from pipelines.launching.launch_request import FIRST_PARTITION, has_days
 from pipelines.options import RunOptions
 from pipelines.sync import Published, Staged
-from pipelines.wiring import Workshop
+from pipelines.wiring import OpenWorkshop, Workshop
 
 DAYS = DailyPartitionsDefinition(start_date=FIRST_PARTITION.isoformat(), end_offset=1)
 """Every day from the first that anybody may want back, up to today, in UTC."""
-
-OpenWorkshop = Callable[[], AbstractContextManager[Workshop]]
 
 
 def backfill_definitions(mapping: FeedMapping, open_workshop: OpenWorkshop) -> Definitions:

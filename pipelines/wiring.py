@@ -9,7 +9,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -208,6 +208,10 @@ class Workshop:
                     told = held.holder
             with window():
                 time.sleep(PATIENCE_S)  # noqa: TID251  # a person asked to wait, and may interrupt
+
+
+OpenWorkshop = Callable[[], AbstractContextManager[Workshop]]
+"""What opens a workshop for the length of a block; whoever is to do something later is given this."""
 
 
 @contextmanager

@@ -35,7 +35,8 @@ class SliceState(StrEnum):
     CANCELLED = "cancelled"
 
 
-_STILL = (SliceState.LEFT.value, SliceState.WORKING.value)
+_STILL = (SliceState.LEFT, SliceState.WORKING)
+"""A slice is still to be gone through; a run is at it, or was killed there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class BackfillRecord:
     @property
     def left(self) -> tuple[SliceRecord, ...]:
         """The slices that are still to be gone through; one that a killed run was at is among them."""
-        return tuple(one for one in self.slices if one.state in {SliceState.LEFT, SliceState.WORKING})
+        return tuple(one for one in self.slices if one.state in _STILL)
 
     @property
     def is_at_work(self) -> bool:
@@ -107,17 +108,19 @@ class Backfills:
 
     def one(self, backfill_id: str) -> BackfillRecord:
         """Return a backfill of ours as it stands."""
-        return next(one for one in self.all() if one.backfill_id == backfill_id)
+        (found,) = self._found(BACKFILL.c.id == backfill_id)
+        return found
 
     def all(self) -> tuple[BackfillRecord, ...]:
         """Return the feed's backfills, the youngest first."""
+        return self._found()
+
+    def _found(self, *which: ColumnElement[bool]) -> tuple[BackfillRecord, ...]:
+        heads = select(BACKFILL).where(*self._ours, *which).order_by(BACKFILL.c.created_at.desc(), BACKFILL.c.id.desc())
         with reading(self._engine) as connection:
-            heads = connection.execute(
-                select(BACKFILL).where(*self._ours).order_by(BACKFILL.c.created_at.desc(), BACKFILL.c.id.desc())
-            ).all()
             return tuple(
                 BackfillRecord(head.id, head.plan, BackfillState(head.state), head.created_at, _slices(connection, head.id))
-                for head in heads
+                for head in connection.execute(heads).all()
             )
 
     def begin_slice(self, backfill_id: str, number: int, claim: str) -> bool:
@@ -129,8 +132,8 @@ class Backfills:
             if not _is_open(connection, backfill_id):
                 return False
             begun = {"state": SliceState.WORKING.value, "claim": claim, "started_at": self._now(), "finished_at": None}
-            still = BACKFILL_SLICE.c.state.in_(_STILL)
-            return connection.execute(update(BACKFILL_SLICE).where(*_of(backfill_id, number), still).values(begun)).rowcount == 1
+            which = (*_of(backfill_id, number), _is_still())
+            return connection.execute(update(BACKFILL_SLICE).where(*which).values(begun)).rowcount == 1
 
     def end_slice(self, backfill_id: str, number: int, claim: str, end: SliceEnd) -> bool:
         """Write down how a slice was left, and the backfill as done with the last of them; False where another has it by now."""
@@ -151,11 +154,10 @@ class Backfills:
 
     def cancel(self, backfill_id: str) -> int:
         """Want no more of a backfill; return how many slices are left undone. What is staged, or sent, stays so."""
-        left = BACKFILL_SLICE.c.state.in_(_STILL)
         with writing(self._engine) as connection:
             if not _is_open(connection, backfill_id):
                 return 0
-            slices = update(BACKFILL_SLICE).where(BACKFILL_SLICE.c.backfill_id == backfill_id, left)
+            slices = update(BACKFILL_SLICE).where(BACKFILL_SLICE.c.backfill_id == backfill_id, _is_still())
             count = connection.execute(slices.values(state=SliceState.CANCELLED.value)).rowcount
             _set(connection, backfill_id, BackfillState.CANCELLED, self._now())
             return count
@@ -165,7 +167,7 @@ def count_slices_left(connection: Connection, destination: str, feed: FeedName) 
     """Count the slices of a feed's open backfills that are still to be gone through."""
     ours = (BACKFILL.c.destination == destination, BACKFILL.c.feed == feed, BACKFILL.c.state == BackfillState.OPEN.value)
     slices = select(func.count()).select_from(BACKFILL_SLICE.join(BACKFILL, BACKFILL.c.id == BACKFILL_SLICE.c.backfill_id))
-    return connection.execute(slices.where(*ours, BACKFILL_SLICE.c.state.in_(_STILL))).scalar_one()
+    return connection.execute(slices.where(*ours, _is_still())).scalar_one()
 
 
 def _new_slice(backfill_id: str, number: int, first: str, last: str) -> dict[str, object]:
@@ -184,6 +186,10 @@ def _new_slice(backfill_id: str, number: int, first: str, last: str) -> dict[str
 
 def _of(backfill_id: str, number: int) -> tuple[ColumnElement[bool], ...]:
     return BACKFILL_SLICE.c.backfill_id == backfill_id, BACKFILL_SLICE.c.number == number
+
+
+def _is_still() -> ColumnElement[bool]:
+    return BACKFILL_SLICE.c.state.in_([state.value for state in _STILL])
 
 
 def _is_open(connection: Connection, backfill_id: str) -> bool:

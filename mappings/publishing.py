@@ -17,6 +17,7 @@ _LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _CRON_NAMES = {12: _MONTHS, 7: re.findall("...", "sunmontuewedthufrisat")}
 _CRON_PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
 
+_LEAST_LOOK_S = 30.0
 _MOST_IN_FLIGHT = 256
 AUTO_IN_FLIGHT = 32
 """The most requests under way at once where the file names no number."""
@@ -78,12 +79,9 @@ Cron = Annotated[str, AfterValidator(_parse_cron), WithJsonSchema({"type": "stri
 Seconds = Annotated[float, PlainValidator(_seconds), WithJsonSchema({"type": "string", "examples": ["15m", "24h"]})]
 
 
-LEAST_LOOK_S = 30.0
-
-
 def _look_every(value: object) -> float:
     length = _seconds(value)
-    if length < LEAST_LOOK_S:
+    if length < _LEAST_LOOK_S:
         raise mistake(f'"{value}" is too often to look at a source', "look every 30s at most; 5m is usual")
     return length
 

@@ -62,8 +62,7 @@ def sums_of(connection: Connection, tables: Iterable[Table], tell: Tell) -> dict
     sums = {}
     for table in tables:
         sums[table.name] = Sum()
-        lines = told_lines(connection, form_of(table))
-        while page := list(islice(lines, PAGE)):
+        for page in _pages(told_lines(connection, form_of(table))):
             for line in page:
                 sums[table.name].add(line)
             tell(len(page))

@@ -20,6 +20,9 @@ from state.tables import NOTICE_SENT
 CLAIM_S = 300.0
 """How long a process has for telling what it has claimed. One that dies meanwhile may have told it: it is then told twice."""
 
+_IS_DUE = or_(NOTICE_SENT.c.told_at.is_(None), NOTICE_SENT.c.is_over)
+"""What `Notice.is_due` says."""
+
 
 @dataclass(frozen=True, slots=True)
 class Notice:
@@ -56,8 +59,7 @@ class NoticesSent:
 
     def unfinished(self) -> frozenset[FeedName]:
         """Return the feeds of which somebody has yet to hear something."""
-        untold = or_(NOTICE_SENT.c.told_at.is_(None), NOTICE_SENT.c.is_over)
-        which = select(NOTICE_SENT.c.feed).where(NOTICE_SENT.c.destination == self._destination, untold).distinct()
+        which = select(NOTICE_SENT.c.feed).where(NOTICE_SENT.c.destination == self._destination, _IS_DUE).distinct()
         with reading(self._engine) as connection:
             return frozenset(FeedName(feed) for feed in connection.execute(which).scalars())
 
@@ -82,8 +84,7 @@ class NoticesSent:
 
     def claim(self, feed: FeedName, recipient: str) -> tuple[Notice, ...]:
         """Return what a recipient has yet to hear of a feed, for this process to tell; nobody else is given it meanwhile."""
-        is_due = or_(NOTICE_SENT.c.told_at.is_(None), NOTICE_SENT.c.is_over)
-        which = (*self._ours(feed, recipient), is_due, self._is_free())
+        which = (*self._ours(feed, recipient), _IS_DUE, self._is_free())
         with writing(self._engine) as connection:
             due = connection.execute(select(NOTICE_SENT).where(*which).order_by(NOTICE_SENT.c.cause).with_for_update()).all()
             until = self._now() + timedelta(seconds=CLAIM_S)

@@ -6,10 +6,10 @@ How files are looked at and opened is the business of where they are (`local_fil
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
@@ -117,9 +117,14 @@ class FileChoice:
 
     def unfinished(self, files: Sequence[FoundFile], *, is_patient: bool) -> tuple[Unfinished, ...]:
         """Return those that somebody may still be writing. Only the patient wait, once, for files that tell their age."""
-        waiting = [self._unmarked(file) for file in files if not self._is_marked(file)]
-        left = [file for file in files if file not in {one.file for one in waiting}]
+        waiting, left = self._waiting(files)
         return (*waiting, *self._moving(left, is_patient=is_patient))
+
+    def known_unfinished(self, files: Sequence[FoundFile]) -> tuple[Unfinished, ...]:
+        """Return those of which that is known without any wait: it is not of a file that does not tell its age."""
+        waiting, left = self._waiting(files)
+        young = (file for file, age in self._young(left).items() if age is not None)
+        return (*waiting, *map(self._changed_lately, young))
 
     def nothing_there(self) -> SourceRefusedError:
         """Return the error of a source without any file."""
@@ -162,25 +167,37 @@ class FileChoice:
     def _unmarked(self, file: FoundFile) -> Unfinished:
         return Unfinished(file, f"its marker {self._marker(file)} is not there yet")
 
+    def _waiting(self, files: Sequence[FoundFile]) -> tuple[list[Unfinished], list[FoundFile]]:
+        """Return the files whose marker is not there yet, and the others."""
+        marked = {file: self._is_marked(file) for file in files}
+        return [self._unmarked(file) for file in files if not marked[file]], [file for file in files if marked[file]]
+
     def _moving(self, files: Sequence[FoundFile], *, is_patient: bool) -> list[Unfinished]:
         """A file whose age is not known is looked at twice; so is a young one, if we are patient."""
-        settle = self.spec.settle
-        if settle is None:
-            return []
-        ages = {file: self._age(file) for file in files}
-        young = {file: age for file, age in ages.items() if age is None or age < settle}
+        young = self._young(files)
         seen_twice = [file for file, age in young.items() if is_patient or age is None]
         if seen_twice:
-            self.clockwork.sleep(settle.total_seconds())
+            self.clockwork.sleep(self._settle_s)
         still = {file for file in seen_twice if not _is_same(file, self.files.look(file.path))}
-        why = f"it changed less than {settle.total_seconds():.0f} s ago"
-        return [Unfinished(file, why) for file in young if file in still or file not in seen_twice]
+        return [self._changed_lately(file) for file in young if file in still or file not in seen_twice]
 
-    def _age(self, file: FoundFile) -> timedelta | None:
+    def _young(self, files: Sequence[FoundFile]) -> Mapping[FoundFile, float | None]:
+        """Return, with their ages in seconds, those that may still change; none do where the mapping file does not say so."""
+        ages = {file: self._age_s(file) for file in files} if self.spec.settle is not None else {}
+        return {file: age for file, age in ages.items() if age is None or age < self._settle_s}
+
+    def _changed_lately(self, file: FoundFile) -> Unfinished:
+        return Unfinished(file, f"it changed less than {self._settle_s:.0f} s ago")
+
+    @property
+    def _settle_s(self) -> float:
+        return self.spec.settle.total_seconds() if self.spec.settle else 0.0
+
+    def _age_s(self, file: FoundFile) -> float | None:
         """A file from the future is one whose clock is not ours: nothing is known of its age."""
         if file.changed_at is None or file.changed_at > self.clockwork.now():
             return None
-        return timedelta(seconds=self.clockwork.now() - file.changed_at)
+        return self.clockwork.now() - file.changed_at
 
 
 def beside(path: str, name: str) -> str:

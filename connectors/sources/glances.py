@@ -5,9 +5,7 @@ Nothing of it is read. Files of this machine are looked at more closely before t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
 
@@ -17,9 +15,8 @@ from connectors.sources.catalogue import needed_extra
 from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.deliveries import mark_of
 from connectors.sources.discreet import Discretion
-from connectors.sources.file_choice import FileChoice, Unfinished
+from connectors.sources.file_choice import FileChoice
 from connectors.sources.file_source import choice_of
-from connectors.sources.found_file import FoundFile
 from mappings.file_names import secrets_of
 from mappings.sheet_specs import GoogleSheetsSource
 from mappings.source_bases import AnySource, FileSource
@@ -75,7 +72,7 @@ def _files(unconnected: FileChoice) -> Glance:
     with unconnected.connected() as choice:
         spec, there = choice.spec, choice.found()
         meant = there[-1:] if spec.files == "newest" else there
-        left = tuple(_left_alone(choice, meant))
+        left = choice.known_unfinished(meant)
     if spec.files == "new":
         unfinished = {one.file for one in left}
         return Glance(frozenset(mark_of(file) for file in meant if file not in unfinished), is_growing=True)
@@ -85,18 +82,6 @@ def _files(unconnected: FileChoice) -> Glance:
     if untold is not None:
         return Glance(blind=f"{untold.label} tells no version, or has only just been written")
     return Glance(frozenset(map(mark_of, meant)))
-
-
-def _left_alone(choice: FileChoice, files: Sequence[FoundFile]) -> Iterator[Unfinished]:
-    """Yield what somebody may still be writing, as far as that is known without waiting."""
-    spec = choice.spec
-    yield from replace(choice, spec=spec.model_copy(update={"settle": None})).unfinished(files, is_patient=False)
-    for file in files:
-        if spec.settle is None or file.changed_at is None:
-            continue
-        age = timedelta(seconds=choice.clockwork.now() - file.changed_at)
-        if timedelta() <= age < spec.settle:
-            yield Unfinished(file, f"it changed less than {spec.settle.total_seconds():.0f} s ago")
 
 
 def _sheet(spec: GoogleSheetsSource, access: Access, clockwork: Clockwork) -> Glance:

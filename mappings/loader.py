@@ -131,6 +131,14 @@ def document_of(path: Path) -> Mapping[str, Any]:
     return document if isinstance(document, Block) else {}
 
 
+def readable_document(path: Path) -> Mapping[str, Any]:
+    """Return what can still be read of the document of a file that cannot be used; nothing of one that is gone, or no text."""
+    try:
+        return document_of(path)
+    except (OSError, UnicodeDecodeError):
+        return {}
+
+
 def at_places(path: Path, problems: Iterable[Problem]) -> tuple[FileProblem, ...]:
     """Tell what was found out about a loaded mapping file elsewhere, at its lines and columns."""
     found = tuple(problems)

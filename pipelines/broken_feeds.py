@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dagster import (
     AssetCheckEvaluation,
@@ -19,13 +19,11 @@ from dagster import (
     AssetCheckSeverity,
     AssetKey,
     AssetSpec,
-    DefaultScheduleStatus,
     DefaultSensorStatus,
     Definitions,
     Failure,
     JobDefinition,
     MetadataValue,
-    ScheduleDefinition,
     ScheduleEvaluationContext,
     SensorDefinition,
     SensorEvaluationContext,
@@ -38,11 +36,12 @@ from dagster import (
 from pydantic import TypeAdapter, ValidationError
 
 from mappings.errors import MappingFileError
-from mappings.loader import document_of, load_feed
+from mappings.loader import FeedFolder, load_feed, readable_document
 from mappings.publishing import Schedule
 from mappings.schema import FeedText
 from mappings.vocabulary import FeedName
 from pipelines import names
+from pipelines.schedules import clock_of
 
 GROUP = "broken_feeds"
 CHECK = "loads"
@@ -76,12 +75,19 @@ class BrokenFeed:
         return f"{self.error}\n{self.error.hint}"
 
 
-def broken_feed(error: MappingFileError, taken: Collection[str]) -> BrokenFeed:
-    """Return what can still be read of a broken file. `taken`: the groups of other feeds, which keep their names."""
-    document = _document(error)
+def broken_feeds(folder: FeedFolder) -> list[BrokenFeed]:
+    """Return what can still be read of a folder's broken files; a name that several claim is a sound feed's, or the first one's."""
+    taken = {names.group_of(feed.mapping.feed) for feed in folder.feeds}
+    return [_broken_feed(error, taken) for error in folder.broken]
+
+
+def _broken_feed(error: MappingFileError, taken: set[str]) -> BrokenFeed:
+    """Return what can still be read of one. `taken`: the groups of other feeds, which keep their names; its own is added."""
+    document = readable_document(error.path)
     name = _read(_NAME, document.get("feed"))
-    if name is None or names.group_of(FeedName(name)) in taken:
+    if name is None or (group := names.group_of(FeedName(name))) in taken:
         return BrokenFeed(error, None, None)
+    taken.add(group)
     return BrokenFeed(error, FeedName(name), _read(_SCHEDULE, document.get("schedule")))
 
 
@@ -163,6 +169,10 @@ def _kept(broken: BrokenFeed, feed: FeedName) -> Definitions:
     """Return the feed's assets as they are known, none of which can be made, its job and its schedule, which fail and say why."""
     paths = (names.source_path(feed), names.staged_path(feed), names.published_path(feed))
     job = _failing_job(broken, feed)
+
+    def tick(_context: ScheduleEvaluationContext) -> SkipReason:
+        raise Failure(f"not run: its mapping file is broken\n{broken.told}")
+
     return Definitions(
         assets=[
             AssetSpec(
@@ -171,7 +181,7 @@ def _kept(broken: BrokenFeed, feed: FeedName) -> Definitions:
             for path in paths
         ],
         jobs=[job],
-        schedules=_failing_schedules(broken, job.name),
+        schedules=clock_of(job.name, broken.schedule, tick),  # a tick that it misses is a red one, not one that never was
     )
 
 
@@ -185,34 +195,6 @@ def _failing_job(broken: BrokenFeed, feed: FeedName) -> JobDefinition:
         refuse()
 
     return failing
-
-
-def _failing_schedules(broken: BrokenFeed, job_name: str) -> list[ScheduleDefinition]:
-    """Return the feed's schedule, on or off as it was: a tick that it misses is a red one, not one that never was."""
-    schedule = broken.schedule
-    if schedule is None or schedule.cron is None:
-        return []
-
-    def tick(_context: ScheduleEvaluationContext) -> SkipReason:
-        raise Failure(f"not run: its mapping file is broken\n{broken.told}")
-
-    return [
-        ScheduleDefinition(
-            name=names.schedule_of_job(job_name),
-            job_name=job_name,
-            cron_schedule=schedule.cron,
-            execution_timezone=schedule.timezone,
-            execution_fn=tick,
-            default_status=DefaultScheduleStatus.RUNNING,
-        )
-    ]
-
-
-def _document(error: MappingFileError) -> Mapping[str, Any]:
-    try:
-        return document_of(error.path)
-    except (OSError, UnicodeDecodeError):
-        return {}
 
 
 def _read(adapter: TypeAdapter[T], value: object) -> T | None:

@@ -13,7 +13,7 @@ from dagster import AssetKey, Definitions, define_asset_job, definitions, in_pro
 from mappings.loader import LoadedFeed, load_folder
 from pipelines import names
 from pipelines.assets import feed_assets
-from pipelines.broken_feeds import broken_definitions, broken_feed
+from pipelines.broken_feeds import broken_definitions, broken_feeds
 from pipelines.history import history_definitions
 from pipelines.logs import configure_logs
 from pipelines.notices_sensor import notices_sensors
@@ -48,16 +48,11 @@ def build_definitions(
     folder = load_folder(settings.feeds, wanted)
     if is_strict and folder.broken:
         raise folder.broken[0]
-    taken = {names.group_of(feed.mapping.feed) for feed in folder.feeds}
-    broken = []
-    for error in folder.broken:
-        broken.append(broken_feed(error, taken))
-        taken.update(names.group_of(one.feed) for one in broken[-1:] if one.feed)
     parts = [_feed_definitions(feed, open_a_workshop, settings) for feed in folder.feeds]
     sensors = notices_sensors(folder, settings, open_a_workshop)
     options = LaunchOptions.configure_at_launch()
     shared = Definitions(executor=in_process_executor, resources={"options": options}, sensors=sensors)
-    return Definitions.merge(*parts, broken_definitions(broken), history_definitions(), shared)
+    return Definitions.merge(*parts, broken_definitions(broken_feeds(folder)), history_definitions(), shared)
 
 
 def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenWorkshop, settings: Settings) -> Definitions:

@@ -6,6 +6,8 @@ What runs a feed when its source has changed is `sensors`'.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dagster import (
     DagsterInstance,
     DagsterRunStatus,
@@ -17,10 +19,13 @@ from dagster import (
     SkipReason,
 )
 
+from mappings.publishing import Schedule
 from mappings.schema import FeedMapping
 from mappings.vocabulary import FeedName
 from pipelines import names
 from pipelines.backfills.giving_way import BACKFILL, SCHEDULE
+
+Tick = Callable[[ScheduleEvaluationContext], RunRequest | SkipReason]
 
 AT_WORK = [DagsterRunStatus.QUEUED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 """Not `NOT_STARTED`: a process that died before its run began would leave it so for ever."""
@@ -28,17 +33,21 @@ AT_WORK = [DagsterRunStatus.QUEUED, DagsterRunStatus.STARTING, DagsterRunStatus.
 
 def feed_schedules(mapping: FeedMapping) -> list[ScheduleDefinition]:
     """Return a feed's schedule, if it has one: running from the start, in its own time zone, never two runs at once."""
-    schedule = mapping.schedule
-    if schedule is None or schedule.cron is None:
-        return []
 
     def tick(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
         return at_work(context.instance, mapping.feed) or RunRequest(tags={names.LAUNCHED_BY_TAG: SCHEDULE})
 
+    return clock_of(names.job_of(mapping.feed), mapping.schedule, tick)
+
+
+def clock_of(job_name: str, schedule: Schedule | None, tick: Tick) -> list[ScheduleDefinition]:
+    """Return the schedule of a job by the clock that a mapping file names, if it does; `tick` says what happens at each tick."""
+    if schedule is None or schedule.cron is None:
+        return []
     return [
         ScheduleDefinition(
-            name=names.schedule_of_job(names.job_of(mapping.feed)),
-            job_name=names.job_of(mapping.feed),
+            name=names.schedule_of_job(job_name),
+            job_name=job_name,
             cron_schedule=schedule.cron,
             execution_timezone=schedule.timezone,
             execution_fn=tick,

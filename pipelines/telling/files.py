@@ -5,12 +5,12 @@ What is wrong with a file is the loader's to say; who is told, and when, is `not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from mappings.errors import MappingFileError
-from mappings.loader import document_of
+from mappings.loader import readable_document
 from mappings.vocabulary import FeedName
 from pipelines.telling.causes import Cause, Concern
 
@@ -48,7 +48,7 @@ def broken_files(errors: Collection[MappingFileError], taken: Collection[str]) -
     another file may claim by mistake.
     """
     for error in errors:
-        document = _document(error)
+        document = readable_document(error.path)
         name = document.get("feed")
         is_named = isinstance(name, str) and bool(name.strip()) and name not in taken
         called = FeedName(str(name) if is_named else error.path.name)
@@ -58,10 +58,3 @@ def broken_files(errors: Collection[MappingFileError], taken: Collection[str]) -
         first, more = error.problems[0] if error.problems else error, len(error.problems) - 1
         told = f"its mapping file cannot be used: {first}{f' (and {more} more)' if more > 0 else ''}"
         yield file, Concern(Cause.FILE, told, error.hint)
-
-
-def _document(error: MappingFileError) -> Mapping[str, Any]:
-    try:
-        return document_of(error.path)
-    except (OSError, UnicodeDecodeError, MappingFileError):
-        return {}

@@ -76,7 +76,7 @@ class BrokenFeed:
 
 
 def broken_feeds(folder: FeedFolder) -> list[BrokenFeed]:
-    """Return what can still be read of a folder's broken files; a name that several claim is a sound feed's, or the first one's."""
+    """Return what can still be read of a folder's broken files; a name that several claim is a sound feed's, or the first's."""
     taken = {names.group_of(feed.mapping.feed) for feed in folder.feeds}
     return [_broken_feed(error, taken) for error in folder.broken]
 

@@ -31,7 +31,7 @@ from pipelines.wiring import Workshop
 from state.accounts import PublishAccount
 from state.books import Books
 from state.lease import LeaseLostError
-from state.notices import add_notices, put_pace
+from state.notices import put_pace
 
 DONE = Outcome("done", ExitCode.DONE)
 _MISSING = "keys that are not in the source"
@@ -148,7 +148,7 @@ class FeedAtWork:
         self.workshop.tell_of_reading(self.mapping, self.ticket.run_id, of_reading)
         if staged.missing:
             told = f"{_MISSING}: {', '.join(staged.missing)}"
-            add_notices(self.workshop.engine, self.workshop.settings.destination, self.mapping.feed, self.ticket.run_id, [told])
+            self.workshop.put_down(self.mapping, self.ticket.run_id, [told])
         if staged.stopping or self.options.stage_only:
             mark_rows(self.workshop, self.mapping, self.ticket.run_id)
         self._close(self._unless_missing(_stage_outcome(staged, self.mapping.feed)))

@@ -26,7 +26,8 @@ from pipelines.clock import now
 
 JOB = "forget_old_runs"
 CRON = "20 3 * * *"
-_ENDED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
+ENDED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
+"""How a run may have come to its end."""
 _AT_ONCE = 200
 
 
@@ -63,4 +64,4 @@ def forget_runs(instance: DagsterInstance, before: datetime) -> Iterator[str]:
 
 
 def _old_runs(instance: DagsterInstance, before: datetime) -> list[RunRecord]:
-    return list(instance.get_run_records(RunsFilter(statuses=_ENDED, created_before=before), limit=_AT_ONCE, ascending=True))
+    return list(instance.get_run_records(RunsFilter(statuses=ENDED, created_before=before), limit=_AT_ONCE, ascending=True))

@@ -22,7 +22,6 @@ from pipelines.stopping.interrupts import window
 from pipelines.wiring import Workshop
 from pipelines.write_back import WriteBackJob, WrittenBack, write_back
 from state.books import Books
-from state.notices import add_notices
 from state.views import Book
 
 NOTHING = WrittenBack()
@@ -44,7 +43,7 @@ def mark_rows(workshop: Workshop, mapping: FeedMapping, run_id: str) -> WrittenB
     log = structlog.get_logger().bind(feed=mapping.feed, run_id=run_id)
     log.info("written back", cells=told.cells, problem=told.problem)
     if told.problem:
-        add_notices(workshop.engine, workshop.settings.destination, mapping.feed, run_id, [_notice(told)])
+        workshop.put_down(mapping, run_id, [_notice(told)])
     return told
 
 

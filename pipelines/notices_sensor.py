@@ -27,6 +27,7 @@ from mappings.schema import FeedMapping
 from mappings.vocabulary import FeedName
 from pipelines import names
 from pipelines.clock import now
+from pipelines.history import ENDED
 from pipelines.settings import Settings
 from pipelines.telling.causes import Cause, Concern
 from pipelines.telling.notices import Teller, tell_of_lost_books, teller_of
@@ -37,7 +38,6 @@ NAME = "tell_owners"
 EVERY_S = 60
 LOST_AFTER = 3
 """So many ticks in a row without the state DB are told: a busy one is back with the next."""
-_ENDED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 _AT_ONCE = 500
 _FIRST_LOOK = timedelta(days=1)
 _WILL_RETRY_TAG = "dagster/will_retry"
@@ -96,7 +96,7 @@ def _place(cursor: str | None) -> Place:
 
 
 def _ended_since(place: Place) -> RunsFilter:
-    return RunsFilter(statuses=_ENDED, updated_after=datetime.fromtimestamp(place.since, UTC))
+    return RunsFilter(statuses=ENDED, updated_after=datetime.fromtimestamp(place.since, UTC))
 
 
 def _tell(teller: Teller, instance: DagsterInstance, folder: FeedFolder, ended: Sequence[RunRecord]) -> tuple[FeedName, ...]:

@@ -173,16 +173,17 @@ class Workshop:
         log = structlog.get_logger().bind(feed=mapping.feed, run_id=run_id)
         for sentence in told:
             log.warning("the service has changed", notice=sentence)
-        self._put_down(mapping, run_id, told)
+        self.put_down(mapping, run_id, told)
 
     def tell_of_reading(self, mapping: FeedMapping, run_id: str, told: Sequence[str]) -> None:
         """Tell how the source was read, in the same places; that it is as it was is nothing to warn of."""
         log = structlog.get_logger().bind(feed=mapping.feed, run_id=run_id)
         for sentence in told:
             log.info("how the source was read", notice=sentence)
-        self._put_down(mapping, run_id, told)
+        self.put_down(mapping, run_id, told)
 
-    def _put_down(self, mapping: FeedMapping, run_id: str, told: Sequence[str]) -> None:
+    def put_down(self, mapping: FeedMapping, run_id: str, told: Sequence[str]) -> None:
+        """Add sentences to the page of a run, each once."""
         if told:
             add_notices(self.engine, self.settings.destination, mapping.feed, run_id, told)
 

@@ -11,7 +11,7 @@ import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 MASK = "[key]"
 SHORTEST_SECRET = 8
@@ -48,6 +48,15 @@ class Mask:
         """Compile what to look for: not before somebody asks, as most processes never show anything secret."""
         self._forms = _Forms.of(self._known)
         return self._forms
+
+
+def passwords_in(address: str) -> tuple[str, ...]:
+    """Return the password of an address, as it stands there and as it is meant; of one that cannot be read, what may be it."""
+    try:
+        password = urlsplit(address).password or ""
+    except ValueError:  # it is told as such where it is opened
+        password = address.partition("://")[2].rpartition("@")[0].partition(":")[2]
+    return tuple(dict.fromkeys((password, unquote(password)))) if password else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
+
+from connectors.masking import passwords_in
 
 Exporter = Literal["otlp", "console", "none"]
 PROTOCOL = "http/protobuf"
@@ -48,7 +50,7 @@ def secrets_in(otel: Mapping[str, str]) -> Iterator[str]:
                 secret = unquote(header.partition("=")[2].strip())
                 yield from (secret, *secret.split()[1:])
         if name.endswith("_ENDPOINT"):
-            yield from filter(None, [_password(value)])
+            yield from passwords_in(value)
 
 
 def _exporter(signal: str, otel: Mapping[str, str], problems: list[str]) -> Exporter:
@@ -62,10 +64,3 @@ def _exporter(signal: str, otel: Mapping[str, str], problems: list[str]) -> Expo
         problems.append(f"OTLP is spoken as {PROTOCOL} (mostly port 4318), not as {protocol}")
         return "none"
     return "otlp" if word == "otlp" else "console" if word == "console" else "none"
-
-
-def _password(url: str) -> str:
-    try:
-        return urlsplit(url).password or ""
-    except ValueError:
-        return ""

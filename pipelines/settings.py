@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
-from urllib.parse import unquote, urlsplit
 
 from dotenv import dotenv_values
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SecretStr
 
-from connectors.masking import Mask
+from connectors.masking import Mask, passwords_in
 from connectors.sources.access import Access
 from mappings.errors import ConfigError
 from pipelines.notices_channels import NOBODY, Channels, read_channels
@@ -69,9 +68,8 @@ class Settings(BaseModel):
     @cached_property
     def mask(self) -> Mask:
         """What hides all that must not be seen: the service's key, the state DB's password, what `access` and `channels` hold."""
-        password = _password_of(self.state_url)
-        key = self.api_key.get_secret_value()
-        self.access.mask.learn(key, password, unquote(password), *self.channels.secrets(), *secrets_in(self.otel))
+        key, passwords = self.api_key.get_secret_value(), passwords_in(self.state_url)
+        self.access.mask.learn(key, *passwords, *self.channels.secrets(), *secrets_in(self.otel))
         return self.access.mask
 
 
@@ -184,17 +182,10 @@ def _switch(name: str, values: Mapping[str, str], problems: list[str]) -> bool:
 
 def _without_userinfo(url: str, problems: list[str]) -> str:
     """Take no address that holds a password: it would become part of the state DB and of every message."""
-    if _password_of(url) or "@" in url.partition("://")[2].partition("/")[0]:
+    if passwords_in(url) or "@" in url.partition("://")[2].partition("/")[0]:
         problems.append("EVENT_API_BASE_URL: holds a user name or password; leave only the host, the key is set apart from it")
         return ""
     return url
-
-
-def _password_of(url: str) -> str:
-    try:
-        return urlsplit(url).password or ""
-    except ValueError:  # an address that cannot be read at all is told as such where it is opened
-        return url.partition("://")[2].rpartition("@")[0].partition(":")[2]
 
 
 def _absolute_sqlite(url: str, cwd: Path) -> str:

@@ -56,6 +56,15 @@ def test_the_key_is_masked_wherever_the_settings_are_shown(tmp_path: Path) -> No
     assert SECRET not in "".join(shown)
 
 
+@pytest.mark.parametrize("name", ["EVENTSYNC_STATE_URL", "OTEL_EXPORTER_OTLP_ENDPOINT"])
+@pytest.mark.parametrize("host", ["db.example", "[db.example"])
+def test_the_password_of_an_address_is_masked_as_it_stands_and_as_it_is_meant_even_where_the_address_cannot_be_read(
+    tmp_path: Path, name: str, host: str
+) -> None:
+    settings = read_settings({name: f"postgresql://sync:p%40ss-words-17@{host}/state"}, tmp_path)
+    assert "words" not in settings.mask.hide("p%40ss-words-17 and p@ss-words-17")
+
+
 def test_a_key_may_lie_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "key.txt").write_text(f"{SECRET}\n", "utf-8")
     assert read_settings({"EVENT_API_KEY_FILE": "key.txt"}, tmp_path).api_key.get_secret_value() == SECRET

@@ -60,13 +60,13 @@ if place.exists():
         stop(f"{place} is in use ({error}): stop what uses it, then again")
     except sqlite3.DatabaseError:
         pass  # damaged: that may be why it is replaced
-    kept = place.with_name(f"{place.name}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
-    place.rename(kept)
-    for beside in ("-wal", "-shm"):
-        left = place.with_name(place.name + beside)
-        if left.exists():
-            left.rename(kept.with_name(kept.name + beside))
-    print(f"what was there: {kept}")
+kept = f"{place.name}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+# Also what lies beside a state DB that is lost: SQLite would take such a log for the copy's own, and write its pages into it.
+for ending in ("", "-wal", "-shm", "-journal"):
+    left = place.with_name(place.name + ending)
+    if left.exists():
+        left.rename(place.with_name(kept + ending))
+        print(f"what was there: {place.with_name(kept + ending)}")
 os.replace(part, place)
 print(f"restored: {place}")
 PYTHON

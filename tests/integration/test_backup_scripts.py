@@ -161,6 +161,27 @@ def test_a_damaged_ledger_is_replaced_and_kept_beside(desk: Desk, backups: Path)
     assert kept.read_bytes() == b"\0" * 5000
 
 
+def test_a_log_that_a_lost_ledger_has_left_is_not_played_into_the_copy(desk: Desk, backups: Path) -> None:
+    desk.source(lines(3))
+    assert desk.run().code == 0
+    copy = backup(desk, backups)
+    desk.source(lines(60))
+    with closing(sqlite3.connect(desk.folder / "state.db")) as reader:  # who has it open keeps the log
+        reader.execute("SELECT count(*) FROM ledger_entry").fetchone()
+        assert desk.run().code == 0
+        log = desk.folder / "state.db-wal"
+        assert log.stat().st_size > 0
+        kept = log.read_bytes()
+    for path in desk.folder.glob("state.db*"):
+        path.unlink()
+    log.write_bytes(kept)
+    assert script(desk, "restore.sh", copy).code == 0
+    assert len(desk.states()) == 3
+    assert desk.command("state", "verify").code == 0
+    (beside,) = desk.folder.glob("state.db.before-*-wal")
+    assert beside.read_bytes() == kept
+
+
 def test_the_scripts_are_of_any_shell() -> None:
     for path in sorted(DEPLOY.glob("*.sh")):
         assert path.read_text("utf-8").startswith("#!/bin/sh\n")

@@ -1,7 +1,7 @@
 """Dagster's default launcher, taught to notice that a run's process is gone, on this machine.
 
-Without it a run stays STARTED for ever after a reboot or a `kill -9`, and keeps its place in the queue. Which process
-works on a run is told in `workers`.
+Without it a run stays STARTED for ever after a reboot or a `kill -9`, and keeps its place in the queue. It stands outside the
+room `launching` because people's dagster.yaml files name it here; which process works on a run is told in `launching.workers`.
 """
 
 from __future__ import annotations

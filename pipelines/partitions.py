@@ -31,16 +31,15 @@ from mappings.errors import ConfigError
 from mappings.schema import FeedMapping
 from pipelines import names
 from pipelines.backfills.giving_way import BACKFILL
-from pipelines.backfills.windows import Window, usual_way
+from pipelines.backfills.windows import FIRST_SHOWN, Window, has_days, usual_way
 from pipelines.failures import StepContext, as_failures, interrupted_for_good
 from pipelines.feed_run import FeedAtWork, RunTicket
 from pipelines.gate import raise_if_braked
-from pipelines.launching.launch_request import FIRST_PARTITION, has_days
 from pipelines.options import RunOptions
 from pipelines.sync import Published, Staged
 from pipelines.wiring import OpenWorkshop, Workshop
 
-DAYS = DailyPartitionsDefinition(start_date=FIRST_PARTITION.isoformat(), end_offset=1)
+DAYS = DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
 """Every day from the first that anybody may want back, up to today, in UTC."""
 
 

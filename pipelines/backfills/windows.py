@@ -21,6 +21,8 @@ from mappings.strict import Strict
 
 By = Literal["cursor", "file", "event"]
 """What tells a row's day: when it last changed, the file it came in, or when its event starts."""
+FIRST_SHOWN = date(2015, 1, 1)
+"""The first day that Dagster shows of a feed's past; earlier ones are brought in all the same."""
 
 
 class Window(Strict):
@@ -53,6 +55,11 @@ def usual_way(source: SourceSpec) -> By:
     if isinstance(source, FileSource) and (is_dated(source.path) or source.files == "new"):
         return "file"
     return "cursor" if isinstance(source, SalesforceSource) and source.incremental else "event"
+
+
+def has_days(mapping: FeedMapping) -> bool:
+    """Whether the source of a feed can be asked for days: by its files, or by when its records changed."""
+    return usual_way(mapping.source) != "event"
 
 
 def check_way(mapping: FeedMapping, window: Window) -> None:

@@ -17,7 +17,7 @@ from pipelines.outcomes import ExitCode
 from pipelines.publishing.service import open_api, require_service
 from pipelines.publishing.shared_pace import sharing_over
 from pipelines.reconciliation.matching import RowVerdict, Verdict
-from pipelines.reconciliation.reconciling import ListRead, Reconciled, ReconcileJob, reconcile
+from pipelines.reconciliation.search import ListRead, Reconciled, ReconcileJob, reconcile
 from pipelines.settings import current_settings
 from state.decisions import Found
 from state.sought import Sought, read_sought

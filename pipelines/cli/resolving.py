@@ -20,7 +20,7 @@ from pipelines.logs import configure_logs
 from pipelines.outcomes import ExitCode
 from pipelines.publishing.service import open_api
 from pipelines.publishing.shared_pace import sharing_over
-from pipelines.reconciliation.reconciling import is_listed
+from pipelines.reconciliation.search import is_listed
 from pipelines.settings import current_settings
 from state.deciding import AsItIs, Change, Choice, NotPossibleError, Resend, SetAside, TakeBack, TakeEvent, decide
 from state.decisions import Decisions, Resolved

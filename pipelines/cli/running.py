@@ -23,7 +23,7 @@ from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
 from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.launching.dagster_home import prepare_dagster_home
-from pipelines.launching.launch_request import launch_config, launch_tags, launched_job, wanted_assets
+from pipelines.launching.request import launch_config, launch_tags, launched_job, wanted_assets
 from pipelines.launching.webserver import Launch, Webserver, webserver_url
 from pipelines.logs import configure_logs
 from pipelines.options import RunOptions

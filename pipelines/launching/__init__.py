@@ -1,1 +1,1 @@
-"""How runs are started on Dagster, watched, and cleared away."""
+"""Dagster as it is met from outside: its home, its webserver, the runs that are launched on it and those left behind."""

@@ -1,4 +1,7 @@
-"""Dagster's home folder: made on first use, with the settings that a sync worker needs; an existing one is left alone."""
+"""Dagster's home folder: made on first use, with the settings that a sync worker needs; an existing one is left alone.
+
+Homes that are written by hand, for a deployment of several containers, are not seen here.
+"""
 
 from __future__ import annotations
 

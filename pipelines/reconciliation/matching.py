@@ -1,6 +1,6 @@
 """Which of the service's events is which row's, where the ledger lacks the event's id: rows are indexed, events stream by.
 
-Pure. How alike one row and one event are is `likeness`'; reading the list and recording what is found is `reconciling`'s.
+Pure. How alike one row and one event are is `likeness`'; reading the list and recording what is found is `search`'s.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What helps with each kind of rows that wait for a person, for whoever shows or tells of them."""
+"""What helps with each kind of rows that wait for a person, for whoever shows or tells of them.
+
+Which kinds there are is `row_words`'.
+"""
 
 from __future__ import annotations
 

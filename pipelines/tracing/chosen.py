@@ -1,4 +1,7 @@
-"""Who listens to the runs of this process: an OpenTelemetry collector where the environment names one, else nobody."""
+"""Who listens to the runs of this process: an OpenTelemetry collector where the environment names one, else nobody.
+
+What the environment asks for is read in `otel_env`; what is told is `telemetry`'s.
+"""
 
 from __future__ import annotations
 

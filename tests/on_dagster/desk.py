@@ -19,7 +19,7 @@ import httpx
 
 from pipelines import names
 from pipelines.definitions import build_definitions
-from pipelines.launching.launch_request import launch_config, wanted_assets
+from pipelines.launching.request import launch_config, wanted_assets
 from pipelines.options import RunOptions
 from pipelines.settings import Settings, read_settings
 from pipelines.wiring import open_workshop

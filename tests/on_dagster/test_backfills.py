@@ -12,7 +12,7 @@ from mappings.loader import load_feed
 from mappings.schema import FeedMapping
 from pipelines import names
 from pipelines.backfills.windows import Window
-from pipelines.launching.launch_request import launch_config, launch_tags, launched_job
+from pipelines.launching.request import launch_config, launch_tags, launched_job
 from pipelines.options import RunOptions
 
 BACKFILLED = dg.AssetKey([FEED, "backfilled"])

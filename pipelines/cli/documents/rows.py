@@ -16,7 +16,7 @@ from pipelines.cli.reporting.page import SectionName
 from pipelines.cli.resolving import Told
 from pipelines.cli.unmapped import Unmapped
 from pipelines.reconciliation.matching import Verdict
-from pipelines.reconciliation.reconciling import ListRead
+from pipelines.reconciliation.search import ListRead
 from state.turned_away import LeftAlone
 from state.words import Decision, DriftKind, EntryState, ProblemKind
 

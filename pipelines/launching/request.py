@@ -1,20 +1,19 @@
-"""What a launched run is asked for: job, run configuration, assets and tags from the options of a run. Imports no Dagster."""
+"""What Dagster is asked for when a run is launched: job, run configuration, assets and tags from the options of a run.
+
+Imports no Dagster; asking it is `webserver`'s and `in_process`'s.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date
 from typing import Any
 
 from mappings.schema import FeedMapping
 from mappings.vocabulary import FeedName
 from pipelines import names
-from pipelines.backfills.windows import usual_way
+from pipelines.backfills.windows import FIRST_SHOWN, has_days, usual_way
 from pipelines.clock import now
 from pipelines.options import RunOptions
-
-FIRST_PARTITION = date(2015, 1, 1)
-"""The first day that Dagster shows of a feed's past; earlier ones are brought in all the same."""
 
 
 def launch_config(options: RunOptions) -> dict[str, Any]:
@@ -54,12 +53,7 @@ def launch_tags(mapping: FeedMapping, options: RunOptions, launched_by: str) -> 
     days = options.window
     if days is None or not has_days(mapping) or days.by != usual_way(mapping.source) or days.column:
         return tags
-    if days.first < FIRST_PARTITION or days.last > now().date():
+    if days.first < FIRST_SHOWN or days.last > now().date():
         return tags
     span = {"start": days.first, "end": days.last}
     return {**tags, **{f"dagster/asset_partition_range_{end}": day.isoformat() for end, day in span.items()}}
-
-
-def has_days(mapping: FeedMapping) -> bool:
-    """Whether the source of a feed can be asked for days: by its files, or by when its records changed."""
-    return usual_way(mapping.source) != "event"

@@ -23,9 +23,9 @@ from rich.table import Table
 
 from connectors.admission import Admitted, Closed
 from connectors.crowding import Crowd
-from connectors.event_api.retry_after import retry_after_s
 from connectors.pace_sharing import Shared, Sharing
 from connectors.pacing import Pacer
+from connectors.retry_after import retry_after_s
 from connectors.surroundings import Surroundings
 from sandbox.limits import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from connectors.event_api.retry_after import retry_after_s
 from connectors.event_api.wire import created_id, error_body
+from connectors.retry_after import retry_after_s
 from mappings.delivery import Answer
 
 _LONGEST_TEXT = 500

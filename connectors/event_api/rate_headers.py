@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 
-from connectors.event_api.retry_after import retry_after_s
 from connectors.rate_hint import RateHint
+from connectors.retry_after import retry_after_s
 
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
 _EPOCH_S = 1e9

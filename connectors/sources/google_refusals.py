@@ -5,7 +5,6 @@ How Google is asked is `google_wire`'s. Statuses and reasons are those of google
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,6 @@ _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _RATES = frozenset({"RATE_LIMIT_EXCEEDED", "rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded", "backendError"})
 _DISABLED = frozenset({"SERVICE_DISABLED", "accessNotConfigured"})
 _SCOPES = frozenset({"ACCESS_TOKEN_SCOPE_INSUFFICIENT", "insufficientPermissions", "insufficientScopes"})
-_SECONDS = re.compile(r"[0-9]{1,7}(?:\.[0-9]{1,9})?")
 _MOST_SHOWN = 300
 _LONG_PAUSE_S = 120.0
 
@@ -32,12 +30,13 @@ class GridMovedError(SourceUnavailableError):
 class Refusal:
     """An answer other than a success. `what` is what was asked for, in words; `account` who asked, "" if unknown.
 
-    `writes`: it was to be written, for which one needs more leave than for reading.
+    `asked_s`: the pause that it asks for, None if it asks for none. `writes`: it was to be written, for which one needs more
+    leave than for reading.
     """
 
     status: int
     body: bytes
-    retry_after: str
+    asked_s: float | None
     what: str
     account: str
     writes: bool = False
@@ -63,9 +62,7 @@ class Refusal:
                 return SourceRefusedError(said, hint="check `source.spreadsheet` and the account's rights")
 
     def _pause_s(self) -> float | None:
-        if _SECONDS.fullmatch(self.retry_after.strip()):
-            return float(self.retry_after)
-        return 60.0 if self.status == 429 else None
+        return 60.0 if self.asked_s is None and self.status == 429 else self.asked_s
 
     def _patience(self) -> str:
         pause_s = self._pause_s() or 0.0

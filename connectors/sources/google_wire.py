@@ -21,6 +21,7 @@ from requests.adapters import HTTPAdapter
 
 from connectors.masking import Mask
 from connectors.retry import RetryPolicy, ask_again_until
+from connectors.retry_after import retry_after_s
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.google_login import Login
@@ -155,9 +156,9 @@ class GoogleWire(HTTPClient):
         )
 
     def _refused(self, question: Question, response: Response) -> SyncError:
-        pause = response.headers.get("retry-after", "")
+        pause_s = retry_after_s(response.headers)
         account, writes = self._login.account, question.body is not None
-        return Refusal(response.status_code, response.content, pause, question.what, account, writes).error()
+        return Refusal(response.status_code, response.content, pause_s, question.what, account, writes).error()
 
     def _at(self, address: str) -> str:
         for google in _GOOGLE:

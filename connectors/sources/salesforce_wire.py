@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import requests
 from requests.adapters import HTTPAdapter
 
+from connectors.http_dates import http_date
 from connectors.loopback import is_loopback
+from connectors.retry_after import retry_after_s
 from mappings.errors import ConfigError
 
 CONNECT_S = 10.0
@@ -49,9 +50,8 @@ class Told:
         self.status = response.status_code
         if match := _USAGE.search(response.headers.get("Sforce-Limit-Info", "")):
             self.used, self.allowed = int(match[1]), int(match[2])
-        asked = response.headers.get("Retry-After", "")
-        self.retry_after_s = float(asked) if asked.isascii() and asked.isdecimal() else None
-        self.now = _date(response.headers.get("Date", "")) or self.now
+        self.retry_after_s = retry_after_s(response.headers)
+        self.now = http_date(response.headers.get("Date", "")) or self.now
 
 
 class OrgSession(requests.Session):
@@ -113,12 +113,3 @@ def checked_url(url: str) -> str:
 
 def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
-
-
-def _date(text: str) -> datetime | None:
-    try:
-        said = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    # HTTP knows no other zone (RFC 9110, 5.6.7).
-    return said.replace(tzinfo=UTC) if said.tzinfo is None else said.astimezone(UTC)

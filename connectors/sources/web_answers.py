@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 
 import httpx
 
+from connectors.http_dates import http_date
+from connectors.retry_after import retry_after_s
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 
 _PASSING = frozenset({408, 425, 429})
@@ -97,20 +98,14 @@ def refuse_other_answers(answer: httpx.Response, shown: str) -> None:
         return
     said = f"{shown} answered {status} {answer.reason_phrase}".rstrip()
     if status == 202:
-        raise SourceUnavailableError(f"{said}: the file is not ready yet", hint="run again later", retry_after_s=_pause(answer))
+        raise SourceUnavailableError(
+            f"{said}: the file is not ready yet", hint="run again later", retry_after_s=retry_after_s(answer.headers)
+        )
     if status in _PASSING or status >= 500:
-        raise SourceUnavailableError(said, hint="run again later", retry_after_s=_pause(answer))
+        raise SourceUnavailableError(said, hint="run again later", retry_after_s=retry_after_s(answer.headers))
     if status in {404, 410}:
         raise SourceRefusedError(f"{said}: there is no such file", hint="check `source.path` with the partner")
     raise SourceRefusedError(said, hint="check the address and the access with the partner")
-
-
-def _pause(answer: httpx.Response) -> float | None:
-    asked = answer.headers.get("retry-after", "").strip()
-    if asked.isascii() and asked.isdecimal() and len(asked) < 10:
-        return float(asked)
-    until, now = _moment(asked), answered_at(answer)
-    return None if until is None or now is None else max(until - now, 0.0)
 
 
 def _is_old(answer: httpx.Response) -> bool:
@@ -119,7 +114,5 @@ def _is_old(answer: httpx.Response) -> bool:
 
 
 def _moment(text: str) -> float | None:
-    try:
-        return parsedate_to_datetime(text).timestamp()
-    except (ValueError, OverflowError):
-        return None
+    told = http_date(text)
+    return None if told is None else told.timestamp()

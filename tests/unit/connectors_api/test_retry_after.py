@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from virtual_time import EPOCH
 
 from connectors.event_api.answers import interpret, interpret_failure
-from connectors.event_api.retry_after import retry_after_s
+from connectors.retry_after import retry_after_s
 
 YEAR_S = 366 * 86_400
 IN_A_MINUTE = format_datetime(EPOCH + timedelta(seconds=60), usegmt=True)
@@ -68,6 +68,13 @@ def test_a_date_is_measured_from_the_answers_own_date() -> None:
         "retry-after": format_datetime(theirs + timedelta(seconds=30), usegmt=True),
     }
     assert retry_after_s(headers, EPOCH) == 30
+
+
+def test_without_a_clock_of_ours_a_date_is_worth_what_the_answers_own_date_makes_of_it() -> None:
+    headers = {"retry-after": IN_A_MINUTE}
+    assert retry_after_s(headers) is None
+    assert retry_after_s({**headers, "date": format_datetime(EPOCH, usegmt=True)}) == 60
+    assert retry_after_s({"retry-after": "7"}) == 7
 
 
 @given(st.text())

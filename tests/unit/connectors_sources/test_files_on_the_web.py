@@ -9,11 +9,12 @@ import logging
 import re
 import socket
 import threading
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Ending, Source
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.fetching import Fetching
+from connectors.sources.web_answers import changed_at
 from connectors.sources.web_files import WebFiles
 from connectors.sources.web_hops import WebDoor
 from mappings.file_names import without_secrets
@@ -258,6 +260,15 @@ def test_a_longer_pause_than_a_run_can_wait_is_the_next_run_s(web: Web) -> None:
     with pytest.raises(SourceUnavailableError) as caught:
         read(web.address("/agenda.csv"), waits)
     assert (caught.value.retry_after_s, waits.slept) == (3600, [])
+
+
+def test_a_date_without_a_zone_is_in_utc_wherever_we_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        moment = changed_at(httpx.Response(200, headers={"last-modified": "Sun Mar  1 12:01:00 2026"}))
+    time.tzset()
+    assert moment == datetime(2026, 3, 1, 12, 1, tzinfo=UTC).timestamp()
 
 
 def test_a_server_that_recovers_is_not_noticed(web: Web) -> None:

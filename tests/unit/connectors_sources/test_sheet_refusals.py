@@ -123,7 +123,7 @@ def test_retry_after_is_obeyed_and_one_beyond_our_patience_ends_the_reading(desk
     desk.google.faults.append(Fault("/v4/", status=503, headers={"Retry-After": "17"}))
     assert desk.cells() == [("1", "Jazz")]
     assert desk.waits == [17]
-    desk.google.faults.append(Fault("/v4/", status=429, headers={"Retry-After": "3600"}, times=10**9))
+    desk.google.faults.append(Fault("/v4/", status=429, headers={"Retry-After": "3600, 60"}, times=10**9))
     error = refused(desk, SourceUnavailableError)
     assert isinstance(error, SourceUnavailableError)
     assert error.retry_after_s == 3600

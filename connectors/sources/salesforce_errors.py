@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
-from mappings.errors import PermanentError, TransientError
+from mappings.errors import SyncError
 
 DAY_SPENT_S = 3600.0
 """The daily requests are counted over the last 24 hours: some are free again an hour later."""
@@ -25,8 +25,11 @@ _NO_FIELD = re.compile(r"No such column '([\w.]+)' on entity '(\w+)'")
 _LIMIT_HINT = "run again in an hour; other programs of the org use its daily requests too: `check --live` shows how many are left"
 
 
-class LocatorLostError(Exception):
-    """Salesforce has forgotten a query that was being paged through: too long ago, or more than ten others since."""
+class LocatorLostError(SourceUnavailableError):
+    """Salesforce has forgotten a query that was being paged through: too long ago, or more than ten others since.
+
+    Pages are gone on with; where nobody can, it is the reading's own error.
+    """
 
 
 class BusyError(SourceUnavailableError):
@@ -37,12 +40,12 @@ class SlowQueryError(BusyError):
     """Salesforce gave a query up because it took too long."""
 
 
-def sorted_out(about: str, status: int, content: Any, *, retry_after_s: float | None = None) -> Exception:
+def sorted_out(about: str, status: int, content: Any, *, retry_after_s: float | None = None) -> SyncError:
     """Return what a refusal means; `about` is what was asked: an object, a query's job."""
     code, said = _told(content)
     message = f"Salesforce answered {status}{f' {code}' if code else ''} to {about}{f': {said}' if said else ''}"
     if code == _LOST:
-        return LocatorLostError(message)
+        return LocatorLostError(message, hint="run again later")
     if code == "REQUEST_LIMIT_EXCEEDED" and "oncurrent" not in said:
         return SourceUnavailableError(message, hint=_LIMIT_HINT, retry_after_s=DAY_SPENT_S)
     if code == "QUERY_TIMEOUT":
@@ -69,7 +72,7 @@ def unreachable(about: str, said: str) -> BusyError:
     return BusyError(f"Salesforce did not answer to {about}: {said}", hint="run again later")
 
 
-def _for_a_person(about: str, code: str, status: int, message: str) -> PermanentError | TransientError:
+def _for_a_person(about: str, code: str, status: int, message: str) -> SyncError:
     if code in _QUERY:
         return BadSourceError(
             about, message, hint="correct `source` in the mapping file; `check --live` shows the fields there are"

@@ -19,7 +19,7 @@ from connectors.sources.access import Access, SalesforceAccess
 from connectors.sources.errors import SourceRefusedError
 from connectors.sources.salesforce_errors import BusyError, sorted_out, unreachable, words_of
 from connectors.sources.salesforce_wire import Told
-from mappings.errors import ConfigError
+from mappings.errors import ConfigError, SyncError
 
 API_VERSION = "59.0"
 """The version of the API that is spoken; each is kept alive for years."""
@@ -102,7 +102,7 @@ def _key(path: Path) -> str:
         ) from None
 
 
-def _refused(code: str, said: str, told: Told) -> Exception:
+def _refused(code: str, said: str, told: Told) -> SyncError:
     short = words_of(said)[:300]
     message = f"Salesforce does not let us in{f' ({code})' if code else ''}: {short or 'it does not say why'}"
     if code == "UNKNOWN_EXCEPTION_CODE":

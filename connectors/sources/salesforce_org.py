@@ -121,7 +121,7 @@ class Org:
         try:
             page = Page.of(self.ask("the next page", lambda org: org.query_more(address, identifier_is_url=True)))
         except _RefusedAfreshError as error:
-            raise LocatorLostError(str(error)) from error
+            raise LocatorLostError(str(error), hint=error.hint) from error
         if page.more == address and not page.records:
             raise SourceUnavailableError("Salesforce gave a page without records that leads to itself", hint="run again later")
         return page

@@ -47,10 +47,10 @@ class Pages:
             before = self.progress.count
             try:
                 yield from self._texts(self.selection.asking.query(*conditions, order=order))
-            except LocatorLostError as error:
+            except LocatorLostError:
                 restarts = 0 if self.progress.count > before else restarts + 1
                 if restarts > _MOST_RESTARTS:
-                    raise SourceUnavailableError(str(error), hint="run again later") from error
+                    raise
                 conditions = (*given, *rest())
             else:
                 return

@@ -126,12 +126,13 @@ def test_a_busy_org_is_asked_again_a_few_times_and_then_later(answer: tuple[int,
         assert len(org.troubles.answers) == 50 - POLICY.attempts
 
 
-def test_a_wait_that_salesforce_names_is_waited_or_left_to_the_next_run() -> None:
+@pytest.mark.parametrize(("told", "wait_s"), [("17", 17.0), ("17.5", 17.5), ("5, 17", 17.0)])
+def test_a_wait_that_salesforce_names_is_waited_or_left_to_the_next_run(told: str, wait_s: float) -> None:
     org = org_of(events(3))
-    org.troubles.answers, org.troubles.retry_after = [(503, "SERVER_UNAVAILABLE", "")], "17"
+    org.troubles.answers, org.troubles.retry_after = [(503, "SERVER_UNAVAILABLE", "")], told
     with reader_of(org) as reader:
         reader.read({"Name"})
-        assert reader.clock.slept == [17.0]
+        assert reader.clock.slept == [wait_s]
 
         org.troubles.answers, org.troubles.retry_after = [(503, "SERVER_UNAVAILABLE", "")] * 9, "900"
         with pytest.raises(SourceUnavailableError) as caught:
@@ -302,6 +303,16 @@ def test_results_of_a_busy_org_are_insisted_on_no_longer_than_anything_else(retr
 
     assert reader.clock.now <= longest_s
     assert len(org.troubles.answers) >= 99 - POLICY.attempts
+    assert org.jobs == {}
+
+
+def test_results_of_which_salesforce_has_forgotten_the_place_end_in_an_error_that_a_later_run_may_clear() -> None:
+    org = org_of(events(25))
+    org.troubles.answers = [(400, "INVALID_QUERY_LOCATOR", "invalid query locator")]
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="INVALID_QUERY_LOCATOR") as caught:
+        reader.read({"Name"}, api="bulk")
+
+    assert caught.value.hint == "run again later"
     assert org.jobs == {}
 
 

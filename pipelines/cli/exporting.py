@@ -7,8 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
-from mappings.errors import ConfigError
 from pipelines.cli.output import Output
+from pipelines.cli.whole_file import written_whole
 from pipelines.clock import monotonic_s
 from pipelines.logs import configure_logs
 from pipelines.measuring.exposition import exposition
@@ -38,13 +38,8 @@ def write_metrics(out: Path, *, as_json: bool) -> int:
         SyncError: the state DB cannot be read.
     """
     gauges = look(current_settings())
-    beside = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        beside.write_text(exposition(gauges), "utf-8")
-        beside.replace(out)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise ConfigError(f"{out} cannot be written: {error.strerror}", hint="choose another file for --out") from error
+    with written_whole(out, "--out") as file:
+        file.write_text(exposition(gauges), "utf-8")
     Output(json=as_json).document({"out": out.resolve(), "metrics": gauges})
     return 0
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from mappings.errors import ConfigError
 from pipelines.cli.reporting.page import Line, Page
+from pipelines.cli.whole_file import written_whole
 
 _PAGES = Path(__file__).with_name("pages")
 _FOLD = 100
@@ -38,16 +38,9 @@ def write_page(page: Page, file: Path) -> int:
     )
     environment.filters |= {"moment": _moment, "number": "{:,}".format, "folds": _folds}
     template = environment.get_template("report.html.jinja")
-    beside = file.with_name(f"{file.name}.part")
-    try:
-        with beside.open("wb") as stream:
-            template.stream(page=page, style=style, style_digest=_digest(style)).dump(stream, encoding="utf-8")
-        beside.replace(file)
-        return file.stat().st_size
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be written: {error.strerror}", hint="choose another file for --html") from error
-    finally:
-        beside.unlink(missing_ok=True)
+    with written_whole(file, "--html") as beside, beside.open("wb") as stream:
+        template.stream(page=page, style=style, style_digest=_digest(style)).dump(stream, encoding="utf-8")
+        return stream.tell()
 
 
 def _digest(style: str) -> str:

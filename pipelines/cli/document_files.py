@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from mappings.errors import ConfigError
 from mappings.refusals import did_you_mean
 from pipelines.cli.documents.catalogue import DOCUMENTS, document_schema, file_name
 from pipelines.cli.output import Output
-from pipelines.cli.schema_file import give_text, write_text
+from pipelines.cli.schema_file import give, write
 
 
 def give_document_schema(verb: str, out: Path | None, *, as_json: bool) -> int:
@@ -22,14 +20,7 @@ def give_document_schema(verb: str, out: Path | None, *, as_json: bool) -> int:
     if verb not in DOCUMENTS:
         hint = did_you_mean(verb, DOCUMENTS) or f"there are {', '.join(DOCUMENTS)}"
         raise ConfigError(f"--document {verb}: no verb of this name prints a document", hint=hint)
-    text = _text(document_schema(verb))
-    if out is None:
-        return give_text(text)
-    write_text(out, text)
-    output = Output(json=as_json)
-    output.document({"schema": out.resolve()})
-    output.note(f"{out} is written")
-    return 0
+    return give(document_schema(verb), out, as_json=as_json)
 
 
 def write_document_schemas(folder: Path, *, as_json: bool) -> int:
@@ -39,12 +30,8 @@ def write_document_schemas(folder: Path, *, as_json: bool) -> int:
         ConfigError: they cannot be written there.
     """
     for verb in DOCUMENTS:
-        write_text(folder / file_name(verb), _text(document_schema(verb)))
+        write(document_schema(verb), folder / file_name(verb))
     output = Output(json=as_json)
     output.document({"schema": folder.resolve()})
     output.note(f"{len(DOCUMENTS)} schemas are written to {folder}")
     return 0
-
-
-def _text(schema: dict[str, Any]) -> str:
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

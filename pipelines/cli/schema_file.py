@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from mappings.errors import ConfigError
 from mappings.json_schema import feed_json_schema
@@ -17,29 +19,37 @@ def give_schema(out: Path | None, *, as_json: bool) -> int:
     Raises:
         ConfigError: the file cannot be written.
     """
-    text = json.dumps(feed_json_schema(), indent=2, ensure_ascii=False) + "\n"
+    note = "" if out is None else f"; begin your mapping files with\n# yaml-language-server: $schema={out.name}"
+    return give(feed_json_schema(), out, note, as_json=as_json)
+
+
+def give(schema: Mapping[str, Any], out: Path | None, note: str = "", *, as_json: bool) -> int:
+    """Print a schema, which is a document by itself; or write it to `out` and say so, with a `note`. Return 0.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
     if out is None:
-        return give_text(text)
-    write_text(out, text)
+        sys.stdout.write(_text(schema))
+        return 0
+    write(schema, out)
     output = Output(json=as_json)
     output.document({"schema": out.resolve()})
-    output.note(f"{out} is written; begin your mapping files with\n# yaml-language-server: $schema={out.name}")
+    output.note(f"{out} is written{note}")
     return 0
 
 
-def give_text(text: str) -> int:
-    """Print a schema, which is a document by itself; return 0."""
-    sys.stdout.write(text)
-    return 0
-
-
-def write_text(out: Path, text: str) -> None:
+def write(schema: Mapping[str, Any], out: Path) -> None:
     """Write a schema to a file.
 
     Raises:
         ConfigError: it cannot be written.
     """
     try:
-        out.write_text(text, "utf-8")
+        out.write_text(_text(schema), "utf-8")
     except OSError as error:
         raise ConfigError(f"{out} cannot be written: {error.strerror}", hint="choose another file for --out") from error
+
+
+def _text(schema: Mapping[str, Any]) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

@@ -40,6 +40,12 @@ class Books:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    def known(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[Book, ...]:
+        """Return which feeds there are, by destination and name; where they stand is counted by `status`."""
+        scopes = select(SCOPE.c.destination, SCOPE.c.feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
+        with reading(self._engine) as connection:
+            return tuple(Book(*scope) for scope in connection.execute(_of_books(scopes, destination, feed)))
+
     def status(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[FeedStatus, ...]:
         """Return where each feed stands, by destination and name."""
         scopes = _of_books(select(SCOPE), destination, feed).order_by(SCOPE.c.destination, SCOPE.c.feed)

@@ -87,11 +87,10 @@ def _find(feed: FeedName, rows: Generator[SourceRow, None, None], mapper: RowMap
 def _entries(settings: Settings, mapping: FeedMapping, keys: Iterable[RowKey]) -> list[ListedRow]:
     """Return what the ledger knows of these rows; nothing where there is no state DB."""
     with open_shelf(settings) as shelf:
-        statuses = shelf.statuses(mapping.feed)
         if shelf.books is None:
             return []
         wanted = [RowFilter(row_key=key) for key in sorted(keys) if key]
-        records = [record for status in statuses for one in wanted for record in shelf.books.rows(status.book, one)]
+        records = [record for book in shelf.books_of(mapping.feed) for one in wanted for record in shelf.books.rows(book, one)]
         return [of_entry(record, mapping.feed) for record in records]
 
 

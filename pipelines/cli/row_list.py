@@ -37,7 +37,7 @@ def list_rows(feed: str, state: str | None, *, csv: Path | None, limit: int | No
         rows = list(listed) if csv is None or as_json else []  # of a file for people, no row is kept
         count = 0 if csv is None else write_told_csv(csv, (row.csv for row in rows or listed))
         is_more = next(found, None) is not None
-        elsewhere = "" if shelf.statuses(name) else shelf.elsewhere_sentence()
+        elsewhere = "" if shelf.books_of(name) else shelf.elsewhere_sentence()
     output.document(
         {"feed": name, "state": state or "waiting", "rows": [row.document for row in rows], "is_more": is_more, "csv": csv}
     )

@@ -42,8 +42,8 @@ class Shelf:
 
     def elsewhere(self) -> tuple[str, ...]:
         """Return the destinations that the state DB knows beside the one in question."""
-        known = self.books.status() if self.books and self.destination else ()
-        return tuple(sorted({one.book.destination for one in known} - {self.destination or ""}))
+        known = self.books.known() if self.books and self.destination else ()
+        return tuple(sorted({book.destination for book in known} - {self.destination or ""}))
 
     def elsewhere_sentence(self) -> str:
         """Say where else there is something to see, "" if nowhere."""
@@ -56,9 +56,13 @@ class Shelf:
         Raises:
             ConfigError: there is no such feed.
         """
-        if self.statuses(word):
+        if self.books_of(word):
             return word
         return str(chosen_feeds(folder_of(self.settings, [word]), [word])[0].mapping.feed)
+
+    def books_of(self, feed: str) -> tuple[Book, ...]:
+        """Return the books of one feed, at every destination in question."""
+        return self.books.known(destination=self.destination, feed=FeedName(feed)) if self.books else ()
 
     def book(self, feed: str) -> Book | None:
         """Return the book of one feed, None if it never ran.
@@ -66,7 +70,7 @@ class Shelf:
         Raises:
             ConfigError: it ran at several destinations, and none is configured.
         """
-        books = [one.book for one in self.statuses(feed)]
+        books = self.books_of(feed)
         if len(books) > 1:
             known = ", ".join(book.destination.partition("#")[0] for book in books)
             raise ConfigError(f"{feed} was sent to several services", hint=f"set EVENT_API_BASE_URL to one of: {known}")

@@ -13,6 +13,8 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from pydantic import SecretStr
 
+from pipelines.named_files import read_named_file
+
 EVERYTHING = "all"
 """The channel of addresses without a name: it hears of every feed."""
 OWNER = "{owner}"
@@ -98,12 +100,7 @@ def _entries(values: Mapping[str, str], cwd: Path, problems: list[str]) -> Itera
     if not (file := values.get("EVENTSYNC_NOTIFY_FILE", "").strip()):
         return
     path = cwd / Path(file).expanduser()
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        problems.append(f"EVENTSYNC_NOTIFY_FILE: cannot read {path}: {type(error).__name__}")
-        return
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_named_file("EVENTSYNC_NOTIFY_FILE", path, problems).splitlines(), start=1):
         words = [] if line.lstrip().startswith("#") else line.split()
         yield from ((f"EVENTSYNC_NOTIFY_FILE: {path}:{number}", word) for word in words)
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SecretStr
 from connectors.masking import Mask, passwords_in
 from connectors.sources.access import Access
 from mappings.errors import ConfigError
+from pipelines.named_files import read_named_file
 from pipelines.notices_channels import NOBODY, Channels, read_channels
 from pipelines.otel_env import TRACE_REQUESTS, secrets_in
 from pipelines.source_access import source_access
@@ -122,11 +123,7 @@ def _api_key(values: Mapping[str, str], cwd: Path, problems: list[str]) -> Secre
     direct, file = values.get("EVENT_API_KEY", "").strip(), values.get("EVENT_API_KEY_FILE", "").strip()
     if direct or not file:
         return _header_safe(direct, "EVENT_API_KEY", problems)
-    try:
-        return _header_safe((cwd / file).read_text(encoding="utf-8-sig").strip(), "EVENT_API_KEY_FILE", problems)
-    except (OSError, UnicodeDecodeError) as error:
-        problems.append(f"EVENT_API_KEY_FILE: cannot read {cwd / file}: {type(error).__name__}")
-        return SecretStr("")
+    return _header_safe(read_named_file("EVENT_API_KEY_FILE", cwd / file, problems).strip(), "EVENT_API_KEY_FILE", problems)
 
 
 def _header_safe(key: str, name: str, problems: list[str]) -> SecretStr:

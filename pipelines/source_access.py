@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from connectors.loopback import is_loopback
 from connectors.masking import Mask
 from connectors.sources.access import Access, GoogleAccess, SalesforceAccess
+from pipelines.named_files import read_named_file
 
 _SECRET_PARTS = ("private_key", "client_secret", "refresh_token")
 """What is secret in a credentials file of Google; the rest names the account, and is worth showing."""
@@ -54,11 +55,7 @@ class _Environment:
         direct, file = self.values.get(name, ""), self.path(f"{name}_FILE")
         if direct or file is None:
             return SecretStr(direct)
-        try:
-            return SecretStr(file.read_text(encoding="utf-8-sig").strip("\r\n"))
-        except (OSError, UnicodeDecodeError) as error:
-            self.problems.append(f"{name}_FILE: cannot read {file}: {type(error).__name__}")
-            return SecretStr("")
+        return SecretStr(read_named_file(f"{name}_FILE", file, self.problems).strip("\r\n"))
 
     def address(self, name: str) -> str:
         """Return an address that secrets may be sent to: https, or this very machine."""

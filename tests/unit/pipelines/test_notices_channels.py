@@ -69,7 +69,7 @@ def test_what_is_no_address_is_told_by_its_place_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"EVENTSYNC_NOTIFY_FILE: cannot read .*notify\.txt: FileNotFoundError"):
+    with pytest.raises(ConfigError, match=r"EVENTSYNC_NOTIFY_FILE: cannot read .*notify\.txt: No such file or directory"):
         read_settings({"EVENTSYNC_NOTIFY_FILE": "notify.txt"}, tmp_path)
 
 

@@ -72,16 +72,16 @@ class Reloader:
             SyncError: Dagster does not answer, or cannot load its definitions.
         """
         seen = see_folder(self.folder)
-        self.server.reload()
-        self.shown = seen.digest
+        self._show(seen)
         return seen
 
     def reload_if_changed(self, tell: Tell) -> bool:
         """Show the files if they differ from those shown last, and tell so; return whether Dagster has them now."""
-        if see_folder(self.folder).digest == self.shown:
+        seen = see_folder(self.folder)
+        if seen.digest == self.shown:
             return True
         try:
-            seen = self.reload()
+            self._show(seen)
         except SyncError as refusal:
             tell(f"the mapping files have changed, but {refusal}; trying again")
             return False
@@ -89,6 +89,10 @@ class Reloader:
         for error in seen.broken:
             tell(str(error))
         return True
+
+    def _show(self, seen: FolderSeen) -> None:
+        self.server.reload()
+        self.shown = seen.digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,18 +14,25 @@ OneFeedOrAll = Annotated[
 ]
 
 
-def status(feed: OneFeedOrAll = None, as_json: AsJson = False) -> int:
-    """Show where each feed stands: rows by state, drift, what waits for a person, brakes, who holds it, the last runs.
+def status(
+    feed: OneFeedOrAll = None,
+    runs: Annotated[int | None, typer.Option("--runs", min=0, metavar="N", help="Also the last N runs of each feed.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show where the feeds stand: a line for each; of one feed rows by state, what waits and what would help, the last run.
 
     For example:
 
-        # Everything
+        # Every morning: which feeds need somebody
         eventsync status
-        # One feed, with its last runs
+        # What one of them needs
         eventsync status lisbon-agenda
+        # How its last runs went
+        eventsync status lisbon-agenda --runs 5
 
-    Reads the state DB only; neither key nor service is needed. Exit code 0.
+    Reads the state DB only; neither key nor service is needed. The document has 3 runs of each feed, or 10 of one, unless
+    --runs says how many. Exit codes: 0, or 2 if there is no such feed.
     """
     from pipelines.cli.standing import show_status  # noqa: PLC0415  # keeps `--help` fast
 
-    return show_status(feed, as_json=as_json)
+    return show_status(feed, runs, as_json=as_json)

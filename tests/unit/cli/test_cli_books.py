@@ -61,9 +61,33 @@ def test_status_tells_what_waits_for_a_person_and_who_holds_the_feed(run_twice: 
     assert told["gate"]["is_open"]
     assert told["lease"] is None
     assert len(told["runs"]) == 2
-    said = run_twice.run("status").out
+    said = run_twice.run("status", "town-hall").out
     assert "waits for a person: rejected 2, drift 1, vanished 1" in said
     assert "held by: nobody" in said
+
+
+def test_status_tells_people_a_line_for_each_feed_and_runs_only_where_they_are_asked_for(run_twice: Desk) -> None:
+    newer, older = (run["run_id"] for run in run_twice.run("runs", "--json").document["runs"])
+    overview = run_twice.run("status").out
+    (line,) = [line for line in overview.splitlines() if line.strip().startswith("town-hall")]
+    assert "done" in line
+    assert "rejected 2, drift 1, vanished 1" in line
+    assert "1 of 1 feed needs somebody: town-hall; `eventsync status town-hall` tells what would help" in overview
+    assert [newer in overview, older in overview] == [False, False]
+    assert [run in run_twice.run("status", "town-hall").out for run in (newer, older)] == [True, False]
+    assert [run in run_twice.run("status", "--runs", "2").out for run in (newer, older)] == [True, True]
+    assert [run in run_twice.run("status", "town-hall", "--runs", "0").out for run in (newer, older)] == [False, False]
+    documents = [run_twice.run("status", *words, "--json").document for words in ((), ("--runs", "1"))]
+    assert [len(document["feeds"][0]["runs"]) for document in documents] == [2, 1]
+
+
+def test_status_says_of_a_feed_that_a_brake_has_stopped_that_it_needs_somebody(desk: Desk) -> None:
+    desk.source(("1,Jazz,2030-05-01,19:30,,concert", *(f"{number},,,,," for number in range(2, 9))))
+    with desk.service():
+        assert desk.run("run", "town-hall", "--no-dagster").code == 5
+    said = desk.run("status").out
+    assert "nothing may be sent: rejected" in said
+    assert "1 of 1 feed needs somebody" in said
 
 
 def test_status_needs_no_service_and_names_the_one_that_was_run_against(run_twice: Desk) -> None:

@@ -12,6 +12,7 @@ from contract.every_kind import INCREMENTAL_KINDS
 from integration.desk import FEED, HEADER, Command, Desk, Said, line, lines
 from integration.service import Service
 from integration.waiting import until
+from lookalikes.dagster import dagster_webserver
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +72,16 @@ def test_a_rehearsal_tells_what_each_slice_would_send_and_writes_nothing(desk: D
     told = [(one["from"], one["to"], one["would_send"]) for one in said.document["slices"]]
     assert told == [("2031-01-01", "2031-01-02", 6), ("2031-01-03", "2031-01-04", 6), ("2031-01-05", "2031-01-06", 6)]
     assert (said.code, said.document["would_send"], service.events(), desk.states()) == (0, 18, [], {})
+
+
+def test_a_slice_whose_run_failed_is_left_for_later(desk: Desk, service: Service) -> None:
+    by_dated_file(desk, 3)
+    with dagster_webserver("FAILURE") as url:
+        said = desk.command("backfill", FEED, "--json", *MONTH, EVENTSYNC_DAGSTER_URL=url)
+    assert said.code == 1, said.words
+    assert [state for _, state in slices(said)] == ["left"] * 6
+    assert backfill(desk, "--resume").code == 0
+    assert len(service.events()) == 18
 
 
 def start(desk: Desk, *words: str) -> Command:

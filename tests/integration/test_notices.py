@@ -114,6 +114,22 @@ def test_the_report_does_not_wait_for_whoever_is_told(told_desk: Desk, hook: Inb
     assert hook.titles() == [f"{FEED}: stopped by a brake, and 1 more"]
 
 
+def test_a_backfill_tells_once_what_stopped_it_and_then_that_it_is_over(told_desk: Desk, service: Service, hook: Inbox) -> None:
+    window = ("backfill", FEED, "--no-dagster", "--by", "event", "--from", "2026-01-01", "--to", "2035-12-31", "--slice", "5000")
+    told_desk.mapping(max_pause="1s")
+    told_desk.source(lines(5))
+    service.switch(rate_events="1/h")
+    assert [told_desk.command(*window).code for _ in range(2)] == [6, 6]
+    (message,) = hook.told
+    assert hook.titles() == [f"{FEED}: paused"]
+    assert "What would help" in message.body
+    service.switch(rate_events="off")
+    assert told_desk.command(*window, "--dry-run").code == 0
+    assert hook.titles() == []
+    assert told_desk.command(*window).code == 0
+    assert hook.titles() == [f"{FEED}: over"]
+
+
 def test_a_rehearsal_tells_nobody(told_desk: Desk, hook: Inbox) -> None:
     told_desk.source(_bad(3))
     told_desk.run("--dry-run")

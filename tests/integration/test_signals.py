@@ -4,24 +4,21 @@ and the next run goes on as if nothing had been.
 
 from __future__ import annotations
 
-import http.server
-import json
 import os
 import random
 import re
 import signal
 import socket
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from time import monotonic
-from typing import Any
 
 import pytest
 from integration.desk import FEED, Command, Desk, Said, line, lines
 from integration.service import SECRET, Service
 from integration.waiting import pause, until
+from lookalikes.dagster import RUN_ID, dagster_webserver
 from sqlalchemy import inspect, select
 
 from state.tables import ENTRY, LEASE, RUN
@@ -304,38 +301,15 @@ def test_through_dagster_in_this_process(desk: Desk, service: Service, number: i
     _assert_all_sent(desk, service, 200)
 
 
-class _Dagster(http.server.BaseHTTPRequestHandler):
-    """A Dagster webserver as far as a run that never ends needs one."""
-
-    def do_POST(self) -> None:
-        query = json.loads(self.rfile.read(int(self.headers["content-length"])))["query"]
-        data: dict[str, Any] = {"version": "1.13.0"}
-        if "launchPipelineExecution" in query:
-            data = {"launchPipelineExecution": {"__typename": "LaunchRunSuccess", "run": {"runId": "run-of-the-ui"}}}
-        elif "runOrError" in query:
-            data = {"runOrError": {"__typename": "Run", "status": "STARTED"}}
-        body = json.dumps({"data": data}).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 def test_while_it_follows_a_run_on_a_webserver_that_run_goes_on(desk: Desk) -> None:
     desk.source(lines(5))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Dagster) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
+    with dagster_webserver("STARTED") as url:
         run = desk.start("run", "--all", "--json", EVENTSYNC_DAGSTER_URL=url)
         pause(1.0)
         said, _ = _stop(run, signal.SIGINT)
-        server.shutdown()
     assert said.code == 130, said.words
-    assert (said.run["outcome"], said.run["run_id"]) == ("interrupted", "run-of-the-ui")
-    assert f"{url}/runs/run-of-the-ui" in said.run["hint"]
+    assert (said.run["outcome"], said.run["run_id"]) == ("interrupted", RUN_ID)
+    assert f"{url}/runs/{RUN_ID}" in said.run["hint"]
 
 
 def test_other_commands_end_with_a_document_too(desk: Desk) -> None:

@@ -16,6 +16,7 @@ from pipelines.backfills.plan import BackfillPlan, plan_of_record
 from pipelines.cli.backfilling.listing import document_of, open_one
 from pipelines.cli.backfilling.slice_runs import SliceRuns
 from pipelines.cli.output import Output
+from pipelines.cli.run_notices import tell_after, tell_before
 from pipelines.cli.run_report import RunReport, show_report
 from pipelines.cli.severity import worst
 from pipelines.clock import monotonic_s, new_run_id, now
@@ -30,8 +31,8 @@ from state.lease import HeldByAnotherError
 from state.notes import ServiceNotes
 
 _A_MOMENT_S = 0.5
-_THROUGH = frozenset({ExitCode.DONE, ExitCode.ATTENTION})
-"""A slice whose run ended so owes nothing that another run of it would send."""
+_THROUGH = frozenset({"done", "needs attention"})
+"""A slice whose run ended so owes nothing that another run of it would send; one that failed may owe all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,13 @@ def backfill_feed(wish: Wish, output: Output) -> int:
         journey = Journey(wish, kept, record, output, workshop.notes)
         with deferred_to_the_end(journey.last_words):
             try:
+                tell_before(wish.settings, [wish.mapping])
                 codes = list(journey.codes())
             except KeyboardInterrupt:
                 codes = [int(ExitCode.INTERRUPTED)]
-            return journey.told(worst(codes))
+            exit_code = journey.told(worst(codes))
+            tell_after(wish.settings, [wish.mapping], filter(None, [journey.stopped_by]), None)
+            return exit_code
 
 
 def _meant(wish: Wish, kept: Backfills, output: Output) -> BackfillRecord:
@@ -173,7 +177,7 @@ class Journey:
         self.rows += report.read["read"] if report.read else 0
         self.sent += _sent(report)
         is_spent = self.wish.options.limit is not None and self.sent >= self.wish.options.limit
-        is_through = report.exit_code in _THROUGH and not (is_spent and _owed(report))
+        is_through = report.outcome in _THROUGH and not (is_spent and _owed(report))
         self.done += is_through
         state = SliceState.DONE if is_through else SliceState.LEFT
         message = "\n".join(filter(None, (report.message, report.hint)))

@@ -61,7 +61,8 @@ def explain_row(mapping: FeedMapping, directory: Directory, row: SourceRow, as_o
 
 def _traced(field: str, step: str, goes_in: Any, comes_out: Any) -> TracedStep:
     if isinstance(comes_out, Refusal):
-        why = f"{REASON_TEXTS[comes_out.code]} {comes_out.hint}".strip()
+        text = REASON_TEXTS[comes_out.code]
+        why = f"{text.removesuffix('.')}: {comes_out.hint}" if comes_out.hint else text
         return TracedStep(field, step, _shown(goes_in), "", why)
     return TracedStep(field, step, _shown(goes_in), _shown(comes_out))
 

@@ -120,7 +120,7 @@ def _show(output: Output, known: Known, row: SourceRow, explanation: Explanation
         told = ": ".join(filter(None, (f"the ledger has it as {entry.state}{event}", entry.problem)))
         output.note("; ".join(filter(None, (told, entry.hint))))
     if not entries:
-        output.note("the ledger does not know it: it was never staged here")
+        output.note("the ledger does not know it: no run here has made an event of it")
 
 
 def _end(outcome: RowOutcome) -> str:

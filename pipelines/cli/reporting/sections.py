@@ -48,7 +48,7 @@ def show_report(feed: str, *, html: Path | None, since: str | None, link: str | 
         output.note(f"{name} was not read yet")
     rows = [(section.heading.title, section.total, section.new or "") for section in page.sections]
     output.table(f"{name}: what became of its rows", _COLUMNS, rows)
-    output.note(f"{html}: {size / 1_000_000:,.1f} MB" if html else "--html FILE writes the page for the partner's editor")
+    output.note(f"{html}: {size / 1_000:,.0f} kB" if html else "--html FILE writes the page for the partner's editor")
     return 0
 
 

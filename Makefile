@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export DAGSTER_DISABLE_TELEMETRY := yes
 
-.PHONY: help demo demo-sources ui test bench bench-quick torture hunt reliability docs docs-serve reference lock clean
+.PHONY: help demo demo-sources ui test bench bench-quick torture hunt reliability month docs docs-serve reference lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,9 @@ hunt: $(VENV)/.installed-test ## the machines and properties with hundreds of ra
 
 reliability: $(VENV)/.installed-test ## every fault against every treatment of keys; writes docs/reliability.md (RELIABILITY="--only reset")
 	PYTHONPATH=tests $(BIN)/python -m reliability $(RELIABILITY)
+
+month: $(VENV)/.installed-test ## a month of schedules in simulated time, about a minute; writes the table of docs/a-month.md
+	PYTHONPATH=tests $(BIN)/python -m month
 
 docs: $(VENV)/.installed-test ## the pages of docs/ as a site in site/; every link is looked at
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file docs/site/mkdocs.yml

@@ -17,6 +17,7 @@ README = (ROOT / "README.md").read_text("utf-8")
 PAGES = (
     "README.md",
     "CONTRIBUTING.md",
+    "docs/a-month.md",
     "docs/assets.md",
     "docs/commands.md",
     "docs/documents.md",

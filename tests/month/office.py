@@ -1,0 +1,225 @@
+"""Dagster through a month: its own scheduler and monitor, given the time, its runs, and the sensor that tells owners.
+
+What the partner and the service do meanwhile is `story`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.remote_origin import InProcessCodeLocationOrigin
+from dagster._core.remote_representation.external import RemoteSchedule
+from dagster._core.scheduler.instigation import InstigatorTick
+from dagster._core.test_utils import freeze_time
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
+from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
+from dagster._scheduler.scheduler import ScheduleIterationTimes, launch_scheduled_runs
+from integration.waiting import until
+from lookalikes.notices import Inbox, Told
+from month.carrying import carry_out, definitions_at, settings_of
+from month.clock import MonthClock
+
+from mappings.vocabulary import FeedName
+from pipelines import names
+from pipelines.launching.dagster_home import DAGSTER_YAML
+from pipelines.launching.request import launch_config
+from pipelines.notices_sensor import NAME, Place
+from pipelines.options import RunOptions
+from pipelines.settings import Settings
+
+FEED = FeedName("town-hall")
+_LOG = logging.getLogger("month")
+_TESTS = Path(__file__).parents[1]
+_FROM_THE_START = str(Place(0.0))
+"""The sensor looks at all runs each time: some of Dagster's own times are the machine's, not the month's."""
+
+
+@dataclass
+class Elsewhere:
+    """A run worker in a process of its own, started once it is needed."""
+
+    folder: Path
+    environ: Mapping[str, str]
+    _process: subprocess.Popen[str] | None = None
+
+    def begin(self, run_id: str, at: datetime) -> None:
+        """Have a run carried out that begins at this moment."""
+        if self._process is None:
+            self._process = self._started()
+            assert self.said() == "ready"
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"run_id": run_id, "at": at.isoformat()}) + "\n")
+        self._process.stdin.flush()
+
+    def said(self) -> object:
+        """The next line that it says, waited for."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        return json.loads(self._process.stdout.readline())
+
+    def kill(self) -> None:
+        """`kill -9`, if it was ever started."""
+        if self._process is not None:
+            self._process.kill()
+            with self._process:
+                self._process = None
+
+    def _started(self) -> subprocess.Popen[str]:
+        env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+        words, env = [sys.executable, _TESTS / "month" / "worker.py"], {**env, **self.environ, "PYTHONPATH": str(_TESTS)}
+        pipe = subprocess.PIPE
+        with (self.folder / "worker.log").open("a", encoding="utf-8") as log:
+            return subprocess.Popen(words, cwd=self.folder, env=env, stdin=pipe, stdout=pipe, stderr=log, text=True)
+
+
+@dataclass
+class Office:
+    """One deployment. `ticks` are those that the scheduler has seen, by their ids, `told` what owners heard, and when.
+
+    The next run is begun in a process of its own where `next_is_elsewhere`.
+    """
+
+    clock: MonthClock
+    settings: Settings
+    instance: dg.DagsterInstance
+    workspace: WorkspaceProcessContext
+    inbox: Inbox
+    elsewhere: Elsewhere
+    is_up: bool = True
+    next_is_elsewhere: bool = False
+    ticks: dict[int, InstigatorTick] = field(default_factory=dict)
+    told: list[tuple[datetime, Told]] = field(default_factory=list)
+    _known: dict[str, ScheduleIterationTimes] = field(default_factory=dict)
+    _told_of: int = 0
+
+    def __post_init__(self) -> None:
+        self.definitions = definitions_at(self.settings, self.clock)
+        self._schedule = _schedule_of(self.workspace)
+
+    def stop(self) -> None:
+        """Stop the daemon."""
+        self.is_up = False
+        self._known = {}
+
+    def start(self) -> None:
+        """Start it again, with nothing in its memory."""
+        self.is_up = True
+
+    def beat(self, at: datetime) -> None:
+        """Let the daemon look once, carry out what it queues, and tell owners where anything has happened."""
+        if not self.is_up:
+            return
+        self.clock.set(at)
+        with freeze_time(at):
+            problems = [*execute_run_monitoring_iteration(self.workspace, _LOG)]
+            problems += launch_scheduled_runs(self.workspace, _LOG, at, self._known)
+            assert [problem for problem in problems if problem is not None] == []
+            self.ticks |= {tick.tick_id: tick for tick in self._seen()}
+            for run in self.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])):
+                self._carry_out(run.run_id, at)
+        if self._ended() > self._told_of:
+            self.tell(at)
+
+    def ask_for(self, options: RunOptions, at: datetime) -> None:
+        """Run the feed as a person would from the launchpad."""
+        self.clock.set(at)
+        job = self.definitions.resolve_job_def(names.job_of(FEED))
+        with freeze_time(at.astimezone(UTC)):
+            tags = {names.FEED_TAG: FEED, names.LAUNCHED_BY_TAG: "a person"}
+            run = self.instance.create_run_for_job(job, run_config=launch_config(options), tags=tags)
+            carry_out(self.instance, self.definitions, run.run_id)
+        self.tell(at)
+
+    def tell(self, at: datetime) -> None:
+        """Let the sensor look a minute later, and write down what came in."""
+        self.clock.set(at + timedelta(minutes=1))
+        self._told_of = self._ended()
+        sensor = self.definitions.resolve_sensor_def(NAME)
+        with dg.build_sensor_context(instance=self.instance, cursor=_FROM_THE_START) as context:
+            said = sensor(context)
+        assert isinstance(said, dg.SkipReason)
+        self.told += [(at, message) for message in self.inbox.told]
+        self.inbox.told = []
+
+    def _carry_out(self, run_id: str, at: datetime) -> None:
+        if self.next_is_elsewhere:
+            self.next_is_elsewhere = False
+            self.elsewhere.begin(run_id, at)
+            until(lambda: self._is_at_work(run_id), what="the run that another process carries out")
+        else:
+            carry_out(self.instance, self.definitions, run_id)
+
+    def _is_at_work(self, run_id: str) -> bool:
+        run = self.instance.get_run_by_id(run_id)
+        return run is not None and run.status is dg.DagsterRunStatus.STARTED
+
+    def _ended(self) -> int:
+        done = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+        return self.instance.get_runs_count(dg.RunsFilter(statuses=done))
+
+    def _seen(self) -> list[InstigatorTick]:
+        """The schedule's last ticks: Dagster forgets them after a month."""
+        return list(self.instance.get_ticks(self._schedule.get_remote_origin_id(), self._schedule.selector_id, limit=10))
+
+
+def _schedule_of(workspace: WorkspaceProcessContext) -> RemoteSchedule:
+    (entry,) = workspace.create_request_context().get_code_location_entries().values()
+    assert entry.code_location is not None, entry.load_error
+    (repository,) = entry.code_location.get_repositories().values()
+    name = names.schedule_of_job(names.job_of(FEED))
+    (found,) = [schedule for schedule in repository.get_schedules() if schedule.name == name]
+    return found
+
+
+@contextmanager
+def open_office(folder: Path, environ: Mapping[str, str], clock: MonthClock, inbox: Inbox) -> Iterator[Office]:
+    """Set a deployment up in a folder; its environment names folders in full."""
+    settings = settings_of(environ)
+    home = Path(settings.dagster_home)
+    home.mkdir()
+    (home / "dagster.yaml").write_text(DAGSTER_YAML, "utf-8")
+    elsewhere = Elsewhere(folder, environ)
+    with (
+        dg.DagsterInstance.from_config(str(home)) as instance,
+        _heard(environ),
+        _loaded(instance) as workspace,
+    ):
+        try:
+            yield Office(clock, settings, instance, workspace, inbox, elsewhere)
+        finally:
+            elsewhere.kill()
+
+
+def _loaded(instance: dg.DagsterInstance) -> WorkspaceProcessContext:
+    file = Path(__file__).with_name("seen_by_dagster.py")
+    target = LoadableTargetOrigin(python_file=str(file), attribute="defs", working_directory=str(_TESTS))
+    origin = InProcessCodeLocationOrigin(target, location_name=names.LOCATION)
+    with warnings.catch_warnings():  # Dagster asks its own schedules for what it calls deprecated
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return WorkspaceProcessContext(instance, InProcessWorkspaceLoadTarget(origin))
+
+
+@contextmanager
+def _heard(environ: Mapping[str, str]) -> Iterator[None]:
+    """Put an environment in the place of this process's: what is loaded by name can be handed nothing."""
+    before = {name: os.environ.get(name) for name in environ}
+    os.environ.update(environ)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            os.environ.update({} if value is None else {name: value})

@@ -1,0 +1,87 @@
+"""docs/a-month.md: its table is written from a month that was played, and read back by the test that plays it again.
+
+What is said around the table is written by hand.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
+from month.expected import expected_ticks
+from month.play import Played
+from month.story import ZONE
+
+from state.views import RunRecord
+
+PAGE = Path(__file__).parents[2] / "docs" / "a-month.md"
+_HEAD = ("day", "what happens", "ticks", "runs", "events", "told")
+_BEGINS, _ENDS = "<!-- the table, written by `make month` -->", "<!-- the end of the table -->"
+_LATE = timedelta(minutes=30)
+_WEEK = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def write_table(month: Played) -> None:
+    """Put this month in the place of the page's table."""
+    before, _, rest = PAGE.read_text("utf-8").partition(_BEGINS)
+    _, _, after = rest.partition(_ENDS)
+    PAGE.write_text(f"{before}{_BEGINS}\n{table_of(month)}\n{_ENDS}{after}", "utf-8")
+
+
+def read_table() -> str:
+    """Return the page's table."""
+    _, _, rest = PAGE.read_text("utf-8").partition(_BEGINS)
+    return rest.partition(_ENDS)[0].strip()
+
+
+def table_of(month: Played) -> str:
+    """Return a month as the page tells it."""
+    return "\n".join((_row(_HEAD), _row("---" for _ in _HEAD), *map(_row, _days(month))))
+
+
+def _days(month: Played) -> Iterator[tuple[str, ...]]:
+    cells: dict[date, tuple[list[str], ...]] = defaultdict(lambda: ([], [], [], [], []))
+    runs = {run.run_id: run for run in month.runs}
+    for happening in month.happened:
+        cells[happening.at.date()][0].extend([happening.told] * bool(happening.told))
+    for at, told in _ticks(month, runs):
+        cells[at.date()][1].append(told)
+    for run in month.runs:
+        cells[run.started_at.astimezone(ZONE).date()][2].append(_end(run))
+    for event in month.service.events():
+        cells[datetime.fromtimestamp(event["createdAt"], ZONE).date()][3].append("")
+    for at, message in month.office.told:
+        cells[at.astimezone(ZONE).date()][4].append(message.title.removeprefix("eventsync: town-hall: "))
+    for number in range(month.span.days):
+        day = month.span.first + timedelta(days=number)
+        happened, ticks, ended, created, told = cells[day]
+        named = f"{_WEEK[day.weekday()]} {day.day}"
+        yield named, "; ".join(happened), ", ".join(ticks), ", ".join(ended), str(len(created) or ""), "; ".join(told)
+
+
+def _ticks(month: Played, runs: dict[str, RunRecord]) -> Iterator[tuple[datetime, str]]:
+    seen = {datetime.fromtimestamp(tick.timestamp, UTC): tick for tick in month.office.ticks.values()}
+    for at in sorted({*seen, *expected_ticks(month.span)}):
+        local = at.astimezone(ZONE)
+        yield local, f"{local:%H:%M}{_about(at, seen.get(at), runs)}"
+
+
+def _about(at: datetime, tick: InstigatorTick | None, runs: dict[str, RunRecord]) -> str:
+    """Say what became of a tick, where that is not a run at once."""
+    if tick is None:
+        return " (missed)"
+    if tick.status is TickStatus.SKIPPED:
+        return " (skipped)"
+    began = runs[tick.run_ids[0]].started_at
+    return f" (at {began.astimezone(ZONE):%H:%M})" if began - at > _LATE else ""
+
+
+def _end(run: RunRecord) -> str:
+    return str(run.exit_code) if run.exit_code is not None else str(run.outcome)
+
+
+def _row(cells: Iterator[str] | tuple[str, ...]) -> str:
+    return f"| {' | '.join(cells)} |"

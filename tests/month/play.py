@@ -1,0 +1,126 @@
+"""Plays a month: the daemon looks some times a day, and between two looks happens what the story says. The truth afterwards.
+
+How it becomes a page is `page`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+
+from lookalikes.notices import webhook
+from month.clock import MonthClock
+from month.office import FEED, Office, open_office
+from month.partner import Partner
+from month.service import SECRET, Service, serving
+from month.story import ZONE, Happening, World
+
+from state.books import Books
+from state.database import StateDb, open_database
+from state.views import RunRecord
+
+CRON = "30 2,14 * * *"
+_LOOK = timedelta(minutes=30, seconds=20)
+_HOURS = frozenset({0, 1, 6, 8, 12, 13, 20, 22})
+"""The daemon looks a little after the half of these hours (UTC): all ticks are due in one of them, whatever clocks do."""
+_RUNS = 1_000
+MAPPING = f"""\
+feed: {FEED}
+owner: agenda@example.org
+source: {{kind: csv, path: ../events.csv}}
+schedule: {{cron: "{CRON}", timezone: Europe/Warsaw}}
+key: [ID]
+event:
+  channelId: {{channel: city-agenda}}
+  title: {{from: TITLE, do: [collapse]}}
+  startAt:
+    at:
+      day: {{from: DAY, do: [{{date: ["%Y-%m-%d"]}}]}}
+      clock: {{from: HOUR, do: [{{time: ["%H:%M"]}}]}}
+      zone: Europe/Warsaw
+  timezone: Europe/Warsaw
+  status: published
+  classifications: {{from: GENRE, do: [{{map: {{concert: music}}}}]}}
+  approxLocation: {{city: {{placeId: krk}}}}
+publish: {{in_flight: 4}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The days that are played."""
+
+    first: date
+    days: int
+
+    @property
+    def begin(self) -> datetime:
+        return datetime.combine(self.first, time(), ZONE)
+
+    @property
+    def end(self) -> datetime:
+        return datetime.combine(self.first + timedelta(days=self.days), time(), ZONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A span that was played, with all who acted in it still there; `happened` by time."""
+
+    span: Span
+    happened: tuple[Happening, ...]
+    partner: Partner
+    service: Service
+    office: Office
+    engine: StateDb
+
+    @property
+    def runs(self) -> tuple[RunRecord, ...]:
+        """All runs, by time."""
+        return Books(self.engine).runs(feed=FEED, limit=_RUNS)[::-1]
+
+
+@contextmanager
+def played(folder: Path, span: Span, story: Iterable[Happening]) -> Iterator[Played]:
+    """Play a story in an empty folder."""
+    happened = tuple(sorted(story, key=lambda happening: happening.at))
+    clock = MonthClock(span.begin)
+    (folder / "feeds").mkdir()
+    (folder / "feeds" / "town-hall.yaml").write_text(MAPPING, "utf-8")
+    with ExitStack() as stack:
+        service = stack.enter_context(serving(clock))
+        inbox = stack.enter_context(webhook())
+        environ = {
+            "EVENT_API_BASE_URL": service.base_url,
+            "EVENT_API_KEY": SECRET,
+            "EVENTSYNC_FEEDS": str(folder / "feeds"),
+            "EVENTSYNC_STATE_URL": f"sqlite:///{folder / 'state.db'}",
+            "EVENTSYNC_NOTIFY": inbox.address(),
+            "DAGSTER_HOME": str(folder / "home"),
+        }
+        office = stack.enter_context(open_office(folder, environ, clock, inbox))
+        partner = Partner(folder / "events.csv")
+        _play(World(partner, service, office), span, happened)
+        engine = open_database(office.settings.state_url)
+        stack.callback(engine.dispose)
+        yield Played(span, happened, partner, service, office, engine)
+
+
+def _play(world: World, span: Span, happened: Iterable[Happening]) -> None:
+    looks = [(at, None) for at in _looks(span)]
+    acts = [(happening.at, happening) for happening in happened]
+    for at, happening in sorted([*looks, *acts], key=lambda one: one[0]):
+        if happening is None:
+            world.office.beat(at)
+        else:
+            happening.act(world)
+
+
+def _looks(span: Span) -> Iterator[datetime]:
+    at = span.begin.astimezone(UTC)
+    while at + _LOOK < span.end:
+        if at.hour in _HOURS:
+            yield at + _LOOK
+        at += timedelta(hours=1)

@@ -1,0 +1,124 @@
+"""The sandbox on loopback in the simulated time, behind a door that can be shut, or keep answers back.
+
+What it does with requests is the sandbox's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from datetime import datetime
+from email.utils import formatdate
+from typing import Any
+
+import httpx
+import uvicorn
+from integration.waiting import until
+from month.clock import MonthClock
+from starlette.responses import Response
+
+from sandbox.answers import ApiError
+from sandbox.app import app_of
+from sandbox.service import Surroundings, open_sandbox
+from sandbox.switch_words import switched
+
+SECRET = "sk-month-4tYq8Zw2Lm-0042"
+MEMORY_S = 2 * 86_400
+"""How long the service remembers a key, in its own time: twice as long as the feed trusts it to."""
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Scope]]
+Send = Callable[[Scope], Awaitable[None]]
+
+
+class Service:
+    """One service. It is away until `back_at`; of its answers to new events only `room` more get out, None for all."""
+
+    def __init__(self, clock: MonthClock) -> None:
+        self._clock = clock
+        around = Surroundings(clock=lambda: clock.now().timestamp())
+        self._app = app_of(open_sandbox(None, switched([f"idempotency_memory_s={MEMORY_S}"]), SECRET, around))
+        self.back_at: datetime | None = None
+        self.room: int | None = None
+        self.held = 0
+        self.base_url = ""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self.back_at is not None and self._clock.now() < self.back_at:
+            await _away(self._clock.now(), self.back_at)(scope, receive, send)
+        elif scope["type"] == "http" and scope["method"] == "POST" and scope["path"].endswith("/v1/events"):
+            await self._app(scope, receive, self._behind_the_door(send))
+        else:
+            await self._app(scope, receive, send)
+
+    def hold_after(self, answers: int) -> None:
+        """Let so many answers out, and keep those of all further events back, whose work is done all the same."""
+        self.room, self.held = answers, 0
+
+    def let_out(self) -> None:
+        """Give the answers that were kept back."""
+        self.room = None
+
+    def events(self) -> list[dict[str, Any]]:
+        """All that it has."""
+        return self._look("/events")["events"]
+
+    def requests(self) -> list[dict[str, Any]]:
+        """All that it was asked to make."""
+        return self._look("/requests?route=events")["requests"]
+
+    def _look(self, path: str) -> Any:
+        with httpx.Client(base_url=self.base_url, trust_env=False, timeout=30) as http:
+            return http.get(f"/_sandbox{path}").raise_for_status().json()
+
+    def _behind_the_door(self, send: Send) -> Send:
+        async def late(message: Scope) -> None:
+            if message["type"] == "http.response.start":
+                await self._wait_for_room()
+            await send(message)
+
+        return late
+
+    async def _wait_for_room(self) -> None:
+        if self.room is not None and self.room > 0:
+            self.room -= 1
+            return
+        self.held += self.room is not None
+        while self.room is not None:  # noqa: ASYNC110  # another thread lets them out
+            await asyncio.sleep(0.01)
+
+
+def _away(now: datetime, until_then: datetime) -> Response:
+    refusal = ApiError("internal_error", "The service is being rebuilt.", status=503).answer("req_away")
+    date, then = (formatdate(at.timestamp(), usegmt=True) for at in (now, until_then))
+    return Response(refusal.body, refusal.status, {"Date": date, "Retry-After": then}, refusal.media_type)
+
+
+@contextmanager
+def serving(clock: MonthClock) -> Iterator[Service]:
+    """A service of that time, in a thread of this process, for the length of the block."""
+    service = Service(clock)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        service.base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        config = uvicorn.Config(
+            service,
+            ws="none",
+            access_log=False,
+            log_config=None,
+            log_level="warning",
+            date_header=False,
+            timeout_graceful_shutdown=3,
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        try:
+            until(lambda: server.started, what="the service")
+            yield service
+        finally:
+            service.let_out()
+            server.should_exit = True
+            thread.join()

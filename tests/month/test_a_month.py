@@ -1,0 +1,136 @@
+"""A month of schedules, by Dagster's own scheduler and in simulated time: what came of every tick, row and alert."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+from dagster._core.scheduler.instigation import TickStatus
+from month.expected import expected_ticks
+from month.office import FEED
+from month.page import read_table, table_of
+from month.play import Played, Span, played
+from month.story import ZONE, a_quiet_time, hard_days, the_month
+from sqlalchemy import select
+
+from pipelines.settings import namespace_of
+from pipelines.telling.causes import Cause
+from state.books import Books
+from state.database import reading
+from state.notices_sent import NoticesSent
+from state.soundness import examine
+from state.tables import ENTRY
+from state.views import Book, RowFilter
+from state.words import EntryState
+
+pytestmark = pytest.mark.slow
+
+MARCH = Span(date(2026, 3, 1), 31)
+HARD = Span(date(2026, 3, 26), 4)
+AUTUMN = Span(date(2026, 10, 25), 1)
+LONG = pytest.mark.skipif("EVENTSYNC_TEST_LONG" not in os.environ, reason="takes a minute: set EVENTSYNC_TEST_LONG=1")
+QUICK_S = 60.0
+"""No run has anything to wait for: one takes a second, and far less than this on the busiest machine."""
+
+
+def _march(day: int, hour: int, minute: int) -> datetime:
+    return datetime(2026, 3, day, hour, minute, tzinfo=ZONE).astimezone(UTC)
+
+
+def _ticks(done: Played) -> dict[datetime, TickStatus]:
+    return {datetime.fromtimestamp(tick.timestamp, UTC): tick.status for tick in done.office.ticks.values()}
+
+
+def _assert_each_row_is_online_once(done: Played) -> None:
+    assert Counter(event["title"] for event in done.service.events()) == Counter(done.partner.ever.values())
+    keys = {event["idempotencyKey"] for event in done.service.events()}
+    assert {request["idempotency_key"] for request in done.service.requests()} == keys
+    entries = list(Books(done.engine).every_row(Book(done.office.settings.destination, FEED), RowFilter()))
+    assert {entry.state for entry in entries} == {EntryState.DELIVERED}
+    assert {entry.event_id for entry in entries} == {event["id"] for event in done.service.events()}
+
+
+def _assert_the_books_are_in_order(done: Played) -> None:
+    assert examine(done.engine, namespace_of).findings == ()
+    for run in done.runs:
+        assert run.finished_at is not None, run
+        for account in (run.read, run.publish):
+            if account is not None:
+                account.check()
+
+
+def _assert_no_tick_is_lost_and_none_piles_up(done: Played, missed: set[datetime], held_up: datetime) -> None:
+    """`missed`: those without a daemon, but for the last one, which it makes up for. `held_up`: the one during another run."""
+    seen, ticks = _ticks(done), done.office.ticks.values()
+    assert set(seen) == set(expected_ticks(done.span)) - missed
+    assert {at for at, status in seen.items() if status is not TickStatus.SUCCESS} == {held_up}
+    assert {len(tick.run_ids) for tick in ticks if tick.status is TickStatus.SUCCESS} == {1}
+    (skipped,) = [tick for tick in ticks if tick.status is TickStatus.SKIPPED]
+    assert "has not ended yet" in (skipped.skip_reason or "")
+    assert Counter(run.launched_by for run in done.runs)["schedule"] == len(ticks) - 1
+
+
+def _assert_each_cause_is_told_once_and_its_end_once(done: Played, standing: list[Cause]) -> None:
+    """What was told is over, and was told to be, or still stands."""
+    sent = NoticesSent(done.engine, done.office.settings.destination, done.office.clock.now).all()
+    assert [(notice.cause, notice.is_due) for notice in sent] == [(cause.value, False) for cause in standing]
+    news = [line for _, message in done.office.told for line in message.body.splitlines() if line.startswith("- ")]
+    over = [line for line in news if line.startswith("- Over, ")]
+    assert len(news) - len(over) == len(over) + len(standing)
+
+
+def _assert_no_run_waits(done: Played) -> None:
+    times = {run.run_id: run.finished_at - run.started_at for run in done.runs if run.finished_at and run.exit_code is not None}
+    assert max(times.values()).total_seconds() < QUICK_S, times
+
+
+def _assert_no_time_of_the_state_db_is_the_machines(done: Played) -> None:
+    """The clock that is handed in is asked for every time of day that is kept."""
+    columns = [one for table in ENTRY.metadata.sorted_tables for one in table.columns if one.name.endswith(("_at", "_until"))]
+    with reading(done.engine) as connection:
+        for column in columns:
+            for at in connection.execute(select(column).where(column.is_not(None))).scalars():
+                assert done.span.begin <= at < done.span.end, str(column)
+
+
+@LONG
+def test_a_month_keeps_every_promise_and_is_as_its_page_tells_it(room: Path) -> None:
+    with played(room, MARCH, the_month(MARCH.first, MARCH.days)) as month:
+        missed = {_march(18, 14, 30), _march(19, 2, 30), _march(19, 14, 30)}
+        _assert_no_tick_is_lost_and_none_piles_up(month, missed, _march(23, 14, 30))
+        _assert_each_row_is_online_once(month)
+        _assert_the_books_are_in_order(month)
+        _assert_each_cause_is_told_once_and_its_end_once(month, [Cause.VANISHED])
+        _assert_no_time_of_the_state_db_is_the_machines(month)
+        _assert_no_run_waits(month)
+        assert table_of(month) == read_table()
+
+
+def test_four_hard_days_lose_no_tick_no_row_and_no_alert_and_double_none(room: Path) -> None:
+    with played(room, HARD, hard_days(HARD.first)) as done:
+        _assert_no_tick_is_lost_and_none_piles_up(done, {_march(27, 14, 30)}, _march(28, 14, 30))
+        assert [run.exit_code for run in done.runs] == [0, 6, 6, 0, None, 0]
+        assert [message.title.rpartition(": ")[2] for _, message in done.office.told] == [
+            "paused",
+            "over",
+            "a run was lost",
+            "over",
+        ]
+        _assert_each_row_is_online_once(done)
+        _assert_the_books_are_in_order(done)
+        _assert_each_cause_is_told_once_and_its_end_once(done, [])
+        _assert_no_time_of_the_state_db_is_the_machines(done)
+        _assert_no_run_waits(done)
+
+
+def test_where_clocks_go_back_a_time_that_comes_twice_is_one_tick(room: Path) -> None:
+    with played(room, AUTUMN, a_quiet_time(AUTUMN.first, AUTUMN.days)) as done:
+        assert _ticks(done) == dict.fromkeys(expected_ticks(AUTUMN), TickStatus.SUCCESS)
+        assert [run.exit_code for run in done.runs] == [0] * len(_ticks(done))
+        assert done.office.told == []
+        _assert_each_row_is_online_once(done)
+        _assert_the_books_are_in_order(done)
+        _assert_no_time_of_the_state_db_is_the_machines(done)

@@ -26,7 +26,10 @@ _IS_DUE = or_(NOTICE_SENT.c.told_at.is_(None), NOTICE_SENT.c.is_over)
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One cause as one recipient hears of it. `told_at` None: not yet; `is_over`: it has ended, which is not told yet."""
+    """One cause as one recipient hears of it. `told_at` None: not yet; `is_over`: it has ended, which is not told yet.
+
+    `noted_at`: since when we know of it, or of its end.
+    """
 
     feed: FeedName
     recipient: str
@@ -79,7 +82,8 @@ class NoticesSent:
                 connection.execute(update(NOTICE_SENT).where(*is_untold).values(words=wanted[cause]))
             is_gone = NOTICE_SENT.c.cause.not_in(sorted(wanted))
             connection.execute(delete(NOTICE_SENT).where(*ours, is_gone, NOTICE_SENT.c.told_at.is_(None), self._is_free()))
-            connection.execute(update(NOTICE_SENT).where(*ours, is_gone, NOTICE_SENT.c.told_at.is_not(None)).values(is_over=True))
+            is_ending = (*ours, is_gone, NOTICE_SENT.c.told_at.is_not(None), ~NOTICE_SENT.c.is_over)
+            connection.execute(update(NOTICE_SENT).where(*is_ending).values(is_over=True, noted_at=self._now()))
             connection.execute(update(NOTICE_SENT).where(*ours, ~is_gone).values(is_over=False))
 
     def claim(self, feed: FeedName, recipient: str) -> tuple[Notice, ...]:

@@ -1,70 +1,78 @@
-"""Taking out what only tells of the past: rows that people once had to see, accounts of old runs, old answers.
+"""Taking out what only tells of the past: rows that people once had to see, accounts of old runs, old answers, ended backfills.
 
 No entry of the ledger is ever taken out, nor anything else that keeps a row from being sent twice.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, and_, delete, func, or_, select, update
 
 from state.accounts import READS_THAT_TELL
+from state.backfills import BackfillState
 from state.database import reading, writing
-from state.tables import EARLIER, ENTRY, LEASE, PROBLEM, RUN, SCOPE
+from state.tables import BACKFILL, BACKFILL_SLICE, EARLIER, ENTRY, LEASE, NOTICE_SENT, PROBLEM, RUN, SCOPE
 from state.words import EntryState
 
 _PAGE = 1_000
+_PAGE_OF_BACKFILLS = 10
+"""They may have thousands of slices each."""
 
 Take = Callable[[Connection, int, datetime, int], tuple[int, int]]
 """Takes a page out of a feed, beginning after an id; says how many, and after which id the next page begins."""
 
+_IS_ENDED = BACKFILL.c.state != BackfillState.OPEN.value
 _YOUNGEST = (RUN.c.started_at.desc(), RUN.c.id)
 
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
     """How many were taken out, or would be. `problems`: rows that were rejected, held or warned of, with their raw cells;
-    `runs`: accounts of runs; `answers`: of rows that are delivered.
+    `runs`: accounts of runs; `answers`: of rows that are delivered; `backfills`: with their slices, done or cancelled;
+    `notices`: that something is over, which did not reach their recipients in all that time.
 
-    `standing_problems` and `telling_runs` are as old and stay: those on a feed's present list, and those that a feed's next
-    run, its brakes or a person may still ask about.
+    `standing_problems`, `telling_runs` and `open_backfills` are as old and stay: those on a feed's present list, those that a
+    feed's next run, its brakes or a person may still ask about, and those of which slices are left.
     """
 
     problems: int = 0
     runs: int = 0
     answers: int = 0
+    backfills: int = 0
+    notices: int = 0
     standing_problems: int = 0
     telling_runs: int = 0
+    open_backfills: int = 0
 
     def __add__(self, other: Pruned) -> Pruned:
         """Return the sums."""
-        return Pruned(
-            self.problems + other.problems,
-            self.runs + other.runs,
-            self.answers + other.answers,
-            self.standing_problems + other.standing_problems,
-            self.telling_runs + other.telling_runs,
-        )
+        return Pruned(*map(operator.add, astuple(self), astuple(other)))
 
 
 def prune(engine: Engine, before: datetime, tell: Callable[[int], None], *, is_dry: bool = False) -> Pruned:
-    """Take out what was last seen, begun or answered before an instant; `is_dry` only counts it.
+    """Take out what was last seen, begun, answered or ended before an instant; `is_dry` only counts it.
 
     Runs may be at work meanwhile: it goes page by page, each in one transaction beside which no stage of that feed can write.
     `tell` hears how many more are done. Raises `StateUnavailableError` or `StateBusyError`; what is out by then stays out.
     """
     with reading(engine) as connection:
         scopes = connection.execute(select(SCOPE.c.id).order_by(SCOPE.c.id)).scalars().all()
-        found = sum((_count(connection, scope_id, before) for scope_id in scopes), Pruned())
+        found = sum((_count(connection, scope_id, before) for scope_id in scopes), _count_ended(connection, before))
     if is_dry:
         return found
-    done = sum((_prune(engine, scope_id, before, tell) for scope_id in scopes), Pruned())
-    return Pruned(done.problems, done.runs, done.answers, found.standing_problems, found.telling_runs)
+    done = sum((_prune(engine, scope_id, before, tell) for scope_id in scopes), _prune_ended(engine, before, tell))
+    return replace(
+        done,
+        standing_problems=found.standing_problems,
+        telling_runs=found.telling_runs,
+        open_backfills=found.open_backfills,
+    )
 
 
 def _count(connection: Connection, scope_id: int, before: datetime) -> Pruned:
@@ -78,23 +86,51 @@ def _count(connection: Connection, scope_id: int, before: datetime) -> Pruned:
         select(func.count()).select_from(PROBLEM).where(problems, PROBLEM.c.listed_run.in_(lists)),
         select(func.count()).select_from(RUN).where(runs, RUN.c.id.in_(kept)),
     )
-    gone, went, answers, earlier, *stay = (connection.execute(count).scalar_one() for count in counts)
-    return Pruned(gone, went, answers + earlier, *stay)
+    gone, went, answers, earlier, standing, telling = (connection.execute(count).scalar_one() for count in counts)
+    return Pruned(gone, went, answers + earlier, standing_problems=standing, telling_runs=telling)
+
+
+def _count_ended(connection: Connection, before: datetime) -> Pruned:
+    counts = (
+        select(func.count()).select_from(BACKFILL).where(_old_backfills(before), _IS_ENDED),
+        select(func.count()).select_from(NOTICE_SENT).where(_old_notices(before)),
+        select(func.count()).select_from(BACKFILL).where(_old_backfills(before), ~_IS_ENDED),
+    )
+    ended, over, still_open = (connection.execute(count).scalar_one() for count in counts)
+    return Pruned(backfills=ended, notices=over, open_backfills=still_open)
 
 
 def _prune(engine: Engine, scope_id: int, before: datetime, tell: Callable[[int], None]) -> Pruned:
-    def in_pages(take: Take) -> int:
-        done = after = 0
-        while True:
-            with writing(engine) as connection:
-                _be_alone(connection, scope_id)
-                count, after = take(connection, scope_id, before, after)
-            if not count:
-                return done
-            done += count
-            tell(count)
+    def of_feed(take: Take) -> int:
+        def page(connection: Connection, after: int) -> tuple[int, int]:
+            _be_alone(connection, scope_id)
+            return take(connection, scope_id, before, after)
 
-    return Pruned(in_pages(_take_problems), in_pages(_take_runs), in_pages(_take_answers) + in_pages(_take_earlier_answers))
+        return _in_pages(engine, page, tell)
+
+    return Pruned(of_feed(_take_problems), of_feed(_take_runs), of_feed(_take_answers) + of_feed(_take_earlier_answers))
+
+
+def _prune_ended(engine: Engine, before: datetime, tell: Callable[[int], None]) -> Pruned:
+    """Take out what no run of any feed writes any more."""
+    backfills = _in_pages(engine, lambda connection, _after: (_take_backfills(connection, before), 0), tell)
+    with writing(engine) as connection:
+        notices = connection.execute(delete(NOTICE_SENT).where(_old_notices(before))).rowcount
+    if notices:
+        tell(notices)
+    return Pruned(backfills=backfills, notices=notices)
+
+
+def _in_pages(engine: Engine, page: Callable[[Connection, int], tuple[int, int]], tell: Callable[[int], None]) -> int:
+    """Take out page by page, each in one transaction, until there is none; return how many that were."""
+    done = after = 0
+    while True:
+        with writing(engine) as connection:
+            count, after = page(connection, after)
+        if not count:
+            return done
+        done += count
+        tell(count)
 
 
 def _be_alone(connection: Connection, scope_id: int) -> None:
@@ -123,6 +159,13 @@ def _take_earlier_answers(connection: Connection, scope_id: int, before: datetim
     return _emptied(connection, EARLIER, EARLIER.c.entry_id, and_(_old_earlier(scope_id, before), EARLIER.c.entry_id > after))
 
 
+def _take_backfills(connection: Connection, before: datetime) -> int:
+    which = select(BACKFILL.c.id).where(_old_backfills(before), _IS_ENDED).order_by(BACKFILL.c.id).limit(_PAGE_OF_BACKFILLS)
+    page = connection.execute(which.with_for_update()).scalars().all()
+    connection.execute(delete(BACKFILL_SLICE).where(BACKFILL_SLICE.c.backfill_id.in_(page)))
+    return connection.execute(delete(BACKFILL).where(BACKFILL.c.id.in_(page))).rowcount
+
+
 def _emptied(connection: Connection, table: Table, key: ColumnElement[int], which: ColumnElement[bool]) -> tuple[int, int]:
     """Empty a page of answers; return how many, and where the next page begins."""
     page = connection.execute(select(key).where(which).order_by(key).limit(_PAGE)).scalars().all()
@@ -149,6 +192,16 @@ def _old_earlier(scope_id: int, before: datetime) -> ColumnElement[bool]:
     """Of events that a later draft has taken the place of."""
     ours = select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id)
     return and_(EARLIER.c.entry_id.in_(ours), EARLIER.c.answer.is_not(None), EARLIER.c.replaced_at < before)
+
+
+def _old_backfills(before: datetime) -> ColumnElement[bool]:
+    return BACKFILL.c.updated_at < before
+
+
+def _old_notices(before: datetime) -> ColumnElement[bool]:
+    """Of causes that are over, and of none that is being told at this moment; what still stands is told, however late."""
+    is_free = or_(NOTICE_SENT.c.claimed_until.is_(None), NOTICE_SENT.c.claimed_until < before)
+    return and_(NOTICE_SENT.c.is_over, NOTICE_SENT.c.noted_at < before, is_free)
 
 
 def _runs_that_list(connection: Connection, scope_id: int) -> Sequence[str]:

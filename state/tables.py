@@ -261,7 +261,8 @@ class NoticeSent(Row, table=True):
     """What somebody was told about a feed, or is to be told: one row for each cause and recipient, gone once its end is told.
 
     `told_at`: when it reached the recipient, None if it has not; `is_over`: it has ended since, which the recipient has yet
-    to hear. `claimed_until`: until then, a process is telling it. No address of a recipient is kept, only its name.
+    to hear; `noted_at`: since when it is known, or that it is over. `claimed_until`: until then, a process is telling it. No
+    address of a recipient is kept, only its name.
     """
 
     __tablename__ = "notice_sent"

@@ -14,7 +14,7 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count; take out nothing.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Take out what only tells of the past: raw cells of old problems, accounts of old runs, old answers.
+    """Take out what only tells of the past: raw cells of old problems, accounts of old runs, old answers, ended backfills.
 
     For example:
 

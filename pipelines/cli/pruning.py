@@ -35,8 +35,14 @@ def show_pruning(older_than: str, *, is_dry: bool, as_json: bool) -> int:
     name = shown_url(settings.state_url)
     with existing_database(settings.state_url) as engine, output.progress("taking out") as bar:
         found = Pruned() if engine is None else prune(engine, before, bar.advance, is_dry=is_dry)
-    went = {"problems": found.problems, "runs": found.runs, "answers": found.answers}
-    stayed = {"problems": found.standing_problems, "runs": found.telling_runs}
+    went = {
+        "problems": found.problems,
+        "runs": found.runs,
+        "answers": found.answers,
+        "backfills": found.backfills,
+        "notices": found.notices,
+    }
+    stayed = {"problems": found.standing_problems, "runs": found.telling_runs, "backfills": found.open_backfills}
     output.document({"state_db": name, "before": before, "is_dry": is_dry, "removed": went, "kept": stayed})
     if engine is None:
         output.note(f"there is no state DB at {name} yet: the first run makes it")
@@ -70,6 +76,7 @@ def _columns(*, is_dry: bool) -> tuple[str, ...]:
 
 def _lines(found: Pruned) -> list[tuple[object, ...]]:
     listed = "they are on their feed's present list"
+    left = "slices of theirs are left"
     asked = "the last ones, those under way, and whole reads that the brakes learn from"
     return [
         (
@@ -80,6 +87,8 @@ def _lines(found: Pruned) -> list[tuple[object, ...]]:
         ),
         ("accounts of runs", found.runs, found.telling_runs, asked if found.telling_runs else ""),
         ("answers of delivered rows", found.answers, "", ""),
+        ("backfills that are done or cancelled", found.backfills, found.open_backfills, left if found.open_backfills else ""),
+        ("notices of what is over, unheard", found.notices, "", ""),
     ]
 
 

@@ -76,18 +76,23 @@ class Compacted(TypedDict):
 
 
 class PrunedCounts(TypedDict):
-    """How many went: raw cells of old problems, accounts of old runs, answers of delivered rows."""
+    """How many went: raw cells of old problems, accounts of old runs, answers of delivered rows, backfills that are done or
+    cancelled, and notices that something is over which reached nobody.
+    """
 
     problems: int
     runs: int
     answers: int
+    backfills: int
+    notices: int
 
 
 class KeptCounts(TypedDict):
-    """How many stayed though as old."""
+    """How many stayed though as old: on a feed's present list, needed by its next run or its brakes, with slices left."""
 
     problems: int
     runs: int
+    backfills: int
 
 
 class Pruned(TypedDict):

@@ -94,10 +94,11 @@ def test_the_past_is_counted_then_taken_out_and_no_row_is_sent_again(desk: Desk)
             database.execute("UPDATE problem_row SET listed_run = ''")
         would = desk.run("prune", "--older-than", "90d", "--dry-run", "--json").document
         assert would["is_dry"]
-        assert would["removed"] == {"problems": 2, "runs": 0, "answers": 3}
+        assert would["removed"] == {"problems": 2, "runs": 0, "answers": 3, "backfills": 0, "notices": 0}
         said = desk.run("prune", "--older-than", "90d")
         assert (said.code, "eventsync state compact" in said.out) == (0, True)
-        assert desk.run("prune", "--older-than", "90d", "--json").document["removed"] == {"problems": 0, "runs": 0, "answers": 0}
+        again = desk.run("prune", "--older-than", "90d", "--json").document["removed"]
+        assert again == dict.fromkeys(("problems", "runs", "answers", "backfills", "notices"), 0)
         read = desk.run("run", "town-hall", "--no-dagster", "--json").document["runs"][0]["read"]
     assert (read["new"], read["unchanged"]) == (0, 3)
     assert desk.run("state", "verify").code == 0

@@ -8,14 +8,16 @@ from sqlalchemy import Table, func, select
 from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 
 from mappings.delivery import Conflict, Receipt, Refusal, Uncertain
-from mappings.vocabulary import RowKey
+from mappings.vocabulary import FeedName, RowKey
 from state.accounts import READS_THAT_TELL
+from state.backfills import Backfills, SliceEnd, SliceState
 from state.books import Books
 from state.database import reading
 from state.deciding import TakeEvent
+from state.notices_sent import NoticesSent
 from state.pruning import Pruned, prune
 from state.soundness import examine
-from state.tables import EARLIER, ENTRY, PROBLEM, RUN
+from state.tables import BACKFILL_SLICE, EARLIER, ENTRY, PROBLEM, RUN
 from state.terms import Terms
 from state.views import Book, RowFilter, RowRecord
 from state.words import ProblemKind
@@ -99,6 +101,64 @@ def test_only_answers_that_say_nothing_any_more_go(world: World) -> None:
     assert pruned(world).answers == 1
     told = {record.row_key: record.answer is not None for record in entries(world)}
     assert told == {"a": True, "b": True, "c": True, "d": True, "e": False}
+
+
+def test_backfills_that_ended_long_ago_go_with_their_slices_and_open_ones_stay(world: World) -> None:
+    ours = Backfills(world.engine, DESTINATION, FEED, world.clock)
+    for number in range(12):
+        ours.open(f"done {number}", "{}", [("2031-05-01", "2031-05-01")])
+        ours.begin_slice(f"done {number}", 1, "me")
+        ours.end_slice(f"done {number}", 1, "me", SliceEnd(SliceState.DONE, "run-1", 0))
+    for name in ("cancelled", "open", "ended later"):
+        ours.open(name, "{}", [("2031-05-01", "2031-05-01"), ("2031-05-02", "2031-05-02")])
+    ours.cancel("cancelled")
+    Backfills(world.engine, "https://rehearsal.example", FEED, world.clock).open(
+        "elsewhere", "{}", [("2031-05-01", "2031-05-01")]
+    )
+    world.clock.turn(days=80)
+    ours.cancel("ended later")
+    world.clock.turn(days=20)
+    found = Pruned(backfills=13, open_backfills=2)
+    assert pruned(world, is_dry=True) == found
+    assert len(ours.all()) == 15
+    assert pruned(world) == found
+    assert {one.backfill_id for one in ours.all()} == {"open", "ended later"}
+    assert count(world, BACKFILL_SLICE) == 5
+    assert pruned(world) == Pruned(open_backfills=2)
+
+
+def test_a_run_that_comes_back_to_a_backfill_that_is_gone_has_lost_its_slice(world: World) -> None:
+    ours = Backfills(world.engine, DESTINATION, FEED, world.clock)
+    ours.open("b1", "{}", [("2031-05-01", "2031-05-01")])
+    ours.begin_slice("b1", 1, "me")
+    ours.cancel("b1")
+    world.clock.turn(days=100)
+    assert pruned(world).backfills == 1
+    assert not ours.end_slice("b1", 1, "me", SliceEnd(SliceState.DONE, "run-1", 0))
+    assert (ours.begin_slice("b1", 1, "me"), ours.cancel("b1"), ours.all()) == (False, 0, ())
+
+
+def test_only_notices_of_what_was_over_long_ago_go(world: World) -> None:
+    sent = NoticesSent(world.engine, DESTINATION, world.clock)
+    causes = {"over long ago": "words", "over lately": "words", "stands": "words"}
+    sent.note(FEED, "ops", causes)
+    sent.settle(sent.claim(FEED, "ops"))
+    sent.note(FeedName("crm"), "ops", {"never heard": "words"})
+    del causes["over long ago"]
+    world.clock.turn(days=10)
+    sent.note(FEED, "ops", causes)
+    sent.claim(FEED, "ops")
+    world.clock.turn(days=100)
+    del causes["over lately"]
+    sent.note(FEED, "ops", causes)
+    assert pruned(world, is_dry=True) == Pruned(notices=1)
+    assert pruned(world) == Pruned(notices=1)
+    assert sorted((one.cause, one.is_over) for one in sent.all()) == [
+        ("never heard", False),
+        ("over lately", True),
+        ("stands", False),
+    ]
+    assert pruned(world) == Pruned()
 
 
 def test_nothing_young_goes(world: World) -> None:

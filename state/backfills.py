@@ -36,7 +36,7 @@ class SliceState(StrEnum):
 
 
 _STILL = (SliceState.LEFT, SliceState.WORKING)
-"""A slice is still to be gone through; a run is at it, or was killed there."""
+"""A slice of which this is told is still to be gone through: a run may be at it, or was killed there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ is still due. What is told, and to whom, is `notices`'.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from dagster import (
@@ -40,19 +40,37 @@ LOST_AFTER = 3
 """So many ticks in a row without the state DB are told: a busy one is back with the next."""
 _AT_ONCE = 500
 _FIRST_LOOK = timedelta(days=1)
+PAUSED_S, STEADY_S = 300.0, 900.0
+"""A daemon that did not look for so long was away, and is given so long to begin what was due meanwhile before a feed whose run
+has not come is told of.
+"""
 _WILL_RETRY_TAG = "dagster/will_retry"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far the sensor has looked: runs that ended until `since`, and how many ticks have found no state DB."""
+    """How far the sensor has looked: runs that ended until `since`, and how many ticks have found no state DB.
+
+    `looked`: when it did last; `steady`: since when it has without a pause. All in seconds since the epoch.
+    """
 
     since: float
     lost: int = 0
     is_loss_told: bool = False
+    looked: float = 0.0
+    steady: float = 0.0
 
     def __str__(self) -> str:
         return json.dumps(asdict(self))
+
+    def at(self, moment: float) -> Place:
+        """Return the same for a look at this moment."""
+        return replace(self, looked=moment, steady=self.steady if moment - self.looked < PAUSED_S else moment)
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the daemon has been at work for long enough that runs would have come."""
+        return self.looked - self.steady >= STEADY_S
 
 
 def notices_sensors(folder: FeedFolder, settings: Settings, open_workshop: OpenWorkshop) -> Sequence[SensorDefinition]:
@@ -62,18 +80,20 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_workshop: OpenW
         return ()
 
     def tick(context: SensorEvaluationContext) -> SkipReason:
-        place = _place(context.cursor)
+        place = _place(context.cursor).at(now().timestamp())
         ended = context.instance.get_run_records(_ended_since(place), limit=_AT_ONCE, order_by="update_timestamp", ascending=True)
         try:
             with open_workshop() as workshop:
-                told = _tell(teller_of(settings, workshop.engine, workshop.now), context.instance, folder, ended)
+                teller = teller_of(settings, workshop.engine, workshop.now)
+                late = teller.newly_overdue(feeds) if place.is_steady else frozenset[FeedName]()
+                told = _tell(teller, context.instance, folder, ended, late)
         except ConfigError as trouble:
             return SkipReason(f"nobody can be told: {settings.mask.hide(str(trouble))}; {trouble.hint}")
         except SyncError as trouble:
             context.update_cursor(str(_without_books(place, feeds, settings, trouble)))
             return SkipReason(f"the state DB cannot be used: {settings.mask.hide(str(trouble))}")
         since = max((one.update_timestamp.timestamp() for one in ended), default=place.since)
-        context.update_cursor(str(Place(since)))
+        context.update_cursor(str(replace(place, since=since, lost=0, is_loss_told=False)))
         return SkipReason(f"looked at {', '.join(told)}" if told else "no run has ended, and nothing is due")
 
     return (
@@ -99,10 +119,12 @@ def _ended_since(place: Place) -> RunsFilter:
     return RunsFilter(statuses=ENDED, updated_after=datetime.fromtimestamp(place.since, UTC))
 
 
-def _tell(teller: Teller, instance: DagsterInstance, folder: FeedFolder, ended: Sequence[RunRecord]) -> tuple[FeedName, ...]:
-    """Tell of files that cannot be used, of the feeds whose runs have ended, and of what is still due; return of which."""
+def _tell(
+    teller: Teller, instance: DagsterInstance, folder: FeedFolder, ended: Sequence[RunRecord], late: Collection[FeedName]
+) -> tuple[FeedName, ...]:
+    """Tell of files that cannot be used, of feeds whose runs have ended or do not come, and of what is due; return of which."""
     feeds = [feed.mapping for feed in folder.feeds]
-    asked = {one.dagster_run.tags.get(names.FEED_TAG, "") for one in ended} | teller.unfinished()
+    asked = {one.dagster_run.tags.get(names.FEED_TAG, "") for one in ended} | teller.unfinished() | set(late)
     files, broken = teller.files(folder.broken, feeds)
     about = {one.feed: one for one in (*files, *(mapping for mapping in feeds if mapping.feed in asked))}
     crashes = {feed: _crash(teller, instance, feed) for feed in about if feed not in broken}
@@ -146,4 +168,4 @@ def _without_books(place: Place, feeds: Iterable[FeedMapping], settings: Setting
     """Return the place after a tick without the state DB; everybody is told once it has been away for some ticks."""
     lost = place.lost + 1
     is_told = place.is_loss_told or (lost >= LOST_AFTER and tell_of_lost_books(feeds, settings, trouble))
-    return Place(place.since, lost, is_told)
+    return replace(place, lost=lost, is_loss_told=is_told)

@@ -1,11 +1,14 @@
-"""When each feed last came to the end of a run as it should: what freshness is measured from. Runs one by one are `books`'."""
+"""When each feed last came to the end of a run as it should, or ran at all: what freshness is measured from.
+
+Runs one by one are `books`'.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, func, or_, select
 
 from mappings.vocabulary import FeedName
 from state.database import reading
@@ -20,3 +23,17 @@ def last_done(engine: Engine, destination: str | None = None) -> Mapping[Book, d
     with reading(engine) as connection:
         rows = connection.execute(ended if destination is None else ended.where(SCOPE.c.destination == destination)).all()
     return {Book(row[0], FeedName(row[1])): row[2] for row in rows}
+
+
+def last_came(engine: Engine, destination: str, silent: Collection[int], beside: str) -> Mapping[FeedName, datetime]:
+    """Return when each feed last ran: the end of its latest run, or its begin while it has none; feeds without one are left out.
+
+    Runs that left with a `silent` exit code did not come to run the feed; those launched `beside` its schedule do not count.
+    """
+    says = or_(RUN.c.exit_code.is_(None), RUN.c.exit_code.not_in(sorted(silent)))
+    latest = select(func.coalesce(RUN.c.finished_at, RUN.c.started_at)).where(RUN.c.scope_id == SCOPE.c.id)
+    latest = latest.where(RUN.c.launched_by != beside, says).order_by(RUN.c.started_at.desc()).limit(1)
+    came = latest.scalar_subquery().label("came")
+    with reading(engine) as connection:
+        rows = connection.execute(select(SCOPE.c.feed, came).where(SCOPE.c.destination == destination)).all()
+    return {FeedName(feed): at for feed, at in rows if at is not None}

@@ -26,6 +26,7 @@ class Cause(StrEnum):
     AWAY = "away"
     FAILED = "failed"
     LOST = "lost"
+    OVERDUE = "overdue"
     CONFLICT = "conflict"
     REFUSED = "refused"
     BLOCKED = "blocked"
@@ -43,14 +44,15 @@ class Cause(StrEnum):
 
 _GRACE = timedelta(minutes=5)
 """A lease of another machine counts for so much longer: clocks differ, and a machine that slept goes on with its own."""
-_OF_RUNS = frozenset({Cause.FILE, Cause.BRAKE, Cause.KEY, Cause.SET_UP, Cause.AWAY, Cause.FAILED, Cause.LOST})
+_OF_RUNS = frozenset({Cause.FILE, Cause.BRAKE, Cause.KEY, Cause.SET_UP, Cause.AWAY, Cause.FAILED, Cause.LOST, Cause.OVERDUE})
 _CAUSES = {
     ExitCode.CONFIG: Cause.SET_UP,
     ExitCode.REFUSED: Cause.KEY,
     ExitCode.BRAKE: Cause.BRAKE,
     ExitCode.LATER: Cause.AWAY,
 }
-_SILENT = frozenset({ExitCode.HELD, ExitCode.INTERRUPTED})
+SILENT = frozenset({ExitCode.HELD, ExitCode.INTERRUPTED})
+"""What runs leave with that found the feed held, or that somebody interrupted: they say nothing of how it is."""
 _ROWS = {
     Cause.CONFLICT: "in conflict: the service says that their keys were used for something else",
     Cause.REFUSED: "refused by the service",
@@ -87,7 +89,7 @@ def was_lost(status: FeedStatus, now: datetime) -> bool:
 
 def is_telling(run: RunRecord) -> bool:
     """Whether a run's end says how the feed is: not one that found it held, or that somebody interrupted."""
-    return run.exit_code is not None and run.exit_code not in _SILENT
+    return run.exit_code is not None and run.exit_code not in SILENT
 
 
 def _of_runs(status: FeedStatus, runs: Iterable[RunRecord], now: datetime) -> Iterator[Concern]:

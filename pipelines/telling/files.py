@@ -11,6 +11,7 @@ from typing import Protocol
 
 from mappings.errors import MappingFileError
 from mappings.loader import readable_document
+from mappings.publishing import Schedule
 from mappings.vocabulary import FeedName
 from pipelines.telling.causes import Cause, Concern
 
@@ -33,6 +34,11 @@ class Owned(Protocol):
         """The channels that hear of it as well."""
         ...
 
+    @property
+    def schedule(self) -> Schedule | None:
+        """When it should run by itself, None where it does not, or where that cannot be known."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FileOfFeed:
@@ -41,6 +47,7 @@ class FileOfFeed:
     feed: FeedName
     owner: str = ""
     notify: tuple[str, ...] = ()
+    schedule: Schedule | None = None
 
 
 def broken_files(errors: Collection[MappingFileError], taken: Collection[str]) -> Iterator[tuple[FileOfFeed, Concern]]:

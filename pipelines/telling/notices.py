@@ -22,6 +22,7 @@ from pipelines.settings import Settings
 from pipelines.stopping.interrupts import window
 from pipelines.telling.causes import Cause, Concern, concerns_of, is_telling, was_lost
 from pipelines.telling.files import FileOfFeed, Owned, broken_files
+from pipelines.telling.overdue import overdue, runs_came
 from pipelines.telling.pace import post_of
 from pipelines.telling.words import FeedNews, lost_books_message, message_of
 from state.books import Books
@@ -90,6 +91,17 @@ class Teller:
         mended = [feeds.get(feed, FileOfFeed(feed)) for feed in sorted(former)]
         return [*(file for file, _ in found), *mended], {file.feed: concern for file, concern in found}
 
+    def newly_overdue(self, feeds: Iterable[Owned]) -> frozenset[FeedName]:
+        """Return those of the feeds whose runs have stopped to come, and of which somebody is to hear that and has not.
+
+        Raises:
+            SyncError: as `tell`.
+        """
+        came = runs_came(self.engine, self.destination)
+        noted = {one.feed for one in self._sent.all() if one.cause == Cause.OVERDUE.value}
+        heard = (one for one in feeds if one.feed not in noted and self.channels.recipients(one.owner, one.notify))
+        return frozenset(one.feed for one in heard if overdue(one.feed, one.schedule, came.get(one.feed), self.now()))
+
     def unfinished(self) -> frozenset[FeedName]:
         """Return the feeds of which somebody has yet to hear something."""
         return self._sent.unfinished()
@@ -97,19 +109,22 @@ class Teller:
     def _bulletin(self, feeds: Iterable[Owned], crashes: Mapping[FeedName, Concern]) -> _Bulletin:
         """Note what there is to tell of each feed, and who is to hear it."""
         bulletin, known = _Bulletin(), _by_feed(self._sent.all())
+        came = runs_came(self.engine, self.destination)
         for mapping in feeds:
             recipients = self.channels.recipients(mapping.owner, mapping.notify)
             _complain_of_unknown(self.channels, mapping)
-            concerns = self._concerns(mapping.feed, crashes.get(mapping.feed))
+            late = overdue(mapping.feed, mapping.schedule, came.get(mapping.feed), self.now())
+            concerns = self._concerns(mapping.feed, filter(None, (crashes.get(mapping.feed), late)))
             self._note(mapping.feed, recipients, concerns, known.get(mapping.feed, ()))
             bulletin.add(mapping, recipients, concerns)
         return bulletin
 
-    def _concerns(self, feed: FeedName, crash: Concern | None) -> tuple[Concern, ...]:
+    def _concerns(self, feed: FeedName, more: Iterable[Concern]) -> tuple[Concern, ...]:
+        """Return what the feed's latest runs and its rows tell, and before it whatever `more` there is."""
         runs = self._latest(feed)
         found = [concern for status in self._status(feed) for concern in concerns_of(status, runs, self.now())]
         known = {concern.cause for concern in found}
-        return (*([crash] if crash and crash.cause not in known else []), *found)
+        return (*(concern for concern in more if concern.cause not in known), *found)
 
     def _latest(self, feed: FeedName) -> tuple[RunRecord, ...]:
         runs: tuple[RunRecord, ...] = ()

@@ -72,6 +72,7 @@ _TITLES = {
     Cause.AWAY: "paused",
     Cause.FAILED: "the run failed",
     Cause.LOST: "a run was lost",
+    Cause.OVERDUE: "no run has come",
     Cause.CONFLICT: "rows in conflict",
     Cause.REFUSED: "rows refused",
     Cause.BLOCKED: "rows blocked",

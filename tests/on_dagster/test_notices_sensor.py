@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 
 import dagster as dg
 import pytest
@@ -12,6 +14,7 @@ from on_dagster.desk import FEED, Desk, line
 
 from mappings.loader import load_feed
 from pipelines import names
+from pipelines.clock import now
 from pipelines.definitions import build_definitions
 from pipelines.feed_run import FeedAtWork, RunTicket
 from pipelines.notices_sensor import LOST_AFTER, NAME
@@ -43,6 +46,13 @@ class Told:
             self.cursor = context.cursor
         assert isinstance(told, dg.SkipReason)
         return told.skip_message or ""
+
+    def passed(self, length: timedelta, *, away: timedelta = timedelta()) -> None:
+        """Have the daemon be at work for so long, and then away."""
+        place = json.loads(self.cursor or "")
+        place["steady"] -= (length + away).total_seconds()
+        place["looked"] -= away.total_seconds()
+        self.cursor = json.dumps(place)
 
     def failed(self, *, tags: Mapping[str, str] | None = None) -> None:
         """Have a run of the feed fail in Dagster before it reached the books."""
@@ -126,6 +136,43 @@ def test_a_lost_state_db_is_told_once_when_it_stays_away_and_each_time_anew(told
     for _ in range(LOST_AFTER):
         told.tick()
     assert told.hook.titles() == ["the state DB cannot be used"]
+
+
+def ran(told: Told, ago: timedelta) -> None:
+    """Have the feed be run so long ago."""
+    settings = told.settings
+    with open_workshop(settings) as workshop:
+        past = replace(workshop, now=lambda: now() - ago)
+        mapping = load_feed(told.desk.folder / "feeds" / f"{FEED}.yaml")
+        assert FeedAtWork(past, mapping, RunTicket(f"run-{ago.days}", "schedule")).run().outcome.name == "done"
+
+
+def test_a_feed_whose_runs_do_not_come_is_told_once_a_steady_daemon_should_have_run_it(told: Told) -> None:
+    ran(told, timedelta(days=2))
+    assert "nothing is due" in told.tick()
+    assert "nothing is due" in told.tick(), "the daemon has just come, and may yet run what was due while it was away"
+    told.passed(timedelta(minutes=20))
+    assert FEED in told.tick()
+    assert "nothing is due" in told.tick()
+    (message,) = told.hook.told
+    assert told.hook.titles() == [f"{FEED}: no run has come"]
+    assert "15 */2 * * * (Europe/Warsaw)" in message.body
+    told.desk.run()
+    told.tick()
+    assert told.hook.titles() == [f"{FEED}: over"]
+
+
+def test_a_daemon_that_was_away_for_a_while_is_no_longer_steady(told: Told) -> None:
+    ran(told, timedelta(days=2))
+    told.tick()
+    told.passed(timedelta(minutes=20), away=timedelta(minutes=10))
+    assert "nothing is due" in told.tick()
+
+
+def test_a_feed_that_never_ran_is_not_late(told: Told) -> None:
+    told.tick()
+    told.passed(timedelta(minutes=20))
+    assert "nothing is due" in told.tick()
 
 
 def test_a_file_that_cannot_be_used_is_told_until_it_is_mended(told: Told) -> None:

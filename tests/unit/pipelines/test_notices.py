@@ -70,19 +70,20 @@ class World:
     def teller(self, channels: str = "json://a.example/all ops=json://b.example/ops") -> Teller:
         return Teller(self.engine, HERE, read_channels({"EVENTSYNC_NOTIFY": channels}, self.folder, []), self.deliver, self.now)
 
-    def feed(self, feed: str = "agenda", owner: str = "", notify: str = "") -> FeedMapping:
+    def feed(self, feed: str = "agenda", owner: str = "", notify: str = "", cron: str = "") -> FeedMapping:
         path = self.folder / f"{feed}.yaml"
-        path.write_text(MAPPING.format(feed=feed, owner=owner or '""', notify=notify), "utf-8")
+        schedule = f'schedule: {{cron: "{cron}", timezone: Europe/Warsaw}}\n' if cron else ""
+        path.write_text(schedule + MAPPING.format(feed=feed, owner=owner or '""', notify=notify), "utf-8")
         return load_feed(path)
 
-    def begin(self, feed: str = "agenda") -> str:
+    def begin(self, feed: str = "agenda", launched_by: str = "a test") -> str:
         self.at += timedelta(minutes=1)
         run_id = f"{feed}-{self.at:%d%H%M%S}"
-        self._ledger(feed).begin_run(run_id, launched_by="a test")
+        self._ledger(feed).begin_run(run_id, launched_by=launched_by)
         return run_id
 
-    def run(self, outcome: Outcome, feed: str = "agenda") -> None:
-        run_id, code = self.begin(feed), int(outcome.exit_code)
+    def run(self, outcome: Outcome, feed: str = "agenda", launched_by: str = "a test") -> None:
+        run_id, code = self.begin(feed, launched_by), int(outcome.exit_code)
         self._ledger(feed).finish_run(run_id, outcome=outcome.name, exit_code=code, message=outcome.told)
 
     def hold(self, feed: str = "agenda") -> None:
@@ -243,6 +244,71 @@ def test_a_run_under_way_was_not_lost(world: World) -> None:
     world.at += timedelta(minutes=10)
     world.teller().tell_of_lost_runs([world.feed()])
     assert world.heard() == ["agenda: a run was lost"]
+
+
+def test_a_feed_whose_runs_do_not_come_is_told_once_and_that_one_has_come(world: World) -> None:
+    feed, teller = world.feed(cron="0 6 * * *"), world.teller()
+    world.run(OK)  # on 2026-03-01 at 9:01 in Warsaw
+    world.at = datetime(2026, 3, 2, 5, 59, tzinfo=UTC)
+    assert teller.newly_overdue([feed]) == frozenset()
+    world.at = datetime(2026, 3, 2, 6, 1, tzinfo=UTC)
+    assert teller.newly_overdue([feed]) == {"agenda"}
+    for _ in range(2):
+        teller.tell([feed])
+        assert teller.newly_overdue([feed]) == frozenset()
+    (_, message) = world.inbox[0]
+    assert world.heard() == ["agenda: no run has come"]
+    assert "no run has come since 2026-03-01 08:01 UTC: one was due at 2026-03-02 05:00 UTC" in message.body
+    world.run(OK)
+    teller.tell([feed])
+    assert world.heard() == ["agenda: over"]
+
+
+def test_a_run_that_came_and_did_not_get_through_says_why_itself(world: World) -> None:
+    feed, teller = world.feed(cron="0 6 * * *"), world.teller()
+    world.run(OK)
+    world.at = datetime(2026, 3, 2, 9, tzinfo=UTC)
+    teller.tell([feed])
+    world.run(AWAY)
+    teller.tell([feed])
+    (_, message) = world.inbox[1]
+    assert world.heard() == ["agenda: no run has come", "agenda: paused"]
+    assert "- Over, told on 2026-03-02 09:00 UTC: no run has come since" in message.body
+
+
+@pytest.mark.parametrize(
+    ("outcome", "launched_by"),
+    [
+        pytest.param(OK, "backfill", id="a window of the past"),
+        pytest.param(Outcome("held by another run", ExitCode.HELD), "schedule", id="it found the feed held"),
+        pytest.param(Outcome("interrupted", ExitCode.INTERRUPTED), "cli", id="somebody stopped it"),
+    ],
+)
+def test_some_runs_do_not_count_as_having_come(world: World, outcome: Outcome, launched_by: str) -> None:
+    feed, teller = world.feed(cron="0 6 * * *"), world.teller()
+    world.run(OK)
+    world.at = datetime(2026, 3, 2, 9, tzinfo=UTC)
+    world.run(outcome, launched_by=launched_by)
+    assert teller.newly_overdue([feed]) == {"agenda"}
+    teller.tell([feed])
+    assert world.heard() == ["agenda: no run has come"]
+
+
+def test_a_run_at_work_has_come(world: World) -> None:
+    world.run(OK)
+    world.at = datetime(2026, 3, 2, 5, 30, tzinfo=UTC)
+    world.hold()
+    world.begin()
+    world.at += timedelta(hours=2)
+    assert world.teller().newly_overdue([world.feed(cron="0 6 * * *")]) == frozenset()
+
+
+def test_feeds_without_a_clock_or_without_anybody_to_tell_are_not_looked_at(world: World) -> None:
+    world.run(OK)
+    world.at += timedelta(days=40)
+    assert world.teller().newly_overdue([world.feed()]) == frozenset()
+    nobodys = world.teller("ops=json://b.example/ops")
+    assert nobodys.newly_overdue([world.feed(cron="0 6 * * *")]) == frozenset()
 
 
 def test_what_the_books_do_not_know_of_is_told_by_whoever_knows(world: World) -> None:

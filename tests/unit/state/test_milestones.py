@@ -5,7 +5,7 @@ from __future__ import annotations
 from unit.state.world import DESTINATION, FEED, World
 
 from state.accounts import PublishAccount
-from state.milestones import last_done
+from state.milestones import last_came, last_done
 from state.views import Book
 
 BOOK = Book(DESTINATION, FEED)
@@ -34,3 +34,16 @@ def test_the_latest_of_them_counts(world: World) -> None:
     _ends(world, "one", 0, PublishAccount())
     _ends(world, "two", 0, PublishAccount())
     assert last_done(world.engine) == {BOOK: world.clock.instant}
+
+
+def test_a_feed_came_when_its_latest_run_ended_or_began(world: World) -> None:
+    assert last_came(world.engine, DESTINATION, {4}, "backfill") == {}
+    _ends(world, "braked", 5, None)
+    at = world.clock.instant
+    _ends(world, "held", 4, None)
+    world.ledger.begin_run("a slice", launched_by="backfill")
+    assert last_came(world.engine, DESTINATION, {4}, "backfill") == {FEED: at}
+    world.clock.turn(minutes=1)
+    world.ledger.begin_run("at work", launched_by="a test")
+    assert last_came(world.engine, DESTINATION, {4}, "backfill") == {FEED: world.clock.instant}
+    assert last_came(world.engine, "https://elsewhere.example#default", {4}, "backfill") == {}

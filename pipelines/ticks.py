@@ -1,0 +1,84 @@
+"""The moments that a cron line names, worked out from the calendar alone: those of a day, and the last before a moment.
+
+Imports no Dagster, which ticks by its own reckoning; what happens at a tick is `schedules`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+from mappings.publishing import Schedule
+
+HOUR, DAY = 60, 24 * 60
+"""In minutes."""
+ANY = "*"
+_LONGEST = timedelta(days=8 * 366)
+"""Between two ticks of a line that names the 29th of February lie eight years around 2100."""
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+
+
+def ticks_of_day(cron: str) -> Sequence[int]:
+    """Return the minutes of a day at which a line ticks, on the days on which it does, the earliest first."""
+    minute, hour, *_ = cron.split()
+    return [HOUR * each + minutes for each in _values(hour, 0, 23) for minutes in _values(minute, 0, 59)]
+
+
+def gaps_of_day(ticks: Sequence[int]) -> set[int]:
+    """Return how many minutes lie between two ticks, one of which may be the next day's first."""
+    return {after - before for before, after in pairwise((*ticks, ticks[0] + DAY))}
+
+
+def last_tick(schedule: Schedule, before: datetime) -> datetime | None:
+    """Return the last tick of a schedule that was not after a moment; None of one without a clock.
+
+    Of the hour that a zone's clocks leave out, or go through twice, it may be wrong by that hour.
+    """
+    if schedule.cron is None:
+        return None
+    zone, ticks = ZoneInfo(schedule.timezone), ticks_of_day(schedule.cron)
+    day = before.astimezone(zone).date()
+    earliest = day - _LONGEST
+    while day > earliest:
+        if _is_day_of(schedule.cron, day):
+            moments = (_moment(day, minute, zone) for minute in reversed(ticks))
+            if found := next((moment for moment in moments if moment <= before), None):
+                return found
+        day -= timedelta(days=1)
+    return None
+
+
+def _moment(day: date, minute: int, zone: ZoneInfo) -> datetime:
+    return datetime.combine(day, time(minute // HOUR, minute % HOUR), zone).astimezone(UTC)
+
+
+def _is_day_of(cron: str, day: date) -> bool:
+    """Whether a line ticks on a day: where it names days of the month and of the week, either will do, as cron has it."""
+    _, _, days, months, weekdays = cron.split()
+    if day.month not in _values(months, 1, 12, _MONTHS):
+        return False
+    is_day = day.day in _values(days, 1, 31)
+    is_weekday = day.isoweekday() % 7 in _values(weekdays, 0, 6, _WEEKDAYS)
+    return is_day or is_weekday if ANY not in {days, weekdays} else is_day and is_weekday
+
+
+def _values(field: str, least: int, most: int, names: Sequence[str] = ()) -> list[int]:
+    """Return what a field of a cron line means, which was checked when its file was read."""
+    return sorted({value for part in field.split(",") for value in _span(part, least, most, names)})
+
+
+def _span(part: str, least: int, most: int, names: Sequence[str]) -> list[int]:
+    """Return the values of a part; a range that ends before it begins goes on from the least: 22-6 is the night."""
+    span, _, step = part.partition("/")
+    first, _, last = (f"{least}-{most}" if span == ANY else span).partition("-")
+    begin = _number(first, least, names)
+    end = _number(last, least, names) if last else most if step else begin
+    size = most - least + 1
+    return [least + (value - least) % size for value in range(begin, end + 1 if end >= begin else end + size + 1, int(step or 1))]
+
+
+def _number(word: str, least: int, names: Sequence[str]) -> int:
+    return int(word) if word.isdecimal() else least + names.index(word.lower())

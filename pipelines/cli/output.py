@@ -125,13 +125,31 @@ class Output:
             return
         from pipelines.cli.tables_drawn import drawn_progress  # noqa: PLC0415  # as above
 
-        console = self._console(self._stderr)
-        with drawn_progress(console, description, total) as progress:
-            self._watched = console
-            try:
-                yield progress
-            finally:
-                self._watched = None
+        with self._drawing() as console, drawn_progress(console, description, total) as progress:
+            yield progress
+
+    @contextmanager
+    def waiting(self, description: str) -> Iterator[None]:
+        """Tell on stderr what is waited for, and for how long already, while the block runs; wiped away afterwards.
+
+        Only where `progress` would show a bar; for what nothing can be counted of.
+        """
+        if self.is_json or not self._stderr.isatty():
+            yield
+            return
+        from pipelines.cli.tables_drawn import drawn_wait  # noqa: PLC0415  # as above
+
+        with self._drawing() as console, drawn_wait(console, description):
+            yield
+
+    @contextmanager
+    def _drawing(self) -> Iterator[Console]:
+        """What is said while something is drawn on stderr has to pass above it."""
+        self._watched = console = self._console(self._stderr)
+        try:
+            yield console
+        finally:
+            self._watched = None
 
     def _people(self) -> Console:
         if self.is_json:

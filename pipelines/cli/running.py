@@ -137,7 +137,7 @@ def runner_of(request: Request, settings: Settings, output: Output) -> Runner:
             return lambda feeds: _on_webserver(server, settings, feeds, request, output)
         if settings.dagster_url:
             output.note(f"no Dagster webserver answers at {url}; running in this process instead")
-    return lambda feeds: run_in_process(settings, feeds, request.options, output.aside, launched_by=request.launched_by)
+    return lambda feeds: run_in_process(settings, feeds, request.options, output, launched_by=request.launched_by)
 
 
 def _with_engine(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> Iterator[RunReport]:
@@ -176,19 +176,21 @@ def run_in_process(
     settings: Settings,
     feeds: Sequence[FeedMapping],
     options: RunOptions,
-    tell: Callable[[str], None],
+    output: Output,
     *,
     launched_by: str = "cli",
 ) -> Iterator[RunReport]:
-    """Run each feed's job in this process, on the Dagster instance of the UI; `tell` is given what happens meanwhile."""
+    """Run each feed's job in this process, on the Dagster instance of the UI; people are told what is waited for."""
     prepare_dagster_home(settings.dagster_home)
-    from pipelines.definitions import build_definitions  # noqa: PLC0415  # Dagster takes a second to import
-    from pipelines.launching.in_process import run_job  # noqa: PLC0415  # as above
+    with output.waiting("starting Dagster (--no-dagster does without it)"), window():
+        from pipelines.definitions import build_definitions  # noqa: PLC0415  # Dagster takes seconds to import
+        from pipelines.launching.in_process import run_job  # noqa: PLC0415  # as above
 
-    wanted = {mapping.feed for mapping in feeds}
-    definitions = build_definitions(settings, lambda: open_workshop(settings, tell), wanted=wanted)
+        wanted = {mapping.feed for mapping in feeds}
+        definitions = build_definitions(settings, lambda: open_workshop(settings, output.aside), wanted=wanted)
     for mapping in feeds:
-        run_id, status = run_job(definitions, mapping, options, launched_by)
+        with output.waiting(f"running {mapping.feed}"):
+            run_id, status = run_job(definitions, mapping, options, launched_by)
         with open_workshop(settings) as workshop:
             yield report_of(workshop, mapping, run_id, dagster_status=status)
 

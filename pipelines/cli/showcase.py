@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from mappings.loader import load_folder
@@ -104,7 +104,7 @@ def play_round(settings: Settings, output: Output, title: str, show: Show) -> li
     """Run every feed there is, and show each report."""
     output.note(f"\n{title}")
     feeds = [feed.mapping for feed in load_folder(settings.feeds).feeds]
-    reports = list(run_in_process(settings, feeds, RunOptions(), output.aside))
+    reports = list(run_in_process(settings, feeds, RunOptions(), output))
     for report in reports:
         show(output, report)
     return reports
@@ -120,7 +120,10 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
     """Run the Dagster UI until Ctrl-C, and tell where it is, with further `lines`; mapping files that change are shown in it."""
     output = Output()
     seen = see_folder(settings.feeds)
-    with running_dagster(settings.dagster_home, environ, free_port(wanted_port)) as url, _monitored(settings) as monitored:
+    with ExitStack() as running:
+        with output.waiting("starting the Dagster UI"):
+            url = running.enter_context(running_dagster(settings.dagster_home, environ, free_port(wanted_port)))
+        monitored = running.enter_context(_monitored(settings))
         note_path(settings).write_text(json.dumps({"url": url, "pid": os.getpid()}), encoding="utf-8")
         feeds = f"Feeds, watched:       {settings.feeds}"
         for line in (f"\nThe Dagster UI:       {url}/", *lines, *monitored, feeds, *map(str, seen.broken), "Stop with Ctrl-C."):

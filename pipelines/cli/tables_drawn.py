@@ -17,7 +17,16 @@ from rich import box
 from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 from rich.text import Text
@@ -122,6 +131,15 @@ def drawn_progress(console: Console, description: str, total: int | None) -> Ite
     # The bar lives on stderr; what is written to stdout meanwhile must stay there.
     with RichProgress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as drawing:
         yield _Bar(drawing, description, total)
+
+
+@contextmanager
+def drawn_wait(console: Console, description: str) -> Iterator[None]:
+    """Draw what is waited for, and since when, while the block runs."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with RichProgress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as drawing:
+        drawing.add_task(safe_text(description).plain, total=None)
+        yield
 
 
 class _Bar:

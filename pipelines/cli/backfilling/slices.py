@@ -127,7 +127,7 @@ class Journey:
             if not self.kept.begin_slice(self.record.backfill_id, one.number, claim):
                 continue
             title = f"{self.wish.mapping.feed} {_days(one)} ({one.number} of {len(self.record.slices)})"
-            report = self._runs.run(self._options(one, is_first=place == 0), title)
+            report = self._run(one, claim, self._options(one, is_first=place == 0), title)
             yield report.exit_code
             if not self._end(one, claim, report, left=len(left) - place - 1):
                 return
@@ -164,6 +164,15 @@ class Journey:
     @property
     def _runs(self) -> SliceRuns:
         return SliceRuns(self.wish.settings, self.wish.mapping, self.output, self.wish.uses_dagster)
+
+    def _run(self, one: SliceRecord, claim: str, options: RunOptions, title: str) -> RunReport:
+        """Run one slice; interrupted while Dagster is still loaded, it has not begun, and is free again."""
+        try:
+            return self._runs.run(options, title)
+        except KeyboardInterrupt:
+            end = SliceEnd(SliceState.LEFT, "", int(ExitCode.INTERRUPTED), "interrupted before its run began", {})
+            self.kept.end_slice(self.record.backfill_id, one.number, claim, end)
+            raise
 
     def _options(self, one: SliceRecord, *, is_first: bool) -> RunOptions:
         """Return what the run of a slice is asked for: but for the first, it waits for a scheduled run that has come in."""

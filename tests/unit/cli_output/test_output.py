@@ -240,6 +240,24 @@ def test_a_bar_is_drawn_on_a_terminal_with_count_and_wiped_away() -> None:
     assert "after it" in out.getvalue()
 
 
+def test_what_is_waited_for_is_told_on_a_terminal_and_wiped_away() -> None:
+    out, err = Terminal(), Terminal()
+    output = Output(stdout=out, stderr=err)
+    with output.waiting("starting Dagster"):
+        assert "starting Dagster" in err.getvalue(), "at once"
+        output.aside("above it")
+    assert "above it" in err.getvalue()
+    assert out.getvalue() == ""
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+def test_nobody_is_told_to_wait_where_nobody_watches(is_json: bool) -> None:
+    out, err = io.StringIO(), Terminal() if is_json else io.StringIO()
+    with Output(json=is_json, stdout=out, stderr=err).waiting("starting Dagster"):
+        pass
+    assert out.getvalue() + err.getvalue() == ""
+
+
 def test_no_bar_is_drawn_where_nobody_watches() -> None:
     output, out, err = piped()
     with output.progress("sending", 10) as bar:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import BinaryIO
 
 from pipelines.reading.spilling import PARTS, Parts
@@ -16,8 +17,11 @@ from state.recall import PAIR
 
 _DIGEST_BYTES = 16
 
-_AT_A_TIME = 8
-"""Parts of a memory that are asked for at once."""
+_BYTES_AT_A_TIME = 1 << 20
+"""Of a memory: so many parts are asked for at once as probably hold this much."""
+_LARGE = 1 << 13
+"""Records of a part of two million: a larger part is sifted by quarters, in each of which the records' second bytes are alike."""
+_QUARTERS = [bytes(second >> 6 == quarter for second in range(1 << 8)) for quarter in range(4)]
 
 Remembered = Callable[[range], Mapping[int, bytes]]
 """Gives neighbouring parts of a memory; those that hold nothing are absent."""
@@ -25,10 +29,12 @@ Remembered = Callable[[range], Mapping[int, bytes]]
 
 def each_part(remembered: Remembered) -> Iterator[tuple[int, bytes]]:
     """Yield the pairs of each part, a few parts at a time."""
-    for first in PARTS[::_AT_A_TIME]:
-        few = range(first, first + _AT_A_TIME)
-        found = remembered(few)
-        yield from ((part, found.get(part, b"")) for part in few)
+    rest, count = PARTS, 1
+    while rest:
+        few, rest = rest[:count], rest[count:]
+        found = dict(remembered(few))
+        count = max(1, count * _BYTES_AT_A_TIME // max(1, sum(map(len, found.values()))))
+        yield from ((part, found.pop(part, b"")) for part in few)
 
 
 class Sequel:
@@ -47,7 +53,7 @@ class Sequel:
         """Yield where the chosen ones stand: the numbers of chunks, and places in each."""
         self._file.seek(0)
         for number, count in enumerate(self._counts):
-            chunk = _parted(self._file.read(count * _DIGEST_BYTES))
+            chunk = _parted(self._file.read(count * _DIGEST_BYTES), _DIGEST_BYTES)
             if not chosen.isdisjoint(chunk):
                 yield number, [place for place, digest in enumerate(chunk) if digest in chosen]
 
@@ -70,7 +76,8 @@ class Sieve:
     def sift(self, digests: Parts) -> bool:
         """Take in all records of the source; False, and not all are taken in, where more than the `most` differ."""
         for part, pairs in each_part(self.remembered):
-            self._sift(part, dict(PAIR.iter_unpack(pairs)), _parted(digests.of(part)))
+            for some_pairs, found in _few_at_a_time(pairs, digests.of(part)):
+                self._sift(part, dict(PAIR.iter_unpack(some_pairs)), _parted(found, _DIGEST_BYTES))
             if max(len(self.differing), len(self.forgotten)) > self.most:
                 return False
         return True
@@ -103,5 +110,17 @@ class Sieve:
         self.touched.add(part)
 
 
-def _parted(digests: bytes) -> list[bytes]:
-    return [digests[begin : begin + _DIGEST_BYTES] for begin in range(0, len(digests), _DIGEST_BYTES)]
+def _few_at_a_time(pairs: bytes, digests: bytes) -> Iterable[tuple[bytes, bytes]]:
+    """Return a part's pairs with its digests: both as they are, or a quarter of both after the other."""
+    if max(len(pairs) // PAIR.size, len(digests) // _DIGEST_BYTES) <= _LARGE:
+        return ((pairs, digests),)
+    return zip(_quarters(pairs, PAIR.size), _quarters(digests, _DIGEST_BYTES), strict=True)
+
+
+def _quarters(text: bytes, length: int) -> list[bytes]:
+    items, seconds = _parted(text, length), text[1::length]
+    return [b"".join(compress(items, seconds.translate(quarter))) for quarter in _QUARTERS]
+
+
+def _parted(text: bytes, length: int) -> list[bytes]:
+    return [text[begin : begin + length] for begin in range(0, len(text), length)]

@@ -1,4 +1,4 @@
-"""Where a month is played: in memory, where this machine has room for it there. Dagster waits for a disk at each of its events."""
+"""Where a month is played: in memory, where this machine has room for it there. Dagster waits for a disk at each event."""
 
 from __future__ import annotations
 

@@ -1,0 +1,46 @@
+"""When a feed's schedule ticks on the two days of Warsaw's year that have not 24 hours."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from dagster._utils.schedules import schedule_execution_time_iterator
+from on_dagster.desk import FEED, MAPPING
+
+from mappings.loader import parse_feed
+from mappings.lookup_files import LookupShelf
+from pipelines.schedules import feed_schedules
+
+WARSAW = ZoneInfo("Europe/Warsaw")
+SPRING, AUTUMN = datetime(2026, 3, 29, 0, 50, tzinfo=WARSAW), datetime(2026, 10, 25, 0, 50, tzinfo=WARSAW)
+"""02:00 is 03:00 on the one, and 03:00 is 02:00 again on the other."""
+
+
+def _ticks(cron: str, after: datetime, count: int) -> list[str]:
+    text = MAPPING.format(feed=FEED, source="events.csv").replace("15 */2 * * *", cron)
+    (schedule,) = feed_schedules(parse_feed(text, Path(f"feeds/{FEED}.yaml"), LookupShelf()))
+    assert isinstance(schedule.cron_schedule, str)
+    ticks = schedule_execution_time_iterator(
+        after.timestamp(), schedule.cron_schedule, schedule.execution_timezone, ascending=True
+    )
+    return [f"{tick.astimezone(WARSAW):%d %H:%M %Z}" for tick in islice(ticks, count)]
+
+
+@pytest.mark.parametrize(
+    ("cron", "spring", "autumn"),
+    [
+        ("30 2 * * *", ["29 03:00 CEST", "30 02:30 CEST"], ["25 02:30 CET", "26 02:30 CET"]),
+        ("30 2,14 * * *", ["29 03:00 CEST", "29 14:30 CEST"], ["25 02:30 CET", "25 14:30 CET"]),
+        ("15 */2 * * *", ["29 03:00 CEST", "29 04:15 CEST"], ["25 02:15 CET", "25 04:15 CET"]),
+        ("30 * * * *", ["29 01:30 CET", "29 03:30 CEST"], ["25 01:30 CEST", "25 02:30 CEST", "25 02:30 CET"]),
+    ],
+)
+def test_a_named_hour_that_is_skipped_or_shown_twice_is_one_tick_and_each_hour_that_passes_is_one(
+    cron: str, spring: list[str], autumn: list[str]
+) -> None:
+    assert _ticks(cron, SPRING, len(spring)) == spring
+    assert _ticks(cron, AUTUMN, len(autumn)) == autumn

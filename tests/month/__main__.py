@@ -10,9 +10,9 @@ from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from datetime import date
 from time import monotonic
 
+from month.folder import empty_folder
 from month.page import table_of, write_table
 from month.play import Span, played
-from month.rooms import a_room
 from month.story import the_month
 
 
@@ -20,7 +20,7 @@ def main() -> int:
     """Write the table."""
     span, began = Span(date(2026, 3, 1), 31), monotonic()
     with ExitStack() as stack:
-        folder = stack.enter_context(a_room())
+        folder = stack.enter_context(empty_folder())
         log = stack.enter_context((folder / "log").open("w", encoding="utf-8"))
         stack.enter_context(redirect_stdout(log))
         stack.enter_context(redirect_stderr(log))

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from month.rooms import a_room
+from month.folder import empty_folder
 
 
 @pytest.fixture
-def room() -> Iterator[Path]:
-    with a_room() as folder:
-        yield folder
+def folder() -> Iterator[Path]:
+    with empty_folder() as made:
+        yield made

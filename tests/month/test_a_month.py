@@ -97,8 +97,8 @@ def _assert_no_time_of_the_state_db_is_the_machines(done: Played) -> None:
 
 
 @LONG
-def test_a_month_keeps_every_promise_and_is_as_its_page_tells_it(room: Path) -> None:
-    with played(room, MARCH, the_month(MARCH.first, MARCH.days)) as month:
+def test_a_month_keeps_every_promise_and_is_as_its_page_tells_it(folder: Path) -> None:
+    with played(folder, MARCH, the_month(MARCH.first, MARCH.days)) as month:
         missed = {_march(18, 14, 30), _march(19, 2, 30), _march(19, 14, 30)}
         _assert_no_tick_is_lost_and_none_piles_up(month, missed, _march(23, 14, 30))
         _assert_each_row_is_online_once(month)
@@ -109,8 +109,8 @@ def test_a_month_keeps_every_promise_and_is_as_its_page_tells_it(room: Path) -> 
         assert table_of(month) == read_table()
 
 
-def test_four_hard_days_lose_no_tick_no_row_and_no_alert_and_double_none(room: Path) -> None:
-    with played(room, HARD, hard_days(HARD.first)) as done:
+def test_four_hard_days_lose_no_tick_no_row_and_no_alert_and_double_none(folder: Path) -> None:
+    with played(folder, HARD, hard_days(HARD.first)) as done:
         _assert_no_tick_is_lost_and_none_piles_up(done, {_march(27, 14, 30)}, _march(28, 14, 30))
         assert [run.exit_code for run in done.runs] == [0, 6, 6, 0, None, 0]
         assert [message.title.rpartition(": ")[2] for _, message in done.office.told] == [
@@ -126,8 +126,8 @@ def test_four_hard_days_lose_no_tick_no_row_and_no_alert_and_double_none(room: P
         _assert_no_run_waits(done)
 
 
-def test_where_clocks_go_back_a_time_that_comes_twice_is_one_tick(room: Path) -> None:
-    with played(room, AUTUMN, a_quiet_time(AUTUMN.first, AUTUMN.days)) as done:
+def test_where_clocks_go_back_a_time_that_comes_twice_is_one_tick(folder: Path) -> None:
+    with played(folder, AUTUMN, a_quiet_time(AUTUMN.first, AUTUMN.days)) as done:
         assert _ticks(done) == dict.fromkeys(expected_ticks(AUTUMN), TickStatus.SUCCESS)
         assert [run.exit_code for run in done.runs] == [0] * len(_ticks(done))
         assert done.office.told == []

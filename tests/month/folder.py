@@ -15,7 +15,7 @@ _ROOM = 512 * 1024**2
 
 
 @contextmanager
-def a_room() -> Iterator[Path]:
+def empty_folder() -> Iterator[Path]:
     """Make an empty folder for the length of the block."""
     with tempfile.TemporaryDirectory(prefix="month-", dir=_IN_MEMORY if _has_room() else None) as folder:
         yield Path(folder)

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from mappings.vocabulary import Absorbed, Gone, MappedRow, Origin, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
 from state.columns import storable
 from state.drafts import drafted, is_of_change
-from state.entries import CANCELLED, Batch, find_known, find_twins
+from state.entries import CANCELLED, Batch, find_known
 from state.listed import Listed, stem_of
 from state.newcomers import Newcomers
 from state.pasts import find_pasts
@@ -41,6 +41,7 @@ from state.seen import Seen
 from state.tally import Tally
 from state.terms import Terms
 from state.turn import Turn
+from state.twins import Twins
 from state.unspoken import Unspoken
 from state.words import EntryState
 
@@ -57,6 +58,7 @@ class Progress:
     listed: Listed
     recorder: Recorder
     newcomers: Newcomers
+    twins: Twins
     stems: set[str] = field(default_factory=set)
     """The rows that this read has come to, where each speaks for all of its events, and the others of its source are not read."""
 
@@ -148,6 +150,7 @@ class Comparison:
         match plan_new(None if decision == RESEND else twin_key):
             case New():
                 self.twins[row.twin_digest] = row.row_key
+                self.progress.twins.create(row.twin_digest, row.row_key)
                 self.progress.tally.new += 1
                 self.batch.create(row)
                 self.progress.recorder.create(_told_apart(row))
@@ -241,7 +244,7 @@ def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Se
     keys = [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]
     known = find_known(connection, turn.scope_id, newcomers.known(keys))
     unknown = [row.twin_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]
-    twins = find_twins(connection, turn.scope_id, newcomers.known(unknown))
+    twins = progress.twins.find(connection, newcomers.known(unknown))
     newcomers.hear(keys)
     newcomers.hear(unknown)
     pasts = find_pasts(connection, known, outcomes, progress.terms)

@@ -14,11 +14,12 @@ from sqlalchemy import Connection, Table, func, insert, select, text
 
 from mappings.errors import ConfigError
 from state.portable import Form, Sum, form_of
-from state.tables import METADATA, ROUTE_WORKER
+from state.tables import METADATA, ROUTE_WORKER, TWIN_MARK
 from state.trouble import StateUnavailableError
 
-TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if table is not ROUTE_WORKER)
-"""Those that are told, each after the ones that it refers to; who sends at this moment is nothing to keep."""
+TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if table not in (ROUTE_WORKER, TWIN_MARK))
+"""Those that are told, each after the ones that it refers to; who sends at this moment is nothing to keep, and
+marks of twins are made anew."""
 
 PAGE = 1_000
 

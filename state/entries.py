@@ -5,12 +5,12 @@ What to decide is `plan`'s.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from sqlalchemy import Connection, and_, bindparam, case, or_, select, update
 
-from mappings.vocabulary import MappedRow, Origin, RowKey
+from mappings.vocabulary import MappedRow, Origin
 from state.asking import rounded
 from state.bulk import EntryTuple, bound_time, insert_entries, new_entry
 from state.claims import IS_SET_ASIDE
@@ -19,6 +19,7 @@ from state.earlier import pinned_bodies, put_back, retire
 from state.plan import Known
 from state.tables import ENTRY
 from state.turn import Turn
+from state.twins import mark_anew
 from state.words import Decision, DriftKind, EntryState
 
 CANCELLED = "cancelled"
@@ -40,12 +41,6 @@ _FIND = select(
     ENTRY.c.drift_kind,
     IS_SET_ASIDE,
 ).where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key.in_(bindparam("row_keys", expanding=True)))
-
-_FIND_TWINS = select(ENTRY.c.twin_digest, ENTRY.c.row_key).where(
-    ENTRY.c.scope_id == bindparam("scope"),
-    ENTRY.c.twin_digest.in_(bindparam("twins", expanding=True)),
-    ENTRY.c.state != EntryState.REFUSED.value,
-)
 
 _PIN_COLUMNS = (
     *("body", "cover_url", "cover_on_error", "fingerprint", "row_digest", "twin_digest", "channel_id"),
@@ -95,13 +90,6 @@ def find_known(connection: Connection, scope_id: int, row_keys: Collection[str])
     return {row[1]: Known._make(row) for row in found}
 
 
-def find_twins(connection: Connection, scope_id: int, twins: Collection[bytes]) -> dict[bytes, RowKey]:
-    """Return, by twin digest, the key of an entry that is or may still be created and looks the same."""
-    if not twins:
-        return {}
-    return dict(connection.execute(_FIND_TWINS, {"scope": scope_id, "twins": rounded(twins)}).all())
-
-
 class Batch:
     """What was decided for a batch of rows, gathered to be written with one statement per kind."""
 
@@ -110,7 +98,7 @@ class Batch:
         self._now: datetime = turn.now()
         self._bound_now = bound_time(turn, self._now)
         self._inserts: list[EntryTuple] = []
-        self._pins: list[dict[str, object]] = []
+        self._pins: dict[int, MappedRow] = {}
         self._drifts: dict[int, MappedRow] = {}
         self._cancelled: list[dict[str, object]] = []
         self._ignored: list[dict[str, object]] = []
@@ -126,7 +114,7 @@ class Batch:
 
     def pin(self, entry_id: int, row: MappedRow) -> None:
         """Put another body in the place of one that was never sent, or was refused."""
-        self._pins.append(self._pinned(entry_id, row))
+        self._pins[entry_id] = row
 
     def drift(self, entry_id: int, row: MappedRow) -> None:
         """Record what the source asks for now, beside what is pinned."""
@@ -163,7 +151,7 @@ class Batch:
         if self._inserts:
             insert_entries(connection, self._inserts)
         if self._pins:
-            connection.execute(_PIN, self._pins)
+            self._put_in_place(connection, self._pins)
         self._write_differences(connection)
         put_back(connection, self._withdrawals, self._now)
         if self._refreshes:
@@ -180,8 +168,12 @@ class Batch:
             connection.execute(_DRIFT, self._ignored)
         if self._redrafts:
             retire(connection, list(self._redrafts), self._now)
-            connection.execute(_PIN, [self._pinned(entry_id, row) for entry_id, row in self._redrafts.items()])
+            self._put_in_place(connection, self._redrafts)
             connection.execute(_NEXT, [self._next(entry_id, row) for entry_id, row in self._redrafts.items()])
+
+    def _put_in_place(self, connection: Connection, rows: Mapping[int, MappedRow]) -> None:
+        connection.execute(_PIN, [self._pinned(entry_id, row) for entry_id, row in rows.items()])
+        mark_anew(connection, self._turn.scope_id, ((entry_id, row.twin_digest) for entry_id, row in rows.items()))
 
     def _pinned(self, entry_id: int, row: MappedRow) -> dict[str, object]:
         return {

@@ -17,10 +17,11 @@ import orjson
 from sqlalchemy import Boolean, Column, Float, Integer, LargeBinary, String, Table
 
 from state.columns import PlainText, UtcTime
-from state.tables import LEASE
+from state.tables import LEASE, SCOPE
 
-BLANK: Mapping[str, Mapping[str, object]] = {LEASE.name: {"holder": ""}}
-"""Columns that say nothing elsewhere: whoever holds a feed holds it where he is. The token goes along, so that it only grows."""
+BLANK: Mapping[str, Mapping[str, object]] = {LEASE.name: {"holder": ""}, SCOPE.name: {"marked_id": 0}}
+"""Columns that say nothing elsewhere: whoever holds a feed holds it where he is. The token goes along, so that it only grows.
+Marks of twins are not carried."""
 _MODULUS = 1 << 128
 
 

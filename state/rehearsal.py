@@ -43,8 +43,8 @@ def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> Non
     with reading(engine) as source, writing(copy) as target:
         scope = source.execute(select(SCOPE).where(SCOPE.c.destination == destination, SCOPE.c.feed == feed)).mappings().first()
         if scope is not None:
-            # Without the evidence of the last read: a rehearsal shows rows, and looks at all of them.
-            target.execute(insert(SCOPE), {**scope, "stamp": ""})
+            # Without the evidence of the last read: a rehearsal shows rows, and looks at all of them. It makes marks of its own.
+            target.execute(insert(SCOPE), {**scope, "stamp": "", "marked_id": 0})
             of_feed = ENTRY.c.scope_id == scope["id"]
             _copy_rows(source, target, ENTRY, select(ENTRY).where(of_feed).order_by(ENTRY.c.id))
             _copy_rows(source, target, EARLIER, select(EARLIER).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).where(of_feed))

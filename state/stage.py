@@ -26,6 +26,7 @@ from state.statistics import Statistics
 from state.tally import Tally
 from state.terms import Terms
 from state.turn import Turn
+from state.twins import Twins
 from state.unspoken import Unspoken
 
 
@@ -53,6 +54,7 @@ class Stage:
             self._progress.listed.strike(connection, outcomes)
             for batch in _without_repeats(storable_rows(outcomes)):
                 compare(connection, self._turn, self._progress, batch)
+            self._progress.twins.keep_up(connection)
             self._turn.note(connection, read_account=dump(tally.account()))
         self._statistics.keep_up(tally.new)
 
@@ -73,7 +75,9 @@ class Stage:
         Raises `ImbalanceError` if the rows do not add up; the gate then stays closed.
         """
         with self._turn.transaction() as connection:
-            return finish(connection, self._turn, self._opening.ended(end), self._progress, brake)
+            report = finish(connection, self._turn, self._opening.ended(end), self._progress, brake)
+            self._progress.twins.write(connection)
+        return report
 
 
 def start_stage(turn: Turn, *, is_whole: bool, stamp: str, terms: Terms, memory: Remembering | None) -> Stage:
@@ -83,9 +87,13 @@ def start_stage(turn: Turn, *, is_whole: bool, stamp: str, terms: Terms, memory:
         decisions = decided_copies(connection, turn.scope_id)
         is_anew = terms.reach is Reach.FULL or is_whole
         listed = no_list() if is_anew else carry_list(connection, turn, terms.row_parts)
+        twins = Twins(turn.scope_id)
+        twins.write(connection)
     recorder = Recorder(memory, opening.boundary)
     newcomers = Newcomers(is_first=not opening.boundary)
-    progress = Progress(Seen(opening.boundary), Tally(), terms, decisions, Unspoken(terms.days), listed, recorder, newcomers)
+    progress = Progress(
+        Seen(opening.boundary), Tally(), terms, decisions, Unspoken(terms.days), listed, recorder, newcomers, twins
+    )
     return Stage(turn, opening, progress)
 
 

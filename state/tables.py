@@ -28,7 +28,8 @@ class Scope(Row, table=True):
 
     `released_id`: the highest entry that a gate has let out by itself, no person needed. `cursor`: the bookmark of a source
     that is read by what changed, "" if the next read is a full one; `cursor_fit`: what its rows were mapped by. `body_base`: what
-    the bodies of its delivered rows are packed by (see `packing`); once there, it never changes.
+    the bodies of its delivered rows are packed by (see `packing`); once there, it never changes. `marked_id`: the highest entry
+    that `twin_mark` tells of.
     """
 
     __tablename__ = "scope"
@@ -48,6 +49,7 @@ class Scope(Row, table=True):
     cursor_fit: str = Field(default="", sa_type=PlainText)
     full_read_at: datetime | None = Field(default=None, sa_type=UtcTime)
     body_base: bytes | None = None
+    marked_id: int = Field(default=0, sa_type=BIG_ID)
 
 
 class LedgerEntry(Row, table=True):
@@ -65,7 +67,6 @@ class LedgerEntry(Row, table=True):
     __table_args__ = (
         UniqueConstraint("scope_id", "row_key"),
         Index(None, "scope_id", "state", "id"),
-        Index(None, "scope_id", "twin_digest"),
         _partial_index("decision", "decision", "decision IS NOT NULL"),
         _partial_index("drift", "drift_kind", "drift_kind IS NOT NULL"),
         _partial_index("resent", "resent_run", "resent_run IS NOT NULL"),
@@ -109,6 +110,20 @@ class LedgerEntry(Row, table=True):
     decision: str | None = Field(default=None, sa_type=PlainText)
     decided_at: datetime | None = Field(default=None, sa_type=UtcTime)
     decided_by: str | None = Field(default=None, sa_type=PlainText)
+
+
+class TwinMark(Row, table=True):
+    """Where to look for entries that look like an event: their `twin_digest` begins, or once began, with the mark (see `twins`).
+
+    Nothing that `ledger_entry` does not say. No foreign keys, which would be looked up row by row.
+    """
+
+    __tablename__ = "twin_mark"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    scope_id: int = Field(primary_key=True, sa_type=BIG_ID)
+    mark: bytes = Field(primary_key=True)
+    entry_id: int = Field(primary_key=True, sa_type=BIG_ID)
 
 
 class RowRelease(Row, table=True):
@@ -303,6 +318,7 @@ class MediaAddress(Row, table=True):
 
 SCOPE: Table = METADATA.tables["scope"]
 ENTRY: Table = METADATA.tables["ledger_entry"]
+TWIN_MARK: Table = METADATA.tables["twin_mark"]
 RECORD_MEMORY: Table = METADATA.tables["record_memory"]
 PROBLEM: Table = METADATA.tables["problem_row"]
 RUN: Table = METADATA.tables["sync_run"]

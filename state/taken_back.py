@@ -15,6 +15,7 @@ from state.drafts import is_of_change
 from state.earlier import put_back
 from state.over import in_fews
 from state.tables import ENTRY
+from state.twins import forget_marks
 from state.words import EntryState
 
 _FEW = 500
@@ -41,6 +42,7 @@ class TakenBack:
     def delete(self, entries: Iterable[int]) -> None:
         """Take entries out of the ledger, of which nobody but us knows."""
         for few in in_fews(entries):
+            forget_marks(self._connection, few)
             self._connection.execute(_DELETE, {"entries": few})
 
     def take(self, row: Row[*tuple[Any, ...]]) -> bool:

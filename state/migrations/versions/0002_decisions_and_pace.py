@@ -1,5 +1,5 @@
 """What people decide about rows, the pace that workers share, what was last known of a service, a lease's own clock, where
-a source that is read by what changed is read on, and what owners were told.
+a source that is read by what changed is read on, what owners were told, and marks of twins, in place of an index of them.
 """
 
 from __future__ import annotations
@@ -60,6 +60,16 @@ def upgrade() -> None:
         sa.Column("is_let_out", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["entry_id"], ["ledger_entry.id"], name="fk_earlier_event_entry_id_ledger_entry"),
         sa.PrimaryKeyConstraint("entry_id", "revision", name="pk_earlier_event"),
+    )
+    op.add_column("scope", sa.Column("marked_id", BIG_ID, nullable=False, server_default="0"))
+    op.drop_index("ix_ledger_entry_scope_id_twin_digest", "ledger_entry")
+    op.create_table(
+        "twin_mark",
+        sa.Column("scope_id", BIG_ID, nullable=False),
+        sa.Column("mark", sa.LargeBinary(), nullable=False),
+        sa.Column("entry_id", BIG_ID, nullable=False),
+        sa.PrimaryKeyConstraint("scope_id", "mark", "entry_id", name="pk_twin_mark"),
+        sqlite_with_rowid=False,
     )
     op.create_table(
         "backfill",

@@ -4,10 +4,12 @@ test waits for is the command, not Python's imports. `desk` gives the orders, on
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Any
 import pipelines.cli
 from connectors.notifier import require_library
 from pipelines.cli.app import main
+from state.database import open_database
 
 _WITH_DAGSTER = ("pipelines.definitions", "pipelines.launching.in_process")
 
@@ -27,7 +30,9 @@ def serve() -> None:
         import_module(f"pipelines.cli.{module.name}")
     for driver in ("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg", "psycopg"):
         import_module(driver)
+    _make_a_state_db()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    _let_collections_pass_over_what_is_there()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:
@@ -39,6 +44,18 @@ def serve() -> None:
             require_library()  # likewise
         if os.fork() == 0:
             _shepherd(order)
+
+
+def _make_a_state_db() -> None:
+    """What makes its tables is imported by the first command that needs it: in a test, most often by each."""
+    with tempfile.TemporaryDirectory() as folder:
+        open_database(f"sqlite:///{folder}/state.db").dispose()
+
+
+def _let_collections_pass_over_what_is_there() -> None:
+    """A collection in a command would look at all that was imported before it, and copy the pages on which it stands."""
+    gc.collect()
+    gc.freeze()
 
 
 def _shepherd(order: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -32,6 +32,7 @@ from connectors.sources.contract import Reading
 from connectors.surroundings import Surroundings
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.errors import SyncError
+from mappings.identity import idempotency_key
 from mappings.loader import load_feed
 from mappings.schema import FeedMapping
 from mappings.vocabulary import Origin, RowKey, SourceRow
@@ -185,9 +186,6 @@ class Worker:
     def books(self) -> Books:
         return Books(self._engine)
 
-    def key(self, row_key: str, revision: int) -> str:
-        return self.ledger()._turn("", 0).key(RowKey(row_key), revision)
-
     def ledger(self) -> Ledger:
         mapping = _mapping()
         return Ledger(self._engine, DESTINATION, mapping.feed, namespace=NAMESPACE, now=self.clock, keeping=self.clock.keeping)
@@ -275,6 +273,13 @@ def _mortal(engine: Engine, death: Death) -> Iterator[None]:
     finally:
         for name, die in points.items():
             event.remove(engine, name, die)
+
+
+@cache
+def rows_of_keys(rows: frozenset[str], revisions: int) -> Mapping[str, str]:
+    """Whose row a key of the feed is, for the first revisions of these rows."""
+    feed = _mapping().feed
+    return {idempotency_key(NAMESPACE, feed, RowKey(row), revision=number): row for row in rows for number in range(revisions)}
 
 
 @cache

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from postgres import Postgres
-from property.delivery_desk import KEY_MEMORY_S, Clock, Worker
+from property.delivery_desk import KEY_MEMORY_S, Clock, Worker, rows_of_keys
 from property.model_service import WORDS, Character, Death, Event, ModelService
 from property.person import Person
 from property.state_dbs import OneFile, OneServer, StateDb
@@ -30,6 +30,7 @@ from state.words import EntryState
 
 EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "40"))
 IDS = ("a", "b", "c", "d")
+ROWS = frozenset({*IDS, *(f"{each}-{number}" for each in IDS for number in (1, 2))})
 KEYS = st.sampled_from(IDS)
 TITLES = st.sampled_from(["one", "two", "bad one"])
 POINTS = st.sampled_from(["begin", "begin", "commit", "commit", "send", "answer"])
@@ -74,7 +75,6 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.has_lost_books = False
         self.delivered: set[str] = set()
         self.turned_away: set[str] = set()
-        self.row_of_key: dict[str, str] = {}
         for key, title in titles.items():
             self.say(key, title)
 
@@ -219,10 +219,7 @@ class DeliveryMachine(RuleBasedStateMachine):
             assert not untold, f"created twice by a service that ignores keys, and nobody is told: {untold}"
 
     def _row(self, event: Event) -> str:
-        if event.key not in self.row_of_key:
-            rows = {*IDS, *(f"{key}-{number}" for key in IDS for number in (1, 2))}
-            self.row_of_key = {self.worker.key(row, revision): row for row in rows for revision in range(REVISIONS)}
-        return self.row_of_key[event.key]
+        return rows_of_keys(ROWS, REVISIONS)[event.key]
 
     # what must come true in the end
 

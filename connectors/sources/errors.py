@@ -44,14 +44,16 @@ class MissingColumnsError(PermanentError):
     """The source lacks columns that the feed needs.
 
     `missing` are all of them, sorted; `nearest` maps those that resemble a column of the source to that column. The
-    columns in `taken` are needed for themselves, and so are nobody's new name.
+    columns in `taken` are needed for themselves, and so are nobody's new name; nor is a single column that several are
+    missing beside: it holds all of them, unsplit.
     """
 
     def __init__(
         self, place: str, missing: Iterable[str], present: Sequence[str], *, taken: Collection[str] = (), advice: str = ""
     ) -> None:
         self.missing = tuple(sorted(missing))
-        self.nearest = _nearest(self.missing, [name for name in present if name not in taken])
+        is_unsplit = len(present) == 1 and len(self.missing) > 1
+        self.nearest = {} if is_unsplit else _nearest(self.missing, [name for name in present if name not in taken])
         said = (f'"{name}" (closest: "{self.nearest[name]}")' if name in self.nearest else f'"{name}"' for name in self.missing)
         super().__init__(
             f"{place} lacks the column{'s' * (len(self.missing) > 1)} {', '.join(said)}", hint=_hint(present, advice)

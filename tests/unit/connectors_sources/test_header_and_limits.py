@@ -25,6 +25,13 @@ def test_a_header_that_matches_nothing_is_told(tmp_path: Path) -> None:
         read(tmp_path, "a,b\n1,2\n", header={"matches": "Datum"})
 
 
+def test_a_header_in_one_piece_is_told_once_and_its_mark_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingColumnsError) as caught:
+        read(tmp_path, "id;title;date\n1;Jazz;2031-05-14\n", "id", "title", "date")
+    assert str(caught.value).endswith('lacks the columns "date", "id", "title"')
+    assert "set `source.delimiter` to ';'" in caught.value.hint
+
+
 def test_a_header_of_several_rows_is_joined(tmp_path: Path) -> None:
     (row,) = read(tmp_path, "Start,,End,\nday,hour,day,hour\n1,2,3,4\n", "Start day", "End day", header={"rows": 2})
     assert list(row.cells) == ["Start day", "hour", "End day", "hour#2"]

@@ -7,6 +7,7 @@ import json
 import signal
 
 import pytest
+from documents import surprises
 from integration.desk import FEED, Desk, lines
 
 from pipelines.cli.app import app
@@ -169,7 +170,16 @@ def test_the_sandbox_announces_itself_in_one_document(desk: Desk) -> None:
     assert process.stdout is not None
     announced = json.loads(process.stdout.readline())
     assert announced.keys() == {"base_url", "api_key", "pid"}
+    assert surprises(("sandbox",), announced) == []
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate()
     assert out == ""
     assert process.returncode in {0, 130}
+
+
+def test_the_demo_tells_both_rounds_in_one_document(desk: Desk) -> None:
+    said = desk.command("demo", "--json")
+    assert said.code == 0, said.words
+    assert surprises(("demo",), said.document) == []
+    assert said.document["sent_twice"] == 0
+    assert {report["feed"] for report in said.document["first"]} == {"krakow-culture", "lisbon-agenda", "osaka-fireworks"}

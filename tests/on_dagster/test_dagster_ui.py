@@ -20,6 +20,7 @@ import httpx
 import psutil
 import pytest
 from dagster._core.launcher import WorkerStatus
+from documents import surprises
 from on_dagster.desk import Desk, documents, ended, free_port, line, start, until
 
 from pipelines.launching.webserver import Webserver
@@ -203,6 +204,7 @@ def test_a_new_mapping_file_is_shown_by_itself_and_a_run_at_work_goes_on(desk: D
         desk.mapping("night-walks", text="feed: [")
         code, out, err = ended(desk.start("reload", "--json"))
         assert (code, documents(out)["feeds"], len(documents(out)["broken"])) == (2, ["town-hall"], 1), out + err
+        assert surprises(("reload",), documents(out)) == []
         assert "broken_feeds" in groups_of(running)
 
 

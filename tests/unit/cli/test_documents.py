@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from documents import surprises
+from documents import surprises, verb_of
 from jsonschema import Draft202012Validator
 from unit.cli.conftest import ROWS, Desk
 
@@ -104,6 +104,9 @@ BEFORE = tuple(
     for words in COMMANDS
     if words[0] in {"feeds", "status", "runs", "rows", "report", "metrics", "prune"} or words[1:] == ("verify",)
 )
+IMPORT = ("state", "import", "state.ndjson.gz")
+ELSEWHERE = {"demo", "sandbox", "reload"}
+"""What runs on, or needs a Dagster: compared where it is started, in tests/integration and tests/on_dagster."""
 MISTAKES = (("run", "no-such-feed"), ("rows", FEED, "--state", "lost"), ("state", "import", "nothing.gz"), ("reload",))
 
 
@@ -124,3 +127,10 @@ def test_what_commands_print_is_as_their_schemas_say(desk: Desk) -> None:
             said = desk.run(*words, "--json")
             assert said.document.keys() == {"error"}
             assert surprises(words, said.document) == [], words
+        desk.monkeypatch.setenv("EVENTSYNC_STATE_URL", "sqlite:///imported.db")
+        imported = desk.run(*IMPORT, "--json").document
+        assert (imported["rows"]["ledger_entry"] > 0, surprises(IMPORT, imported)) == (True, [])
+
+
+def test_every_document_is_compared_with_its_schema_somewhere() -> None:
+    assert DOCUMENTS.keys() - set(map(verb_of, (*COMMANDS, IMPORT))) == ELSEWHERE

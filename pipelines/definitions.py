@@ -15,6 +15,7 @@ from pipelines import names
 from pipelines.assets import feed_assets
 from pipelines.broken_feeds import broken_definitions, broken_feeds
 from pipelines.history import history_definitions
+from pipelines.launching.own_job import own_job
 from pipelines.logs import configure_logs
 from pipelines.notices_sensor import notices_sensors
 from pipelines.partitions import backfill_definitions
@@ -27,12 +28,24 @@ from pipelines.wiring import OpenWorkshop, open_workshop
 
 @definitions
 def defs() -> Definitions:
-    """Build the definitions from the environment; evaluated when Dagster loads the location, not at import."""
+    """Build the definitions from the environment; evaluated when Dagster loads the location, not at import.
+
+    The process of one run builds those of its feed, as far as it knows which that is: hundreds of feeds take seconds.
+    """
     settings = current_settings()
     configure_logs(settings)
+    if (job := own_job()) and (ours := definitions_of_job(job, settings, lambda: open_workshop(settings))):
+        return ours
     return build_definitions(
         settings, lambda: open_workshop(settings), is_strict=bool(os.getenv("DAGSTER_IS_DEFS_VALIDATION_CLI"))
     )
+
+
+def definitions_of_job(job: str, settings: Settings, open_a_workshop: OpenWorkshop) -> Definitions | None:
+    """Return the definitions of the feed that a job runs, as they are among all; None where the job is no feed's."""
+    group = names.group_of_job(job)
+    built = build_definitions(settings, open_a_workshop, wanted=[group]) if group else None
+    return built if built is not None and any(one.name == job for one in built.jobs or ()) else None
 
 
 def build_definitions(

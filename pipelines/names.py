@@ -15,6 +15,7 @@ LAUNCHED_BY_TAG = "eventsync/launched_by"
 AssetPath = tuple[str, str]
 
 _MAIL = re.compile(r"\w[A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}", re.ASCII)
+_RUN, _BACKFILL = "sync_", "backfill_"
 _KINDS = {"google_sheets": "googlesheets", "xlsx": "excel"}
 
 
@@ -25,7 +26,12 @@ def group_of(feed: FeedName) -> str:
 
 def job_of(feed: FeedName) -> str:
     """Return the name of the job that stages and publishes a feed."""
-    return f"sync_{group_of(feed)}"
+    return f"{_RUN}{group_of(feed)}"
+
+
+def group_of_job(job: str) -> str:
+    """Return the group of the feed that a job runs, "" of a job that runs none."""
+    return next((job.removeprefix(one) for one in (_RUN, _BACKFILL) if job.startswith(one)), "")
 
 
 def schedule_of_job(job: str) -> str:
@@ -47,7 +53,7 @@ def owners_of(owner: str) -> list[str]:
 
 def backfill_job_of(feed: FeedName) -> str:
     """Return the name of the job that brings windows of a feed's past in."""
-    return f"backfill_{group_of(feed)}"
+    return f"{_BACKFILL}{group_of(feed)}"
 
 
 def kind_of(source_kind: str) -> str:

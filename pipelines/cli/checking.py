@@ -16,9 +16,11 @@ from pipelines.cli.findings import FeedFindings, find
 from pipelines.cli.output import Output
 from pipelines.cli.severity import worst
 from pipelines.cli.shared_files import SharedFile, shared_file
+from pipelines.launching.dagster_home import settings_lacking
 from pipelines.settings import Settings, current_settings
 
 UNSOUND = 2
+_BY_DEFAULT = "Dagster goes by its defaults there; what `eventsync ui` would write is in docs/dagster.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ def check_feeds(words: Sequence[str], asking: Asking, *, as_json: bool) -> int:
         output.note(str(each))
     for one in findings:
         _show(output, one)
+    if lacking := settings_lacking(settings.dagster_home):
+        output.note(f"{settings.dagster_home / 'dagster.yaml'} does not say {', '.join(lacking)}: {_BY_DEFAULT}")
     output.note(_summary(findings))
     return code
 

@@ -81,6 +81,16 @@ def test_an_unknown_feed_is_answered_with_the_nearest_name(desk: Desk) -> None:
     assert "did you mean town-hall?" in said.err
 
 
+def test_settings_of_dagster_that_somebody_wrote_are_told_by_what_they_lack(desk: Desk) -> None:
+    assert "dagster.yaml" not in desk.run("check").out
+    home = desk.folder / "dagster"
+    home.mkdir(parents=True)
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\nfreshness: {enabled: true}\n", "utf-8")
+    said = desk.run("check")
+    assert said.code == 0
+    assert "does not say nux, python_logs, run_launcher," in " ".join(said.out.split())
+
+
 def test_a_live_check_of_a_sound_feed_asks_the_service_and_the_source(desk: Desk) -> None:
     with desk.service() as service:
         said = desk.run("check", "--live", "--json")

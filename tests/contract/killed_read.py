@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from contract.feeds_of_texts import EVENT
 from contract.source_kinds import in_no_time
 
 from connectors.sources.access import Access
@@ -30,20 +31,14 @@ from state.database import StateDb, open_database
 from state.ledger import Ledger
 
 DESTINATION = "https://events.example|account-1"
-FEED = """\
+FEED = f"""\
 feed: agenda
-source: {kind: csv, path: unused.csv}
+source: {{kind: csv, path: unused.csv}}
 key: [id]
 event:
   channelId: 7
-  title: {from: text}
-  startAt: "2031-05-03T20:00:00+01:00"
-  timezone: Europe/Lisbon
-  status: published
-  classifications: [music]
-  approxLocation: {city: {placeId: lisboa}}
-publish:
-  brakes: {rejected: off, shrink: off, new: off}
+{EVENT}publish:
+  brakes: {{rejected: off, shrink: off, new: off}}
 """
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from contract.every_kind import INCREMENTAL_KINDS
+from contract.feeds_of_texts import TOLD_BY_AN_ORG
 from integration.desk import FEED, HEADER, Command, Desk, Said, line, lines
 from integration.service import Service
 from integration.waiting import until
@@ -18,23 +19,6 @@ pytestmark = pytest.mark.slow
 
 MONTH = ("--from", "2031-01-01", "--to", "2031-01-06")
 DATED = "\n  path: ../in/{date:%Y%m%d}.csv\n"
-OF_AN_ORG = """\
-feed: town-hall
-source:
-  kind: salesforce
-  object: Event__c
-  columns: {id: [Key__c]}
-  incremental: {overlap: 0s, full_every: 1d}
-key: [id]
-event:
-  channelId: {channel: city-agenda}
-  title: {from: text}
-  startAt: "2031-05-03T20:00:00+01:00"
-  timezone: Europe/Lisbon
-  status: published
-  classifications: [music]
-  approxLocation: {city: {placeId: lisboa}}
-"""
 
 
 def backfill(desk: Desk, *words: str) -> Said:
@@ -233,7 +217,7 @@ def test_words_that_mean_no_window_are_told_with_what_would_help(desk: Desk, wor
 def test_an_org_is_read_by_when_its_records_changed_and_the_feeds_bookmark_stays_where_it_is(
     desk: Desk, service: Service, tmp_path: Path
 ) -> None:
-    (desk.folder / "feeds" / "town.yaml").write_text(OF_AN_ORG, "utf-8")
+    (desk.folder / "feeds" / "town.yaml").write_text(TOLD_BY_AN_ORG, "utf-8")
     (tmp_path / "org").mkdir()
     with INCREMENTAL_KINDS[0].stand(tmp_path / "org") as stand:
         desk.env.update(stand.environment)

@@ -8,29 +8,12 @@ from pathlib import Path
 
 import pytest
 from contract.every_kind import INCREMENTAL_KINDS
+from contract.feeds_of_texts import TOLD_BY_AN_ORG
 from contract.source_kinds import Stand
 from integration.desk import FEED, Desk, Said
 from integration.service import Service
 
 pytestmark = pytest.mark.slow
-
-MAPPING = """\
-feed: town-hall
-source:
-  kind: salesforce
-  object: Event__c
-  columns: {id: [Key__c]}
-  incremental: {overlap: 0s, full_every: 1d}
-key: [id]
-event:
-  channelId: {channel: city-agenda}
-  title: {from: text}
-  startAt: "2031-05-03T20:00:00+01:00"
-  timezone: Europe/Lisbon
-  status: published
-  classifications: [music]
-  approxLocation: {city: {placeId: lisboa}}
-"""
 
 
 @dataclass(frozen=True)
@@ -56,7 +39,7 @@ class Org:
 def org(desk: Desk, service: Service, tmp_path: Path) -> Iterator[Org]:
     del service
     (desk.folder / "feeds").mkdir(exist_ok=True)
-    (desk.folder / "feeds" / "town.yaml").write_text(MAPPING, "utf-8")
+    (desk.folder / "feeds" / "town.yaml").write_text(TOLD_BY_AN_ORG, "utf-8")
     (tmp_path / "org").mkdir()
     with INCREMENTAL_KINDS[0].stand(tmp_path / "org") as stand:
         desk.env.update(stand.environment)
@@ -86,7 +69,7 @@ def test_an_edited_mapping_is_rehearsed_and_run_over_all_rows(org: Org) -> None:
     org.rows(a="Alfa", b="Bravo")
     org.run()
     path = org.desk.folder / "feeds" / "town.yaml"
-    path.write_text(MAPPING.replace("classifications: [music]", "classifications: [theatre]"), "utf-8")
+    path.write_text(TOLD_BY_AN_ORG.replace("classifications: [music]", "classifications: [theatre]"), "utf-8")
     rehearsed = org.desk.run("--dry-run").document["rehearsals"][0]
     said = org.run().run
     assert rehearsed["read"] == said["read"]

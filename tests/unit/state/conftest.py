@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from empty_books import lay_out
 from postgres import Postgres
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 from unit.state.world import World
 
 from state.database import open_database, writing
@@ -37,6 +37,14 @@ def state_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         connection.execute(_EMPTY)
     engine.dispose()
     return url
+
+
+@pytest.fixture
+def engine(state_url: str) -> Iterator[Engine]:
+    """The way into such a state DB."""
+    opened = open_database(state_url)
+    yield opened
+    opened.dispose()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +10,6 @@ from sqlalchemy import Engine
 from mappings.vocabulary import FeedName
 from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceState
 from state.books import Books
-from state.database import open_database
 from state.ledger import Ledger
 
 HERE, FEED = "https://events.example#default", FeedName("agenda")
@@ -22,13 +20,6 @@ STOPPED = SliceEnd(SliceState.LEFT, "run-1", 6, "the service is away")
 
 def now() -> datetime:
     return datetime(2031, 6, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def engine(state_url: str) -> Iterator[Engine]:
-    opened = open_database(state_url)
-    yield opened
-    opened.dispose()
 
 
 @pytest.fixture

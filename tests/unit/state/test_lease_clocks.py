@@ -28,21 +28,7 @@ from state.ledger import Ledger
 from state.pulse import Pulse, host_pulse, seconds_since_boot
 from state.turn import Turn
 
-KINDS = ("sqlite", "postgresql")
 HERE = Pulse("boot-1", lambda: 0.0)
-
-
-@pytest.fixture(params=KINDS)
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """An empty state DB of each kind."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'state.db'}"
-    else:
-        postgres: Postgres = request.getfixturevalue("postgres")
-        url = postgres.fresh_url()
-    opened = open_database(url)
-    yield opened
-    opened.dispose()
 
 
 @pytest.fixture

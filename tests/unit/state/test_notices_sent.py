@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -10,7 +9,6 @@ from threading import Barrier
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from postgres import Postgres
 from sqlalchemy import Engine
 from unit.state.world import Clock
 
@@ -19,18 +17,6 @@ from state.database import open_database
 from state.notices_sent import CLAIM_S, NoticesSent
 
 HERE, FEED, OPS = "https://events.example#default", FeedName("agenda"), "ops"
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'state.db'}"
-    else:
-        server: Postgres = request.getfixturevalue("postgres")
-        url = server.fresh_url()
-    opened = open_database(url)
-    yield opened
-    opened.dispose()
 
 
 @pytest.fixture

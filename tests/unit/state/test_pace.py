@@ -5,11 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from postgres import Postgres
 from sqlalchemy import Engine
 from unit.state.world import Clock
 
@@ -17,14 +15,6 @@ from state.database import open_database
 from state.pace import PRESENCE_S, PaceBook, SharedPace
 
 ROUTE = "POST /events"
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    server: Postgres | None = request.getfixturevalue("postgres") if request.param == "postgres" else None
-    opened = open_database(server.fresh_url() if server else f"sqlite:///{tmp_path / 'state.db'}")
-    yield opened
-    opened.dispose()
 
 
 def book(engine: Engine, worker: str, clock: Clock | None = None, route: str = ROUTE) -> PaceBook:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from pathlib import Path
 from threading import Barrier
 
-import pytest
-from postgres import Postgres
 from sqlalchemy import Engine
 
 from mappings.vocabulary import FeedName
 from state.books import Books
-from state.database import open_database
 from state.ledger import Ledger
 from state.notes import ServiceNotes
 from state.notices import add_notices
@@ -24,18 +19,6 @@ HERE, ELSEWHERE, FEED = "https://events.example#default", "https://rehearsal.exa
 
 def now() -> datetime:
     return datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'state.db'}"
-    else:
-        server: Postgres = request.getfixturevalue("postgres")
-        url = server.fresh_url()
-    opened = open_database(url)
-    yield opened
-    opened.dispose()
 
 
 def test_a_note_is_read_as_it_was_last_written_and_only_at_its_destination(engine: Engine) -> None:

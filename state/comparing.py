@@ -242,11 +242,9 @@ def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Se
     progress.hear(outcomes)
     newcomers = progress.newcomers
     keys = [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]
-    known = find_known(connection, turn.scope_id, newcomers.known(keys))
+    known = find_known(connection, turn.scope_id, newcomers.hear(keys))
     unknown = [row.twin_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]
-    twins = progress.twins.find(connection, newcomers.known(unknown))
-    newcomers.hear(keys)
-    newcomers.hear(unknown)
+    twins = progress.twins.find(connection, newcomers.hear(unknown))
     pasts = find_pasts(connection, known, outcomes, progress.terms)
     comparison = Comparison(progress, known, twins, pasts, Batch(turn), [])
     for outcome in outcomes:

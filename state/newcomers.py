@@ -5,7 +5,6 @@ What it knows of them is `entries`'.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TypeVar
 
 _BYTES = 1 << 22
@@ -26,18 +25,18 @@ class Newcomers:
     def __init__(self, *, is_first: bool) -> None:
         self._marks = bytearray(_BYTES) if is_first else None
 
-    def known(self, names: list[Name]) -> list[Name]:
-        """Return those of these names that the ledger may know."""
+    def hear(self, names: list[Name]) -> list[Name]:
+        """Names are about to be written, or may be; return those of them that the ledger may know already."""
         marks = self._marks
         if marks is None:
             return names
-        return [name for name in names if marks[(place := hash(name)) & _LAST] >> (place >> _TOP & 7) & 1]
-
-    def hear(self, names: Iterable[str | bytes]) -> None:
-        """Names are about to be written, or may be."""
-        marks = self._marks
-        if marks is None:
-            return
+        known = []
         for name in names:
             place = hash(name)
-            marks[place & _LAST] |= 1 << (place >> _TOP & 7)
+            bit = 1 << (place >> _TOP & 7)
+            place &= _LAST
+            if marks[place] & bit:
+                known.append(name)
+            else:
+                marks[place] |= bit
+        return known

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Engine, Row, func, select, union_all
+from sqlalchemy import Connection, Engine, Row, and_, exists, func, select, union_all
 
 from state.database import reading, schema_revision
 from state.entry_checks import Finding, Signs, check_earlier, check_entry
 from state.migrations.upgrade import HEAD, differences
 from state.records import load_publish, load_read, load_report
-from state.tables import EARLIER, ENTRY, RUN, SCOPE
+from state.tables import EARLIER, ENTRY, RUN, SCOPE, TWIN_MARK
 from state.trouble import StateDamagedError
+from state.twins import MARK
 
 NamespaceOf = Callable[[str], str]
 """From a destination, as the ledger is scoped by it, to the namespace that is part of its keys."""
@@ -50,6 +51,13 @@ _TWO_OF_ONE_ROW = (
     .join(ENTRY, ENTRY.c.scope_id == SCOPE.c.id)
     .group_by(SCOPE.c.destination, SCOPE.c.feed, ENTRY.c.row_key)
     .having(func.count() > 1)
+)
+_ITS_MARK = and_(TWIN_MARK.c.scope_id == ENTRY.c.scope_id, TWIN_MARK.c.mark == MARK, TWIN_MARK.c.entry_id == ENTRY.c.id)
+_UNMARKED = (
+    select(SCOPE.c.destination, SCOPE.c.feed, func.count().label("entries"))
+    .join(ENTRY, ENTRY.c.scope_id == SCOPE.c.id)
+    .where(ENTRY.c.id <= SCOPE.c.marked_id, ~exists().where(_ITS_MARK))
+    .group_by(SCOPE.c.destination, SCOPE.c.feed)
 )
 
 
@@ -97,6 +105,7 @@ class _Examiner:
         self._look_at_entries(connection)
         self.findings += _same_row_twice(connection)
         self.findings += _same_event_twice(connection)
+        self.findings += _without_marks(connection)
         for run in _streamed(connection, _RUNS):
             self.runs += 1
             self.findings += _in_run(run)
@@ -146,6 +155,12 @@ def _same_event_twice(connection: Connection) -> Iterator[Finding]:
         for row in connection.execute(same):
             problem = f"event {taken.event_id} is another row's too, or stands here twice"
             yield Finding("event", problem, row.destination, row.feed, row.row_key)
+
+
+def _without_marks(connection: Connection) -> Iterator[Finding]:
+    for row in connection.execute(_UNMARKED):
+        problem = f"{row.entries} entries are not marked by what they look like: copies of them would not be held"
+        yield Finding("tables", problem, row.destination, row.feed)
 
 
 def _in_run(run: Row[*tuple[Any, ...]]) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, tuple_, update
+from sqlalchemy import Connection, bindparam, delete, func, select, tuple_, update
 
 from mappings.vocabulary import RowKey
 from state.asking import rounded
@@ -20,7 +20,8 @@ _MARK_BYTES = 8
 """Of a digest's sixteen: a mark only leads to the entries, which say the whole digest."""
 _AT_A_TIME = 16_384
 
-_MARK = func.substr(ENTRY.c.twin_digest, 1, _MARK_BYTES)
+MARK = func.substr(ENTRY.c.twin_digest, 1, _MARK_BYTES)
+"""What an entry is marked by, as SQL."""
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
 _FIND = (
     select(ENTRY.c.twin_digest, ENTRY.c.row_key)
@@ -38,12 +39,10 @@ _UNMARKED = (
     ENTRY.c.id > bindparam("after"),
 )
 _NEWEST = select(func.max(ENTRY.c.id)).where(*_UNMARKED)
-_FILL = insert(TWIN_MARK).from_select(
-    ("scope_id", "mark", "entry_id"), select(ENTRY.c.scope_id, _MARK, ENTRY.c.id).where(*_UNMARKED).order_by(_MARK)
-)
+_MISSING = select(ENTRY.c.scope_id, MARK, ENTRY.c.id).where(*_UNMARKED).order_by(MARK)
 _FORGET = delete(TWIN_MARK).where(
     tuple_(TWIN_MARK.c.scope_id, TWIN_MARK.c.mark, TWIN_MARK.c.entry_id).in_(
-        select(ENTRY.c.scope_id, _MARK, ENTRY.c.id).where(_SOME)
+        select(ENTRY.c.scope_id, MARK, ENTRY.c.id).where(_SOME)
     )
 )
 
@@ -86,7 +85,8 @@ class Twins:
         unmarked = {"scope": self._scope_id, "after": after}
         newest = connection.execute(_NEWEST, unmarked).scalar()
         if newest is not None:
-            connection.execute(_FILL, unmarked)
+            fill = insert_if_new(connection, TWIN_MARK).from_select(("scope_id", "mark", "entry_id"), _MISSING)
+            connection.execute(fill, unmarked)
             connection.execute(update(SCOPE).where(SCOPE.c.id == self._scope_id).values(marked_id=newest))
         self._recent.clear()
 

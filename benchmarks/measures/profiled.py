@@ -25,7 +25,7 @@ LEAST_SHARE = 0.015
 NEXT = {
     "stage": (
         "mapping that is not a tree of functions, each called for each row, but code made for the feed; what is left then "
-        "is SQLite, which writes a row and its three index entries, and the digests by which a row is known again."
+        "is SQLite, which writes a row, its two index entries and its mark, and the digests by which a row is known again."
     ),
     "publish": (
         "a client with less Python in it: most of a request is spent on objects for heads and answers, and in the event "

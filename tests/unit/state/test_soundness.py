@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import delete, text, update
 from unit.state.world import World, answer, row
 
 from mappings.delivery import Conflict, Refusal, Uncertain
@@ -13,7 +13,7 @@ from mappings.vocabulary import Cover
 from state.database import open_database, writing
 from state.entry_checks import Finding
 from state.soundness import Examination, examine
-from state.tables import ENTRY, RUN
+from state.tables import ENTRY, RUN, TWIN_MARK
 
 
 def look(world: World) -> Examination:
@@ -66,6 +66,13 @@ def test_an_event_that_two_rows_have_is_found_at_both(full: World) -> None:
     change(full, "e", event_id=event)
     assert {(check, which) for check, which, _ in findings(full)} == {("event", "d"), ("event", "e")}
     assert str(event) in findings(full)[0][2]
+
+
+def test_entries_that_are_not_marked_are_told_by_feed(full: World) -> None:
+    with writing(full.engine) as connection:
+        connection.execute(delete(TWIN_MARK).where(TWIN_MARK.c.entry_id <= 2))
+    told = "2 entries are not marked by what they look like: copies of them would not be held"
+    assert findings(full) == [("tables", "", told)]
 
 
 def test_a_body_that_is_not_what_was_pinned_is_found(full: World) -> None:

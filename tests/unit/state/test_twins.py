@@ -58,6 +58,15 @@ def test_a_state_db_without_marks_gets_them_with_the_next_read(world: World) -> 
     assert world.stage([row("old", twin="jazz"), row("new", twin="jazz")]).account.held == 1
 
 
+def test_marks_that_are_there_already_are_in_nobodys_way(world: World) -> None:
+    world.stage(ROWS)
+    with writing(world.engine) as connection:
+        connection.execute(delete(TWIN_MARK).where(TWIN_MARK.c.entry_id == 1))
+        connection.execute(update(SCOPE).values(marked_id=0))
+    world.stage(ROWS)
+    assert count_marks(world) == len(ROWS)
+
+
 def test_an_entry_is_found_by_what_it_looks_like_now(world: World) -> None:
     world.stage([row("a", "Jazz", twin="jazz")])
     world.stage([row("a", "Blues", twin="blues")])

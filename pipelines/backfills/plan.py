@@ -6,15 +6,16 @@ How far its slices have come is `state.backfills`' matter.
 from __future__ import annotations
 
 from datetime import date
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import ValidationError
 
 from mappings.errors import ConfigError
+from mappings.refusals import did_you_mean
 from mappings.schema import FeedMapping
 from mappings.strict import Strict
 from pipelines.backfills.slicing import cut, usual_slice
-from pipelines.backfills.windows import Window, check_way, usual_way
+from pipelines.backfills.windows import By, Window, check_way, usual_way
 from state.backfills import BackfillRecord, SliceRecord
 
 
@@ -54,12 +55,15 @@ def make_plan(mapping: FeedMapping, days: tuple[date, date], by: str, column: st
         ConfigError: the feed cannot be read so, or the words make no window.
     """
     way = by or ("cursor" if column else usual_way(mapping.source))
+    if way not in get_args(By):
+        hint = did_you_mean(way, get_args(By)) or f"there are {', '.join(get_args(By))}"
+        raise ConfigError(f"--by {way}: there is no such way to tell a row's day", hint=hint)
     first, last = days
     try:
         window = Window.model_validate({"by": way, "first": first, "last": last, "column": column})
     except ValidationError as error:
         told = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in error.errors())
-        raise ConfigError(told, hint="by is one of cursor, file, event; days are written 2031-05-03") from error
+        raise ConfigError(told, hint="--from is the first day, --to the last one, and --column goes with --by cursor") from error
     check_way(mapping, window)
     plan = BackfillPlan(window=window, slice=slice_ or usual_slice(window.by))
     cut(window, plan.slice)

@@ -21,8 +21,7 @@ def folder_of(settings: Settings, wanted: Sequence[str] = ()) -> FeedFolder:
     Raises:
         ConfigError: there is no such folder, or no mapping file in it.
     """
-    if not settings.feeds.is_dir():
-        raise ConfigError(f"there is no folder {settings.feeds}", hint="set EVENTSYNC_FEEDS to the folder of your mapping files")
+    require_folder(settings)
     few = load_folder(settings.feeds, {*wanted, *map(_stem_of, wanted)}) if wanted else None
     if few and all(_found(few, name) for name in wanted):
         return few
@@ -30,6 +29,16 @@ def folder_of(settings: Settings, wanted: Sequence[str] = ()) -> FeedFolder:
     if not folder.feeds and not folder.broken:
         raise ConfigError(f"{settings.feeds} holds no mapping file (*.yaml)", hint="`eventsync check` tells how one is written")
     return folder
+
+
+def require_folder(settings: Settings) -> None:
+    """Check that there is a folder of mapping files, whatever is in it.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if not settings.feeds.is_dir():
+        raise ConfigError(f"there is no folder {settings.feeds}", hint="set EVENTSYNC_FEEDS to the folder of your mapping files")
 
 
 def chosen_feeds(folder: FeedFolder, wanted: Sequence[str]) -> tuple[LoadedFeed, ...]:

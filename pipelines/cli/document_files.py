@@ -30,7 +30,7 @@ def write_document_schemas(folder: Path, *, as_json: bool) -> int:
         ConfigError: they cannot be written there.
     """
     for verb in DOCUMENTS:
-        write(document_schema(verb), folder / file_name(verb))
+        write(document_schema(verb), folder / file_name(verb), "--documents")
     output = Output(json=as_json)
     output.document({"schema": folder.resolve()})
     output.note(f"{len(DOCUMENTS)} schemas are written to {folder}")

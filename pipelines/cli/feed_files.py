@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mappings.errors import MappingFileError
+from mappings.errors import ConfigError, MappingFileError
 from mappings.loader import SUFFIXES, load_feed
+from mappings.refusals import did_you_mean
 from mappings.schema import FeedMapping
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.settings import Settings
@@ -25,8 +26,17 @@ def named_mapping(settings: Settings, word: str) -> FeedMapping:
 
     Raises:
         MappingFileError: it is broken.
-        ConfigError: there is no such feed.
+        ConfigError: there is no such feed or file.
     """
+    path = Path(word)
+    if is_file_name(word) and not path.is_file():
+        beside = (str(one) for one in path.parent.glob("*") if one.suffix in SUFFIXES)
+        hint = did_you_mean(word, beside) or "a path starts at the folder in which the command runs"
+        raise ConfigError(f"there is no file {word}", hint=hint)
+    return _loaded(settings, word)
+
+
+def _loaded(settings: Settings, word: str) -> FeedMapping:
     if is_file_name(word):
         return load_feed(Path(word))
     return chosen_feeds(folder_of(settings, [word]), [word])[0].mapping
@@ -50,7 +60,7 @@ def mapping_or_error(settings: Settings, word: str) -> FeedMapping | MappingFile
         ConfigError: there is no such feed.
     """
     try:
-        return named_mapping(settings, word)
+        return _loaded(settings, word)
     except MappingFileError as error:
         return error
 

@@ -33,6 +33,10 @@ def metrics(
     where EVENTSYNC_METRICS_PORT is set. Exit codes: 0, 2 if the port or the file cannot be had, 2 or 6 if the state DB cannot
     be read.
     """
+    if port is not None and out is not None:
+        from mappings.errors import ConfigError  # noqa: PLC0415  # keeps `--help` fast
+
+        raise ConfigError("--port and --out exclude each other", hint="what is served can be written by a second command")
     from pipelines.cli.exporting import print_metrics, serve_metrics, write_metrics  # noqa: PLC0415  # keeps `--help` fast
 
     if port is not None:

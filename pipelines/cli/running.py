@@ -119,6 +119,8 @@ def _asked(request: Request, feeds: Sequence[LoadedFeed]) -> list[FeedMapping]:
     if not request.feeds and not request.is_all:
         known = ", ".join(feed.mapping.feed for feed in feeds) or "none"
         raise ConfigError("no feed was named", hint=f"name one or more, or say --all; the feeds here: {known}")
+    if request.feeds and request.is_all:
+        raise ConfigError("--all and names of feeds exclude each other", hint="leave out one of them")
     return [feed.mapping for feed in feeds]
 
 

@@ -24,7 +24,7 @@ Rehearse trouble: `--set latency_ms=200`, `--rate 20/s`, `--set idempotency=igno
 
 
 def sandbox(
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
     state: Annotated[Path | None, typer.Option(help="Folder that survives a restart; in memory without it.")] = None,
     key: Annotated[
         str | None, typer.Option("--key", "--keys", help="Secret of the default API key; a new one without it.")

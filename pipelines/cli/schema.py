@@ -34,8 +34,12 @@ def schema(
         # What a script reads of a run
         eventsync schema --document run
 
-    Exit codes: 0, or 2 if FILE cannot be written or there is no such VERB.
+    Exit codes: 0, or 2 if FILE or FOLDER cannot be written or there is no such VERB.
     """
+    if documents is not None and (document is not None or out is not None):
+        from mappings.errors import ConfigError  # noqa: PLC0415  # keeps `--help` fast
+
+        raise ConfigError("--documents writes all schemas, and takes neither --document nor --out", hint="leave out the others")
     if document is None and documents is None:
         from pipelines.cli.schema_file import give_schema  # noqa: PLC0415  # keeps `--help` fast
 

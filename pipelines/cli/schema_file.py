@@ -39,8 +39,8 @@ def give(schema: Mapping[str, Any], out: Path | None, note: str = "", *, as_json
     return 0
 
 
-def write(schema: Mapping[str, Any], out: Path) -> None:
-    """Write a schema to a file.
+def write(schema: Mapping[str, Any], out: Path, option: str = "--out") -> None:
+    """Write a schema to a file, where `option` has named it.
 
     Raises:
         ConfigError: it cannot be written.
@@ -48,7 +48,7 @@ def write(schema: Mapping[str, Any], out: Path) -> None:
     try:
         out.write_text(_text(schema), "utf-8")
     except OSError as error:
-        raise ConfigError(f"{out} cannot be written: {error.strerror}", hint="choose another file for --out") from error
+        raise ConfigError(f"{out} cannot be written: {error.strerror}", hint=f"choose another place for {option}") from error
 
 
 def _text(schema: Mapping[str, Any]) -> str:

@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from mappings.errors import ConfigError
 from mappings.loader import load_folder
 from pipelines.cli.children import Sandbox, free_port, running_dagster, running_sandbox
+from pipelines.cli.chosen import require_folder
 from pipelines.cli.output import Output
 from pipelines.cli.reloads import watching
 from pipelines.cli.run_report import RunReport, show_accounts, show_report
@@ -29,6 +31,9 @@ from pipelines.measuring.server import serving_metrics
 from pipelines.options import RunOptions
 from pipelines.publishing.service import require_service
 from pipelines.settings import PACKAGED_FEEDS, Settings, current_settings, read_settings
+
+SANDBOX = "sandbox"
+"""Where in the demo's folder the service keeps its own; what tells a demo's folder from somebody's."""
 
 
 def show_demo(folder: Path, *, as_json: bool) -> int:
@@ -68,9 +73,10 @@ def show_ui(port: int) -> int:
     """Run the Dagster UI over the configured feeds until Ctrl-C.
 
     Raises:
-        SyncError: the service is not configured, or the UI does not start.
+        SyncError: the service is not configured, there is no folder of mapping files, or the UI does not start.
     """
     settings = current_settings()
+    require_folder(settings)
     require_service(settings)
     prepare_dagster_home(settings.dagster_home)
     return leave_running(settings, os.environ, port, [])
@@ -79,10 +85,8 @@ def show_ui(port: int) -> int:
 @contextmanager
 def stage_set(folder: Path, feeds: Path = PACKAGED_FEEDS) -> Iterator[tuple[Sandbox, Mapping[str, str]]]:
     """Empty the demo's folder and start a sandbox there; yields it with the environment that points at it and at `feeds`."""
-    home = folder.resolve()
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir(parents=True)
-    with running_sandbox(home / "sandbox") as sandbox:
+    home = _emptied(folder.resolve())
+    with running_sandbox(home / SANDBOX) as sandbox:
         environ = {
             **os.environ,
             "EVENT_API_BASE_URL": sandbox.base_url,
@@ -95,6 +99,22 @@ def stage_set(folder: Path, feeds: Path = PACKAGED_FEEDS) -> Iterator[tuple[Sand
         prepare_dagster_home(home / "dagster")
         configure_logs(read_settings(environ, Path.cwd()))
         yield sandbox, environ
+
+
+def _emptied(home: Path) -> Path:
+    """Return the folder with nothing in it; one that holds what no demo has left is somebody's, and stays as it is.
+
+    Raises:
+        ConfigError: it is somebody's, or cannot be made.
+    """
+    try:
+        if home.exists() and any(home.iterdir()) and not (home / SANDBOX).is_dir():
+            raise ConfigError(f"{home} is not empty, and no demo was there", hint="choose a folder of its own with --folder")
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+    except OSError as error:
+        raise ConfigError(f"{home} cannot be made: {error.strerror}", hint="choose another place with --folder") from error
+    return home
 
 
 Show = Callable[[Output, RunReport], None]

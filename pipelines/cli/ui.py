@@ -10,7 +10,7 @@ import typer
 
 def ui(
     demo: Annotated[bool, typer.Option("--demo", help="The demo's feeds and sandbox instead of yours.")] = False,
-    port: Annotated[int, typer.Option(help="Port of the Dagster UI; another one if it is taken.")] = 3000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the Dagster UI; another one if it is taken.")] = 3000,
     folder: Annotated[Path, typer.Option(help="Where the demo keeps its state; emptied first.")] = Path(".eventsync/demo"),
 ) -> int:
     """Run the Dagster UI with its daemon (schedules, queue), until Ctrl-C.

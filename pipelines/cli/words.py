@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from mappings.errors import ConfigError
+from mappings.refusals import did_you_mean
 from pipelines.options import BRAKE_TEXTS, RunOptions
 
 
@@ -20,8 +22,18 @@ def options_of(*, keys: str | None, accept: list[str], **others: object) -> RunO
     try:
         return RunOptions.model_validate(asked)
     except ValidationError as error:
-        problems = [f"--{'-'.join(map(str, one['loc'][:1])).replace('_', '-')}: {one['msg'].lower()}" for one in error.errors()]
-        raise ConfigError("\n".join(problems), hint="brakes: " + ", ".join(BRAKE_TEXTS)) from error
+        wrong = error.errors()
+        hints = dict.fromkeys(filter(None, map(_hint, wrong)))
+        raise ConfigError("\n".join(map(_problem, wrong)), hint="; ".join(hints)) from error
+
+
+def _problem(wrong: ErrorDetails) -> str:
+    option = str(wrong["loc"][0]).replace("_", "-")
+    return f"--{option} {wrong['input']}: {wrong['msg'].lower()}"
+
+
+def _hint(wrong: ErrorDetails) -> str:
+    return did_you_mean(str(wrong["input"]), BRAKE_TEXTS if wrong["loc"][0] == "accept" else ("draft",))
 
 
 def _brakes(words: list[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import tempfile
 import traceback
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any
 
 import pipelines.cli
@@ -26,8 +26,8 @@ _WITH_DAGSTER = ("pipelines.definitions", "pipelines.launching.in_process")
 
 def serve() -> None:
     """Announces itself with a line on stdout, then forks until stdin ends."""
-    for module in iter_modules(pipelines.cli.__path__):
-        import_module(f"pipelines.cli.{module.name}")
+    for module in walk_packages(pipelines.cli.__path__, "pipelines.cli."):
+        import_module(module.name)
     for driver in ("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg", "psycopg"):
         import_module(driver)
     _make_a_state_db()
@@ -37,7 +37,7 @@ def serve() -> None:
     sys.stdout.flush()
     for line in sys.stdin:
         order = json.loads(line)
-        if order["words"][0] == "run" and "--no-dagster" not in order["words"]:
+        if order["words"][0] in {"run", "demo"} and "--no-dagster" not in order["words"]:
             for module in _WITH_DAGSTER:  # seconds, of which only the first such command has to wait
                 import_module(module)
         if "EVENTSYNC_NOTIFY" in order["env"]:

@@ -5,16 +5,16 @@ Who queues runs is `office`'s; `worker` does the same in a process of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import dagster as dg
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.events import DagsterEvent
 from dagster._core.execution.api import execute_run
-from month.clock import MonthClock
 
 from pipelines.definitions import build_definitions
 from pipelines.settings import Settings, read_settings
@@ -26,13 +26,13 @@ def settings_of(environ: Mapping[str, str]) -> Settings:
     return read_settings(environ, Path("/"))
 
 
-def definitions_at(settings: Settings, clock: MonthClock) -> dg.Definitions:
+def definitions_at(settings: Settings, now: Callable[[], datetime]) -> dg.Definitions:
     """What Dagster sees, with this clock wherever the time of day is asked for."""
 
     @contextmanager
     def open_then() -> Iterator[Workshop]:
         with open_workshop(settings) as workshop:
-            yield replace(workshop, now=clock.now)
+            yield replace(workshop, now=now)
 
     return build_definitions(settings, open_then)
 

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -41,6 +41,8 @@ from pipelines.options import RunOptions
 from pipelines.settings import Settings
 
 FEED = FeedName("town-hall")
+CLOCK = "clock"
+"""The file in the folder that tells other processes the time."""
 _LOG = logging.getLogger("month")
 _TESTS = Path(__file__).parents[1]
 _FROM_THE_START = str(Place(0.0))
@@ -79,7 +81,10 @@ class Elsewhere:
 
     def _started(self) -> subprocess.Popen[str]:
         env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-        words, env = [sys.executable, _TESTS / "month" / "worker.py"], {**env, **self.environ, "PYTHONPATH": str(_TESTS)}
+        words, env = (
+            [sys.executable, _TESTS / "month" / "worker.py", self.folder / CLOCK],
+            {**env, **self.environ, "PYTHONPATH": str(_TESTS)},
+        )
         pipe = subprocess.PIPE
         with (self.folder / "worker.log").open("a", encoding="utf-8") as log:
             return subprocess.Popen(words, cwd=self.folder, env=env, stdin=pipe, stdout=pipe, stderr=log, text=True)
@@ -89,7 +94,7 @@ class Elsewhere:
 class Office:
     """One deployment. `ticks` are those that the scheduler has seen, by their ids, `told` what owners heard, and when.
 
-    The next run is begun in a process of its own where `next_is_elsewhere`.
+    The next run is begun in a process of its own, and time stands until this is so, where there is something `elsewhere_until`.
     """
 
     clock: MonthClock
@@ -99,14 +104,14 @@ class Office:
     inbox: Inbox
     elsewhere: Elsewhere
     is_up: bool = True
-    next_is_elsewhere: bool = False
+    elsewhere_until: Callable[[], object] | None = None
     ticks: dict[int, InstigatorTick] = field(default_factory=dict)
     told: list[tuple[datetime, Told]] = field(default_factory=list)
     _known: dict[str, ScheduleIterationTimes] = field(default_factory=dict)
     _told_of: int = 0
 
     def __post_init__(self) -> None:
-        self.definitions = definitions_at(self.settings, self.clock)
+        self.definitions = definitions_at(self.settings, self.clock.now)
         self._schedule = _schedule_of(self.workspace)
 
     def stop(self) -> None:
@@ -155,16 +160,12 @@ class Office:
         self.inbox.told = []
 
     def _carry_out(self, run_id: str, at: datetime) -> None:
-        if self.next_is_elsewhere:
-            self.next_is_elsewhere = False
-            self.elsewhere.begin(run_id, at)
-            until(lambda: self._is_at_work(run_id), what="the run that another process carries out")
-        else:
+        if self.elsewhere_until is None:
             carry_out(self.instance, self.definitions, run_id)
-
-    def _is_at_work(self, run_id: str) -> bool:
-        run = self.instance.get_run_by_id(run_id)
-        return run is not None and run.status is dg.DagsterRunStatus.STARTED
+            return
+        self.elsewhere.begin(run_id, at)
+        until(self.elsewhere_until, what="what the run does that another process carries out")
+        self.elsewhere_until = None
 
     def _ended(self) -> int:
         done = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lookalikes.notices import webhook
 from month.clock import MonthClock
-from month.office import FEED, Office, open_office
+from month.office import CLOCK, FEED, Office, open_office
 from month.partner import Partner
 from month.service import SECRET, Service, serving
 from month.story import ZONE, Happening, World
@@ -86,7 +86,7 @@ class Played:
 def played(folder: Path, span: Span, story: Iterable[Happening]) -> Iterator[Played]:
     """Play a story in an empty folder."""
     happened = tuple(sorted(story, key=lambda happening: happening.at))
-    clock = MonthClock(span.begin)
+    clock = MonthClock(span.begin, folder / CLOCK)
     (folder / "feeds").mkdir()
     (folder / "feeds" / "town-hall.yaml").write_text(MAPPING, "utf-8")
     with ExitStack() as stack:
@@ -115,6 +115,7 @@ def _play(world: World, span: Span, happened: Iterable[Happening]) -> None:
         if happening is None:
             world.office.beat(at)
         else:
+            world.office.clock.set(at)
             happening.act(world)
 
 

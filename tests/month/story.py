@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from integration.waiting import until
 from month.office import Office
 from month.partner import HEADER, Partner
 from month.service import Service
@@ -178,16 +177,14 @@ def _many_and_slow(world: World) -> None:
     world.partner.add(MANY)
     world.partner.deliver()
     world.service.hold_after(LET_OUT)
-    world.office.next_is_elsewhere = True
+    world.office.elsewhere_until = lambda: world.service.held
 
 
 def _let_out(world: World) -> None:
-    until(lambda: world.service.held, what="answers that are kept back")
     world.service.let_out()
     assert world.office.elsewhere.said() == {"is_success": True}
 
 
 def _kill(world: World) -> None:
-    until(lambda: world.service.held, what="answers that are kept back")
     world.office.elsewhere.kill()
     world.service.let_out()

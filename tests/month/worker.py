@@ -1,4 +1,4 @@
-"""A run worker as a process of its own: each line on stdin names a run and the time at which it begins.
+"""A run worker as a process of its own: each line on stdin names a run and the time at which it begins, a file the time since.
 
 How the run ended is one JSON line on stdout; whoever gives the orders may kill the process meanwhile.
 """
@@ -9,12 +9,13 @@ import json
 import os
 import sys
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
 from dagster._core.test_utils import freeze_time
 from month.carrying import carry_out, definitions_at, settings_of
-from month.clock import MonthClock
+from month.clock import time_told_in
 
 from pipelines.launching.workers import process_tags
 from pipelines.logs import configure_logs
@@ -31,7 +32,7 @@ def serve() -> None:
             at = datetime.fromisoformat(order["at"])
             with freeze_time(at):
                 instance.add_run_tags(order["run_id"], process_tags())
-                definitions = definitions_at(settings, MonthClock(at))
+                definitions = definitions_at(settings, partial(time_told_in, Path(sys.argv[1])))
                 _say({"is_success": carry_out(instance, definitions, order["run_id"])})
 
 

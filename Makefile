@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export DAGSTER_DISABLE_TELEMETRY := yes
 
-.PHONY: help demo demo-sources ui test bench bench-quick torture hunt reliability month docs docs-serve reference lock clean
+.PHONY: help demo demo-sources ui test checked tested bench bench-quick torture hunt reliability month docs docs-serve reference lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,9 +35,14 @@ ui: $(VENV)/.installed ## the demo, left running: the Dagster UI and the sandbox
 test: $(VENV)/.installed-test ## format, lint, types, import contracts, mapping examples, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(MAKE) --no-print-directory --jobs 2 checked tested
+
+checked: # beside the tests: it keeps one core busy, and they wait a good deal
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/eventsync check
+
+tested:
 	$(BIN)/pytest --numprocesses auto --dist worksteal
 
 bench: $(VENV)/.installed-test ## every budget beside its floor and its peers, 35 minutes; writes docs/performance.md (BENCH="--only published")

@@ -27,6 +27,17 @@ def pytest_xdist_auto_num_workers() -> int:
     return cores + cores // 2
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a parallel run the longest come first, and what starts nothing comes last.
+
+    The first worker begins with what waits for processes while the others are busy with the rest, which it gives away from
+    its end; and no run ends with a long test on one worker and nothing on the others.
+    """
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: -max((mark.kwargs.get("about_s", 1) for mark in item.iter_markers("slow")), default=0))
+
+
 @pytest.fixture(autouse=True)
 def _nobodys_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take out settings of ours and of terminals: a worker of a parallel run has a width, a terminal of 80 columns has not."""

@@ -12,7 +12,7 @@ from browser.stage import BAD, BRAKED, BROKEN, DATED, DAYS, GROWING, KEY, LAUNCH
 from on_dagster.desk import until
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(about_s=30)  # the first; the others find its UI there
 
 VERDICT = f"{BAD} of {ROWS} rows rejected ({BAD / ROWS:.1%}; the feed allows 20.0%"
 ALARMS = ("Failed", "Overdue", "Never", "Missing", "Stale", "Unsynced", "broken")

@@ -64,6 +64,7 @@ def _assert_every_row_once(service: Service, rows: int) -> None:
     assert set(Counter(event["idempotencyKey"] for event in service.events()).values()) == {1}
 
 
+@pytest.mark.slow(about_s=12)
 def test_rows_are_delivered_once_however_often_the_run_is_killed(desk: Desk, service: Service) -> None:
     print(f"EVENTSYNC_TEST_SEED={SEED} EVENTSYNC_TEST_KILLS={KILLS}")
     dice = random.Random(SEED)
@@ -132,6 +133,7 @@ def test_a_stage_that_is_asked_to_stop_sends_nothing_and_is_done_again(desk: Des
     _assert_every_row_once(service, 50)
 
 
+@pytest.mark.slow(about_s=12)
 def test_the_installed_command_survives_the_same(desk: Desk, service: Service) -> None:
     desk.source(lines(200))
     service.switch(latency_ms=20)

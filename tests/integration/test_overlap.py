@@ -100,6 +100,7 @@ def test_of_runs_that_start_at_the_same_moment_one_publishes_and_no_row_goes_out
         _assert_balanced(run)
 
 
+@pytest.mark.slow(about_s=10)
 def test_a_scheduled_run_among_commands_that_start_at_the_same_moment(desk_on_postgres: Desk, service: Service) -> None:
     desk = desk_on_postgres
     _put_on_schedule(desk)
@@ -210,6 +211,7 @@ def test_a_stopped_run_that_wakes_after_another_took_over_claims_nothing_more(de
     _assert_once_but_for_what_was_claimed(service)
 
 
+@pytest.mark.slow(about_s=20)
 def test_a_run_that_was_stopped_for_long_sends_nothing_more(desk_on_postgres: Desk, service: Service) -> None:
     first, before = _overtaken(desk_on_postgres, service)
     pause(FRESH_S)  # the process's own clock, which nothing else makes go on

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,7 @@ def test_a_rate_limit_is_kept_and_every_row_delivered(desk: Desk, service: Servi
     assert [one for one in service.requests() if one["status"] == 429], "the limit was never met"
 
 
+@pytest.mark.slow(about_s=15)
 def test_a_pause_longer_than_the_feeds_patience_ends_the_run_and_says_when_to_come_back(desk: Desk, service: Service) -> None:
     service.switch(rate_events="6/m", rate_burst=5)
     desk.mapping(in_flight=1, max_pause="2s")
@@ -43,8 +46,20 @@ def test_a_pause_longer_than_the_feeds_patience_ends_the_run_and_says_when_to_co
     assert desk.run().code == 6, "a pause that still lasts is the next run's, too"
     assert not [one for one in service.requests(after=asked) if one["status"] != 201]
     service.switch(rate_events="off")
-    until(lambda: desk.run().code == 0, within_s=30)
+    until(lambda: _now() > _named_by(said.run["hint"]), what="the moment that the hint names")
+    said = desk.run()
+    assert said.code == 0, said.words
     _assert_once(service, 20)
+
+
+def _named_by(hint: str) -> datetime:
+    """When the second is over that it names."""
+    (moment,) = re.findall(r"run again after (20\S+ \S+) UTC", hint)
+    return datetime.fromisoformat(moment).replace(tzinfo=UTC) + timedelta(seconds=1)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251  # what people would look at
 
 
 def test_a_pause_that_cannot_be_meant_is_asked_about_by_one_request_of_the_next_run(desk: Desk, service: Service) -> None:
@@ -95,6 +110,7 @@ def test_a_service_that_restarts_in_the_middle_is_waited_for(desk: Desk, tmp_pat
         _assert_once(own, 300)
 
 
+@pytest.mark.slow(about_s=15)
 def test_a_service_that_goes_away_ends_the_run_and_gets_the_rest_when_it_is_back(desk: Desk, tmp_path: Path) -> None:
     with serving(tmp_path / "service", latency_ms=30) as own:
         desk.point_to(own)

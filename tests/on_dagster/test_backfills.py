@@ -88,7 +88,7 @@ def test_a_run_without_a_window_says_what_it_lacks(desk: Desk, dated: FeedMappin
     assert metadata["exit_code"] == 2
 
 
-@pytest.mark.slow
+@pytest.mark.slow(about_s=20)
 @pytest.mark.usefixtures("dated")
 def test_after_a_kill_the_same_command_goes_on_with_dagsters_runs_and_every_day_is_shown_as_made(desk: Desk) -> None:
     words = ("backfill", FEED, "--from", "2026-05-01", "--to", "2026-05-02", "--json")

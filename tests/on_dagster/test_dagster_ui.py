@@ -166,6 +166,7 @@ def test_the_secret_of_the_demos_key_is_not_in_dagsters_home(demo: Ui) -> None:
     assert not [path for path in files if secret.encode() in path.read_bytes()]
 
 
+@pytest.mark.slow(about_s=40)
 def test_the_feed_goes_on_after_a_killed_run_worker_and_without_anybody_following(desk: Desk) -> None:
     desk.switch(latency_ms=200)
     desk.source(line(number) for number in range(100))
@@ -189,6 +190,7 @@ def test_the_feed_goes_on_after_a_killed_run_worker_and_without_anybody_followin
     assert desk.titles() == sorted(f"Evening {number}" for number in range(100))
 
 
+@pytest.mark.slow(about_s=40)
 def test_a_new_mapping_file_is_shown_by_itself_and_a_run_at_work_goes_on(desk: Desk) -> None:
     desk.switch(latency_ms=2_000)
     desk.source(line(number) for number in range(200))

@@ -159,6 +159,7 @@ def stop(part: subprocess.Popen[bytes]) -> int:
     return part.wait(timeout=60)
 
 
+@pytest.mark.slow(about_s=35)
 def test_a_run_is_submitted_worked_on_beside_the_code_and_ends_in_good_order_with_its_container(deployment: Deployment) -> None:
     desk = deployment.desk
     with at_work(deployment) as parts:

@@ -295,10 +295,10 @@ USUAL = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 DeliveryMachine.TestCase.settings = USUAL
-TestDeliveryMachine = DeliveryMachine.TestCase
+TestDeliveryMachine = pytest.mark.slow(about_s=20)(DeliveryMachine.TestCase)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(about_s=15)
 def test_the_same_holds_with_the_books_in_postgresql(postgres: Postgres) -> None:
     with closing(OneServer(postgres.fresh_url())) as server:
         run_state_machine_as_test(lambda: DeliveryMachine(server), settings=settings(USUAL, max_examples=EXAMPLES // 5))

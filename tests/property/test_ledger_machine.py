@@ -10,6 +10,7 @@ import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pytest
 from empty_books import folder_in_memory, lay_out
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -259,4 +260,4 @@ LedgerMachine.TestCase.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-TestLedgerMachine = LedgerMachine.TestCase
+TestLedgerMachine = pytest.mark.slow(about_s=15)(LedgerMachine.TestCase)

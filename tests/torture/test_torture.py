@@ -15,7 +15,7 @@ KILLS = int(os.environ.get("EVENTSYNC_TEST_KILLS", "5"))
 SEED = int(os.environ.get("EVENTSYNC_TEST_SEED", random.randrange(1_000_000)))
 ROWS = 2_200
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(about_s=15)
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from pipelines.cli.output import Output
@@ -15,6 +15,7 @@ from pipelines.measuring.exposition import exposition
 from pipelines.measuring.page import MetricsPage, look
 from pipelines.measuring.server import serving_metrics
 from pipelines.settings import current_settings
+from pipelines.stopping.interrupts import wait_to_be_stopped
 
 
 def print_metrics(*, as_json: bool) -> int:
@@ -56,8 +57,6 @@ def serve_metrics(host: str, port: int, *, as_json: bool) -> int:
         output.document({"url": url, "pid": os.getpid()})
         if not as_json:
             output.note(f"Prometheus finds the numbers at {url}; stop with Ctrl-C.")
-        try:
-            signal.pause()
-        except KeyboardInterrupt:
-            return 0
+        with suppress(KeyboardInterrupt):
+            wait_to_be_stopped()
     return 0

@@ -5,7 +5,6 @@ What is watched and when it counts as changed is `pipelines.launching.reloading`
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from pipelines.cli.output import Output
 from pipelines.launching.reloading import FolderSeen, Reloader, Tell, watch
 from pipelines.launching.webserver import Webserver, webserver_url
 from pipelines.settings import Settings, current_settings
+from pipelines.stopping.interrupts import wait_to_be_stopped
 
 LONGEST_RELOAD_S = 180.0
 """Hundreds of feeds take seconds to load; on a busy machine many."""
@@ -58,7 +58,7 @@ def watch_folder(*, as_json: bool) -> int:
     output.note(f"watching {settings.feeds} for Dagster at {url}; stop with Ctrl-C")
     with watching(url, settings.feeds, b"", output.note):
         try:
-            signal.pause()
+            wait_to_be_stopped()
         except KeyboardInterrupt:
             output.note("stopping")
     return 0

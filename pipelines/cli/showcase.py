@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -31,6 +30,7 @@ from pipelines.measuring.server import serving_metrics
 from pipelines.options import RunOptions
 from pipelines.publishing.service import require_service
 from pipelines.settings import PACKAGED_FEEDS, Settings, current_settings, read_settings
+from pipelines.stopping.interrupts import wait_to_be_stopped
 
 SANDBOX = "sandbox"
 """Where in the demo's folder the service keeps its own; what tells a demo's folder from somebody's."""
@@ -150,7 +150,7 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
             output.note(line)
         try:
             with watching(url, settings.feeds, seen.digest, output.note):
-                signal.pause()
+                wait_to_be_stopped()
         except KeyboardInterrupt:
             output.note("stopping")
         finally:

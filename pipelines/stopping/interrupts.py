@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from pipelines.stopping.threshold import INTERRUPTED
 from pipelines.stopping.threshold import leave as leave_unheard
@@ -29,6 +29,9 @@ _LAST_S = 0.7
 """How long after a second signal the block still has, whatever it hangs in."""
 _FAREWELL_S = 0.25
 """How long the process then has: Python waits for threads, one of which may ask a server that does not answer."""
+
+_NAP_S = 0.2
+"""How long a signal may go unheard by somebody who only waits."""
 
 Handler = Callable[[int, FrameType | None], object]
 Dropped = Callable[["sys.UnraisableHookArgs"], object]
@@ -173,6 +176,17 @@ def catch_up() -> None:
     """Interrupt now for a signal that came in this window, at a moment in which nothing could be raised."""
     if _EARS.is_due and _EARS.is_open and _is_main():
         _EARS.let_in(signal.SIGINT, None)
+
+
+def wait_to_be_stopped() -> NoReturn:
+    """Wait until a signal interrupts, in a window.
+
+    In naps: a signal of the very moment in which a wait begins does not end that wait, and `signal.pause` would never end.
+    """
+    never = threading.Event()
+    while True:
+        never.wait(_NAP_S)
+        catch_up()
 
 
 def interruptible(items: Iterable[T]) -> Iterator[T]:

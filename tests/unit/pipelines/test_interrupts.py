@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.stopping.interrupts import catch_up, deferred, window
+from pipelines.stopping.interrupts import catch_up, deferred, wait_to_be_stopped, window
 from pipelines.stopping.stoppable import run_stoppable
 
 
@@ -134,6 +135,28 @@ def test_a_signal_that_comes_where_nothing_can_be_raised_is_heard_a_moment_later
         with pytest.raises(KeyboardInterrupt):
             catch_up()
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_whoever_only_waits_hears_a_signal_that_came_where_nothing_could_be_raised() -> None:
+    class Doomed:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    doomed = [Doomed()]
+    with deferred(), window():
+        doomed.clear()
+        with pytest.raises(KeyboardInterrupt):
+            wait_to_be_stopped()
+
+
+def test_a_signal_ends_a_wait_at_whatever_moment_it_comes() -> None:
+    def wait(delay_s: float) -> None:
+        threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        wait_to_be_stopped()
+
+    for delay_s in (0.0, 0.01, 0.1, 0.25):
+        with deferred(), window(), pytest.raises(KeyboardInterrupt):
+            wait(delay_s)
 
 
 def test_what_else_cannot_be_raised_is_told_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:

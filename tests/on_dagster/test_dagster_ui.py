@@ -166,13 +166,20 @@ def test_the_secret_of_the_demos_key_is_not_in_dagsters_home(demo: Ui) -> None:
     assert not [path for path in files if secret.encode() in path.read_bytes()]
 
 
-@pytest.mark.slow(about_s=40)
-def test_the_feed_goes_on_after_a_killed_run_worker_and_without_anybody_following(desk: Desk) -> None:
-    desk.switch(latency_ms=200)
-    desk.source(line(number) for number in range(100))
+@contextmanager
+def ui_at_work(desk: Desk, *, rows: int, latency_ms: int) -> Iterator[tuple[Ui, subprocess.Popen[str]]]:
+    """A UI of the desk's own, and who has submitted a run to it that has sent some of its rows."""
+    desk.switch(latency_ms=latency_ms)
+    desk.source(line(number) for number in range(rows))
     with ui((), desk.folder / "dagster", desk.environ, desk.folder) as running:
         submitted = desk.start("run", "town-hall", "--json")
         until(lambda: desk.posts() > 8, what="the first requests")
+        yield running, submitted
+
+
+@pytest.mark.slow(about_s=40)
+def test_the_feed_goes_on_after_a_killed_run_worker_and_without_anybody_following(desk: Desk) -> None:
+    with ui_at_work(desk, rows=100, latency_ms=200) as (running, submitted):
         assert health_of_the_run(running) is WorkerStatus.RUNNING
         psutil.Process(holder_of_the_feed(desk)).kill()
         until(lambda: health_of_the_run(running) is WorkerStatus.NOT_FOUND, what="the launcher to notice")
@@ -192,11 +199,7 @@ def test_the_feed_goes_on_after_a_killed_run_worker_and_without_anybody_followin
 
 @pytest.mark.slow(about_s=40)
 def test_a_new_mapping_file_is_shown_by_itself_and_a_run_at_work_goes_on(desk: Desk) -> None:
-    desk.switch(latency_ms=2_000)
-    desk.source(line(number) for number in range(200))
-    with ui((), desk.folder / "dagster", desk.environ, desk.folder) as running:
-        submitted = desk.start("run", "town-hall", "--json")
-        until(lambda: desk.posts() > 8, what="the first requests")
+    with ui_at_work(desk, rows=200, latency_ms=2_000) as (running, submitted):
         desk.mapping("night-walks")
         until(lambda: "night_walks" in groups_of(running), what="the new feed")
         assert desk.posts() < 200, "the run was at work when its definitions were loaded anew"

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, Interval, Row, Select, bindparam, fun
 
 from mappings.errors import TransientError
 from state.conflicts import insert_if_new
-from state.database import writing
+from state.database import let_go_of_pages, writing
 from state.holders import Holder, is_running
 from state.pulse import Pulse, seconds_since_boot
 from state.tables import LEASE
@@ -76,6 +76,7 @@ class Lease:
         """Say that we are alive. Raises `LeaseLostError` if another run has taken over."""
         with writing(self.engine) as connection:
             show_token(connection, self.scope_id, self.token, self.keeping)
+            let_go_of_pages(connection)
 
     def release(self) -> None:
         """Let the next run in at once. A lease that was lost is left alone."""

@@ -12,6 +12,7 @@ from unit.state.world import DESTINATION, FEED, World
 
 from mappings.vocabulary import FeedName
 from state.books import Books
+from state.database import reading
 from state.holders import is_running, this_process
 from state.lease import HeldByAnotherError, LeaseLostError
 from state.ledger import Ledger
@@ -115,3 +116,12 @@ def test_a_released_lease_lets_the_next_run_in_at_once_under_a_larger_token(worl
 def test_each_feed_has_its_own_lease(world: World) -> None:
     other = Ledger(world.engine, DESTINATION, FeedName("other"), namespace="tests", now=world.clock, keeping=world.clock.keeping)
     assert other.acquire_lease("second").token == 1
+
+
+def test_a_heartbeat_beside_a_transaction_leaves_the_pages_of_one_connection_in_memory(world: World) -> None:
+    with reading(world.engine) as at_work:
+        ours = at_work.connection.dbapi_connection
+        world.lease.renew()
+    for _ in range(3):
+        with reading(world.engine) as connection:
+            assert connection.connection.dbapi_connection is ours

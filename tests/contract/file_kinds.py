@@ -68,15 +68,15 @@ def _packed_kind(name: str, pack: Callable[[bytes], bytes], member: str = "") ->
 def _zipped(content: bytes) -> bytes:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("export/events.csv", content)
+        file.writestr(zipfile.ZipInfo("export/events.csv"), content, zipfile.ZIP_DEFLATED)
     return archive.getvalue()
 
 
 def _zipped_with_others(content: bytes) -> bytes:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("readme.txt", "see export")
-        file.writestr("export/events.csv", content)
+        file.writestr(zipfile.ZipInfo("readme.txt"), "see export")
+        file.writestr(zipfile.ZipInfo("export/events.csv"), content, zipfile.ZIP_DEFLATED)
     return archive.getvalue()
 
 
@@ -167,7 +167,7 @@ FILE_KINDS = [
     _csv_kind("csv in Korean", encoding="cp949", delimiter="|"),
     _csv_kind("csv in Japanese", encoding="shift_jis"),
     Kind("tsv", in_folder(_put_tsv)),
-    _packed_kind("csv.gz", gzip.compress),
+    _packed_kind("csv.gz", lambda content: gzip.compress(content, mtime=0)),  # nothing packed says when it was
     _packed_kind("csv.bz2", bz2.compress),
     _packed_kind("csv.xz", lzma.compress),
     _packed_kind("csv.zst", zstd.compress),

@@ -58,9 +58,10 @@ def hard_days(first: date) -> Iterator[Happening]:
     def on(number: int, clock: time, told: str, act: Callable[[World], None]) -> Happening:
         return _at(first + timedelta(days=number), clock, told, act)
 
-    back = datetime.combine(first + timedelta(days=1), time(9), ZONE)
+    back, by_hand = (datetime.combine(first + timedelta(days=1), time(9, minute), ZONE) for minute in (0, 30))
     yield on(0, NIGHT, f"the first file, of {AT_FIRST} events", _begin)
     yield on(0, time(12), "the service is away until 09:00", lambda world: _go_away(world, back))
+    yield on(1, time(9, 30), "a person runs the feed at 09:30", lambda world: world.office.ask_for(RunOptions(), by_hand))
     yield on(1, time(10), "the daemon is stopped at 10:00", lambda world: world.office.stop())
     yield on(2, NIGHT, "the service keeps answers back until 15:00", _many_and_slow)
     yield on(2, time(9), "the daemon is started at 09:00", lambda world: world.office.start())

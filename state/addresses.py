@@ -15,8 +15,8 @@ from mappings.errors import ConfigError
 LOCK_WAIT_S = 30.0
 """How long a statement waits for another process's lock, unless the URL says otherwise."""
 _CONNECT_WAIT_S = 10
-_IN_USE_AGAIN = {"pool_use_lifo": True}
-"""The connection that came back last goes out first: handed out in turns, each would come to hold pages, and statements."""
+_ONE_AT_REST = {"pool_size": 1}
+"""So many connections wait for their next transaction: handed out in turns, each would come to hold 32 MB of SQLite's pages."""
 _EXAMPLES = "for example sqlite:///.eventsync/state.db or postgresql://user@host/name"
 _POSTGRES = {"postgres", "postgresql", "postgresql+psycopg"}
 _SETTINGS = (
@@ -92,7 +92,7 @@ def engine_options(url: URL) -> dict[str, Any]:
     """Return what SQLAlchemy's engine is told beside the URL. Whatever the URL itself says about a connection rules."""
     common: dict[str, Any] = {"hide_parameters": True}  # they are the partner's, and no message's
     if url.get_backend_name() == "sqlite":
-        return common | (_IN_USE_AGAIN if is_file(url) else {})
+        return common | (_ONE_AT_REST if is_file(url) else {})
     ours = {
         "application_name": "eventsync",
         "client_encoding": "UTF8",
@@ -103,15 +103,11 @@ def engine_options(url: URL) -> dict[str, Any]:
         "tcp_user_timeout": 30_000,
         "options": " ".join(f"-c {name}={value}" for name, value in _SETTINGS),
     }
-    return (
-        common
-        | _IN_USE_AGAIN
-        | {
-            "isolation_level": "READ COMMITTED",
-            "pool_size": 2,  # the drain's thread and the one that waits for it
-            "max_overflow": 3,
-            "pool_timeout": LOCK_WAIT_S,
-            "pool_pre_ping": True,
-            "connect_args": {name: value for name, value in ours.items() if name not in url.query},
-        }
-    )
+    return common | {
+        "isolation_level": "READ COMMITTED",
+        "pool_size": 2,  # the drain's thread and the one that waits for it
+        "max_overflow": 3,
+        "pool_timeout": LOCK_WAIT_S,
+        "pool_pre_ping": True,
+        "connect_args": {name: value for name, value in ours.items() if name not in url.query},
+    }

@@ -74,7 +74,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 def let_go_of_pages(connection: Connection) -> None:
     """Let go of what SQLite has read for this connection: asked for by whoever has it beside a thread that works with another.
 
-    Each connection holds 32 MB before long, and the pool hands out the one that came back last, whichever that is.
+    It may be the one that held them before, while the other thread is at work with a new one.
     """
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("PRAGMA shrink_memory")

@@ -18,6 +18,7 @@ from state.words import EntryState
 
 PAIR = Struct("<16sq")
 """A record's digest, and the id of the entry that it came to: how memories are kept, one pair behind the other."""
+ENTRY_OF_PAIR = Struct("<16xq")
 
 _FEW = 500
 _UNSETTLED = tuple(state.value for state in EntryState if state is not EntryState.DELIVERED)

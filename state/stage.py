@@ -33,7 +33,8 @@ from state.unspoken import Unspoken
 class Stage:
     """One read of a source on its way into the ledger. While it is open, and if it is cut short, the gate is closed.
 
-    Memory does not grow with the source, but for one byte per ledger entry, and for the rows whose events are left unsaid.
+    Memory does not grow with the source, but for a quarter of a byte per ledger entry, and for the rows whose events are left
+    unsaid.
     After an error the stage is over: open another one, which finds what this one wrote and goes on from there.
     """
 

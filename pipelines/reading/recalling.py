@@ -17,7 +17,7 @@ from pipelines.reading.sifting import Sequel, Sieve, each_part
 from pipelines.reading.spilling import Parts
 from pipelines.stopping.interrupts import interruptible, window
 from state.ledger import Ledger
-from state.recall import PAIR
+from state.recall import ENTRY_OF_PAIR
 
 MOST_DIFFERING = 100_000
 """Records. Beyond, so much would have to be kept in mind that the source had better be read as if nothing were known of it."""
@@ -37,7 +37,7 @@ class Recollection:
     def unchanged(self, ledger: Ledger) -> Iterator[Collection[int]]:
         """Yield the entries of all other records, a part at a time: each stands there once, as it was."""
         for _, pairs in each_part(ledger.remembered):
-            entries = [entry_id for _, entry_id in PAIR.iter_unpack(pairs)]
+            entries = [entry_id for (entry_id,) in ENTRY_OF_PAIR.iter_unpack(pairs)]
             yield entries if self.forgotten.isdisjoint(entries) else [one for one in entries if one not in self.forgotten]
 
 

@@ -128,7 +128,7 @@ def _tell(
     files, broken = teller.files(folder.broken, feeds)
     about = {one.feed: one for one in (*files, *(mapping for mapping in feeds if mapping.feed in asked))}
     crashes = {feed: _crash(teller, instance, feed) for feed in about if feed not in broken}
-    teller.tell(about.values(), {**broken, **{feed: crash for feed, crash in crashes.items() if crash is not None}})
+    teller.tell(about.values(), {**broken, **{feed: crash for feed, crash in crashes.items() if crash is not None}}, late)
     return tuple(about)
 
 

@@ -52,15 +52,18 @@ class Teller:
     now: Callable[[], datetime] = now
     page: str = ""
 
-    def tell(self, feeds: Iterable[Owned], crashes: Mapping[FeedName, Concern] | None = None) -> None:
+    def tell(
+        self, feeds: Iterable[Owned], crashes: Mapping[FeedName, Concern] | None = None, late: Collection[FeedName] = ()
+    ) -> None:
         """Tell whoever is to hear of these feeds what is new and what is over. `crashes`: what the books do not know of.
 
-        A recipient that cannot be reached, or has heard enough for now, is told by a later call.
+        `late`: of which feeds it may be told that no run has come; of others only that one has. A recipient that cannot be
+        reached, or has heard enough for now, is told by a later call.
 
         Raises:
             SyncError: the state DB cannot be read or written.
         """
-        bulletin, began = self._bulletin(feeds, crashes or {}), self.now()
+        bulletin, began = self._bulletin(feeds, crashes or {}, late), self.now()
         for recipient, about in bulletin.audience.items():
             if self.now() - began < LONGEST:
                 self._tell_one(bulletin, recipient, about)
@@ -106,16 +109,18 @@ class Teller:
         """Return the feeds of which somebody has yet to hear something."""
         return self._sent.unfinished()
 
-    def _bulletin(self, feeds: Iterable[Owned], crashes: Mapping[FeedName, Concern]) -> _Bulletin:
+    def _bulletin(self, feeds: Iterable[Owned], crashes: Mapping[FeedName, Concern], late: Collection[FeedName]) -> _Bulletin:
         """Note what there is to tell of each feed, and who is to hear it."""
         bulletin, known = _Bulletin(), _by_feed(self._sent.all())
         came = runs_came(self.engine, self.destination)
         for mapping in feeds:
             recipients = self.channels.recipients(mapping.owner, mapping.notify)
             _complain_of_unknown(self.channels, mapping)
-            late = overdue(mapping.feed, mapping.schedule, came.get(mapping.feed), self.now())
-            concerns = self._concerns(mapping.feed, filter(None, (crashes.get(mapping.feed), late)))
-            self._note(mapping.feed, recipients, concerns, known.get(mapping.feed, ()))
+            noted = known.get(mapping.feed, ())
+            may_be_late = mapping.feed in late or any(one.cause == Cause.OVERDUE.value for one in noted)
+            missed = overdue(mapping.feed, mapping.schedule, came.get(mapping.feed), self.now()) if may_be_late else None
+            concerns = self._concerns(mapping.feed, filter(None, (crashes.get(mapping.feed), missed)))
+            self._note(mapping.feed, recipients, concerns, noted)
             bulletin.add(mapping, recipients, concerns)
         return bulletin
 

@@ -28,11 +28,15 @@ def options_of(*, keys: str | None, accept: list[str], **others: object) -> RunO
 
 
 def _problem(wrong: ErrorDetails) -> str:
+    if not wrong["loc"]:  # words that do not go together
+        return wrong["msg"].removeprefix("Value error, ")
     option = str(wrong["loc"][0]).replace("_", "-")
     return f"--{option} {wrong['input']}: {wrong['msg'].lower()}"
 
 
 def _hint(wrong: ErrorDetails) -> str:
+    if not wrong["loc"]:
+        return ""
     return did_you_mean(str(wrong["input"]), BRAKE_TEXTS if wrong["loc"][0] == "accept" else ("draft",))
 
 

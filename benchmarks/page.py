@@ -36,6 +36,8 @@ what is aimed at beyond the budget. In the plots eventsync is blue, floors and p
 JUDGED = (Standing.STRETCH, Standing.MET, Standing.MISSED)
 WHERE = {"5": "publish", "5a": "publish", "1": "unchanged", "2": "exported anew", "4": "stage", "9": "start-up"}
 """The column of the table of profiles that shows where the time of a budget goes."""
+WHY = {"6": "throughput-under-latency", "8": "1000000-rows-run-after-run"}
+"""The part of the page that says why a budget may be missed of which no profile tells."""
 
 
 def write(folder: Path, results: Sequence[Result], machine: Sequence[str]) -> Path:
@@ -71,10 +73,10 @@ def _opening(results: Sequence[Result]) -> str:
 
 
 def _where(line: Line) -> str:
-    path = WHERE.get(line.number)
-    return (
-        f" Where the time goes, and what half of it would take: [under a profile](#where-the-time-goes), {path}." if path else ""
-    )
+    if path := WHERE.get(line.number):
+        return f" Where the time goes, and what half of it would take: [under a profile](#where-the-time-goes), {path}."
+    anchor = WHY.get(line.number)
+    return f" Why: [below](#{anchor})." if anchor else ""
 
 
 def _markdown(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:

@@ -124,7 +124,10 @@ def test_a_process_that_was_left_waits_for_no_thread_that_hangs() -> None:
     assert (left.returncode, left.stdout) == (130, "told\n")
 
 
-def test_a_signal_that_comes_where_nothing_can_be_raised_is_heard_a_moment_later(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("listen", [catch_up, wait_to_be_stopped])
+def test_a_signal_that_comes_where_nothing_can_be_raised_is_heard_a_moment_later(
+    listen: Callable[[], None], capfd: pytest.CaptureFixture[str]
+) -> None:
     class Doomed:
         def __del__(self) -> None:
             signal.raise_signal(signal.SIGINT)
@@ -133,20 +136,8 @@ def test_a_signal_that_comes_where_nothing_can_be_raised_is_heard_a_moment_later
     with deferred(), window():
         doomed.clear()
         with pytest.raises(KeyboardInterrupt):
-            catch_up()
+            listen()
     assert "Traceback" not in capfd.readouterr().err
-
-
-def test_whoever_only_waits_hears_a_signal_that_came_where_nothing_could_be_raised() -> None:
-    class Doomed:
-        def __del__(self) -> None:
-            signal.raise_signal(signal.SIGINT)
-
-    doomed = [Doomed()]
-    with deferred(), window():
-        doomed.clear()
-        with pytest.raises(KeyboardInterrupt):
-            wait_to_be_stopped()
 
 
 def test_a_signal_ends_a_wait_at_whatever_moment_it_comes() -> None:

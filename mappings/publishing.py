@@ -12,9 +12,11 @@ from mappings.measures import Share, Zone, mistake, parse_duration
 from mappings.strict import Strict
 
 _CRON_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
-_MONTHS = re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec")
+MONTHS = re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec")
+WEEKDAYS = re.findall("...", "sunmontuewedthufrisat")
+"""As a cron line names them: months from 1, days of the week from 0."""
 _LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_CRON_NAMES = {12: _MONTHS, 7: re.findall("...", "sunmontuewedthufrisat")}
+_CRON_NAMES = {12: MONTHS, 7: WEEKDAYS}
 _CRON_PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
 
 _LEAST_LOOK_S = 30.0
@@ -47,7 +49,7 @@ def _is_never(day: str, month: str) -> bool:
     """Whether none of the months named has any of the days named, as with the 31st of June; ranges always have one."""
     if not (day.replace(",", "").isdigit() and month.replace(",", "").isalnum()):
         return False
-    months = [int(name) if name.isdigit() else _MONTHS.index(name.lower()) + 1 for name in month.split(",")]
+    months = [int(name) if name.isdigit() else MONTHS.index(name.lower()) + 1 for name in month.split(",")]
     return min(map(int, day.split(","))) > max(_LONGEST[number - 1] for number in months)
 
 

@@ -10,15 +10,13 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-from mappings.publishing import Schedule
+from mappings.publishing import MONTHS, WEEKDAYS, Schedule
 
 HOUR, DAY = 60, 24 * 60
 """In minutes."""
 ANY = "*"
 _LONGEST = timedelta(days=8 * 366)
 """Between two ticks of a line that names the 29th of February lie eight years around 2100."""
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
 def ticks_of_day(cron: str) -> Sequence[int]:
@@ -58,10 +56,10 @@ def _moment(day: date, minute: int, zone: ZoneInfo) -> datetime:
 def _is_day_of(cron: str, day: date) -> bool:
     """Whether a line ticks on a day: where it names days of the month and of the week, either will do, as cron has it."""
     _, _, days, months, weekdays = cron.split()
-    if day.month not in _values(months, 1, 12, _MONTHS):
+    if day.month not in _values(months, 1, 12, MONTHS):
         return False
     is_day = day.day in _values(days, 1, 31)
-    is_weekday = day.isoweekday() % 7 in _values(weekdays, 0, 6, _WEEKDAYS)
+    is_weekday = day.isoweekday() % 7 in _values(weekdays, 0, 6, WEEKDAYS)
     return is_day or is_weekday if ANY not in {days, weekdays} else is_day and is_weekday
 
 

@@ -17,6 +17,7 @@ from month.office import CLOCK, FEED, Office, open_office
 from month.partner import Partner
 from month.service import SECRET, Service, serving
 from month.story import ZONE, Happening, World
+from on_dagster import desk
 
 from state.books import Books
 from state.database import StateDb, open_database
@@ -27,26 +28,7 @@ _LOOK = timedelta(minutes=30, seconds=20)
 _HOURS = frozenset({0, 1, 6, 8, 12, 13, 20, 22})
 """The daemon looks a little after the half of these hours (UTC): all ticks are due in one of them, whatever clocks do."""
 _RUNS = 1_000
-MAPPING = f"""\
-feed: {FEED}
-owner: agenda@example.org
-source: {{kind: csv, path: ../events.csv}}
-schedule: {{cron: "{CRON}", timezone: Europe/Warsaw}}
-key: [ID]
-event:
-  channelId: {{channel: city-agenda}}
-  title: {{from: TITLE, do: [collapse]}}
-  startAt:
-    at:
-      day: {{from: DAY, do: [{{date: ["%Y-%m-%d"]}}]}}
-      clock: {{from: HOUR, do: [{{time: ["%H:%M"]}}]}}
-      zone: Europe/Warsaw
-  timezone: Europe/Warsaw
-  status: published
-  classifications: {{from: GENRE, do: [{{map: {{concert: music}}}}]}}
-  approxLocation: {{city: {{placeId: krk}}}}
-publish: {{in_flight: 4}}
-"""
+MAPPING = desk.MAPPING.replace("15 */2 * * *", CRON).format(feed=FEED, source="events.csv")
 
 
 @dataclass(frozen=True, slots=True)

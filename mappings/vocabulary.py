@@ -184,6 +184,7 @@ class MappedRow:
     warnings: tuple[Reason, ...] = ()
     part: Part = WHOLE_ROW
     record: bytes = b""
+    outside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +211,7 @@ class Skipped:
     row_key: RowKey = RowKey("")
     is_cancelled: bool = False
     part: Part = WHOLE_ROW
+    rule: int = 0
 
 
 class Absorption(StrEnum):

@@ -97,6 +97,8 @@ def _standing(record: RowRecord) -> tuple[str, str]:
             return REJECTED, _refusal(record.answer)
         case EntryState.PENDING | EntryState.BLOCKED | EntryState.UNCERTAIN | EntryState.CONFLICT:
             return WAITS, _WAITING[record.state]
+        case EntryState.HELD | EntryState.SUPERSEDED:
+            return WAITS, "The event looks like one that is online already; a person has to look at it."
         case _:
             assert_never(record.state)
 

@@ -21,9 +21,8 @@ from pipelines.named_files import read_named_file
 from pipelines.notices_channels import NOBODY, Channels, read_channels
 from pipelines.otel_env import TRACE_REQUESTS, secrets_in
 from pipelines.source_access import source_access
+from state.destination import destination_of, service_of
 
-_API_PREFIX = "/api/public/v1"
-"""An address is accepted with it and without (`connectors.event_api.http`), and is the same destination either way."""
 PACKAGED_FEEDS = Path(__file__).parents[1] / "mappings" / "feeds"
 
 
@@ -54,12 +53,12 @@ class Settings(BaseModel):
     @property
     def destination(self) -> str:
         """The service and the namespace that the ledger is scoped by: rehearsing never marks a row as delivered in production."""
-        return f"{self.service_url}#{self.namespace}"
+        return destination_of(self.base_url, self.namespace)
 
     @property
     def service_url(self) -> str:
-        """The service's address in one spelling."""
-        return self.base_url.rstrip("/").removesuffix(_API_PREFIX).rstrip("/")
+        """The service's address, normalised."""
+        return service_of(self.base_url)
 
     @property
     def state_kind(self) -> str:
@@ -72,11 +71,6 @@ class Settings(BaseModel):
         key, passwords = self.api_key.get_secret_value(), passwords_in(self.state_url)
         self.access.mask.learn(key, *passwords, *self.channels.secrets(), *secrets_in(self.otel))
         return self.access.mask
-
-
-def namespace_of(destination: str) -> str:
-    """Return the namespace of the keys at a destination, see `Settings.destination`."""
-    return destination.rpartition("#")[2]
 
 
 def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:

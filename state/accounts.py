@@ -19,11 +19,11 @@ class ImbalanceError(SyncError):
 @dataclass(frozen=True, slots=True)
 class ReadAccount:
     """Every row read, in exactly one place:
-    `read + expanded = filtered + duplicate + grouped + rejected + held + unchanged + drifted + new + gone`.
+    `read + expanded = filtered + duplicate + grouped + rejected + held + still_refused + unchanged + drifted + new + gone`.
 
     `expanded`: events that rows gave beyond one each; `grouped`: rows that went into another row's event. Both are 0 for a
     feed in which a row is an event. `duplicate`: rows that another row of the same key speaks for. `gone`: rows that an
-    incremental read was told were deleted.
+    incremental read was told were deleted. `still_refused`: rows whose payload is the one that the service has refused.
 
     `new` counts every row that this run staged to be sent: rows never seen before, and known ones whose changed payload
     is due (never sent so far, refused as it was, or drafted again). `drifted` counts every row that differs from what was
@@ -42,11 +42,13 @@ class ReadAccount:
     drifted: int = 0
     new: int = 0
     gone: int = 0
+    still_refused: int = 0
 
     def imbalance(self) -> int:
         """Rows read that ended nowhere (positive), or ended somewhere without being read (negative)."""
         left_out = self.filtered + self.duplicate + self.grouped + self.rejected + self.gone
-        return self.read + self.expanded - left_out - self.held - self.unchanged - self.drifted - self.new
+        listed = self.held + self.still_refused + self.drifted
+        return self.read + self.expanded - left_out - listed - self.unchanged - self.new
 
     @property
     def wanted(self) -> int:
@@ -134,11 +136,12 @@ class RejectedRow:
 
 @dataclass(frozen=True, slots=True)
 class HeldRow:
-    """A row that was held: it looks like a copy of `twin_key`, an entry that is delivered or on its way."""
+    """A row that is held: it looks like the entry `twin_key`, which is another feed's where `feed` is not ""."""
 
     origin: str
     row_key: RowKey
     twin_key: RowKey
+    feed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

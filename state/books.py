@@ -21,7 +21,7 @@ from state.gate import read_gate
 from state.holders import Holder, is_running
 from state.owners import find_owners
 from state.records import load_publish, load_read, load_reasons, load_report
-from state.tables import ENTRY, LEASE, PROBLEM, RELEASE, RUN, SCOPE
+from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE
 from state.views import RECORDS, Book, FeedStatus, LeaseHolder, ProblemRecord, RowFilter, RowRecord, RunRecord, as_record
 from state.words import Decision, DriftKind, EntryState, Phase, ProblemKind
 
@@ -30,7 +30,7 @@ _WAITING = (
     *(EntryState.CONFLICT, EntryState.REFUSED, EntryState.BLOCKED, EntryState.UNCERTAIN),
     EntryState.DELIVERED_UNCONFIRMED,
 )
-_IS_UNDECIDED = ~exists().where(RELEASE.c.scope_id == PROBLEM.c.scope_id, RELEASE.c.row_key == PROBLEM.c.row_key)
+_ITS_ENTRY = (ENTRY.c.scope_id == PROBLEM.c.scope_id, ENTRY.c.row_key == PROBLEM.c.row_key, ~IS_SET_ASIDE)
 _RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
 
 
@@ -105,15 +105,11 @@ class Books:
             after = page[-1].problem_id
 
     def is_held(self, book: Book, row_key: RowKey) -> bool:
-        """Whether the last read has held a row as a likely copy, or a person has decided on it as such before."""
+        """Whether a row is held as a duplicate candidate."""
         with reading(self._engine) as connection:
-            of_run = (PROBLEM.c.kind == ProblemKind.HELD.value, PROBLEM.c.listed_run == _last_staged(connection, book))
-            held = select(PROBLEM.c.id).join(SCOPE, SCOPE.c.id == PROBLEM.c.scope_id)
-            held = held.where(*of_run, PROBLEM.c.row_key == storable(row_key))
-            decided = select(RELEASE.c.scope_id).join(SCOPE, SCOPE.c.id == RELEASE.c.scope_id)
-            decided = decided.where(RELEASE.c.row_key == storable(row_key))
-            either = (_of_books(found, book.destination, book.feed).limit(1) for found in (held, decided))
-            return any(connection.execute(found).first() is not None for found in either)
+            is_held = (ENTRY.c.state == EntryState.HELD.value, ENTRY.c.row_key == storable(row_key))
+            held = select(ENTRY.c.id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(*is_held)
+            return connection.execute(_of_books(held, book.destination, book.feed)).first() is not None
 
     def owners(self, destination: str, event_ids: Collection[int]) -> dict[int, str]:
         """Return which of these events of a destination are rows already, by id, each with its row and feed for people."""
@@ -143,17 +139,23 @@ class Books:
             return {RowKey(key): event_id for key, event_id in connection.execute(_of_books(found, book.destination, book.feed))}
 
     def row_keys(self, book: Book) -> Iterator[RowKey]:
-        """Yield the keys of all rows that the feed's ledger knows, and of those that its last read has held."""
+        """Yield the keys of all rows that the feed's ledger knows."""
         keys = _of_books(select(ENTRY.c.row_key).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id), book.destination, book.feed)
         with reading(self._engine) as connection:
             yield from connection.execution_options(yield_per=_PAGE).execute(keys).scalars()
-        yield from (problem.row_key for problem in self.every_problem(book, ProblemKind.HELD))
 
 
 def _of_run(kind: ProblemKind, run_id: str) -> Iterator[ColumnElement[bool]]:
-    yield from (PROBLEM.c.kind == kind.value, PROBLEM.c.listed_run == run_id)
-    if kind is ProblemKind.HELD:
-        yield _IS_UNDECIDED
+    yield PROBLEM.c.kind == kind.value
+    match kind:
+        case ProblemKind.REJECTED:
+            yield PROBLEM.c.listed_run == run_id
+        case ProblemKind.HELD:
+            yield PROBLEM.c.listed_run == run_id
+            yield exists().where(*_ITS_ENTRY, ENTRY.c.state == EntryState.HELD.value)
+        case ProblemKind.WARNING:  # stays until its row or the mapping changes
+            yield PROBLEM.c.listed_run != ""
+            yield exists().where(*_ITS_ENTRY)
 
 
 def _of_books(query: Select[Any], destination: str | None, feed: FeedName | None) -> Select[Any]:

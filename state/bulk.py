@@ -11,6 +11,7 @@ from sqlalchemy import Connection, bindparam, insert
 
 from mappings.vocabulary import IdempotencyKey, MappedRow
 from state.columns import UtcTime, storable
+from state.drafts import ends_at_of
 from state.tables import ENTRY
 from state.turn import Turn
 from state.words import EntryState
@@ -18,7 +19,7 @@ from state.words import EntryState
 _COLUMNS = (
     *("scope_id", "row_key", "state", "idempotency_key", "revision", "body", "cover_url", "cover_on_error", "fingerprint"),
     *("row_digest", "twin_digest", "channel_id", "attempts", "refused_request_id", "denied_request_id"),
-    *("origin", "staged_run", "sent_run", "created_at", "updated_at"),
+    *("origin", "staged_run", "sent_run", "created_at", "updated_at", "ends_at", "candidate_id", "vanished_by"),
 )
 _INSERT = insert(ENTRY).values({name: bindparam(name) for name in _COLUMNS})
 
@@ -26,12 +27,14 @@ EntryTuple = tuple[object, ...]
 """One new entry, in the order of the columns above, which is the table's; times as the driver takes them."""
 
 
-def new_entry(turn: Turn, key: IdempotencyKey, row: MappedRow, now: object) -> EntryTuple:
-    """Pin a new row's body under its key. `now` comes from `bound_time`; the row's own key can be kept as it is."""
+def new_entry(
+    turn: Turn, key: IdempotencyKey, row: MappedRow, now: object, state: EntryState = EntryState.PENDING, candidate: int = 0
+) -> EntryTuple:
+    """Record a new row under its key. `now` comes from `bound_time`; `candidate` is the entry that a held row looks like."""
     return (
         turn.scope_id,
         row.row_key,
-        EntryState.PENDING.value,
+        state.value,
         key,
         0,
         row.body,
@@ -49,10 +52,13 @@ def new_entry(turn: Turn, key: IdempotencyKey, row: MappedRow, now: object) -> E
         "",
         now,
         now,
+        bound_time(turn, ends_at_of(row.body)),
+        candidate or None,
+        "",
     )
 
 
-def bound_time(turn: Turn, now: datetime) -> datetime | str | None:
+def bound_time(turn: Turn, now: datetime | None) -> datetime | str | None:
     """Return an instant as the driver takes it."""
     return UtcTime().process_bind_param(now, turn.engine.dialect)
 

@@ -11,9 +11,22 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
-from mappings.vocabulary import Absorbed, Gone, MappedRow, Origin, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
+from mappings.vocabulary import (
+    Absorbed,
+    FeedName,
+    Gone,
+    MappedRow,
+    Origin,
+    Reason,
+    ReasonCode,
+    Rejection,
+    RowKey,
+    RowOutcome,
+    Skipped,
+)
 from state.columns import storable
 from state.drafts import drafted, is_of_change
+from state.duplicates import Candidate, DuplicateIndex
 from state.entries import CANCELLED, Batch, find_known
 from state.listed import Listed, stem_of
 from state.newcomers import Newcomers
@@ -28,20 +41,21 @@ from state.plan import (
     Redraft,
     Reopen,
     Repin,
+    Returned,
+    StillHeld,
+    StillRefused,
     Unchanged,
     Withdrawn,
     plan_known,
     plan_new,
 )
-from state.problems import Problem, held, rejected, warned, write_problems
+from state.problems import Problem, held, rejected, strike_warnings, warned, write_problems
 from state.reach import Reach
 from state.recall import Recorder
-from state.releases import IGNORE, RESEND
 from state.seen import Seen
 from state.tally import Tally
-from state.terms import Terms
+from state.terms import OnChange, Terms
 from state.turn import Turn
-from state.twins import Twins
 from state.unspoken import Unspoken
 from state.words import EntryState
 
@@ -53,12 +67,13 @@ class Progress:
     seen: Seen
     tally: Tally
     terms: Terms
-    decisions: Mapping[str, str]
     unspoken: Unspoken
     listed: Listed
     recorder: Recorder
     newcomers: Newcomers
-    twins: Twins
+    duplicates: DuplicateIndex
+    left_out: dict[int, str] = field(default_factory=dict)
+    """The known entries that a rule of the mapping now leaves out, with the rule."""
     stems: set[str] = field(default_factory=set)
     """The rows that this read has come to, where each speaks for all of its events, and the others of its source are not read."""
 
@@ -79,10 +94,13 @@ class Comparison:
 
     progress: Progress
     known: dict[str, Known]
-    twins: dict[bytes, RowKey]
+    candidates: dict[bytes, Candidate]
+    resembled: Mapping[int, Candidate]
     pasts: Mapping[int, Past]
     batch: Batch
     problems: list[Problem]
+    changed: list[RowKey]
+    """Rows whose warnings are taken from the list, and listed anew if they still hold."""
 
     def take(self, outcome: RowOutcome) -> None:
         """Decide on one row, count it in exactly one place, and gather what is to be written."""
@@ -95,8 +113,7 @@ class Comparison:
             case Skipped(is_cancelled=True):
                 self._take_cancelled(outcome)
             case Skipped():
-                self._meet(outcome.row_key)
-                self.progress.tally.skip(outcome.because)
+                self._leave_out(outcome)
             case Absorbed():
                 self.progress.tally.absorb(outcome)
             case Gone():
@@ -114,10 +131,26 @@ class Comparison:
             self.progress.tally.called_off += 1
             self.progress.tally.skip(row.because)
             return
+        if known.is_removed:
+            self.progress.tally.differ(is_settled=True)
+            if known.drift_fingerprint is not None:
+                self.batch.settle(known.entry_id)
+            return
         is_recorded = known.drift_fingerprint == CANCELLED
         self.progress.tally.differ(is_settled=is_recorded and known.is_set_aside)
         if not is_recorded:
             self.batch.cancel(known.entry_id, row.origin)
+
+    def _leave_out(self, row: Skipped) -> None:
+        """Count a row that is left out. A known entry that a rule leaves out is as good as gone from its source."""
+        self.progress.tally.skip(row.because)
+        known = self.known.get(storable(row.row_key)) if row.row_key else None
+        if not row.rule or known is None or self.progress.terms.reach is Reach.PICKED:
+            self._meet(row.row_key)
+            return
+        self.progress.seen.lose(known.entry_id)
+        if not known.is_vanished:
+            self.progress.left_out[known.entry_id] = f"rule {row.rule}: {row.because}"
 
     def _lose(self, row_key: RowKey) -> None:
         """The source says that the row was deleted; of what it has sent nobody but a person can take anything back."""
@@ -127,9 +160,13 @@ class Comparison:
             self.progress.seen.lose(known.entry_id)
 
     def _take_row(self, row: MappedRow) -> None:
+        known = self.known.get(row.row_key)
+        if row.outside and (known is None or known.may_be_pinned_anew):
+            self._meet(row.row_key)
+            self.progress.tally.skip(row.outside)
+            return
         if row.warnings:
             self.progress.tally.warnings += len(row.warnings)
-        known = self.known.get(row.row_key)
         if known is None:
             self._take_new(drafted(row) if self.progress.terms.drafts_only else row)
             return
@@ -145,43 +182,57 @@ class Comparison:
             self._take_known(known, row)
 
     def _take_new(self, row: MappedRow) -> None:
-        twin_key = self.twins.get(row.twin_digest) if self.progress.terms.holds_twins else None
-        decision = self.progress.decisions.get(row.row_key, "")
-        match plan_new(None if decision == RESEND else twin_key):
+        match plan_new(self.candidates.get(row.twin_digest) if self.progress.terms.holds_twins else None):
             case New():
-                self.twins[row.twin_digest] = row.row_key
-                self.progress.twins.create(row.twin_digest, row.row_key)
+                self.candidates[row.twin_digest] = Candidate(0, row.row_key, FeedName(""), "")
+                self.progress.duplicates.create(row.twin_digest, row.row_key)
                 self.progress.tally.new += 1
                 self.batch.create(row)
                 self.progress.recorder.create(_told_apart(row))
                 self._warn(row)
-            case Held(twin_key) if decision == IGNORE:
-                self.progress.tally.hold_silently()
-            case Held(twin_key):
-                self.progress.tally.hold(row, twin_key)
-                self.problems.append(held(row, twin_key))
+            case Held(candidate):
+                self.batch.hold(row, candidate)
+                self._hold(row, candidate)
+
+    def _hold(self, row: MappedRow, candidate: Candidate | None) -> None:
+        self.progress.tally.hold(row, candidate)
+        self.problems.append(held(row, candidate))
+
+    def _hold_known(self, known: Known, row: MappedRow) -> None:
+        self.progress.seen.hear(known.entry_id)
+        if known.state != EntryState.HELD or row.fingerprint != known.fingerprint or known.origin != row.origin.place:
+            self.batch.hold_again(known.entry_id, row)
+        if known.is_set_aside:
+            self.progress.tally.hold_silently()
+        else:
+            self._hold(row, self.resembled.get(known.candidate_id or 0))
 
     def _take_known(self, known: Known, row: MappedRow) -> None:  # noqa: C901 # one arm for each member of the union
         entry_id = known.entry_id
-        on_change = self.progress.terms.on_change
+        on_change = _without_drafts(self.progress.terms.on_change) if row.outside else self.progress.terms.on_change
         match plan_known(known, row, on_change, self.pasts.get(entry_id, NO_PAST)):
             case Unchanged() as same:
                 self.progress.seen.hear(entry_id)
                 self.progress.tally.unchanged += 1
                 if not known.revision:
                     self.progress.recorder.find(_told_apart(row), entry_id)
-                if same.is_drift_over or same.is_stale or _is_misplaced(known, row):
-                    self.batch.refresh(entry_id, row)
+                self._refresh(known, row, has_changed=same.is_drift_over or same.is_stale)
+            case StillRefused(is_stale):
+                self.progress.seen.hear(entry_id)
+                self.progress.tally.still_refused += 1
+                self._refresh(known, row, has_changed=is_stale)
+            case StillHeld() | Returned():
+                self._hold_known(known, row)
             case Drifted(is_recorded):
                 self.progress.seen.hear(entry_id)
                 self.progress.tally.differ(is_settled=is_recorded and known.is_set_aside)
                 if is_recorded:
                     return
-                if on_change == "ignore":
+                if on_change == "ignore" and not known.is_removed:
                     self.batch.ignore(entry_id, row)
                 else:
-                    self.batch.drift(entry_id, row)
-                    self._warn(row)
+                    self.batch.drift(entry_id, row, is_removed=known.is_removed)
+                    self._warn_anew(row)
             case Withdrawn():
                 self.progress.seen.hear(entry_id)
                 self.progress.tally.unchanged += 1
@@ -194,11 +245,17 @@ class Comparison:
                 self.batch.redraft(entry_id, drafted(row))
                 self._staged_anew(entry_id, row)
 
+    def _refresh(self, known: Known, row: MappedRow, *, has_changed: bool) -> None:
+        if has_changed:
+            self._warn_anew(row)
+        if has_changed or _is_misplaced(known, row):
+            self.batch.refresh(known.entry_id, row)
+
     def _staged_anew(self, entry_id: int, row: MappedRow) -> None:
         self.progress.seen.stage(entry_id)
         self.progress.tally.new += 1
         self.progress.tally.restaged += 1
-        self._warn(row)
+        self._warn_anew(row)
 
     def _take_again(self, known: Known, row: MappedRow) -> None:
         """A second row of this read claims an entry: the same words are a duplicate, others leave both in doubt."""
@@ -232,9 +289,13 @@ class Comparison:
         self.problems.append(rejected(rejection))
 
     def _warn(self, row: MappedRow) -> None:
-        """List a warning when its row is staged or has drifted; an unchanged row's were listed before."""
+        """List a warning when its row is staged or has changed; it stays listed while the row and the mapping are the same."""
         if row.warnings:
             self.problems.append(warned(row))
+
+    def _warn_anew(self, row: MappedRow) -> None:
+        self.changed.append(row.row_key)
+        self._warn(row)
 
 
 def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Sequence[RowOutcome]) -> None:
@@ -244,13 +305,15 @@ def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Se
     keys = [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]
     known = find_known(connection, turn.scope_id, newcomers.hear(keys))
     unknown = [row.twin_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]
-    twins = progress.twins.find(connection, newcomers.hear(unknown))
+    candidates = progress.duplicates.find(connection, unknown)
+    resembled = progress.duplicates.by_id(connection, {entry.candidate_id for entry in known.values() if entry.candidate_id})
     pasts = find_pasts(connection, known, outcomes, progress.terms)
-    comparison = Comparison(progress, known, twins, pasts, Batch(turn), [])
+    comparison = Comparison(progress, known, candidates, resembled, pasts, Batch(turn), [], [])
     for outcome in outcomes:
         comparison.take(outcome)
     comparison.batch.write(connection)
     progress.recorder.settle(connection, turn.scope_id)
+    strike_warnings(connection, turn.scope_id, comparison.changed)
     write_problems(connection, turn.scope_id, turn.run_id, turn.now(), comparison.problems)
 
 
@@ -265,6 +328,11 @@ def _as_asked(known: Known, row: MappedRow, terms: Terms) -> MappedRow:
         return row
     draft = drafted(row)
     return draft if known.may_be_pinned_anew or draft.fingerprint == known.fingerprint else row
+
+
+def _without_drafts(on_change: OnChange) -> OnChange:
+    """Return what to do about a change of a row outside the window: a draft of it would be sent for the first time."""
+    return "report" if on_change == "create_draft_again" else on_change
 
 
 def _told_apart(row: MappedRow) -> bytes:

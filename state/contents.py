@@ -14,10 +14,10 @@ from sqlalchemy import Connection, Table, func, insert, select, text
 
 from mappings.errors import ConfigError
 from state.portable import Form, Sum, form_of
-from state.tables import METADATA, ROUTE_WORKER, TWIN_MARK
+from state.tables import DUPLICATE_MARK, METADATA, ROUTE_WORKER
 from state.trouble import StateUnavailableError
 
-TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if table not in (ROUTE_WORKER, TWIN_MARK))
+TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if table not in (DUPLICATE_MARK, ROUTE_WORKER))
 """Those that are told, each after the ones that it refers to; who sends at this moment is nothing to keep, and
 marks of twins are made anew."""
 

@@ -149,6 +149,11 @@ def _resend(record: RowRecord) -> Change | AsItIs:
                 f"{record.row_key} was delivered as event {record.event_id}: sending it again would make a second one",
                 hint="change or remove the event by hand on the service's pages; the service has no way to do it from here",
             )
+        case EntryState.HELD | EntryState.SUPERSEDED:
+            raise NotPossibleError(
+                f"{record.row_key} is {record.state}: nothing was sent under this key",
+                hint="`--release` sends a held row, `--same-as` says that it is an event that is known already",
+            )
         case _:
             assert_never(record.state)
 

@@ -9,29 +9,22 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, select, update
 
 from mappings.delivery import Answer
 from mappings.errors import ConfigError
 from mappings.vocabulary import RowKey
-from state.bookmark import drop_bookmark
-from state.columns import storable
 from state.deciding import (
     FOUND,
     RESOLVED,
     AsItIs,
     Change,
     Choice,
-    NotPossibleError,
-    Resend,
-    SetAside,
-    TakeBack,
-    TakeEvent,
     decide,
 )
 from state.owners import destination_of, find_owners
 from state.records import dump_answer
-from state.tables import ENTRY, RELEASE, SCOPE
+from state.tables import ENTRY, SCOPE
 from state.turn import Turn
 from state.turned_away import RETRIABLE, Retried, TurnedAway, decision_of_retry, find_denied, leave_alone
 from state.views import RECORDS, RowRecord, as_record
@@ -105,24 +98,6 @@ class Decisions:
             assert after is not None  # noqa: S101  # entries are never deleted between two statements of a transaction
             return Resolved(outcome, before, after)
 
-    def release(self, row_key: RowKey, choice: Choice) -> str:
-        """Decide on a row that is held as a likely copy, and so has no entry; return the decision, "" once taken back.
-
-        One that is let go must be read again, also where else only what changed would be.
-        Raises `NotPossibleError` for an event's id: there is no entry to keep it with.
-        """
-        decision = _release(row_key, choice)
-        ours = (RELEASE.c.scope_id == self._turn.scope_id, RELEASE.c.row_key == storable(row_key))
-        with self._turn.transaction() as connection:
-            connection.execute(delete(RELEASE).where(*ours))
-            self._forget_read(connection)
-            if decision == Decision.RESEND.value:
-                drop_bookmark(connection, self._turn.scope_id)
-            if decision:
-                row = {"scope_id": self._turn.scope_id, "row_key": storable(row_key), "decision": decision}
-                connection.execute(insert(RELEASE), {**row, "decided_at": self._turn.now(), "decided_by": self._by})
-        return decision
-
     def record_found(self, found: Sequence[Found]) -> tuple[Found, ...]:
         """Make entries delivered whose events were found; return those that were written.
 
@@ -195,18 +170,3 @@ class Decisions:
     def _reopen(self, connection: Connection, state: EntryState, row_keys: Collection[RowKey] | None) -> int:
         again = self._told(Change(EntryState.PENDING, decision_of_retry(state)))
         return TurnedAway(self._turn.scope_id, state, row_keys).reopen(connection, again)
-
-
-def _release(row_key: RowKey, choice: Choice) -> str:
-    match choice:
-        case Resend():
-            return Decision.RESEND.value
-        case SetAside():
-            return Decision.IGNORE.value
-        case TakeBack():
-            return ""
-        case TakeEvent():
-            raise NotPossibleError(
-                f"{row_key} is held as a likely copy of another row, and was never sent: it has no event",
-                hint="`--resend` lets it be sent at the next read, `--ignore` says that it is a copy indeed",
-            )

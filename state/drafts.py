@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime
+
+import orjson
 
 from mappings.event import as_draft
-from mappings.identity import fingerprint
+from mappings.identity import fingerprint, twin_digest
 from mappings.vocabulary import Fingerprint, MappedRow
 
 _FIRST_CHANGE = 1 << 30
@@ -44,3 +47,20 @@ def status_of(body: bytes) -> object:
 def content_of(body: bytes) -> object:
     """Return a payload without its status and its cover image: what people would have to compare."""
     return {name: value for name, value in json.loads(body).items() if name not in {"status", "coverImage"}}
+
+
+def ends_at_of(body: bytes) -> datetime | None:
+    """Return when the event of a payload is over: its end, or its start where it has no end; None where neither can be read."""
+    event = orjson.loads(body) if body else {}
+    try:
+        moment = datetime.fromisoformat(event.get("endAt") or event.get("startAt") or "")
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
+
+
+def twin_digest_of(body: bytes) -> bytes:
+    """Return the duplicate digest of a payload: channel, title, start and place."""
+    event = orjson.loads(body)
+    place = f"{event['approxLocation']['city']['placeId']} {event.get('locationName', '')}"
+    return twin_digest(event["channelId"], event["title"], event["startAt"], place)

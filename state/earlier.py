@@ -21,26 +21,37 @@ _KEPT = (
 )
 _SOME: BindParameter[int] = bindparam("entries", expanding=True)
 _NOW = bindparam("now", type_=EARLIER.c.replaced_at.type)
+_SHOWN = {
+    "body": func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body),
+    "fingerprint": func.coalesce(ENTRY.c.baseline_fingerprint, ENTRY.c.fingerprint),
+}
+"""An event is set aside as the service shows it."""
 _RETIRE = insert(EARLIER).from_select(
-    ("entry_id", *_KEPT, "replaced_at", "is_let_out"),
-    select(ENTRY.c.id, *(ENTRY.c[name] for name in _KEPT), _NOW, literal(value=False)).where(ENTRY.c.id.in_(_SOME)),
+    ("entry_id", *_KEPT, "replaced_at", "is_let_out", "ends_at"),
+    select(ENTRY.c.id, *(_SHOWN.get(name, ENTRY.c[name]) for name in _KEPT), _NOW, literal(value=False), ENTRY.c.ends_at).where(
+        ENTRY.c.id.in_(_SOME)
+    ),
 )
 _CLEAR = (
     update(ENTRY)
     .where(ENTRY.c.id.in_(_SOME))
     .values(event_id=None, answer=None, unanswered_at=None, resent_run=None, sent_run="")
     .values(refused_request_id="", denied_request_id="")
-    .values(decision=None, decided_at=None, decided_by=None)
+    .values(decision=None, decided_at=None, decided_by=None, undo=None)
+    .values(baseline_body=None, baseline_fingerprint=None, ignored_fingerprint=None)
 )
 _LATEST = select(EARLIER.c.entry_id, func.max(EARLIER.c.replaced_at).label("at")).where(EARLIER.c.entry_id.in_(_SOME))
-_PAST = select(EARLIER.c.entry_id, EARLIER.c.fingerprint).where(EARLIER.c.entry_id.in_(_SOME))
+_PAST = select(EARLIER.c.entry_id, EARLIER.c.fingerprint).where(EARLIER.c.entry_id.in_(_SOME), EARLIER.c.removed_at.is_(None))
+_REVISIONS = select(EARLIER.c.entry_id, EARLIER.c.revision).where(EARLIER.c.entry_id.in_(_SOME))
 _EVENTS = (
     select(EARLIER.c.entry_id, EARLIER.c.event_id)
-    .where(EARLIER.c.entry_id.in_(_SOME), EARLIER.c.event_id.is_not(None))
+    .where(EARLIER.c.entry_id.in_(_SOME), EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None))
     .order_by(EARLIER.c.replaced_at)
 )
 _BODIES = (
-    select(ENTRY.c.id, ENTRY.c.body, SCOPE.c.body_base).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(ENTRY.c.id.in_(_SOME))
+    select(ENTRY.c.id, _SHOWN["body"].label("body"), SCOPE.c.body_base)
+    .join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+    .where(ENTRY.c.id.in_(_SOME))
 )
 _PUT_BACK = (
     update(ENTRY)
@@ -48,6 +59,7 @@ _PUT_BACK = (
     .values(
         state=EntryState.DELIVERED.value,
         **{name: bindparam(f"old_{name}") for name in _KEPT},
+        ends_at=bindparam("old_ends_at", type_=ENTRY.c.ends_at.type),
         cover_url=None,
         cover_on_error=None,
         unanswered_at=None,
@@ -89,7 +101,7 @@ def put_back(connection: Connection, entries: Collection[int], now: datetime) ->
         {"entries": list(entries)},
     ).all()
     for row in rows:
-        old = {f"old_{name}": getattr(row, name) for name in _KEPT}
+        old = {f"old_{name}": getattr(row, name) for name in (*_KEPT, "ends_at")}
         connection.execute(_PUT_BACK, {"entry": row.entry_id, "now": now, **old})
         connection.execute(EARLIER.delete().where(EARLIER.c.entry_id == row.entry_id, EARLIER.c.revision == row.revision))
 
@@ -102,8 +114,16 @@ def said_before(connection: Connection, entries: Collection[int]) -> Mapping[int
     return {entry_id: frozenset(said) for entry_id, said in found.items()}
 
 
+def used_revisions(connection: Connection, entries: Collection[int]) -> Mapping[int, frozenset[int]]:
+    """Return the revisions of the events that were set aside, by entry."""
+    found: defaultdict[int, frozenset[int]] = defaultdict(frozenset)
+    for entry_id, revision in connection.execute(_REVISIONS, {"entries": list(entries)}):
+        found[entry_id] |= {revision}
+    return found
+
+
 def earlier_events(connection: Connection, entries: Collection[int]) -> Mapping[int, tuple[int, ...]]:
-    """Return the ids of the events that were set aside, oldest first, by entry; few entries have any."""
+    """Return the ids of earlier events that are still at the service, oldest first, by entry; few entries have any."""
     found: defaultdict[int, tuple[int, ...]] = defaultdict(tuple)
     if not entries:
         return found
@@ -112,8 +132,8 @@ def earlier_events(connection: Connection, entries: Collection[int]) -> Mapping[
     return found
 
 
-def pinned_bodies(connection: Connection, entries: Collection[int]) -> Mapping[int, bytes]:
-    """Return what is pinned for these entries now."""
+def shown_bodies(connection: Connection, entries: Collection[int]) -> Mapping[int, bytes]:
+    """Return the baselines of these entries."""
     rows = connection.execute(_BODIES, {"entries": list(entries)})
     return {row.id: unpacked(row.body, row.body_base) for row in rows}
 

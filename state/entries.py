@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from sqlalchemy import Connection, and_, bindparam, case, or_, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, case, func, or_, select, update
 
 from mappings.vocabulary import MappedRow, Origin
 from state.asking import rounded
 from state.bulk import EntryTuple, bound_time, insert_entries, new_entry
 from state.claims import IS_SET_ASIDE
-from state.drafts import revision_of, status_of
-from state.earlier import pinned_bodies, put_back, retire
+from state.drafts import ends_at_of, revision_of, status_of
+from state.duplicates import Candidate, mark_anew
+from state.earlier import put_back, retire, shown_bodies, used_revisions
 from state.plan import Known
 from state.tables import ENTRY
 from state.turn import Turn
-from state.twins import mark_anew
 from state.words import Decision, DriftKind, EntryState
 
 CANCELLED = "cancelled"
@@ -40,22 +40,33 @@ _FIND = select(
     ENTRY.c.refused_request_id,
     ENTRY.c.drift_kind,
     IS_SET_ASIDE,
+    ENTRY.c.baseline_fingerprint,
+    ENTRY.c.removed_at.is_not(None),
+    ENTRY.c.decision,
+    ENTRY.c.candidate_id,
 ).where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key.in_(bindparam("row_keys", expanding=True)))
 
 _PIN_COLUMNS = (
     *("body", "cover_url", "cover_on_error", "fingerprint", "row_digest", "twin_digest", "channel_id"),
-    *("origin", "staged_run", "updated_at"),
+    *("origin", "staged_run", "updated_at", "ends_at"),
 )
+_OTHER = ENTRY.alias()
 _ONE = ENTRY.c.id == bindparam("entry")
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
 _NO_DRIFT = {"drift_body": None, "drift_fingerprint": None, "drift_kind": None}
 
-_IS_IGNORED = ENTRY.c.decision == Decision.IGNORE.value
-# What the source says anew is a new matter: it is listed again, whoever has set the row aside as it was.
+_IS_IGNORED = func.coalesce(ENTRY.c.decision, "") == Decision.IGNORE.value
+# A row that changes at its source is listed again, until it asks for what a person has ignored.
 _LISTED_ANEW = {"decision": case((_IS_IGNORED, None), else_=ENTRY.c.decision)}
-_DRIFT_LISTED_ANEW = {
-    "decision": case((and_(_IS_IGNORED, ENTRY.c.state == EntryState.DELIVERED.value), None), else_=ENTRY.c.decision)
-}
+_SHOWN = func.coalesce(ENTRY.c.baseline_fingerprint, ENTRY.c.fingerprint)
+
+
+def _listed_unless_ignored(asked: ColumnElement[str]) -> dict[str, ColumnElement[str]]:
+    is_ignored_payload = func.coalesce(ENTRY.c.ignored_fingerprint == asked, False)
+    return {"decision": case((is_ignored_payload, Decision.IGNORE.value), (_IS_IGNORED, None), else_=ENTRY.c.decision)}
+
+
+_NEW_DRIFT = bindparam("new_drift_fingerprint", type_=ENTRY.c.fingerprint.type)
 
 _PIN = (
     update(ENTRY)
@@ -70,16 +81,45 @@ _PIN = (
 )
 _NEXT = update(ENTRY).where(_ONE).values(revision=bindparam("next_revision"), idempotency_key=bindparam("next_key"))
 _DRIFT_COLUMNS = ("drift_body", "drift_fingerprint", "drift_kind", "row_digest", "origin", "updated_at")
-_DRIFT = update(ENTRY).where(_ONE).values(**_DRIFT_LISTED_ANEW, **{name: bindparam(f"new_{name}") for name in _DRIFT_COLUMNS})
+_DRIFT = (
+    update(ENTRY)
+    .where(_ONE)
+    .values(**_listed_unless_ignored(_NEW_DRIFT), **{name: bindparam(f"new_{name}") for name in _DRIFT_COLUMNS})
+)
 _CANCEL_COLUMNS = ("drift_fingerprint", "drift_kind", "origin", "updated_at")
 _CANCEL = (
     update(ENTRY)
     .where(_ONE)
-    .values(**_DRIFT_LISTED_ANEW, drift_body=None, **{name: bindparam(f"new_{name}") for name in _CANCEL_COLUMNS})
+    .values(**_listed_unless_ignored(_NEW_DRIFT), drift_body=None, **{name: bindparam(f"new_{name}") for name in _CANCEL_COLUMNS})
 )
 _REFRESH_COLUMNS = ("row_digest", "origin", "updated_at")
-_REFRESH = update(ENTRY).where(_ONE).values(**_NO_DRIFT, **{name: bindparam(f"new_{name}") for name in _REFRESH_COLUMNS})
-_RETURN = update(ENTRY).where(_SOME).values(vanished_at=None, past_at=None)
+_REFRESH = (
+    update(ENTRY)
+    .where(_ONE)
+    .values(**_NO_DRIFT, **_listed_unless_ignored(_SHOWN), **{name: bindparam(f"new_{name}") for name in _REFRESH_COLUMNS})
+)
+_RETURN = (
+    update(ENTRY)
+    .where(_SOME)
+    .values(vanished_at=None, past_at=None, vanished_by="", **_listed_unless_ignored(ENTRY.c.drift_fingerprint))
+)
+_SETTLE = update(ENTRY).where(_SOME).values(**_NO_DRIFT)
+_HOLD_COLUMNS = (
+    *("body", "cover_url", "cover_on_error", "fingerprint", "row_digest", "twin_digest", "channel_id"),
+    *("origin", "updated_at", "ends_at"),
+)
+_HOLD = (
+    update(ENTRY).where(_ONE).values(state=EntryState.HELD.value, **{name: bindparam(f"new_{name}") for name in _HOLD_COLUMNS})
+)
+_KEY_OF_CANDIDATE = (
+    update(ENTRY)
+    .where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key == bindparam("held"))
+    .values(
+        candidate_id=select(_OTHER.c.id)
+        .where(_OTHER.c.scope_id == bindparam("scope"), _OTHER.c.row_key == bindparam("like"))
+        .scalar_subquery()
+    )
+)
 
 
 def find_known(connection: Connection, scope_id: int, row_keys: Collection[str]) -> dict[str, Known]:
@@ -98,6 +138,10 @@ class Batch:
         self._now: datetime = turn.now()
         self._bound_now = bound_time(turn, self._now)
         self._inserts: list[EntryTuple] = []
+        self._look_alikes: list[dict[str, object]] = []
+        self._holds: list[dict[str, object]] = []
+        self._removed: set[int] = set()
+        self._settled: list[int] = []
         self._pins: dict[int, MappedRow] = {}
         self._drifts: dict[int, MappedRow] = {}
         self._cancelled: list[dict[str, object]] = []
@@ -112,13 +156,26 @@ class Batch:
         key = self._turn.key(row.row_key)
         self._inserts.append(new_entry(self._turn, key, row, self._bound_now))
 
+    def hold(self, row: MappedRow, candidate: Candidate) -> None:
+        """Record a new row as held: it looks like a known event."""
+        key = self._turn.key(row.row_key)
+        self._inserts.append(new_entry(self._turn, key, row, self._bound_now, EntryState.HELD, candidate.entry_id))
+        if not candidate.entry_id:
+            self._look_alikes.append({"scope": self._turn.scope_id, "held": row.row_key, "like": candidate.row_key})
+
+    def hold_again(self, entry_id: int, row: MappedRow) -> None:
+        """Record what a held row asks for now."""
+        self._holds.append({name: value for name, value in self._pinned(entry_id, row).items() if name != "new_staged_run"})
+
     def pin(self, entry_id: int, row: MappedRow) -> None:
         """Put another body in the place of one that was never sent, or was refused."""
         self._pins[entry_id] = row
 
-    def drift(self, entry_id: int, row: MappedRow) -> None:
-        """Record what the source asks for now, beside what is pinned."""
+    def drift(self, entry_id: int, row: MappedRow, *, is_removed: bool = False) -> None:
+        """Record what the source asks for now, beside what is pinned. `is_removed`: the event is gone from the service."""
         self._drifts[entry_id] = row
+        if is_removed:
+            self._removed.add(entry_id)
 
     def cancel(self, entry_id: int, origin: Origin) -> None:
         """Record that the source has called off what is out already: it asks for no other payload."""
@@ -146,10 +203,18 @@ class Batch:
         """Record that a row which had vanished is in its source again."""
         self._returns.append(entry_id)
 
+    def settle(self, entry_id: int) -> None:
+        """Record that nothing about a known difference is left to do."""
+        self._settled.append(entry_id)
+
     def write(self, connection: Connection) -> None:
         """Write it all; a batch without decisions costs nothing."""
         if self._inserts:
             insert_entries(connection, self._inserts)
+        if self._look_alikes:
+            connection.execute(_KEY_OF_CANDIDATE, self._look_alikes)
+        if self._holds:
+            connection.execute(_HOLD, self._holds)
         if self._pins:
             self._put_in_place(connection, self._pins)
         self._write_differences(connection)
@@ -158,6 +223,8 @@ class Batch:
             connection.execute(_REFRESH, self._refreshes)
         if self._returns:
             connection.execute(_RETURN, {"entries": self._returns})
+        if self._settled:
+            connection.execute(_SETTLE, {"entries": self._settled})
 
     def _write_differences(self, connection: Connection) -> None:
         if self._drifts:
@@ -169,11 +236,12 @@ class Batch:
         if self._redrafts:
             retire(connection, list(self._redrafts), self._now)
             self._put_in_place(connection, self._redrafts)
-            connection.execute(_NEXT, [self._next(entry_id, row) for entry_id, row in self._redrafts.items()])
+            used = used_revisions(connection, self._redrafts)
+            connection.execute(_NEXT, [self._next(entry_id, row, used[entry_id]) for entry_id, row in self._redrafts.items()])
 
     def _put_in_place(self, connection: Connection, rows: Mapping[int, MappedRow]) -> None:
         connection.execute(_PIN, [self._pinned(entry_id, row) for entry_id, row in rows.items()])
-        mark_anew(connection, self._turn.scope_id, ((entry_id, row.twin_digest) for entry_id, row in rows.items()))
+        mark_anew(connection, ((entry_id, row.twin_digest) for entry_id, row in rows.items()))
 
     def _pinned(self, entry_id: int, row: MappedRow) -> dict[str, object]:
         return {
@@ -184,6 +252,7 @@ class Batch:
             "new_twin_digest": row.twin_digest,
             "new_channel_id": row.channel_id,
             "new_staged_run": self._turn.run_id,
+            "new_ends_at": ends_at_of(row.body),
             **self._seen(entry_id, row),
         }
 
@@ -195,23 +264,29 @@ class Batch:
             "new_updated_at": self._now,
         }
 
-    def _next(self, entry_id: int, row: MappedRow) -> dict[str, object]:
+    def _next(self, entry_id: int, row: MappedRow, used: Collection[int]) -> dict[str, object]:
         revision = revision_of(row.fingerprint)
+        while revision in used:  # by an event that a person has removed
+            revision += 1
         return {"entry": entry_id, "next_revision": revision, "next_key": self._turn.key(row.row_key, revision)}
 
+    def _kind_of_drift(self, entry_id: int, shown: bytes, asked: bytes) -> DriftKind:
+        return DriftKind.RETURNED if entry_id in self._removed else kind_of_drift(shown, asked)
+
     def _drift_rows(self, connection: Connection) -> list[dict[str, object]]:
-        pinned = pinned_bodies(connection, self._drifts)
+        shown = shown_bodies(connection, self._drifts)
         return [
             {
                 "new_drift_body": row.body,
                 "new_drift_fingerprint": row.fingerprint,
-                "new_drift_kind": _kind_of_drift(pinned[entry_id], row.body).value,
+                "new_drift_kind": self._kind_of_drift(entry_id, shown[entry_id], row.body).value,
                 **self._seen(entry_id, row),
             }
             for entry_id, row in self._drifts.items()
         ]
 
 
-def _kind_of_drift(pinned: bytes, asked: bytes) -> DriftKind:
-    is_release = status_of(pinned) != "published" and status_of(asked) == "published"
+def kind_of_drift(shown: bytes, asked: bytes) -> DriftKind:
+    """Return how what the source asks for differs from what the service shows."""
+    is_release = status_of(shown) != "published" and status_of(asked) == "published"
     return DriftKind.TO_PUBLISH if is_release else DriftKind.EDITED

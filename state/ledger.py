@@ -17,6 +17,7 @@ from state.books import Books
 from state.conflicts import insert_if_new
 from state.database import reading, writing
 from state.decisions import Decisions
+from state.destination import split_destination
 from state.gate import Gate, accept, read_gate
 from state.holders import Holder, this_process
 from state.lease import Keeping, Lease, acquire
@@ -239,6 +240,8 @@ class Ledger:
             return int(found)
         row = {
             "destination": self._destination,
+            "service": split_destination(self._destination)[0],
+            "namespace": self._namespace,
             "feed": self._feed,
             "gate": "unstaged",
             "gate_run": "",

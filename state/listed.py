@@ -28,7 +28,9 @@ _LAST = (
 )
 _OF_RUN = (PROBLEM.c.scope_id == bindparam("scope"), PROBLEM.c.listed_run == bindparam("run"))
 _TAKE_OVER = update(PROBLEM).where(*_OF_RUN).values(listed_run=bindparam("new_run"))
-_ON_THE_LIST = select(PROBLEM.c.id, PROBLEM.c.kind, PROBLEM.c.row_key, PROBLEM.c.origin).where(*_OF_RUN)
+_ON_THE_LIST = select(PROBLEM.c.id, PROBLEM.c.kind, PROBLEM.c.row_key, PROBLEM.c.origin).where(
+    *_OF_RUN, PROBLEM.c.kind != ProblemKind.WARNING.value
+)
 _STRIKE = update(PROBLEM).where(PROBLEM.c.id.in_(bindparam("problems", expanding=True))).values(listed_run="")
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from mappings.vocabulary import MappedRow, RowOutcome
 from state.drafts import content_of, drafted, is_of_change, status_of
-from state.earlier import pinned_bodies, said_before
+from state.earlier import shown_bodies, said_before
 from state.plan import Known, Past
 from state.terms import Terms
 from state.words import EntryState
@@ -27,11 +27,11 @@ def find_pasts(
     changed = {entry.entry_id: (entry, row) for entry, row in _changed(known, rows, terms)}
     if not changed:
         return {}
-    said, pinned = said_before(connection, changed), pinned_bodies(connection, changed)
+    said, shown = said_before(connection, changed), shown_bodies(connection, changed)
     return {
         entry_id: Past(
             is_said=bool({row.fingerprint, drafted(row).fingerprint} & said.get(entry_id, frozenset())),
-            is_status_only=_is_status_only(pinned[entry_id], drafted(row) if is_of_change(entry.revision) else row),
+            is_status_only=_is_status_only(shown[entry_id], drafted(row) if is_of_change(entry.revision) else row),
         )
         for entry_id, (entry, row) in changed.items()
     }
@@ -41,11 +41,11 @@ def _changed(known: Mapping[str, Known], rows: Sequence[MappedRow], terms: Terms
     asks_for_drafts = terms.on_change == "create_draft_again"
     for row in rows:
         entry = known.get(row.row_key)
-        if entry is None or entry.fingerprint == row.fingerprint:
+        if entry is None or entry.shown == row.fingerprint:
             continue
         if is_of_change(entry.revision) or (asks_for_drafts and entry.state == EntryState.DELIVERED):
             yield entry, row
 
 
-def _is_status_only(pinned: bytes, asked: MappedRow) -> bool:
-    return status_of(pinned) != status_of(asked.body) and content_of(pinned) == content_of(asked.body)
+def _is_status_only(shown: bytes, asked: MappedRow) -> bool:
+    return status_of(shown) != status_of(asked.body) and content_of(shown) == content_of(asked.body)

@@ -4,14 +4,19 @@ How the decision is written is `stage`'s.
 
 | the entry is                        | same payload | another payload |
 |-------------------------------------|--------------|-----------------|
-| unknown                             | New, or Held if it looks like a copy of an entry under another key and is not released |
+| unknown                             | New, or Held if it is a duplicate candidate |
 | pending, nothing sent               | Unchanged    | Repin           |
 | pending, sent                       | Unchanged    | Drifted         |
 | delivered                           | Unchanged    | Drifted, or Redraft if the feed asks for it |
+| delivered, removed by hand          | Drifted      | Drifted         |
 | delivered_unconfirmed               | Unchanged    | Drifted         |
 | uncertain, conflict                 | Unchanged    | Drifted         |
-| refused                             | Unchanged    | Reopen          |
+| refused                             | StillRefused | Reopen          |
 | blocked                             | Unchanged    | Reopen, or Drifted if an earlier attempt was never answered |
+| held                                | StillHeld, or Repin once a person has released it |
+| superseded                          | Returned     | Returned        |
+
+"Same payload" compares with the baseline: what was delivered, or what a person said they applied by hand.
 
 A retry is the same request. So a body that may have reached the service stays pinned under its key, whatever the source
 says now; the difference is recorded as drift. Only where certainly nothing was created may another body take its place:
@@ -32,8 +37,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 from mappings.vocabulary import MappedRow, RowKey
+from state.duplicates import Candidate
 from state.terms import OnChange
-from state.words import DriftKind, EntryState
+from state.words import Decision, DriftKind, EntryState
 
 
 class Known(NamedTuple):
@@ -56,11 +62,20 @@ class Known(NamedTuple):
     refused_request_id: str
     drift_kind: str | None = DriftKind.EDITED.value
     is_set_aside: bool = False
+    baseline_fingerprint: str | None = None
+    is_removed: bool = False
+    decision: str | None = None
+    candidate_id: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """The fingerprint of the baseline."""
+        return self.baseline_fingerprint or self.fingerprint
 
     @property
     def said(self) -> str:
-        """The fingerprint of what the source last asked for: the drift where there is one, else the pinned payload."""
-        return self.drift_fingerprint or self.fingerprint
+        """The fingerprint of what the source last asked for: the drift where there is one, else the baseline."""
+        return self.drift_fingerprint or self.shown
 
     @property
     def is_never_sent(self) -> bool:
@@ -75,7 +90,7 @@ class Known(NamedTuple):
                 return self.attempts == 0
             case EntryState.BLOCKED:
                 return not self.is_unanswered
-            case EntryState.REFUSED:
+            case EntryState.REFUSED | EntryState.HELD | EntryState.SUPERSEDED:
                 return True
             case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED | EntryState.UNCERTAIN | EntryState.CONFLICT:
                 return False
@@ -103,9 +118,26 @@ class New:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A new row that looks like a copy of `twin_key`: not staged, shown to a person."""
+    """A new row that looks like a known event under another key: recorded as held, not sent, shown to a person."""
 
-    twin_key: RowKey
+    candidate: Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class StillHeld:
+    """A row that is held: what it asks for is recorded, nothing is sent. Whether it is freed is decided when the read ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A row whose event another key adopted is back in its source: held."""
+
+
+@dataclass(frozen=True, slots=True)
+class StillRefused:
+    """The source asks for the very payload that was refused. `is_stale`: the row's digest moved."""
+
+    is_stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +175,7 @@ class Withdrawn:
     """A draft of a change was staged and nothing was created from it; the row says again what an earlier event says."""
 
 
-Plan = New | Held | Repin | Unchanged | Drifted | Reopen | Redraft | Withdrawn
+PlanOfKnown = Repin | Unchanged | StillRefused | StillHeld | Returned | Drifted | Reopen | Redraft | Withdrawn
 
 _NEW = New()
 _REPIN = Repin()
@@ -155,16 +187,22 @@ _STALE = Unchanged(is_stale=True)
 _BACK = Unchanged(is_drift_over=True, is_stale=True)
 
 
-def plan_new(twin_key: RowKey | None) -> New | Held:
-    """Decide on a row that the ledger does not know; `twin_key` is the entry that it looks like a copy of, if any."""
-    return _NEW if twin_key is None else Held(twin_key)
+def plan_new(candidate: Candidate | None) -> New | Held:
+    """Decide on a row that the ledger does not know; `candidate` is the entry that it looks like, if any."""
+    return _NEW if candidate is None else Held(candidate)
 
 
-def plan_known(
-    known: Known, row: MappedRow, on_change: OnChange = "report", past: Past = NO_PAST
-) -> Repin | Unchanged | Drifted | Reopen | Redraft | Withdrawn:
+def plan_known(known: Known, row: MappedRow, on_change: OnChange = "report", past: Past = NO_PAST) -> PlanOfKnown:
     """Decide on a row that the ledger knows. `past` matters only where the payload has changed."""
-    if row.fingerprint == known.fingerprint:
+    if known.state == EntryState.HELD:
+        return _REPIN if known.decision == Decision.RELEASE else StillHeld()
+    if known.state == EntryState.SUPERSEDED:
+        return Returned()
+    if known.is_removed:
+        return Drifted(is_recorded=row.fingerprint == known.drift_fingerprint)
+    if row.fingerprint == known.shown:
+        if known.state == EntryState.REFUSED:
+            return StillRefused(is_stale=row.row_digest != known.row_digest)
         if known.drift_fingerprint is not None:
             return _BACK
         return _SAME if row.row_digest == known.row_digest else _STALE

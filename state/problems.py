@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
@@ -13,6 +13,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey
 from state.asking import rounded
 from state.columns import storable
+from state.duplicates import Candidate
 from state.tables import ENTRY, PROBLEM, RUN
 from state.words import ProblemKind
 
@@ -39,9 +40,9 @@ def warned(row: MappedRow) -> Problem:
     return Problem(ProblemKind.WARNING, row.row_key, row.origin.place, row.warnings, row.cells)
 
 
-def held(row: MappedRow, twin_key: RowKey) -> Problem:
-    """List a row that looks like a copy of the entry `twin_key`."""
-    reason = Reason(ReasonCode.TWIN, "", "", row.row_key, f"the other identifier is {twin_key}")
+def held(row: MappedRow, candidate: Candidate | None) -> Problem:
+    """List a row that looks like a known event under another key."""
+    reason = Reason(ReasonCode.TWIN, "", "", row.row_key, f"the other identifier is {candidate}" if candidate else "")
     return Problem(ProblemKind.HELD, row.row_key, row.origin.place, (reason,), row.cells)
 
 
@@ -52,6 +53,17 @@ _SEE_AGAIN = (
     update(PROBLEM)
     .where(PROBLEM.c.scope_id == bindparam("scope"), PROBLEM.c.digest == bindparam("problem"))
     .values(run_id=bindparam("run"), listed_run=bindparam("run"), seen_at=bindparam("now"))
+)
+
+
+_STRIKE = (
+    update(PROBLEM)
+    .where(
+        PROBLEM.c.scope_id == bindparam("scope"),
+        PROBLEM.c.kind == ProblemKind.WARNING.value,
+        PROBLEM.c.row_key.in_(bindparam("row_keys", expanding=True)),
+    )
+    .values(listed_run="")
 )
 
 
@@ -67,6 +79,12 @@ def write_problems(connection: Connection, scope_id: int, run_id: str, now: date
         connection.execute(_SEE_AGAIN, again)
     if first:
         connection.execute(insert(PROBLEM), first)
+
+
+def strike_warnings(connection: Connection, scope_id: int, row_keys: Collection[RowKey]) -> None:
+    """Take the warnings of rows from the list: the rows or the mapping have changed."""
+    if row_keys:
+        connection.execute(_STRIKE, {"scope": scope_id, "row_keys": rounded([storable(key) for key in row_keys])})
 
 
 def warn_of_image(connection: Connection, scope_id: int, entry_id: int, reason: Reason, now: datetime) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, Select, Table, insert, select
 from mappings.vocabulary import FeedName
 from state.accounts import READS_THAT_TELL
 from state.database import open_database, reading, writing
-from state.tables import EARLIER, ENTRY, RELEASE, RUN, SCOPE
+from state.tables import EARLIER, ENTRY, RUN, SCOPE
 
 _PAGE = 1_000
 
@@ -48,7 +48,6 @@ def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> Non
             of_feed = ENTRY.c.scope_id == scope["id"]
             _copy_rows(source, target, ENTRY, select(ENTRY).where(of_feed).order_by(ENTRY.c.id))
             _copy_rows(source, target, EARLIER, select(EARLIER).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).where(of_feed))
-            _copy_rows(source, target, RELEASE, select(RELEASE).where(RELEASE.c.scope_id == scope["id"]))
             reads = select(RUN).where(RUN.c.scope_id == scope["id"], RUN.c.is_whole, RUN.c.stage_report.is_not(None))
             _copy_rows(source, target, RUN, reads.order_by(RUN.c.started_at.desc()).limit(READS_THAT_TELL))
 

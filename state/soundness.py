@@ -5,7 +5,7 @@ What one entry must look like is told in `entry_checks`; nothing is changed here
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,18 +13,15 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, Engine, Row, and_, exists, func, select, union_all
 
 from state.database import reading, schema_revision
+from state.duplicates import MARK
 from state.entry_checks import Finding, Signs, check_earlier, check_entry
 from state.migrations.upgrade import HEAD, differences
 from state.records import load_publish, load_read, load_report
-from state.tables import EARLIER, ENTRY, RUN, SCOPE, TWIN_MARK
+from state.tables import EARLIER, ENTRY, RUN, SCOPE, DUPLICATE_MARK
 from state.trouble import StateDamagedError
-from state.twins import MARK
-
-NamespaceOf = Callable[[str], str]
-"""From a destination, as the ledger is scoped by it, to the namespace that is part of its keys."""
 
 _PAGE = 1_000
-_OF_FEED = (SCOPE.c.destination, SCOPE.c.feed, SCOPE.c.body_base)
+_OF_FEED = (SCOPE.c.destination, SCOPE.c.namespace, SCOPE.c.feed, SCOPE.c.body_base)
 _ENTRIES = select(ENTRY, *_OF_FEED).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).order_by(ENTRY.c.id)
 _EARLIER = (
     select(EARLIER, ENTRY.c.row_key, *_OF_FEED)
@@ -52,7 +49,7 @@ _TWO_OF_ONE_ROW = (
     .group_by(SCOPE.c.destination, SCOPE.c.feed, ENTRY.c.row_key)
     .having(func.count() > 1)
 )
-_ITS_MARK = and_(TWIN_MARK.c.scope_id == ENTRY.c.scope_id, TWIN_MARK.c.mark == MARK, TWIN_MARK.c.entry_id == ENTRY.c.id)
+_ITS_MARK = and_(DUPLICATE_MARK.c.mark == MARK, DUPLICATE_MARK.c.entry_id == ENTRY.c.id)
 _UNMARKED = (
     select(SCOPE.c.destination, SCOPE.c.feed, func.count().label("entries"))
     .join(ENTRY, ENTRY.c.scope_id == SCOPE.c.id)
@@ -71,12 +68,12 @@ class Examination:
     findings: tuple[Finding, ...]
 
 
-def examine(engine: Engine, namespace_of: NamespaceOf) -> Examination:
+def examine(engine: Engine) -> Examination:
     """Look at all of it, in one reading. Where the file is damaged, what could not be read is a finding too.
 
     Raises `StateUnavailableError` or `StateBusyError` where the state DB cannot be read at all.
     """
-    examiner = _Examiner(namespace_of)
+    examiner = _Examiner()
     schema: str | None = None
     try:
         schema = schema_revision(engine)
@@ -90,8 +87,7 @@ def examine(engine: Engine, namespace_of: NamespaceOf) -> Examination:
 class _Examiner:
     """One examination under way."""
 
-    def __init__(self, namespace_of: NamespaceOf) -> None:
-        self._namespace_of = namespace_of
+    def __init__(self) -> None:
         self.findings: list[Finding] = []
         self.entries = 0
         self.runs = 0
@@ -114,9 +110,9 @@ class _Examiner:
         signs = Signs()
         for entry in _streamed(connection, _ENTRIES):
             self.entries += 1
-            self.findings += check_entry(entry, self._namespace_of(entry.destination), signs)
+            self.findings += check_entry(entry, entry.namespace, signs)
         for event in _streamed(connection, _EARLIER):
-            self.findings += check_earlier(event, self._namespace_of(event.destination), signs)
+            self.findings += check_earlier(event, event.namespace, signs)
         self.findings += signs.bodies_in_doubt()
 
 

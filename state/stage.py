@@ -13,6 +13,7 @@ from state.accounts import StageReport
 from state.bookmark import AT_THE_END, ReadEnd
 from state.closing import finish
 from state.comparing import Progress, compare
+from state.duplicates import DuplicateIndex
 from state.gate import Opening, shut
 from state.listed import carry_list, no_list
 from state.newcomers import Newcomers
@@ -20,13 +21,11 @@ from state.plain_rows import storable_rows
 from state.reach import Reach
 from state.recall import Recorder, Remembering
 from state.records import dump
-from state.releases import decided_copies
 from state.seen import Seen
 from state.statistics import Statistics
 from state.tally import Tally
 from state.terms import Terms
 from state.turn import Turn
-from state.twins import Twins
 from state.unspoken import Unspoken
 
 
@@ -55,7 +54,7 @@ class Stage:
             self._progress.listed.strike(connection, outcomes)
             for batch in _without_repeats(storable_rows(outcomes)):
                 compare(connection, self._turn, self._progress, batch)
-            self._progress.twins.keep_up(connection)
+            self._progress.duplicates.keep_up(connection)
             self._turn.note(connection, read_account=dump(tally.account()))
         self._statistics.keep_up(tally.new)
 
@@ -77,7 +76,7 @@ class Stage:
         """
         with self._turn.transaction() as connection:
             report = finish(connection, self._turn, self._opening.ended(end), self._progress, brake)
-            self._progress.twins.write(connection)
+            self._progress.duplicates.write(connection)
         return report
 
 
@@ -85,16 +84,13 @@ def start_stage(turn: Turn, *, is_whole: bool, stamp: str, terms: Terms, memory:
     """Close the gate and begin a read. Raises `LeaseLostError` if another run has taken the feed over."""
     with turn.transaction() as connection:
         opening = shut(connection, turn, is_whole=is_whole, stamp=stamp, reach=terms.reach)
-        decisions = decided_copies(connection, turn.scope_id)
         is_anew = terms.reach is Reach.FULL or is_whole
         listed = no_list() if is_anew else carry_list(connection, turn, terms.row_parts)
-        twins = Twins(turn.scope_id)
-        twins.write(connection)
+        duplicates = DuplicateIndex(turn.scope_id)
+        duplicates.write(connection)
     recorder = Recorder(memory, opening.boundary)
     newcomers = Newcomers(is_first=not opening.boundary)
-    progress = Progress(
-        Seen(opening.boundary), Tally(), terms, decisions, Unspoken(terms.days), listed, recorder, newcomers, twins
-    )
+    progress = Progress(Seen(opening.boundary), Tally(), terms, Unspoken(terms.days), listed, recorder, newcomers, duplicates)
     return Stage(turn, opening, progress)
 
 

@@ -50,6 +50,19 @@ class Scope(Row, table=True):
     full_read_at: datetime | None = Field(default=None, sa_type=UtcTime)
     body_base: bytes | None = None
     marked_id: int = Field(default=0, sa_type=BIG_ID)
+    service: str = Field(default="", sa_type=PlainText, index=True)
+    namespace: str = Field(default="", sa_type=PlainText)
+    key_definition: str = Field(default="", sa_type=PlainText)
+    whole_read_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+class SideBySide(Row, table=True):
+    """Two scopes of one service that a person lets deliver side by side: neither holds the other's rows as duplicates."""
+
+    __tablename__ = "side_by_side"
+
+    scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
+    other_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
 
 
 class LedgerEntry(Row, table=True):
@@ -61,6 +74,17 @@ class LedgerEntry(Row, table=True):
     idempotency keys may have it twice. `refused_request_id` and `denied_request_id` tell the last refusal and the last
     denial of access under the present key, "" if there was none. `past_at`: since when the row is gone from its source, its
     event being over by then, which is no news; `vanished_at` is for all others.
+
+    `ends_at`: when the event of the baseline is over: its end, or its start where it has none. The **baseline** is what the
+    service shows as far as we know: `baseline_body` and `baseline_fingerprint` where a person said so (`--applied`), else NULL
+    for the pinned body. `twin_digest` is the baseline's, or the pinned body's before delivery. `ignored_fingerprint`: what the
+    source asked for when a person last ignored the entry. `candidate_id`: for `held`, the entry that the row resembles; for
+    `superseded`, the entry that has its event now. `removed_at`: when a person said that the event is gone from the service.
+    `vanished_by`: the rule that leaves the row out, "" where it is gone from its source. `undo`: JSON of the columns before the
+    last decision.
+
+    The body of a `held` entry is what the last read asked for; it is pinned on release. It is empty in an entry that an upgrade
+    made, until the next read.
     """
 
     __tablename__ = "ledger_entry"
@@ -72,6 +96,7 @@ class LedgerEntry(Row, table=True):
         _partial_index("resent", "resent_run", "resent_run IS NOT NULL"),
         _partial_index("past", "past_at", "past_at IS NOT NULL"),
         _partial_index("vanished", "vanished_at", "vanished_at IS NOT NULL"),
+        _partial_index("removed", "removed_at", "removed_at IS NOT NULL"),
         # Of a list after IN, SQLite would make a table for every row that is written.
         CheckConstraint(" OR ".join(f"state = '{state.value}'" for state in EntryState), name="state"),
         {"sqlite_autoincrement": True},
@@ -110,38 +135,34 @@ class LedgerEntry(Row, table=True):
     decision: str | None = Field(default=None, sa_type=PlainText)
     decided_at: datetime | None = Field(default=None, sa_type=UtcTime)
     decided_by: str | None = Field(default=None, sa_type=PlainText)
+    ends_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    baseline_body: bytes | None = None
+    baseline_fingerprint: str | None = Field(default=None, sa_type=PlainText)
+    ignored_fingerprint: str | None = Field(default=None, sa_type=PlainText)
+    candidate_id: int | None = Field(default=None, sa_type=BIG_ID)
+    removed_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    vanished_by: str = Field(default="", sa_type=PlainText)
+    undo: str | None = Field(default=None, sa_type=PlainText)
 
 
-class TwinMark(Row, table=True):
-    """Where to look for entries that look like an event: their `twin_digest` begins, or once began, with the mark (see `twins`).
+class DuplicateMark(Row, table=True):
+    """Index of duplicate digests over all feeds: an entry's `twin_digest` begins, or once began, with the mark.
 
-    Nothing that `ledger_entry` does not say. No foreign keys, which would be looked up row by row.
+    Derived from `ledger_entry` alone. No foreign keys, which the database would check row by row.
     """
 
-    __tablename__ = "twin_mark"
+    __tablename__ = "duplicate_mark"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
-    scope_id: int = Field(primary_key=True, sa_type=BIG_ID)
     mark: bytes = Field(primary_key=True)
     entry_id: int = Field(primary_key=True, sa_type=BIG_ID)
-
-
-class RowRelease(Row, table=True):
-    """What a person decided about a row that was held as a likely copy, and so has no entry: to send it, or to ignore it."""
-
-    __tablename__ = "row_release"
-
-    scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
-    row_key: str = Field(primary_key=True, sa_type=PlainText)
-    decision: str = Field(sa_type=PlainText)
-    decided_at: datetime = Field(sa_type=UtcTime)
-    decided_by: str = Field(sa_type=PlainText)
 
 
 class EarlierEvent(Row, table=True):
     """An event that was delivered for a row before a change of that row was drafted again, as its entry said it then.
 
-    `is_let_out`: a gate has since let out the draft that took its place.
+    `is_let_out`: a gate has since let out the draft that took its place. `ends_at`: when the event is over. `removed_at`: when a
+    person said that the event is gone from the service.
     """
 
     __tablename__ = "earlier_event"
@@ -160,16 +181,23 @@ class EarlierEvent(Row, table=True):
     sent_run: str = Field(sa_type=PlainText)
     replaced_at: datetime = Field(sa_type=UtcTime)
     is_let_out: bool = False
+    ends_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    removed_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
 class ProblemRow(Row, table=True):
     """A row that people must see. Kept once for as long as it stays the same: `run_id` and `seen_at` are its last
     sighting, `digest` covers its kind, place, reasons and raw cells. `listed_run`: the last run on whose list it is, which
     has not met it where only a part of the source was read; "" once its row was read again and came to something else.
+    A warning stays listed whatever run listed it, until its row or the mapping changes.
     """
 
     __tablename__ = "problem_row"
-    __table_args__ = (UniqueConstraint("scope_id", "digest"), Index(None, "scope_id", "listed_run", "kind", "id"))
+    __table_args__ = (
+        UniqueConstraint("scope_id", "digest"),
+        Index(None, "scope_id", "listed_run", "kind", "id"),
+        Index(None, "scope_id", "kind", "row_key"),
+    )
 
     id: int | None = Field(default=None, sa_column=Column(BIG_ID, primary_key=True, autoincrement=True))
     scope_id: int = Field(foreign_key="scope.id", sa_type=BIG_ID)
@@ -318,12 +346,12 @@ class MediaAddress(Row, table=True):
 
 SCOPE: Table = METADATA.tables["scope"]
 ENTRY: Table = METADATA.tables["ledger_entry"]
-TWIN_MARK: Table = METADATA.tables["twin_mark"]
+DUPLICATE_MARK: Table = METADATA.tables["duplicate_mark"]
+SIDE_BY_SIDE: Table = METADATA.tables["side_by_side"]
 RECORD_MEMORY: Table = METADATA.tables["record_memory"]
 PROBLEM: Table = METADATA.tables["problem_row"]
 RUN: Table = METADATA.tables["sync_run"]
 LEASE: Table = METADATA.tables["lease"]
-RELEASE: Table = METADATA.tables["row_release"]
 EARLIER: Table = METADATA.tables["earlier_event"]
 ROUTE_PACE: Table = METADATA.tables["route_pace"]
 ROUTE_WORKER: Table = METADATA.tables["route_worker"]

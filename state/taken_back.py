@@ -12,10 +12,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, delete, update
 
 from state.drafts import is_of_change
+from state.duplicates import forget_marks
 from state.earlier import put_back
 from state.over import in_fews
 from state.tables import ENTRY
-from state.twins import forget_marks
 from state.words import EntryState
 
 _FEW = 500

@@ -9,8 +9,21 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
-from mappings.vocabulary import Absorbed, Absorption, Gone, MappedRow, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
+from mappings.vocabulary import (
+    Absorbed,
+    Absorption,
+    FeedName,
+    Gone,
+    MappedRow,
+    Reason,
+    ReasonCode,
+    Rejection,
+    RowKey,
+    RowOutcome,
+    Skipped,
+)
 from state.accounts import HeldRow, ReadAccount, ReasonCount, RejectedRow, RowShares, StageReport
+from state.duplicates import Candidate
 
 _EXAMPLES = 20
 _DISTINCT_VALUES = 500  # beyond, problems are counted per field without their value
@@ -27,6 +40,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.read = self.duplicate = self.rejected = self.held = self.unchanged = self.drifted = self.new = 0
+        self.still_refused = 0
         self.expanded = self.grouped = self.gone = self.standing = 0
         self.restaged = self.warnings = self.vanished = self.withdrawn = 0
         self.ignored = self.waiting = self.redrafted = self.unreleased = 0
@@ -78,14 +92,15 @@ class Tally:
         self.drifted += not is_settled
         self.unchanged += is_settled
 
-    def hold(self, row: MappedRow, twin_key: RowKey) -> None:
-        """Count a row that looks like a copy of a known entry."""
+    def hold(self, row: MappedRow, candidate: Candidate | None) -> None:
+        """Count a row that looks like a known event."""
         self.held += 1
         if len(self._held) < _EXAMPLES:
-            self._held.append(HeldRow(row.origin.place, row.row_key, twin_key))
+            like = candidate or Candidate(0, RowKey(""), FeedName(""), "")
+            self._held.append(HeldRow(row.origin.place, row.row_key, like.row_key, like.feed))
 
     def hold_silently(self) -> None:
-        """Count a row that is held, and that a person decided to hear no more of."""
+        """Count a row that is held and ignored."""
         self.held += 1
         self.ignored += 1
 
@@ -99,6 +114,7 @@ class Tally:
             grouped=self.grouped,
             rejected=self.rejected,
             held=self.held,
+            still_refused=self.still_refused,
             unchanged=self.unchanged,
             drifted=self.drifted,
             new=self.new,

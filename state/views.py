@@ -125,11 +125,23 @@ class RowRecord:
     resent_run: str = ""
     earlier_event_ids: tuple[int, ...] = ()
     is_denied: bool = False
+    baseline_body: bytes | None = None
+    """What a person said the service shows, None where that is `body`."""
+    ends_at: datetime | None = None
+    past_at: datetime | None = None
+    removed_at: datetime | None = None
+    vanished_by: str = ""
+    candidate_id: int | None = None
 
     @property
     def is_set_aside(self) -> bool:
-        """Whether a person has said that nobody needs to look at it."""
+        """Whether a person has ignored it: it is on no list until its row changes."""
         return self.decision is Decision.IGNORE
+
+    @property
+    def shown(self) -> bytes:
+        """The baseline: what the service shows as far as we know."""
+        return self.body if self.baseline_body is None else self.baseline_body
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,4 +206,10 @@ def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
         resent_run=row.resent_run or "",
         is_asked_for=bool(row.fingerprint),
         is_denied=bool(row.denied_request_id),
+        baseline_body=row.baseline_body,
+        ends_at=row.ends_at,
+        past_at=row.past_at,
+        removed_at=row.removed_at,
+        vanished_by=row.vanished_by,
+        candidate_id=row.candidate_id,
     )

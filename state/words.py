@@ -17,13 +17,17 @@ class EntryState(StrEnum):
     BLOCKED = "blocked"
     UNCERTAIN = "uncertain"
     CONFLICT = "conflict"
+    HELD = "held"
+    SUPERSEDED = "superseded"
 
 
 class Decision(StrEnum):
     """What a person decided about a row, as it is kept with it.
 
     `retry`, `resend`: to be sent again, which the next drain does; `retried`, `resent`: that was used up. `event_id`:
-    said to be delivered as the event named; `reconciled`: found in the service's list. `ignore`: set aside.
+    said to be delivered as the event named; `reconciled`: found in the service's list. `ignore`: off every list until the
+    row changes. `applied`: the drift was applied by hand, and is the baseline now. `same_as`: the event of another key was
+    adopted. `release`: a held row is to be sent. `removed`: the event is gone from the service.
     """
 
     RETRY = "retry"
@@ -33,16 +37,22 @@ class Decision(StrEnum):
     EVENT_ID = "event_id"
     RECONCILED = "reconciled"
     IGNORE = "ignore"
+    APPLIED = "applied"
+    SAME_AS = "same_as"
+    RELEASE = "release"
+    REMOVED = "removed"
 
 
 class DriftKind(StrEnum):
     """How the source differs from what was delivered. `to_publish`: a delivered draft that the source now calls
-    published, to be published by hand; `cancelled`: the source says that the event is off; `edited`: anything else.
+    published, to be published by hand; `cancelled`: the source says that the event is off; `returned`: the event was removed
+    by hand, and the row is back in its source; `edited`: anything else.
     """
 
     EDITED = "edited"
     TO_PUBLISH = "to_publish"
     CANCELLED = "cancelled"
+    RETURNED = "returned"
 
 
 class ProblemKind(StrEnum):

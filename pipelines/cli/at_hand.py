@@ -20,7 +20,8 @@ from mappings.vocabulary import RowKey
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.cli.shelf import Shelf
 from pipelines.clock import now
-from pipelines.settings import Settings, namespace_of
+from pipelines.settings import Settings
+from state.destination import split_destination
 from state.books import Books
 from state.database import StateDb
 from state.decisions import Decisions
@@ -52,7 +53,7 @@ class FeedAtHand:
             HeldByAnotherError: a run holds it.
         """
         # The ledger's own namespace: a person may decide where no service is configured.
-        namespace = namespace_of(self.book.destination)
+        namespace = split_destination(self.book.destination)[1]
         ledger = Ledger(self.engine, self.book.destination, self.book.feed, namespace=namespace, now=now)
         who = decider()
         with ledger.acquire_lease(f"eventsync {verb} by {who}") as lease:

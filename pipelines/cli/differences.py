@@ -95,6 +95,8 @@ def _kind(record: RowRecord) -> str:
             return _TO_PUBLISH
         case DriftKind.CANCELLED:
             return _CANCELLED
+        case DriftKind.RETURNED:
+            return "removed by hand, back in the source"
         case DriftKind.EDITED:
             return _EDITED
         case None:

@@ -133,6 +133,8 @@ def _hint(record: RowRecord, feed: str) -> str:  # noqa: C901, PLR0911  # one ar
         case EntryState.CONFLICT:
             used = "this key was used for something else, or by a ledger that was lost"
             return f"{used}: {_person_decides(feed, record)}"
+        case EntryState.HELD | EntryState.SUPERSEDED:
+            return ""
         case _:
             assert_never(record.state)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pipelines.cli.output import Output
 from pipelines.outcomes import ExitCode
-from pipelines.settings import current_settings, namespace_of
+from pipelines.settings import current_settings
 from state.addresses import shown_url
 from state.presence import existing_database
 from state.soundness import Examination, examine
@@ -25,7 +25,7 @@ def show_findings(*, as_json: bool) -> int:
     settings, output = current_settings(), Output(json=as_json)
     name = shown_url(settings.state_url)
     with existing_database(settings.state_url, upgrades=False) as engine:
-        found = None if engine is None else examine(engine, namespace_of)
+        found = None if engine is None else examine(engine)
     if found is None:
         output.document({"state_db": name, "schema": None, "entries": 0, "runs": 0, "findings": []})
         output.note(f"there is no state DB at {name} yet: the first run makes it")

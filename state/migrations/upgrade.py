@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest revision in `versions`; a constant, so that a database which has it opens without importing Alembic."""
 
 _FOLDER = Path(__file__).parent

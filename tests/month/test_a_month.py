@@ -16,7 +16,6 @@ from month.play import Played, Span, played
 from month.story import ZONE, a_quiet_time, hard_days, the_month
 from sqlalchemy import select
 
-from pipelines.settings import namespace_of
 from pipelines.telling.causes import Cause
 from state.books import Books
 from state.database import reading
@@ -54,7 +53,7 @@ def _assert_each_row_is_online_once(done: Played) -> None:
 
 
 def _assert_the_books_are_in_order(done: Played) -> None:
-    assert examine(done.engine, namespace_of).findings == ()
+    assert examine(done.engine).findings == ()
     for run in done.runs:
         assert run.finished_at is not None, run
         for account in (run.read, run.publish):

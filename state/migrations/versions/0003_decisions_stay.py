@@ -1,0 +1,293 @@
+"""What people decide stays: baselines, held rows as entries, removed events; duplicates are found over all feeds of a service.
+
+Delivered bodies become the baselines (NULL in the new columns says so). Rows that were held get entries of their own, with the
+decisions of `row_release`; their bodies follow with the next read. Destinations are normalised.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+import structlog
+from alembic import op
+from sqlalchemy import Connection
+
+from mappings.identity import idempotency_key
+from mappings.vocabulary import FeedName, RowKey
+from state.columns import BIG_ID, UtcTime
+from state.destination import destination_of, split_destination
+from state.drafts import ends_at_of
+from state.packing import unpacked
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+_PAGE = 2_000
+_STATES = (
+    *("pending", "delivered", "delivered_unconfirmed", "refused", "blocked", "uncertain", "conflict", "held", "superseded"),
+)
+_IS_STATE = " OR ".join(f"state = '{state}'" for state in _STATES)
+_NEW_COLUMNS = (
+    ("ends_at", UtcTime(), True),
+    ("baseline_body", sa.LargeBinary(), True),
+    ("baseline_fingerprint", sa.Text(), True),
+    ("ignored_fingerprint", sa.Text(), True),
+    ("candidate_id", BIG_ID, True),
+    ("removed_at", UtcTime(), True),
+    ("vanished_by", sa.Text(), False),
+    ("undo", sa.Text(), True),
+)
+_OF_DESTINATION = ("media", "media_address", "route_pace", "route_worker", "service_note", "notice_sent", "backfill")
+
+
+def upgrade() -> None:
+    connection = op.get_bind()
+    _change_scopes(connection)
+    op.add_column("earlier_event", sa.Column("ends_at", UtcTime(), nullable=True))
+    op.add_column("earlier_event", sa.Column("removed_at", UtcTime(), nullable=True))
+    if connection.dialect.name == "sqlite":
+        _rebuild_entries(connection)
+    else:
+        for name, kind, is_nullable in _NEW_COLUMNS:
+            op.add_column("ledger_entry", sa.Column(name, kind, nullable=is_nullable, server_default=None if is_nullable else ""))
+        op.drop_constraint("ck_ledger_entry_state", "ledger_entry", type_="check")
+        op.create_check_constraint("ck_ledger_entry_state", "ledger_entry", _IS_STATE)
+        where = sa.text("removed_at IS NOT NULL")
+        op.create_index("ix_ledger_entry_removed", "ledger_entry", ["scope_id", "removed_at"], postgresql_where=where)
+    op.create_index("ix_problem_row_scope_id_kind_row_key", "problem_row", ["scope_id", "kind", "row_key"])
+    op.create_table(
+        "side_by_side",
+        sa.Column("scope_id", BIG_ID, nullable=False),
+        sa.Column("other_id", BIG_ID, nullable=False),
+        sa.ForeignKeyConstraint(["scope_id"], ["scope.id"], name="fk_side_by_side_scope_id_scope"),
+        sa.ForeignKeyConstraint(["other_id"], ["scope.id"], name="fk_side_by_side_other_id_scope"),
+        sa.PrimaryKeyConstraint("scope_id", "other_id", name="pk_side_by_side"),
+    )
+    _keep_what_was_ignored(connection)
+    _say_when_events_end(connection)
+    _make_entries_of_held_rows(connection)
+    _mark_duplicates()
+
+
+def _change_scopes(connection: Connection) -> None:
+    """Normalise destinations. Where two spellings of one service had the same namespace and feed, the older one is renamed."""
+    for name in ("service", "namespace", "key_definition"):
+        op.add_column("scope", sa.Column(name, sa.Text(), nullable=False, server_default=""))
+    op.add_column("scope", sa.Column("whole_read_at", UtcTime(), nullable=True))
+    op.create_index("ix_scope_service", "scope", ["service"])
+    last = "(SELECT max(started_at) FROM sync_run WHERE sync_run.scope_id = scope.id)"
+    scopes = connection.execute(
+        sa.text(f"SELECT id, destination, feed, {last} AS at FROM scope ORDER BY at IS NULL, at DESC, id")  # noqa: S608 # our own
+    ).all()
+    taken: set[tuple[str, str]] = set()
+    for scope in scopes:
+        address, namespace = split_destination(scope.destination)
+        destination = destination_of(address, namespace)
+        while (destination, scope.feed) in taken:
+            destination += f" (was at {address})"
+            structlog.get_logger().warning(
+                "two spellings of one service: the feed's older ledger is kept beside the newer one",
+                feed=scope.feed,
+                destination=destination,
+            )
+        taken.add((destination, scope.feed))
+        service, _ = split_destination(destination)
+        connection.execute(
+            sa.text("UPDATE scope SET destination = :destination, service = :service, namespace = :namespace WHERE id = :id"),
+            {"destination": destination, "service": service, "namespace": namespace, "id": scope.id},
+        )
+    whole = sa.text(
+        "UPDATE scope SET whole_read_at = (SELECT max(started_at) FROM sync_run WHERE sync_run.scope_id = scope.id"
+        " AND sync_run.is_whole AND sync_run.brakes = '[]' AND sync_run.stage_report IS NOT NULL) WHERE last_whole_read IS NOT NULL"
+    )
+    connection.execute(whole)
+    _normalise_other_tables(connection)
+
+
+def _normalise_other_tables(connection: Connection) -> None:
+    """Rename destinations elsewhere; rows that another spelling has too are learned again, and are dropped."""
+    for table in _OF_DESTINATION:
+        names = connection.execute(sa.text(f"SELECT DISTINCT destination FROM {table}")).scalars().all()  # noqa: S608 # our own
+        for old in names:
+            address, separator, namespace = old.rpartition("#")
+            if not separator:
+                continue
+            new = destination_of(address, namespace)
+            if new == old:
+                continue
+            if new in names and table != "backfill":
+                connection.execute(sa.text(f"DELETE FROM {table} WHERE destination = :old"), {"old": old})  # noqa: S608 # our own
+            else:
+                renamed = sa.text(f"UPDATE {table} SET destination = :new WHERE destination = :old")  # noqa: S608 # our own
+                connection.execute(renamed, {"old": old, "new": new})
+
+
+def _rebuild_entries(connection: Connection) -> None:
+    """Make `ledger_entry` anew with its new columns and states: SQLite changes no constraint in place."""
+    old = [row[1] for row in connection.exec_driver_sql("PRAGMA table_info(ledger_entry)")]
+    earlier = [row[1] for row in connection.exec_driver_sql("PRAGMA table_info(earlier_event)")]
+    indexes = connection.exec_driver_sql(
+        "SELECT sql FROM sqlite_master WHERE tbl_name IN ('ledger_entry', 'earlier_event') AND type = 'index' AND sql IS NOT NULL"
+    ).scalars().all()  # fmt: skip
+    made = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE name = 'earlier_event'").scalar_one()
+    reflected = sa.Table("ledger_entry", sa.MetaData(), autoload_with=connection)
+    kinds = {"created_at", "updated_at", "unanswered_at", "vanished_at", "past_at", "decided_at"}
+    columns = [
+        sa.Column(
+            column.name,
+            BIG_ID if column.name == "id" else UtcTime() if column.name in kinds else column.type,
+            nullable=column.nullable,
+            server_default=column.server_default,
+            autoincrement=column.name == "id",
+        )
+        for column in reflected.columns
+    ]
+    op.create_table(
+        "entry_anew",
+        *columns,
+        *(
+            sa.Column(name, kind, nullable=is_nullable, server_default=None if is_nullable else "")
+            for name, kind, is_nullable in _NEW_COLUMNS
+        ),
+        sa.CheckConstraint(_IS_STATE, name=op.f("ck_ledger_entry_state")),
+        sa.ForeignKeyConstraint(["scope_id"], ["scope.id"], name="fk_ledger_entry_scope_id_scope"),
+        sa.PrimaryKeyConstraint("id", name="pk_ledger_entry"),
+        sa.UniqueConstraint("scope_id", "row_key", name="uq_ledger_entry_scope_id_row_key"),
+        sqlite_autoincrement=True,
+    )
+    run = connection.exec_driver_sql
+    run(f"INSERT INTO entry_anew ({', '.join(old)}) SELECT {', '.join(old)} FROM ledger_entry ORDER BY id")  # noqa: S608 # our own
+    # An id is never used twice: the highest one that there ever was goes along.
+    run("DELETE FROM sqlite_sequence WHERE name = 'entry_anew'")
+    run("INSERT INTO sqlite_sequence SELECT 'entry_anew', seq FROM sqlite_sequence WHERE name = 'ledger_entry'")
+    run(f"CREATE TEMP TABLE earlier_before AS SELECT {', '.join(earlier)} FROM earlier_event")  # noqa: S608 # our own
+    run("DROP TABLE earlier_event")  # before the table that it refers to
+    run("DROP TABLE ledger_entry")
+    run("ALTER TABLE entry_anew RENAME TO ledger_entry")
+    run(made)
+    run(f"INSERT INTO earlier_event ({', '.join(earlier)}) SELECT {', '.join(earlier)} FROM earlier_before")  # noqa: S608 # our own
+    run("DROP TABLE earlier_before")
+    for index in indexes:
+        run(index)
+    where = sa.text("removed_at IS NOT NULL")
+    op.create_index("ix_ledger_entry_removed", "ledger_entry", ["scope_id", "removed_at"], sqlite_where=where)
+
+
+def _keep_what_was_ignored(connection: Connection) -> None:
+    """What a person had set aside stays ignored; the log names it once."""
+    run = connection.exec_driver_sql
+    run("UPDATE ledger_entry SET ignored_fingerprint = coalesce(drift_fingerprint, fingerprint) WHERE decision = 'ignore'")
+    ignored = run(
+        "SELECT scope.feed, ledger_entry.row_key FROM ledger_entry JOIN scope ON scope.id = ledger_entry.scope_id"
+        " WHERE decision = 'ignore' ORDER BY scope.feed, ledger_entry.id"
+    ).all()
+    feeds: dict[str, list[str]] = {}
+    for feed, row_key in ignored:
+        feeds.setdefault(feed, []).append(row_key)
+    for feed, keys in feeds.items():
+        structlog.get_logger().warning(
+            "state DB upgraded: rows that were ignored stay ignored until they change; `eventsync diff` lists them",
+            feed=feed,
+            rows=len(keys),
+            first=keys[:20],
+        )
+
+
+def _say_when_events_end(connection: Connection) -> None:
+    for table, key in (("ledger_entry", "id"), ("earlier_event", "entry_id, revision")):
+        _end(connection, table, key)
+
+
+def _end(connection: Connection, table: str, key: str) -> None:
+    bases: dict[int, bytes | None] = dict(connection.exec_driver_sql("SELECT id, body_base FROM scope").all())
+    owner = "scope_id" if table == "ledger_entry" else "(SELECT scope_id FROM ledger_entry WHERE id = entry_id)"
+    ours = " AND ".join(f"{name} = :{name}" for name in key.split(", "))
+    put = sa.text(f"UPDATE {table} SET ends_at = :ends WHERE {ours}").bindparams(sa.bindparam("ends", type_=UtcTime()))  # noqa: S608 # our own
+    page = sa.text(f"SELECT {key}, body, {owner} AS owner FROM {table} ORDER BY {key} LIMIT {_PAGE} OFFSET :offset")  # noqa: S608 # our own
+    if table == "ledger_entry":
+        page = sa.text(f"SELECT id, body, scope_id AS owner FROM ledger_entry WHERE id > :offset ORDER BY id LIMIT {_PAGE}")  # noqa: S608 # our own
+    offset = 0
+    while rows := connection.execute(page, {"offset": offset}).all():
+        ends = [
+            {**{name: getattr(row, name) for name in key.split(", ")}, "ends": ends_at_of(unpacked(row.body, bases[row.owner]))}
+            for row in rows
+        ]
+        connection.execute(put, ends)
+        offset = rows[-1].id if table == "ledger_entry" else offset + len(rows)
+
+
+def _make_entries_of_held_rows(connection: Connection) -> None:
+    """Rows that the last read held, and those that a person decided on, get entries; what they ask for follows with a read."""
+    run = connection.execute
+    decided = {
+        (row.scope_id, row.row_key): row
+        for row in run(sa.text("SELECT scope_id, row_key, decision, decided_at, decided_by FROM row_release"))
+    }
+    last = "(SELECT id FROM sync_run WHERE scope_id = problem_row.scope_id AND read_account IS NOT NULL ORDER BY started_at DESC, id LIMIT 1)"
+    held = run(
+        sa.text(f"SELECT scope_id, row_key, origin, reasons FROM problem_row WHERE kind = 'held' AND listed_run = {last}")  # noqa: S608 # our own
+    ).all()
+    listed = {(row.scope_id, row.row_key): row for row in held}
+    for which in sorted({*decided, *listed}):
+        _make_entry(connection, which, listed.get(which), decided.get(which))
+    run(sa.text("DELETE FROM problem_row WHERE kind = 'held' AND listed_run = ''"))
+    op.drop_table("row_release")
+
+
+def _make_entry(
+    connection: Connection, which: tuple[int, str], problem: sa.Row[tuple[object, ...]] | None, decided: sa.Row[tuple[object, ...]] | None
+) -> None:  # fmt: skip
+    scope_id, row_key = which
+    found = sa.text("SELECT id FROM ledger_entry WHERE scope_id = :scope AND row_key = :key")
+    if connection.execute(found, {"scope": scope_id, "key": row_key}).first() is not None:
+        return
+    scope = connection.execute(sa.text("SELECT namespace, feed FROM scope WHERE id = :scope"), {"scope": scope_id}).one()
+    candidate = None
+    for other in _others(problem.reasons if problem is not None else "[]"):
+        candidate = candidate or connection.execute(found, {"scope": scope_id, "key": other}).scalar()
+    word = None if decided is None else "ignore" if decided.decision == "ignore" else "release"
+    new = sa.text(
+        "INSERT INTO ledger_entry (scope_id, row_key, state, idempotency_key, revision, body, fingerprint, row_digest, twin_digest,"
+        " channel_id, attempts, refused_request_id, denied_request_id, origin, staged_run, sent_run, created_at, updated_at,"
+        " decision, decided_at, decided_by, candidate_id, vanished_by) SELECT :scope, :key, 'held', :header, 0, :none, '', :none,"
+        " :none, 0, 0, '', '', :origin, '', '', created_at, created_at, :word, :at, :by, :candidate, '' FROM scope WHERE id = :scope"
+    ).bindparams(sa.bindparam("none", b"", sa.LargeBinary()))
+    connection.execute(
+        new,
+        {
+            "scope": scope_id,
+            "key": row_key,
+            "header": idempotency_key(scope.namespace, FeedName(scope.feed), RowKey(row_key)),
+            "origin": problem.origin if problem is not None else "",
+            "word": word,
+            "at": decided.decided_at if decided is not None else None,
+            "by": decided.decided_by if decided is not None else None,
+            "candidate": candidate,
+        },
+    )
+
+
+def _others(reasons: str) -> Iterable[str]:
+    """Yield the keys that a held row was said to resemble."""
+    for reason in json.loads(reasons):
+        yield str(reason.get("hint", "")).removeprefix("the other identifier is ")
+
+
+def _mark_duplicates() -> None:
+    op.drop_table("twin_mark")
+    op.create_table(
+        "duplicate_mark",
+        sa.Column("mark", sa.LargeBinary(), nullable=False),
+        sa.Column("entry_id", BIG_ID, nullable=False),
+        sa.PrimaryKeyConstraint("mark", "entry_id", name="pk_duplicate_mark"),
+        sqlite_with_rowid=False,
+    )
+    op.execute(
+        "INSERT INTO duplicate_mark (mark, entry_id) SELECT substr(twin_digest, 1, 8), id FROM ledger_entry"
+        " WHERE state <> 'held' ORDER BY 1, 2"
+    )
+    op.execute("UPDATE scope SET marked_id = coalesce((SELECT max(id) FROM ledger_entry WHERE scope_id = scope.id), 0)")

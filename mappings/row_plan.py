@@ -25,12 +25,16 @@ from mappings.zone_files import find_zone
 _ONCE = (Explode, Recur, Group, Duplicates, Window)
 
 
+PlacedRule = tuple[int, LeaveOut]
+"""A rule with its place under `rows:`, from 1."""
+
+
 @dataclass(slots=True)
 class Way:
     """A rule that makes several events of one, and the rules that are asked of each of them."""
 
     unfold: Unfold
-    rules: list[LeaveOut]
+    rules: list[PlacedRule]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class RowPlan:
     `days`: what a run looks at, where events recur.
     """
 
-    rules: tuple[LeaveOut, ...]
+    rules: tuple[PlacedRule, ...]
     ways: tuple[Way, ...]
     outside: OutsideWindow | None
     join: Join | None
@@ -51,7 +55,7 @@ def compile_plan(compiler: Compiler, mapping: FeedMapping, as_of: datetime | Non
     """Compile the rules of a feed for a run that starts at the aware moment `as_of`."""
     compiler.problems.extend(_misplaced(mapping))
     span, days = window_of(mapping.rows), _days(mapping, as_of)
-    before: list[LeaveOut] = []
+    before: list[PlacedRule] = []
     ways: list[Way] = []
     for position, rule in enumerate(mapping.rows):
         loc = ("rows", position)
@@ -60,7 +64,7 @@ def compile_plan(compiler: Compiler, mapping: FeedMapping, as_of: datetime | Non
         elif isinstance(rule, Recur):
             ways.append(Way(compile_recurrence(compiler, rule.recur, loc, days), []))
         elif (leave_out := compile_rule(compiler, rule, loc)) is not None:
-            (ways[-1].rules if ways else before).append(leave_out)
+            (ways[-1].rules if ways else before).append((position + 1, leave_out))
     return RowPlan(
         rules=tuple(before),
         ways=tuple(ways),

@@ -15,7 +15,7 @@ from mappings.vocabulary import RowKey, Silence
 
 @dataclass(slots=True)
 class Strand:
-    """One event that a row may become: its key, what is known of it, and why it is left out, if it is.
+    """One event that a row may become: its key, what is known of it, and why and by which rule it is left out, if it is.
 
     `silence`: what the row says nothing of besides. `is_refused`: its events cannot be told; it goes on only so that all
     problems of the row are told at once, but for those of the columns that are `muted`, which are told already.
@@ -27,6 +27,7 @@ class Strand:
     silence: Silence | None = None
     is_refused: bool = False
     muted: tuple[str, ...] = ()
+    rule: int = 0
 
 
 Unfold = Callable[[Strand], list[Strand]]

@@ -39,7 +39,7 @@ from state.recall import Recorder
 from state.releases import IGNORE, RESEND
 from state.seen import Seen
 from state.tally import Tally
-from state.terms import Terms
+from state.terms import OnChange, Terms
 from state.turn import Turn
 from state.twins import Twins
 from state.unspoken import Unspoken
@@ -127,9 +127,13 @@ class Comparison:
             self.progress.seen.lose(known.entry_id)
 
     def _take_row(self, row: MappedRow) -> None:
+        known = self.known.get(row.row_key)
+        if row.outside and (known is None or known.may_be_pinned_anew):
+            self._meet(row.row_key)
+            self.progress.tally.skip(row.outside)
+            return
         if row.warnings:
             self.progress.tally.warnings += len(row.warnings)
-        known = self.known.get(row.row_key)
         if known is None:
             self._take_new(drafted(row) if self.progress.terms.drafts_only else row)
             return
@@ -163,7 +167,7 @@ class Comparison:
 
     def _take_known(self, known: Known, row: MappedRow) -> None:  # noqa: C901 # one arm for each member of the union
         entry_id = known.entry_id
-        on_change = self.progress.terms.on_change
+        on_change = _without_drafts(self.progress.terms.on_change) if row.outside else self.progress.terms.on_change
         match plan_known(known, row, on_change, self.pasts.get(entry_id, NO_PAST)):
             case Unchanged() as same:
                 self.progress.seen.hear(entry_id)
@@ -265,6 +269,11 @@ def _as_asked(known: Known, row: MappedRow, terms: Terms) -> MappedRow:
         return row
     draft = drafted(row)
     return draft if known.may_be_pinned_anew or draft.fingerprint == known.fingerprint else row
+
+
+def _without_drafts(on_change: OnChange) -> OnChange:
+    """Return what to do about a change of a row outside the window: a draft of it would be sent for the first time."""
+    return "report" if on_change == "create_draft_again" else on_change
 
 
 def _told_apart(row: MappedRow) -> bytes:

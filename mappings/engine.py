@@ -22,12 +22,12 @@ from mappings.keys import ReadKey, compile_key
 from mappings.refusals import Refusal
 from mappings.row_plan import PlacedRule, RowPlan, Way, compile_plan, needs_the_moment
 from mappings.row_rules import OVER, only
-from mappings.rules import Explode, Recur
+from mappings.rules import Explode
 from mappings.schema import FeedMapping
 from mappings.settling import Payload, compile_payload
 from mappings.spots import Problem
 from mappings.stepping import Watch
-from mappings.strands import Strand, given_values
+from mappings.strands import Strand, given_item
 from mappings.together import as_one_row
 from mappings.vocabulary import Gone, MappedRow, RowKey, RowOutcome, Skipped, SourceRow
 
@@ -143,7 +143,7 @@ class RowMapper:
         A window lets rows in and out at any time of a day; rows that happen again, and values that are the day of the run, change
         with the days that they look at.
         """
-        if self._plan.outside is not None:
+        if self._plan.window is not None:
             return None
         days = self._plan.days
         looked_at = () if days is None else (days.today, days.reach.first, days.reach.last)
@@ -193,11 +193,15 @@ class RowMapper:
         return outcome if joined is None else joined.signed(outcome)
 
     def _outside(self, state: RowState, payload: Mapping[str, Any]) -> str:
-        """Return the label of the window that an event is outside of, "" if it is wanted."""
-        if self._plan.outside is None:
+        """Return the label of the window that an event is outside of, "" if it is wanted or rejected by what the window reads."""
+        window = self._plan.window
+        if window is None or 0 < state.rejected_by < window.place:
+            return ""
+        self._judge.check_order(state, payload)
+        if any(reason.field in window.reads for reason in state.reasons):
             return ""
         try:
-            return self._plan.outside(payload)
+            return window.outside(payload)
         except Refusal as refusal:
             state.reasons.append(refusal.about(self._payload.columns.get("endAt", ""), "", "window").reason("endAt"))
             return ""
@@ -228,8 +232,8 @@ def attempt(
 
     `watch` is told of every step that a row passes.
     """
-    explode, recur = only(mapping.rows, Explode), only(mapping.rows, Recur)
-    given = given_values(None if explode is None else explode.explode.columns[0], recurs=recur is not None)
+    explode = only(mapping.rows, Explode)
+    given = {} if explode is None else {"item": given_item(explode.explode.columns[0])}
     compiler = Compiler(mapping.let, mapping.tables, directory.channels, compile_value, watch, given, as_of)
     plan = compile_plan(compiler, mapping, as_of)
     payload = compile_payload(compiler, mapping.event)
@@ -253,15 +257,22 @@ def _joined(mapping: FeedMapping) -> Mapping[str, str]:
 
 
 def _left_out(rules: Sequence[PlacedRule], state: RowState) -> tuple[str, int]:
-    """Return the label and the place of the rule that leaves a row out, nothing if it is wanted."""
+    """Return the label and the place of the rule that leaves a row out, nothing if it is wanted.
+
+    The first rule that rejects the row or leaves it out decides. A rejected row is held against the later rules too, until one
+    leaves it out, so that all of its problems are reported at once.
+    """
     for place, rule in rules:
+        told = len(state.reasons)
         try:
             label = rule(state)
         except Refusal as refusal:
             state.reasons.append(refusal.reason(""))
-            continue
+            label = ""
+        if not state.rejected_by and len(state.reasons) > told:
+            state.rejected_by = place
         if label:
-            return label, place
+            return ("", 0) if state.rejected_by else (label, place)
     return "", 0
 
 
@@ -271,7 +282,7 @@ def _gone(way: Way, strand: Strand) -> list[Strand]:
         return [strand]
     events = way.unfold(strand)
     for event in events:
-        if not event.label:
+        if not event.label and not event.is_refused:
             event.label, event.rule = _left_out(way.rules, event.state)
     return events
 

@@ -42,6 +42,11 @@ class Compiled:
     is_cell: bool = False
     reads: frozenset[str] | None = None
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is the same in every row."""
+        return self.reads is not None and not self.reads
+
 
 _TOLD: Mapping[type[object], str] = {
     FirstOf: "first_of",

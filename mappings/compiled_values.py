@@ -143,9 +143,13 @@ def _joined(compiler: Compiler, value: Joined, spot: Spot) -> Compiled:
     getters = tuple(lenient(part.get) for part in parts)
     column = next((part.column for part in parts if part.column), "")
     separator = value.separator
+    varying = tuple(place for place, part in enumerate(parts) if not part.is_constant)
 
     def joined(row: RowState) -> Any:
-        return separator.join(str(found) for found in (get(row) for get in getters) if found is not None)
+        pieces = [get(row) for get in getters]
+        if varying and all(pieces[place] is None for place in varying):
+            return ""
+        return separator.join(str(found) for found in pieces if found is not None)
 
     source = Compiled(joined, Flow(Kind.TEXT), column)
     return compiler.through(source, value.do, compiler.ends(value, spot, column), spot)

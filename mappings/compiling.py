@@ -42,6 +42,11 @@ class Compiled:
     is_cell: bool = False
     reads: frozenset[str] | None = None
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is the same in every row."""
+        return self.reads is not None and not self.reads
+
 
 _TOLD: Mapping[type[object], str] = {
     FirstOf: "first_of",
@@ -127,7 +132,7 @@ class Compiler:
             self.look_further()
             return self.given[name]
         if name not in self.let:
-            return self.misfit(spot, f'unknown name "${name}"', "define it under let")
+            return self.misfit(spot, unknown_name(name), "define it under let")
         if name not in self._named:
             self._under_way.append(name)
             outer, self.loops = self.loops, {}
@@ -190,6 +195,11 @@ class Compiler:
 
     def _operand(self, text: str, spot: Spot) -> Compiled:
         return self.reference(text[1:], spot) if is_reference(text) else constant(unescape_dollar(text))
+
+
+def unknown_name(name: str) -> str:
+    """Return the message about a named value that is not defined."""
+    return f'unknown name "${name}"'
 
 
 def nothing(_row: RowState) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
+from typing import Any
 
 from mappings.compiled_values import compile_value
 from mappings.compiling import Compiler
@@ -19,16 +20,16 @@ from mappings.joining import Joined
 from mappings.judging import Judge
 from mappings.keys import ReadKey, compile_key
 from mappings.refusals import Refusal
-from mappings.row_plan import RowPlan, Way, compile_plan, needs_the_moment
-from mappings.row_rules import LeaveOut, only
-from mappings.rules import Explode, Recur
+from mappings.row_plan import PlacedRule, RowPlan, Way, compile_plan, needs_the_moment
+from mappings.row_rules import OVER, only
+from mappings.rules import Explode
 from mappings.schema import FeedMapping
 from mappings.settling import Payload, compile_payload
 from mappings.spots import Problem
 from mappings.stepping import Watch
-from mappings.strands import Strand, given_values
+from mappings.strands import Strand, given_item
 from mappings.together import as_one_row
-from mappings.vocabulary import Gone, RowKey, RowOutcome, Skipped, SourceRow
+from mappings.vocabulary import Gone, MappedRow, RowKey, RowOutcome, Skipped, SourceRow
 
 BLANK = "blank row"
 """The label of rows whose cells are all blank."""
@@ -106,9 +107,9 @@ class RowMapper:
         state = RowState(row.cells, self._named)
         state.origin = row.origin
         key = found if isinstance(found, str) else RowKey("")
-        label = _left_out(self._plan.rules, state)
+        label, rule = _left_out(self._plan.rules, state)
         if label and not row.problems:
-            return Skipped(row.origin, label, key)
+            return Skipped(row.origin, label, key, rule=rule)
         if not isinstance(found, str):
             state.reasons.extend(found)
         return Strand(key, state)
@@ -142,7 +143,7 @@ class RowMapper:
         A window lets rows in and out at any time of a day; rows that happen again, and values that are the day of the run, change
         with the days that they look at.
         """
-        if self._plan.outside is not None:
+        if self._plan.window is not None:
             return None
         days = self._plan.days
         looked_at = () if days is None else (days.today, days.reach.first, days.reach.last)
@@ -177,22 +178,33 @@ class RowMapper:
     def _ended(self, row: SourceRow, strand: Strand, joined: Joined | None = None) -> RowOutcome:
         state = strand.state
         if strand.label and not row.problems:
-            return Skipped(row.origin, strand.label, strand.key)
+            return Skipped(row.origin, strand.label, strand.key, rule=strand.rule)
         payload = self._payload.build(state) or {}
-        if self._plan.outside is not None and not row.problems and not strand.is_refused:
-            try:
-                label = self._plan.outside(payload)
-            except Refusal as refusal:
-                label = ""
-                state.reasons.append(refusal.about(self._payload.columns.get("endAt", ""), "", "window").reason("endAt"))
-            if label:
-                return Skipped(row.origin, label, strand.key)
-        if state.cancelled and not row.problems:
+        outside = "" if row.problems or strand.is_refused else self._outside(state, payload)
+        if state.cancelled and not row.problems and outside != OVER:
             return Skipped(row.origin, state.cancelled, strand.key, is_cancelled=True)
-        if joined is None:
-            return self._judge.settled(row, strand.key, state, payload)
-        joined.into(state, payload)
-        return joined.signed(self._judge.settled(row, strand.key, state, payload))
+        if joined is not None:
+            joined.into(state, payload)
+        outcome = self._judge.settled(row, strand.key, state, payload)
+        if outside and (state.cancelled or not isinstance(outcome, MappedRow)):
+            return Skipped(row.origin, outside, strand.key)
+        if isinstance(outcome, MappedRow):
+            outcome.outside = outside
+        return outcome if joined is None else joined.signed(outcome)
+
+    def _outside(self, state: RowState, payload: Mapping[str, Any]) -> str:
+        """Return the label of the window that an event is outside of, "" if it is wanted or rejected by what the window reads."""
+        window = self._plan.window
+        if window is None or 0 < state.rejected_by < window.place:
+            return ""
+        self._judge.check_order(state, payload)
+        if any(reason.field in window.reads for reason in state.reasons):
+            return ""
+        try:
+            return window.outside(payload)
+        except Refusal as refusal:
+            state.reasons.append(refusal.about(self._payload.columns.get("endAt", ""), "", "window").reason("endAt"))
+            return ""
 
 
 def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | None = None) -> RowMapper:
@@ -220,8 +232,8 @@ def attempt(
 
     `watch` is told of every step that a row passes.
     """
-    explode, recur = only(mapping.rows, Explode), only(mapping.rows, Recur)
-    given = given_values(None if explode is None else explode.explode.columns[0], recurs=recur is not None)
+    explode = only(mapping.rows, Explode)
+    given = {} if explode is None else {"item": given_item(explode.explode.columns[0])}
     compiler = Compiler(mapping.let, mapping.tables, directory.channels, compile_value, watch, given, as_of)
     plan = compile_plan(compiler, mapping, as_of)
     payload = compile_payload(compiler, mapping.event)
@@ -244,16 +256,24 @@ def _joined(mapping: FeedMapping) -> Mapping[str, str]:
     return {", ".join(join.by): join.prefix for join in mapping.source.join}
 
 
-def _left_out(rules: Sequence[LeaveOut], state: RowState) -> str:
-    for rule in rules:
+def _left_out(rules: Sequence[PlacedRule], state: RowState) -> tuple[str, int]:
+    """Return the label and the place of the rule that leaves a row out, nothing if it is wanted.
+
+    The first rule that rejects the row or leaves it out decides. A rejected row is held against the later rules too, until one
+    leaves it out, so that all of its problems are reported at once.
+    """
+    for place, rule in rules:
+        told = len(state.reasons)
         try:
             label = rule(state)
         except Refusal as refusal:
             state.reasons.append(refusal.reason(""))
-            continue
+            label = ""
+        if not state.rejected_by and len(state.reasons) > told:
+            state.rejected_by = place
         if label:
-            return label
-    return ""
+            return ("", 0) if state.rejected_by else (label, place)
+    return "", 0
 
 
 def _gone(way: Way, strand: Strand) -> list[Strand]:
@@ -262,7 +282,8 @@ def _gone(way: Way, strand: Strand) -> list[Strand]:
         return [strand]
     events = way.unfold(strand)
     for event in events:
-        event.label = event.label or _left_out(way.rules, event.state)
+        if not event.label and not event.is_refused:
+            event.label, event.rule = _left_out(way.rules, event.state)
     return events
 
 

@@ -24,10 +24,23 @@ class RowState:
     """A row being mapped, or one of the events that it stands for. `named` holds the values of `let` as they are first needed.
 
     `item` and `day` are what tells the event apart, None where nothing does. `cancelled`: the label under which the event
-    is called off. `is_doubtful`: its payload may not be an event, as a part of it does not look like one's.
+    is called off. `is_doubtful`: its payload may not be an event, as a part of it does not look like one's. `rejected_by`: the
+    place under `rows:` of the first rule that rejects the row, 0 if none does.
     """
 
-    __slots__ = ("cancelled", "cells", "day", "is_doubtful", "is_draft", "item", "named", "origin", "reasons", "warnings")
+    __slots__ = (
+        "cancelled",
+        "cells",
+        "day",
+        "is_doubtful",
+        "is_draft",
+        "item",
+        "named",
+        "origin",
+        "reasons",
+        "rejected_by",
+        "warnings",
+    )
 
     def __init__(self, cells: Mapping[str, str], named: int) -> None:
         self.cells = cells
@@ -40,6 +53,7 @@ class RowState:
         self.origin = NOWHERE
         self.item: Any = None
         self.day: Any = None
+        self.rejected_by = 0
 
     def branch(self, cells: Mapping[str, str]) -> RowState:
         """Return the state of one of the row's events: what is known of the row so far holds for it, too."""
@@ -48,6 +62,7 @@ class RowState:
         event.is_draft, event.cancelled = self.is_draft, self.cancelled
         event.origin = self.origin
         event.item, event.day = self.item, self.day
+        event.rejected_by = self.rejected_by
         return event
 
 

@@ -15,7 +15,18 @@ from mappings.engine import Directory, compile_feed
 from mappings.errors import ConfigError
 from mappings.rules import Recur, Rule, Window
 from mappings.schema import Example, FeedMapping
-from mappings.vocabulary import Absorbed, Gone, MappedRow, Origin, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow
+from mappings.vocabulary import (
+    Absorbed,
+    Gone,
+    MappedRow,
+    Origin,
+    ReasonCode,
+    Rejection,
+    RowOutcome,
+    Skipped,
+    SourceRow,
+    if_unknown,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +56,7 @@ def _run(mapping: FeedMapping, example: Example, number: int) -> Iterator[Exampl
         return
     blank = dict.fromkeys(sorted(mapper.columns), "")
     rows = [SourceRow(Origin(f"example {number}"), blank | row) for row in example.rows or (example.row,)]
-    outcomes = [outcome for outcome in mapper.over(rows) if not isinstance(outcome, Absorbed)]
+    outcomes = [if_unknown(outcome) for outcome in mapper.over(rows) if not isinstance(outcome, Absorbed)]
     yield from _compare(example, outcomes, number)
 
 

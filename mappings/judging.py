@@ -21,6 +21,7 @@ from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey
 
 _NO_ROW = ReasonCode.NOT_IN_LOOKUP
 """What a source says of a row whose other half is missing."""
+_MOMENTS = frozenset({"startAt", "endAt"})
 _NOTHING_TOLD: frozenset[str] = frozenset()
 
 
@@ -78,12 +79,14 @@ class Judge:
                 cell = state.cells.get(column, "") if refusal.is_empty else ""
                 told_of = nothing_left(column, cell) if cell.strip() else refusal.about(column, "", "")
                 state.reasons.append(told_of.reason(path))
-        if "endAt" in payload and not told & {"startAt", "endAt"}:
-            self._check_order(state, payload)
+        self.check_order(state, payload)
         if self.slugs is not None and isinstance(payload.get("classifications"), list):
             self._check_slugs(state, payload["classifications"], self.slugs)
 
-    def _check_order(self, state: RowState, payload: dict[str, Any]) -> None:
+    def check_order(self, state: RowState, payload: Mapping[str, Any]) -> None:
+        """Note that an event ends before it starts, unless one of its times has a reason already."""
+        if "endAt" not in payload or any(reason.field in _MOMENTS for reason in state.reasons):
+            return
         start, end = payload.get("startAt"), payload["endAt"]
         if type(start) is type(end) is str and start[19:] == end[19:] and start <= end:
             return  # as a text too: both are written alike, with the same offset

@@ -35,7 +35,7 @@ def compile_loop(compiler: Compiler, value: ForEach, spot: Spot, compile_give: G
     each = _gone_through(
         *_inside(compiler, value, lists, lambda: compile_give(value.give, Spot((*spot.loc, "give"), path))), path
     )
-    read = _side_by_side(tuple(one.get for one in lists), column)
+    read = _side_by_side(lists, column)
     ends = compiler.ends(value, spot, column)
 
     def loop(row: RowState) -> Any:
@@ -69,17 +69,23 @@ def _list(compiler: Compiler, part: Value, spot: Spot) -> Compiled:
     getters = tuple(lenient(one.get) for one in values)
     flows = {one.flow for one in values}
     flow = flows.pop() if len(flows) == 1 else ANYTHING
-    return Compiled(lambda row: [get(row) for get in getters], flow, next((one.column for one in values if one.column), ""))
+    reads = frozenset[str]() if all(one.is_constant for one in values) else None
+    column = next((one.column for one in values if one.column), "")
+    return Compiled(lambda row: [get(row) for get in getters], flow, column, reads=reads)
 
 
-def _side_by_side(getters: tuple[Getter, ...], column: str) -> Callable[[RowState], list[_Entry]]:
+def _side_by_side(parts: list[Compiled], column: str) -> Callable[[RowState], list[_Entry]]:
+    """Return what reads the entries of lists side by side, without those that have constants only."""
+    getters = tuple(part.get for part in parts)
+    varying = [place for place, part in enumerate(parts) if not part.is_constant] or list(range(len(parts)))
+
     def read(row: RowState) -> list[_Entry]:
         lists = [_as_list(get(row)) for get in getters]
         lengths = sorted({len(one) for one in lists})
         if len(lengths) > 1:
             hint = f"lists of one length would be accepted, and these have {' and '.join(map(str, lengths))} entries"
             raise Refusal(ReasonCode.UNEVEN, hint, column=column)
-        return [entry for entry in zip(*lists, strict=True) if not all(map(is_empty, entry))]
+        return [entry for entry in zip(*lists, strict=True) if not all(is_empty(entry[place]) for place in varying)]
 
     return read
 

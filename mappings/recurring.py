@@ -32,6 +32,8 @@ LONG_OVER = timedelta(days=31)
 STAND_IN = date(2000, 1, 1)
 """The $day of a row whose days cannot be told: the row is rejected, and its other problems are told as well."""
 
+FirstDay = Callable[[RowState], date]
+"""Returns the first day of a row; raises Refusal where it cannot be read."""
 _DATES = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.TEXT, Kind.ANY, Kind.UNKNOWN)
 _ORDINALS: dict[str, int] = {str(number): number for number in (*range(1, 6), *range(-5, 0))}
 
@@ -54,7 +56,7 @@ class _Recurring:
     """A compiled recurrence."""
 
     when: Holds | None
-    start: Callable[[RowState], date]
+    start: FirstDay
     until: Getter | None
     rule: Callable[[RowState], DayRule]
     excluded: Getter | None
@@ -120,11 +122,18 @@ class _Recurring:
         return events
 
 
-def compile_recurrence(compiler: Compiler, asked: Recurrence, loc: Loc, days: Days) -> Unfold:
+def compile_first_day(compiler: Compiler, asked: Recurrence, loc: Loc) -> FirstDay:
+    """Compile the first day of a recurrence: the row's own day, on which `$day` cannot bear."""
+    spot = Spot((*loc, "recur"))
+    if asked.start is not None:
+        return _first_day(_dated(compiler, asked.start, spot.inner("from")))
+    return _earliest(_maybe(compiler, asked.days, spot.inner("days"), _dated))
+
+
+def compile_recurrence(compiler: Compiler, asked: Recurrence, loc: Loc, days: Days, start: FirstDay) -> Unfold:
     """Compile a recurrence, as seen from the start of the run."""
     spot = Spot((*loc, "recur"))
     listed = _maybe(compiler, asked.days, spot.inner("days"), _dated)
-    start = _first_day(_dated(compiler, asked.start, spot.inner("from"))) if asked.start is not None else _earliest(listed)
     return _Recurring(
         when=None if asked.when is None else compiler.condition(asked.when, (*spot.loc, "when")),
         start=start,
@@ -137,7 +146,7 @@ def compile_recurrence(compiler: Compiler, asked: Recurrence, loc: Loc, days: Da
     )
 
 
-def _first_day(compiled: Compiled) -> Callable[[RowState], date]:
+def _first_day(compiled: Compiled) -> FirstDay:
     def first(row: RowState) -> date:
         found = compiled.get(row)
         if found is None:
@@ -147,7 +156,7 @@ def _first_day(compiled: Compiled) -> Callable[[RowState], date]:
     return first
 
 
-def _earliest(listed: Getter | None) -> Callable[[RowState], date]:
+def _earliest(listed: Getter | None) -> FirstDay:
     def earliest(row: RowState) -> date:
         days = _days(listed, row)
         if not days:

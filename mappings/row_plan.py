@@ -10,19 +10,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 
-from mappings.compiling import Compiler
+from mappings.compiling import Compiler, nothing, unknown_name
 from mappings.exploding import compile_explosion
 from mappings.joining import Join, compile_choice, compile_grouping
 from mappings.recurrence import Reach
-from mappings.recurring import LONG_OVER, Days, compile_recurrence
-from mappings.row_rules import LeaveOut, OutsideWindow, compile_rule, compile_window, only, window_of
+from mappings.recurring import LONG_OVER, Days, FirstDay, compile_first_day, compile_recurrence
+from mappings.row_rules import CompiledWindow, LeaveOut, compile_rule, compile_window, only, window_of
 from mappings.rules import Duplicates, Explode, Group, Recur, Rule, Window
 from mappings.schema import FeedMapping
 from mappings.spots import Problem
-from mappings.strands import Unfold
+from mappings.strands import Unfold, given_day
 from mappings.zone_files import find_zone
 
 _ONCE = (Explode, Recur, Group, Duplicates, Window)
+
+
+PlacedRule = tuple[int, LeaveOut]
+"""A rule with its place under `rows:`, from 1."""
 
 
 @dataclass(slots=True)
@@ -30,19 +34,19 @@ class Way:
     """A rule that makes several events of one, and the rules that are asked of each of them."""
 
     unfold: Unfold
-    rules: list[LeaveOut]
+    rules: list[PlacedRule]
 
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """The compiled rules of a feed. `rules` are asked of a row before the first of the `ways`; `outside` of a payload.
+    """The compiled rules of a feed. `rules` are asked of a row before the first of the `ways`; `window` of a payload.
 
     `days`: what a run looks at, where events recur.
     """
 
-    rules: tuple[LeaveOut, ...]
+    rules: tuple[PlacedRule, ...]
     ways: tuple[Way, ...]
-    outside: OutsideWindow | None
+    window: CompiledWindow | None
     join: Join | None
     days: Days | None
 
@@ -50,21 +54,22 @@ class RowPlan:
 def compile_plan(compiler: Compiler, mapping: FeedMapping, as_of: datetime | None) -> RowPlan:
     """Compile the rules of a feed for a run that starts at the aware moment `as_of`."""
     compiler.problems.extend(_misplaced(mapping))
-    span, days = window_of(mapping.rows), _days(mapping, as_of)
-    before: list[LeaveOut] = []
+    days = _days(mapping, as_of)
+    first_day = _compile_day(compiler, mapping)
+    before: list[PlacedRule] = []
     ways: list[Way] = []
     for position, rule in enumerate(mapping.rows):
         loc = ("rows", position)
         if isinstance(rule, Explode):
             ways.append(Way(compile_explosion(compiler, rule.explode), []))
         elif isinstance(rule, Recur):
-            ways.append(Way(compile_recurrence(compiler, rule.recur, loc, days), []))
+            ways.append(Way(compile_recurrence(compiler, rule.recur, loc, days, first_day), []))
         elif (leave_out := compile_rule(compiler, rule, loc)) is not None:
-            (ways[-1].rules if ways else before).append(leave_out)
+            (ways[-1].rules if ways else before).append((position + 1, leave_out))
     return RowPlan(
         rules=tuple(before),
         ways=tuple(ways),
-        outside=None if span is None or as_of is None else compile_window(span, as_of),
+        window=compile_window(mapping.rows, as_of),
         join=_join(compiler, mapping),
         days=days if only(mapping.rows, Recur) else None,
     )
@@ -85,6 +90,24 @@ def leaves_for_later(rules: tuple[Rule, ...]) -> bool:
     """Return whether rows or days are left out, for being beyond a horizon, that come within it as time goes by."""
     recur, span = only(rules, Recur), window_of(rules)
     return (span is not None and span.horizon is not None) or (recur is not None and recur.recur.horizon is not None)
+
+
+def _compile_day(compiler: Compiler, mapping: FeedMapping) -> FirstDay:
+    """Compile the first day of the rows that recur, before anything may look at `$day`."""
+    for position, rule in enumerate(mapping.rows):
+        if isinstance(rule, Recur):
+            known = len(compiler.problems)
+            first_day = compile_first_day(compiler, rule.recur, ("rows", position))
+            compiler.problems[known:] = map(_of_first_day, compiler.problems[known:])
+            compiler.given = {**compiler.given, "day": given_day(first_day)}
+            return first_day
+    return nothing
+
+
+def _of_first_day(problem: Problem) -> Problem:
+    if problem.message != unknown_name("day"):
+        return problem
+    return Problem(problem.loc, "$day cannot say on which day a recurrence begins", "name the column with the first day")
 
 
 def _join(compiler: Compiler, mapping: FeedMapping) -> Join | None:

@@ -6,7 +6,8 @@ How rules are spelt is `rules`'s; what one row stands for is `unfolding`'s, whic
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from mappings.compiling import Compiler
@@ -20,8 +21,6 @@ from mappings.vocabulary import Reason, ReasonCode
 
 LeaveOut = Callable[[RowState], str]
 """Returns the label under which the row is left out, "" if it is wanted; raises Refusal."""
-OutsideWindow = Callable[[Mapping[str, Any]], str]
-"""The same for a payload's times."""
 
 OVER = "already over"
 TOO_FAR = "beyond the horizon"
@@ -56,23 +55,43 @@ def window_of(rules: tuple[Rule, ...]) -> WindowSpan | None:
     return None if rule is None else rule.window
 
 
-def compile_window(span: WindowSpan, as_of: datetime) -> OutsideWindow:
-    """Compile the window as seen from the aware moment `as_of`. What it returns raises Refusal for an event that is too long."""
-    skips_past = span.past == "skip"
-    latest = None if span.horizon is None else as_of + span.horizon
+def compile_window(rules: tuple[Rule, ...], as_of: datetime | None) -> CompiledWindow | None:
+    """Compile the window among the rules, as seen from the aware moment `as_of`; None where there is none, or no moment."""
+    placed = (
+        CompiledWindow(rule.window, place, as_of) for place, rule in enumerate(rules, 1) if as_of and isinstance(rule, Window)
+    )
+    return next(placed, None)
 
-    def outside(payload: Mapping[str, Any]) -> str:
+
+@dataclass(frozen=True, slots=True)
+class CompiledWindow:
+    """A window as seen from the aware moment `as_of`; `place` is the rule's under `rows:`, from 1."""
+
+    span: WindowSpan
+    place: int
+    as_of: datetime
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The fields of the payload that it looks at."""
+        is_end_read = self.span.past == "skip" or self.span.longest is not None
+        return frozenset({"startAt", "endAt"} if is_end_read else {"startAt"})
+
+    def outside(self, payload: Mapping[str, Any]) -> str:
+        """Return the label under which an event is outside, "" if it is inside or its times cannot be read.
+
+        Raises:
+            Refusal: the event is longer than wanted.
+        """
         start = _moment(payload.get("startAt"))
-        if start is None:
+        end = _moment(payload["endAt"]) if "endAt" in payload and "endAt" in self.reads else start
+        if start is None or end is None:
             return ""
-        end = _moment(payload.get("endAt")) or start
-        if skips_past and end < as_of:
+        if self.span.past == "skip" and end < self.as_of:
             return OVER
-        if latest is not None and start > latest:
+        if self.span.horizon is not None and start > self.as_of + self.span.horizon:
             return TOO_FAR
-        return "" if span.longest is None else _too_long(span, end - start, span.longest)
-
-    return outside
+        return "" if self.span.longest is None else _too_long(self.span, end - start, self.span.longest)
 
 
 def _too_long(span: WindowSpan, length: timedelta, longest: timedelta) -> str:
@@ -96,7 +115,7 @@ def _cancel(holds: Holds, because: str) -> LeaveOut:
     """A cancelled row goes on: only its window and its events' keys can tell what there is to call off."""
 
     def cancel(row: RowState) -> str:
-        if not row.cancelled and holds(row):
+        if not row.cancelled and not row.rejected_by and holds(row):
             row.cancelled = because
         return ""
 
@@ -136,4 +155,4 @@ def _moment(text: Any) -> datetime | None:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return moment if moment.tzinfo is not None else None

@@ -62,7 +62,9 @@ class WindowSpan(Strict):
 
 
 class Window(Strict):
-    """Leave out events that are over, too far ahead or too long; looked at last, when the event's times are known."""
+    """Leave out events that are over, too far ahead or too long, once their times are known. An `assert` after it rejects none
+    of them; times that cannot be read reject the row.
+    """
 
     window: WindowSpan
 

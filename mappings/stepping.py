@@ -96,20 +96,21 @@ def compile_step(step: Step, flow: Flow, tables: Mapping[str, Table], path: str)
     Raises:
         MisfitError: the step works on something else.
     """
-    is_each = flow.is_list and step.takes is not Kind.LIST
+    is_each, works_on_empty = flow.is_list and step.takes is not Kind.LIST, step.works_on_empty
     check_fit(step, flow.kind)
     run = step.compile(tables)
     one = _whole(run) if step.takes is Kind.LIST and not flow.is_list else run
     if flow.kind is Kind.ANY:
         one = guarded(one, step.takes)
     mend = None if step.policy is None else mending(step.policy, path)
-    stage = Stage(step.name, one, _each(one) if is_each else one, is_each, step.works_on_empty, mend, path)
+    every = _each(one, works_on_empty=works_on_empty) if is_each else one
+    stage = Stage(step.name, one, every, is_each, works_on_empty, mend, path)
     return stage, _after(step, flow, is_each=is_each)
 
 
 def stepped(read: Getter, stages: tuple[Stage, ...], ends: Ends) -> Getter:
     """Return the value that `read` gives once it has passed all stages."""
-    runs = tuple(stage.run for stage in stages)
+    runs = tuple((stage.run, stage.works_on_empty) for stage in stages)
     has_default = any(stage.works_on_empty for stage in stages)
     careful = _careful(stages, ends)
 
@@ -120,8 +121,9 @@ def stepped(read: Getter, stages: tuple[Stage, ...], ends: Ends) -> Getter:
                 return ends.on_empty(row, required(ends.column))
             found = current = ""
         try:
-            for run in runs:
-                current = run(current)
+            for run, works_on_empty in runs:
+                if works_on_empty or not is_empty(current):
+                    current = run(current)
         except Refusal:
             return careful(row, found)
         return ends.on_empty(row, nothing_left(ends.column, found)) if is_empty(current) else current
@@ -146,9 +148,11 @@ def stepped_cell(column: str, stages: tuple[Stage, ...], ends: Ends) -> Getter:
         try:
             for run in runs:
                 current = run(current)
+                if is_empty(current):
+                    return ends.on_empty(row, nothing_left(ends.column, found))
         except Refusal:
             return careful(row, found)
-        return ends.on_empty(row, nothing_left(ends.column, found)) if not current and is_empty(current) else current
+        return current
 
     return value
 
@@ -158,13 +162,14 @@ def _careful(stages: tuple[Stage, ...], ends: Ends) -> Walk:
 
     def walk(row: RowState, found: Any) -> Any:
         current = found
+        is_left_out = False
         for stage in stages:
-            if is_empty(current) and not stage.works_on_empty:
-                break
-            current = _try_stage(row, stage, current, str(found), ends.column)
-            if current is None:
-                return ends.on_empty(row, nothing_left(ends.column, found)) if ends.is_empty_chosen else None
-        return ends.on_empty(row, nothing_left(ends.column, found)) if is_empty(current) else current
+            if stage.works_on_empty or not is_empty(current):
+                current = _try_stage(row, stage, current, str(found), ends.column)
+                is_left_out = is_left_out or current is None
+        if not is_empty(current):
+            return current
+        return None if is_left_out and not ends.is_empty_chosen else ends.on_empty(row, nothing_left(ends.column, found))
 
     def careful(row: RowState, found: Any) -> Any:
         try:
@@ -177,9 +182,9 @@ def _careful(stages: tuple[Stage, ...], ends: Ends) -> Walk:
 
 def _try_stage(row: RowState, stage: Stage, current: Any, found: str, column: str) -> Any:
     if stage.is_each and isinstance(current, list):
-        tried = [_try_one(row, stage, item, str(item), column) for item in current]
-        kept = [item for item in tried if not is_empty(item)]
-        return kept or None
+        items = current if stage.works_on_empty else _present(current)
+        tried = [_try_one(row, stage, item, str(item), column) for item in items]
+        return _present(_flat(tried)) or None
     return _try_one(row, stage, current, found, column)
 
 
@@ -204,15 +209,22 @@ def _after(step: Step, flow: Flow, *, is_each: bool) -> Flow:
     return Flow(kind, is_each or step.gives_several)
 
 
-def _each(one: Run) -> Run:
+def _each(one: Run, *, works_on_empty: bool) -> Run:
     def run(items: Any) -> Any:
         if type(items) is not list:
             return one(items)
-        results = [one(item) for item in items]
-        flat = [part for result in results for part in (result if type(result) is list else [result])]
-        return [item for item in flat if not is_empty(item)]
+        results = [one(item) for item in (items if works_on_empty else _present(items))]
+        return _present(_flat(results))
 
     return run
+
+
+def _flat(results: list[Any]) -> list[Any]:
+    return [part for result in results for part in (result if type(result) is list else [result])]
+
+
+def _present(items: list[Any]) -> list[Any]:
+    return [item for item in items if not is_empty(item)]
 
 
 def _whole(run: Run) -> Run:

@@ -13,7 +13,7 @@ from mappings.judging import once
 from mappings.recurring import Days
 from mappings.row_rules import OVER
 from mappings.strands import Strand
-from mappings.vocabulary import Part, Reason, Rejection, RowKey, RowOutcome, Silence, Skipped
+from mappings.vocabulary import MappedRow, Part, Reason, Rejection, RowKey, RowOutcome, Silence, Skipped
 
 _REASONS_TOLD = 20
 """A row of sixty bad dates is told enough by twenty of them."""
@@ -34,9 +34,11 @@ def as_one_row(
         reasons = once(told)[:_REASONS_TOLD]
         return (replace(rejections[0], row_key=stem, reasons=reasons, part=silent),)
     labels = {_label(outcome) for outcome in outcomes}
-    if len(labels) == 1 and "" not in labels:
+    if len(labels) == 1 and ("", 0) not in labels:
         return (replace(outcomes[0], row_key=stem, part=silent),)
     kept = [pair for pair in zip(outcomes, strands, strict=True) if not _is_of_the_past(*pair, days)]
+    if not kept:
+        return (Skipped(outcomes[0].origin, OVER, stem, part=silent),)
     return tuple(
         replace(outcome, part=Part(len(kept), place > 0, _silence(strand))) for place, (outcome, strand) in enumerate(kept)
     )
@@ -54,11 +56,12 @@ def _unmuted(rejection: Rejection, strand: Strand) -> Iterator[Reason]:
             yield reason
 
 
-def _label(outcome: RowOutcome) -> str:
-    return outcome.because if isinstance(outcome, Skipped) and not outcome.is_cancelled else ""
+def _label(outcome: RowOutcome) -> tuple[str, int]:
+    return (outcome.because, outcome.rule) if isinstance(outcome, Skipped) and not outcome.is_cancelled else ("", 0)
 
 
 def _is_of_the_past(outcome: RowOutcome, strand: Strand, days: Days | None) -> bool:
     if days is None or days.today is None or strand.state.day is None:
         return False
-    return _label(outcome) == OVER and strand.state.day < days.today
+    is_over = outcome.outside == OVER if isinstance(outcome, MappedRow) else _label(outcome) == (OVER, 0)
+    return is_over and strand.state.day < days.today

@@ -133,7 +133,7 @@ class TableValue(Valued):
 
 
 class Joined(Valued):
-    """Several values in one text; a separator vanishes beside an empty one."""
+    """Several values in one text; a separator vanishes beside an empty one. Empty where all pieces but the constants are."""
 
     join: tuple[Value, ...] = Field(min_length=1, description="The pieces, in order.")
     separator: Text = Field(default=" ", alias="with", description="What stands between them.")

@@ -169,7 +169,8 @@ class MappedRow:
 
     `fingerprint` digests the body and the cover's address; `row_digest` the used cells and the mapping;
     `twin_digest` (channel, title, start, place), to notice a delivered event under a new row key. `warnings` are
-    problems that the mapping tolerates, counted and shown. `record` is the source row's.
+    problems that the mapping tolerates, counted and shown. `record` is the source row's. `outside`: the label of the window
+    or horizon that keeps the event from being sent for the first time, "" if none does.
     """
 
     origin: Origin
@@ -200,7 +201,9 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A row left out by a rule of the mapping; `because` is the rule's label.
+    """A row left out by a rule of the mapping; `because` is the rule's label, `rule` its place under `rows:`, from 1.
+
+    `rule` is 0 where no `skip` or `keep` rule left the row out: a blank row, a window, a recurrence without a day to come.
 
     `row_key` is "" where it is not known; where it is, the ledger knows that the row has not vanished from its source.
     `is_cancelled`: the source says that the event is off, which matters where it was delivered before.
@@ -245,3 +248,10 @@ class Gone:
 
 
 RowOutcome = MappedRow | Rejection | Skipped | Absorbed | Gone
+
+
+def if_unknown(outcome: RowOutcome) -> RowOutcome:
+    """Return what becomes of a row that was never sent before: one outside the window is left out under its label."""
+    if isinstance(outcome, MappedRow) and outcome.outside:
+        return Skipped(outcome.origin, outcome.outside, outcome.row_key, part=outcome.part)
+    return outcome

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from connectors.sources.catalogue import open_source
@@ -16,7 +17,7 @@ from mappings.errors import ConfigError
 from mappings.refusals import did_you_mean
 from mappings.schema import FeedMapping
 from mappings.tracing import Explanation, TracedStep, explain_row
-from mappings.vocabulary import FeedName, RowKey, RowOutcome, Skipped, SourceRow
+from mappings.vocabulary import FeedName, RowKey, RowOutcome, Skipped, SourceRow, if_unknown
 from pipelines.cli.at_hand import typed_key
 from pipelines.cli.feed_files import named_mapping
 from pipelines.cli.known_lists import Known, known_lists
@@ -48,6 +49,9 @@ def explain_one(word: str, row: str, *, as_json: bool) -> int:
         found = _find(mapping.feed, _rows(source, bar), mapper, row)
     explanation = explain_row(mapping, known.directory, found, now())
     entries = _entries(settings, mapping, {outcome.row_key for outcome in explanation.outcomes})
+    sent = {entry.document["row_key"] for entry in entries}
+    outcomes = [outcome if outcome.row_key in sent else if_unknown(outcome) for outcome in explanation.outcomes]
+    explanation = replace(explanation, outcomes=tuple(outcomes))
     output.document(_document(mapping, known, found, explanation, entries))
     if not as_json:
         _show(output, known, found, explanation, entries)

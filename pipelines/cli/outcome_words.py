@@ -54,7 +54,8 @@ def outcome_told(outcome: Foreseen) -> str:
         case MappedRow():
             payload = json.dumps(json.loads(outcome.body), indent=2, ensure_ascii=False)
             cover = [f"cover image: {outcome.cover.url}"] if outcome.cover else []
-            extra = [*cover, *(f"warning: {reason_told(reason)}" for reason in outcome.warnings)]
+            outside = [f"outside the window: {outcome.outside}; compared with what was sent"] if outcome.outside else []
+            extra = [*cover, *outside, *(f"warning: {reason_told(reason)}" for reason in outcome.warnings)]
             return _block(f"{outcome.origin}  event {outcome.row_key}", [*payload.splitlines(), *extra])
         case Rejection():
             head = f"{outcome.origin}  REJECTED {outcome.row_key}".rstrip()

@@ -20,6 +20,7 @@ from mappings.vocabulary import (
     Rejection,
     RowKey,
     RowOutcome,
+    if_unknown,
 )
 
 
@@ -65,6 +66,7 @@ class Claims:
 
     def foresee(self, outcome: RowOutcome) -> Foreseen:
         """Return what a run makes of the next row's outcome: the same, unless an earlier row speaks for it or against it."""
+        outcome = if_unknown(outcome)
         if not isinstance(outcome, MappedRow):
             return outcome
         claim = self._claims.get(outcome.row_key)

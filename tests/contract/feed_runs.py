@@ -14,7 +14,7 @@ from connectors.sources.catalogue import open_source
 from mappings.engine import Directory, compile_feed
 from mappings.loader import load_feed
 from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped
+from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped, if_unknown
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "mappings" / "feeds"
@@ -49,7 +49,7 @@ def outcomes_of(path: Path) -> list[RowOutcome]:
 def outcomes_in(mapping: FeedMapping, folder: Path) -> list[RowOutcome]:
     mapper = compile_feed(mapping, Directory(CHANNELS, SLUGS), AS_OF)
     with open_source(mapping.source, folder, mapper.columns).read() as reading:
-        return list(mapper.over(reading.rows))
+        return list(map(if_unknown, mapper.over(reading.rows)))
 
 
 def accounts_of(outcomes: list[RowOutcome]) -> Accounts:

@@ -20,7 +20,7 @@ from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
 from mappings.marks import Block, read_blocks
 from mappings.schema import FeedMapping
-from mappings.vocabulary import Absorbed, Gone, MappedRow, Reason, Rejection, RowOutcome, Skipped
+from mappings.vocabulary import Absorbed, Gone, MappedRow, Reason, Rejection, RowOutcome, Skipped, if_unknown
 
 AS_OF = datetime(2027, 5, 1, 8, tzinfo=UTC)
 """When every run on the pages starts, as they say."""
@@ -54,7 +54,7 @@ class ShownFeed:
         mapping = self.loaded(folder, frame)
         mapper = compile_feed(mapping, Directory(), AS_OF)
         with open_source(mapping.source, folder, mapper.columns).read() as reading:
-            return list(mapper.over(reading.rows))
+            return list(map(if_unknown, mapper.over(reading.rows)))
 
     def told(self, outcomes: list[RowOutcome]) -> list[list[str]]:
         """Return the outcomes as the table has them, its header first."""

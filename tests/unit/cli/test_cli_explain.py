@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from unit.cli.conftest import Desk
+from unit.cli.conftest import MAPPING, Desk
 
 
 @pytest.mark.parametrize("word", ["5", "events.csv:6"])
@@ -59,3 +59,22 @@ def test_what_the_ledger_knows_of_the_row_is_told(desk: Desk) -> None:
     (entry,) = told["ledger"]
     assert (entry["state"], entry["row_key"]) == ("delivered", "5")
     assert f"the ledger has it as delivered, event {entry['event_id']}" in said.out
+
+
+OVER = "7,Medea,2020-05-04,20:00,,play"
+
+
+def test_a_row_outside_the_window_is_shown_as_left_out_until_an_event_of_it_was_sent(desk: Desk) -> None:
+    desk.source([OVER])
+    windowed = MAPPING.replace("event:\n", "  - window: {past: skip}\nevent:\n", 1)
+    desk.mapping(windowed)
+    assert 'left out by the rule labelled "already over"' in desk.run("explain", "town-hall", "7").out
+    assert desk.run("preview", "town-hall", "--json").document["rows"][0]["skipped"] == "already over"
+    with desk.service():
+        desk.mapping()
+        desk.run("run", "town-hall", "--no-dagster")
+        desk.mapping(windowed)
+        said = desk.run("explain", "town-hall", "7").out
+        account = desk.run("run", "town-hall", "--no-dagster", "--json").document["runs"][0]["read"]
+    assert "outside the window: already over; compared with what was sent" in " ".join(said.split())
+    assert (account["unchanged"], account["filtered"]) == (1, 0)

@@ -12,7 +12,7 @@ from mappings.errors import ConfigError
 from mappings.event import as_draft, with_cover
 from mappings.schema import FeedMapping
 from mappings.source_bases import Join
-from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow
+from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
 
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., RowMapper]
@@ -268,6 +268,22 @@ def test_rows_are_left_out_under_a_label(condition: str, cells: dict[str, str], 
     assert (left_out.because, left_out.row_key) == ("not wanted", "1")
 
 
+def test_a_row_that_a_rule_leaves_out_names_the_rule_by_its_place_in_the_file(mapper: Mapper, row: Row) -> None:
+    top = """rows:
+  - skip: {column: KIND, equals: online}
+    because: online only
+  - assert: {column: TITLE, is: present}
+    message: a title is needed
+  - keep: {column: CITY, equals: Lisboa}
+    because: elsewhere
+"""
+    outcomes = [mapper(top=top)(row(KIND=kind, CITY=city)) for kind, city in (("online", ""), ("", "Porto"), ("", "Lisboa"))]
+    assert [outcome.rule for outcome in outcomes if isinstance(outcome, Skipped)] == [1, 3]
+    blank = mapper(top=top)(row(ID="", TITLE=""))
+    assert isinstance(blank, Skipped)
+    assert blank.rule == 0
+
+
 def test_a_rule_about_an_unreadable_date_rejects_the_row(mapper: Mapper, row: Row) -> None:
     top = "let: {day: {from: D, do: [{date: '%Y-%m-%d'}]}}\nrows: [{skip: {value: $day, before: 2026-07-01}, because: old}]\n"
     assert reasons_of(mapper(top=top)(row(D="soon"))) == [("", ReasonCode.NOT_A_DATE, "D")]
@@ -279,9 +295,14 @@ def test_the_window_is_seen_from_the_moment_of_the_run(build: Callable[..., Feed
     labels = {"2026-06-30T23:00:00+00:00": "already over", "2026-08-01T00:00:00+00:00": "beyond the horizon"}
     for start, label in labels.items():
         outcome = compiled(row(START=start))
-        assert isinstance(outcome, Skipped)
-        assert outcome.because == label
-    assert isinstance(compiled(row(START="2026-07-20T00:00:00+00:00")), MappedRow)
+        assert isinstance(outcome, MappedRow)
+        assert (outcome.outside, event_of(outcome)["startAt"]) == (label, start)
+        assert if_unknown(outcome) == Skipped(outcome.origin, label, outcome.row_key)
+    wanted = compiled(row(START="2026-07-20T00:00:00+00:00"))
+    assert isinstance(wanted, MappedRow)
+    assert (wanted.outside, if_unknown(wanted)) == ("", wanted)
+    unusable = compiled(row(START="2026-06-30T23:00:00+00:00", TITLE=""))
+    assert unusable == Skipped(unusable.origin, "already over", unusable.row_key)
     with pytest.raises(ConfigError, match="the moment of the run was not said"):
         compile_feed(mapping, Directory())
 

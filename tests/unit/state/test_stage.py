@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import select
 from unit.state.world import DESTINATION, FEED, World, answer, body_of, no_brakes, receipt, rejection, row, skipped
@@ -155,6 +157,33 @@ def test_rejected_and_skipped_rows_are_counted_with_their_reasons(world: World) 
     assert report.account == ReadAccount(read=4, rejected=2, filtered=1, new=1)
     assert (report.skipped, report.reasons[0].code, report.reasons[0].count) == ({"online only": 1}, ReasonCode.REQUIRED, 2)
     assert [problem.cells for problem in Books(world.engine).problems(BOOK, ProblemKind.REJECTED)] == [{"REF": "x"}, {"REF": ""}]
+
+
+def test_a_row_outside_the_window_is_left_out_where_nothing_was_sent_and_compared_where_it_was_delivered(world: World) -> None:
+    world.stage([row("sent")])
+    world.publish()
+    over = [replace(one, outside="already over") for one in (row("sent"), row("new"))]
+    report = world.stage(over)
+    assert (report.account.unchanged, report.account.filtered, report.skipped) == (1, 1, {"already over": 1})
+    assert report.account.imbalance() == 0
+    assert world.entry("new") is None
+    changed = replace(row("sent", "Another title"), outside="already over")
+    assert world.stage([changed]).account.drifted == 1
+
+
+def test_a_row_that_was_never_sent_is_withdrawn_once_it_is_outside_the_window(world: World) -> None:
+    world.stage([row("1")])
+    report = world.stage([replace(row("1"), outside="already over")])
+    assert (report.skipped, report.withdrawn) == ({"already over": 1}, 1)
+    assert world.publish().delivered == 0
+
+
+def test_a_change_of_a_row_outside_the_window_is_listed_and_not_drafted_again(world: World) -> None:
+    world.stage([row("1")])
+    world.publish()
+    changed = replace(row("1", "Another title"), outside="already over")
+    report = world.stage([changed], terms=Terms(on_change="create_draft_again"))
+    assert (report.account.drifted, report.account.new) == (1, 0)
 
 
 def test_a_problem_that_stays_the_same_is_kept_once_and_seen_again(world: World) -> None:

@@ -14,7 +14,7 @@ from mappings.vocabulary import Cover, MappedRow
 from state.accounts import ReadAccount, StageReport
 from state.books import Books
 from state.database import writing
-from state.tables import EARLIER, RELEASE, SCOPE
+from state.tables import EARLIER, SCOPE
 from state.terms import Terms
 from state.views import Book, RowFilter
 from state.words import EntryState, ProblemKind

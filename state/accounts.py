@@ -136,12 +136,15 @@ class RejectedRow:
 
 @dataclass(frozen=True, slots=True)
 class HeldRow:
-    """A row that is held: it looks like the entry `twin_key`, which is another feed's where `feed` is not ""."""
+    """A row that is held: it looks like the entry `twin_key`, which is another feed's where `feed` is not "", and in another
+    namespace where `namespace` is not "".
+    """
 
     origin: str
     row_key: RowKey
     twin_key: RowKey
     feed: str = ""
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ brake stopped. What the brakes look at is the caller's.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, or_, select, update
@@ -145,7 +146,7 @@ def judge(connection: Connection, turn: Turn, opening: Opening, report: StageRep
         if opening.bookmark is not None:
             keep_bookmark(connection, turn.scope_id, opening.bookmark)
         if opening.is_whole:
-            _remember_read(connection, turn.scope_id, report.account.present, opening.stamp)
+            _remember_read(connection, turn.scope_id, report.account.present, opening.stamp, turn.now())
     elif tripped and (opening.brakes or not is_blind):
         still = opening.brakes if is_blind else ()
         _set(connection, turn, GateState.BRAKED, _STOPPED + ", ".join(dict.fromkeys((*still, *tripped))))
@@ -195,14 +196,17 @@ def _release(connection: Connection, scope_id: int) -> None:
 
 def _accept_read(connection: Connection, scope_id: int, run_id: str) -> None:
     """From now on the accepted read is what the next one is compared with."""
-    stored = connection.execute(select(RUN.c.stage_report).where(RUN.c.scope_id == scope_id, RUN.c.id == run_id)).scalar()
-    report = load_report(stored) if stored else None
-    if report is not None and report.is_whole:
-        _remember_read(connection, scope_id, report.account.present, "")
+    run = connection.execute(
+        select(RUN.c.stage_report, RUN.c.started_at).where(RUN.c.scope_id == scope_id, RUN.c.id == run_id)
+    ).first()
+    report = load_report(run.stage_report) if run is not None and run.stage_report else None
+    if run is not None and report is not None and report.is_whole:
+        _remember_read(connection, scope_id, report.account.present, "", run.started_at)
 
 
-def _remember_read(connection: Connection, scope_id: int, rows: int, stamp: str) -> None:
-    connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(last_whole_read=rows, stamp=stamp))
+def _remember_read(connection: Connection, scope_id: int, rows: int, stamp: str, read_at: datetime) -> None:
+    columns = {"last_whole_read": rows, "stamp": stamp, "whole_read_at": read_at}
+    connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(**columns))
 
 
 def _set(connection: Connection, turn: Turn, state: GateState, reason: str = "") -> None:

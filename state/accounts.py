@@ -148,6 +148,20 @@ class HeldRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Alongside:
+    """Another scope of the service that knows `known` of a feed's `rows`: one of another `feed` ("": of the same name), or in
+    another `namespace` ("": the same). `held`: so many rows are held for its sake.
+    """
+
+    scope_id: int
+    feed: str
+    namespace: str
+    known: int
+    rows: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
 class StageReport:
     """What one read of the source came to, and what the brakes need to judge it.
 
@@ -165,7 +179,10 @@ class StageReport:
     rejected, and that this one, which was not full, has not read again. `is_blind`: rows wait behind a closed gate that this
     read has not heard of, so that it may not open it. `reasons` counts problems (not warnings). `brakes`:
     those that stop this run; `accepted`: those that would, had a person not accepted them for it; `stood`: those that stopped
-    the reads before, or passed for one run only.
+    the reads before, or passed for one run only. `left_out`: entries that a rule newly leaves out, by rule, of `to_come` whose
+    events are to come. `alike`: new rows that agree with absent ones in two of title, start and place; `alike_before`: earlier
+    reads that went out with at least half as many. `alongside`: who else delivers these rows. `key_definition`: what makes
+    the feed's keys; `has_new_keys`: it is not what the ledger knows.
     """
 
     run_id: str
@@ -196,3 +213,10 @@ class StageReport:
     brakes: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
     stood: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    to_come: int = 0
+    alike: int = 0
+    alike_before: int = 0
+    alongside: Alongside | None = None
+    key_definition: str = ""
+    has_new_keys: bool = False

@@ -120,6 +120,8 @@ class DuplicateIndex:
         self._scope_id = scope_id
         self._at_a_time = at_a_time
         self._recent: dict[bytes, RowKey] = {}
+        self.apart: set[int] = set()
+        """Scopes whose entries no row is held for, though they are of the service."""
         self.write(connection)
         self._at_first = read_neighbours(connection, scope_id)
         self._is_blank = not any(each.marked_id for each in self._at_first.values())
@@ -132,7 +134,7 @@ class DuplicateIndex:
         found: dict[bytes, Candidate] = {}
         marks = () if self._is_blank else rounded([digest[:_MARK_BYTES] for digest in wanted])
         for row in connection.execute(_FIND, {"marks": marks}) if marks else ():
-            if row.twin_digest in wanted and row.scope_id in self._at_first:
+            if row.twin_digest in wanted and row.scope_id in self._at_first and row.scope_id not in self.apart:
                 found.setdefault(row.twin_digest, self._candidate(row))
         recent = self._recent
         for digest in wanted:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, and_, func, or_, select, update
 
 from mappings.errors import PermanentError
 from state.accounts import StageReport
+from state.alongside import put_side_by_side
 from state.bookmark import Bookmark, ReadEnd, drop_bookmark, keep_bookmark
 from state.earlier import let_out
 from state.reach import Reach
@@ -58,6 +59,7 @@ class Opening:
     before: GateState
     before_run: str
     before_reason: str
+    key_definition: str = ""
     bookmark: Bookmark | None = None
 
     def ended(self, end: ReadEnd) -> Opening:
@@ -123,6 +125,7 @@ def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str, reac
         before=GateState(scope.gate),
         before_run=scope.gate_run,
         before_reason=scope.gate_reason,
+        key_definition=scope.key_definition,
     )
 
 
@@ -143,6 +146,7 @@ def judge(connection: Connection, turn: Turn, opening: Opening, report: StageRep
     if opens:
         _set(connection, turn, GateState.OPEN)
         _release(connection, turn.scope_id)
+        _remember_keys(connection, turn.scope_id, report)
         if opening.bookmark is not None:
             keep_bookmark(connection, turn.scope_id, opening.bookmark)
         if opening.is_whole:
@@ -170,7 +174,7 @@ def accept(connection: Connection, scope_id: int, by: str) -> Gate:
         stopped, _, _ = gate.reason.partition("; ")
         opened = {"gate": GateState.OPEN.value, "gate_reason": f"{stopped}; accepted by {by}"}
         connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(**opened))
-        _accept_read(connection, scope_id, gate.run_id)
+        _accept_read(connection, scope_id, gate)
     return read_gate(connection, scope_id)
 
 
@@ -194,14 +198,29 @@ def _release(connection: Connection, scope_id: int) -> None:
     let_out(connection, scope_id)
 
 
-def _accept_read(connection: Connection, scope_id: int, run_id: str) -> None:
+def read_report(connection: Connection, scope_id: int, run_id: str) -> StageReport | None:
+    """Return the report of a read, None where there is none (any more)."""
+    stored = connection.execute(select(RUN.c.stage_report).where(RUN.c.scope_id == scope_id, RUN.c.id == run_id)).scalar()
+    return load_report(stored) if stored else None
+
+
+def _accept_read(connection: Connection, scope_id: int, gate: Gate) -> None:
     """From now on the accepted read is what the next one is compared with."""
-    run = connection.execute(
-        select(RUN.c.stage_report, RUN.c.started_at).where(RUN.c.scope_id == scope_id, RUN.c.id == run_id)
-    ).first()
-    report = load_report(run.stage_report) if run is not None and run.stage_report else None
-    if run is not None and report is not None and report.is_whole:
-        _remember_read(connection, scope_id, report.account.present, "", run.started_at)
+    report = read_report(connection, scope_id, gate.run_id)
+    if report is None:
+        return
+    _remember_keys(connection, scope_id, report)
+    if "scope" in gate.brakes and report.alongside is not None:
+        put_side_by_side(connection, scope_id, report.alongside.scope_id)
+    if report.is_whole:
+        run = (RUN.c.scope_id == scope_id, RUN.c.id == gate.run_id)
+        read_at = connection.execute(select(RUN.c.started_at).where(*run)).scalar_one()
+        _remember_read(connection, scope_id, report.account.present, "", read_at)
+
+
+def _remember_keys(connection: Connection, scope_id: int, report: StageReport) -> None:
+    if report.key_definition:
+        connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(key_definition=report.key_definition))
 
 
 def _remember_read(connection: Connection, scope_id: int, rows: int, stamp: str, read_at: datetime) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, or_, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, or_, select, update
 
 from mappings.vocabulary import RowKey
 from state.asking import rounded
@@ -25,7 +25,7 @@ from state.words import Decision, EntryState, ProblemKind
 
 _PAGE = 500
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
-_HELD = (
+_HELD: Select[*tuple[Any, ...]] = (
     select(
         *(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.twin_digest, ENTRY.c.candidate_id),
         *(ENTRY.c.revision, ENTRY.c.decision, ENTRY.c.created_at),
@@ -34,7 +34,7 @@ _HELD = (
     .order_by(ENTRY.c.id)
     .limit(_PAGE)
 )
-_CANDIDATES = select(
+_CANDIDATES: Select[*tuple[Any, ...]] = select(
     *(ENTRY.c.id, ENTRY.c.scope_id, ENTRY.c.state, ENTRY.c.twin_digest, ENTRY.c.candidate_id, ENTRY.c.removed_at),
     or_(ENTRY.c.vanished_at.is_not(None), ENTRY.c.past_at.is_not(None)).label("is_gone"),
 ).where(_SOME)
@@ -52,7 +52,7 @@ _HOLD = (
 )  # fmt: skip
 _SUPERSEDE = update(ENTRY).where(_SOME).values(state=EntryState.SUPERSEDED.value)
 
-_HeldRow = Row[Any]
+_HeldRow = Row[*tuple[Any, ...]]
 
 
 def settle_held(connection: Connection, turn: Turn, opening: Opening, progress: Progress) -> int:
@@ -101,7 +101,10 @@ class _Judge:
         self._turn = turn
         self._opening = opening
         self._progress = progress
-        self._neighbours: Mapping[int, Neighbour] = read_neighbours(connection, turn.scope_id)
+        apart = progress.duplicates.apart
+        self._neighbours: Mapping[int, Neighbour] = {
+            scope_id: each for scope_id, each in read_neighbours(connection, turn.scope_id).items() if scope_id not in apart
+        }
 
     def take(self, page: Collection[_HeldRow]) -> None:
         """Free the rows that nothing resembles any more; the others stay held, by the right candidate."""
@@ -179,6 +182,6 @@ def _adopter(rows: Mapping[int, _HeldRow], row: _HeldRow) -> _HeldRow:
 
 def _pages(connection: Connection, scope_id: int) -> Iterator[list[_HeldRow]]:
     after = 0
-    while page := list(connection.execute(_HELD, {"scope": scope_id, "after": after})):
-        yield page
+    while page := connection.execute(_HELD, {"scope": scope_id, "after": after}).all():
+        yield list(page)
         after = page[-1].id

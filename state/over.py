@@ -53,7 +53,10 @@ def sort_out(connection: Connection, absent: Iterable[int], seen: Seen, unspoken
 
 
 def count_unmarked(connection: Connection, scope_id: int, boundary: int) -> int:
-    """Count a feed's entries, up to an id, that stand for a row and are not marked as gone: by indexes alone, as there are many, and few marked."""
+    """Count a feed's entries, up to an id, that stand for a row and are not marked as gone.
+
+    By indexes alone: there are many entries, and few marked ones.
+    """
     of_feed = (ENTRY.c.scope_id == scope_id, ENTRY.c.id <= boundary)
     is_vanished, is_past = ENTRY.c.vanished_at.is_not(None), ENTRY.c.past_at.is_not(None)
     is_without_row = (ENTRY.c.state.in_(_WITHOUT_ROW), *_IS_UNMARKED)

@@ -7,7 +7,8 @@ from sqlalchemy import delete, func, select, update
 from unit.state.world import START, World, answer, no_brakes, rejection, row
 
 from mappings.delivery import Refusal
-from mappings.vocabulary import FeedName
+from mappings.vocabulary import FeedName, MappedRow
+from state.accounts import StageReport
 from state.database import reading, writing
 from state.tables import DUPLICATE_MARK, ENTRY, SCOPE
 from state.terms import Terms
@@ -205,3 +206,59 @@ def test_the_second_of_two_equal_rows_of_a_long_first_read_is_held(world: World)
     chunks = [[row(f"{chunk}-{number}") for number in range(2_000)] for chunk in range(9)]
     report = world.stage(*chunks, [row("copy", twin="0-1"), row("young", twin="8-1")])
     assert (report.account.held, report.account.new) == (2, 18_000)
+
+
+def scope_asks(report: StageReport) -> list[str]:
+    return ["scope"] if report.alongside else []
+
+
+def closed_by_scope(world: World, rows: list[MappedRow], *accepted: str) -> StageReport:
+    """Read rows as a run that asks the brake `scope`."""
+    terms = Terms(accepted=accepted)
+    stage = world.ledger.open_stage(world.run(), is_whole=True, fence=world.lease.token, terms=terms)
+    stage.write(rows)
+    return stage.close(scope_asks)
+
+
+ROWS = [row(key) for key in "abcde"]
+
+
+def test_a_renamed_feed_is_known_by_its_rows_and_sends_nothing(world: World) -> None:
+    world.stage(ROWS)
+    world.publish()
+    renamed = beside(world, "agenda-2026")
+    found = closed_by_scope(renamed, ROWS).alongside
+    assert found is not None
+    assert (found.feed, found.namespace, found.known, found.rows, found.held) == (world.feed, "", 5, 5, 5)
+    assert not renamed.ledger.gate().is_open
+
+
+def test_a_feed_in_another_namespace_is_known_by_its_keys(world: World) -> None:
+    world.stage(ROWS)
+    world.publish()
+    moved = beside(world, world.feed, "elsewhere")
+    found = closed_by_scope(moved, [row(key, "New title", twin=f"new {key}") for key in "abcd"]).alongside
+    assert found is not None
+    assert (found.feed, found.namespace, found.known, found.held) == ("", "tests", 4, 0)
+
+
+def test_two_feeds_deliver_side_by_side_once_a_person_has_accepted_that(world: World) -> None:
+    world.stage(ROWS)
+    world.publish()
+    renamed = beside(world, "agenda-2026")
+    assert closed_by_scope(renamed, ROWS).account.held == 5
+    report = closed_by_scope(renamed, ROWS, "scope")
+    assert (report.account.held, report.account.new, report.accepted) == (0, 5, ("scope",))
+    renamed.ledger.open_gate("ann")
+    assert renamed.publish().delivered == 5
+    assert closed_by_scope(renamed, [*ROWS, row("f")]).alongside is None
+    assert world.stage([*ROWS, row("f")]).account.held == 0
+
+
+def test_what_one_stage_was_allowed_is_asked_again_while_the_gate_is_closed(world: World) -> None:
+    world.stage(ROWS)
+    world.publish()
+    renamed = beside(world, "agenda-2026")
+    assert closed_by_scope(renamed, ROWS, "scope").account.new == 5
+    assert closed_by_scope(renamed, ROWS).alongside is not None
+    assert not renamed.ledger.gate().is_open

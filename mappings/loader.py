@@ -21,6 +21,7 @@ from mappings.file_context import FileContext
 from mappings.file_problems import Told, told_by
 from mappings.includes import FRAGMENT_MARK, PlaceElsewhere, include_files
 from mappings.lint import find_unwise, find_warnings
+from mappings.lint_fields import find_unknown_names
 from mappings.lint_values import without_secrets
 from mappings.lint_written import find_read_and_written
 from mappings.lookup_files import LookupShelf
@@ -117,7 +118,7 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
     mapper, misfits = attempt(mapping, Directory())
     told.extend(_placed(document, misfits or find_circles(document.get("let"))))
     told.extend(_placed(document, (*find_problems(document, context.tables), *find_no_objects(mapping))))
-    told.extend(_placed(document, _find_unseen(mapping)))
+    told.extend(_placed(document, (*_find_unseen(mapping), *find_unknown_names(mapping))))
     told.extend(_placed(document, find_read_and_written(mapping, mapper.columns)))
     if told:
         raise _error(path, text, told, unwise)

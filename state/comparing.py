@@ -11,6 +11,7 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
+from mappings.keys import too_long_key
 from mappings.vocabulary import Absorbed, Gone, MappedRow, Origin, Reason, ReasonCode, Rejection, RowKey, RowOutcome, Skipped
 from state.columns import storable
 from state.drafts import drafted, is_of_change
@@ -149,6 +150,9 @@ class Comparison:
             self._take_known(known, row)
 
     def _take_new(self, row: MappedRow) -> None:
+        if rejection := too_long_key(row):
+            self._reject(rejection)
+            return
         twin_key = self.twins.get(row.twin_digest) if self.progress.terms.holds_twins else None
         decision = self.progress.decisions.get(row.row_key, "")
         match plan_new(None if decision == RESEND else twin_key):

@@ -25,7 +25,7 @@ from state.contents import TABLES, UnlikeError, compare
 from state.database import open_database, reading, writing
 from state.deciding import SetAside
 from state.export_file import export_to, import_from
-from state.lease import HeldByAnotherError
+from state.holders import HeldByAnotherError
 from state.ledger import Ledger
 from state.media import MediaMemory
 from state.moving import MOVER, migrate

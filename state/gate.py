@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, select, update
+from sqlalchemy import Connection, Row, and_, func, or_, select, update
 
 from mappings.errors import PermanentError
 from state.accounts import StageReport
@@ -100,7 +100,8 @@ def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str, reac
     leaves behind the gate is read again by a full one.
     """
     scope = lock(connection, turn.scope_id)
-    is_unknown = and_(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.attempts == 0, ENTRY.c.id > scope.released_id)
+    is_waiting = and_(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.attempts == 0, ENTRY.c.id > scope.released_id)
+    is_unknown = or_(is_waiting, ENTRY.c.state == EntryState.HELD.value)
     # Counted apart, so that the entries themselves, which are large, need not be looked at.
     entries = select(func.coalesce(func.max(ENTRY.c.id), 0), func.count()).where(ENTRY.c.scope_id == turn.scope_id)
     boundary, count = connection.execute(entries).one()

@@ -28,6 +28,7 @@ from state.verdicts import Claim, effect_of, refused_as
 from state.words import EntryState, Phase
 
 KEY_MEMORY_S = 86_400.0
+_NEVER_AN_END = frozenset({EntryState.PENDING, EntryState.HELD, EntryState.SUPERSEDED})
 
 
 class NotClaimedError(SyncError):
@@ -156,7 +157,7 @@ class Outbox:
         """
         with reading(self._turn.engine) as connection:
             pending = sum(claims.count_pending(connection, self._turn.scope_id, self._turn.run_id))
-        ended = {state.value: self._ended[state] for state in EntryState if state is not EntryState.PENDING}
+        ended = {state.value: self._ended[state] for state in EntryState if state not in _NEVER_AN_END}
         account = PublishAccount(
             new=self._new, carried_over=self._carried_over, pending=pending, resent=len(self._resent), **ended
         )

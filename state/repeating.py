@@ -66,7 +66,10 @@ def repeat(
     if last is None or not _is_told_by(last, connection, turn.scope_id, terms):
         return None
     opening = _opened(connection, turn.scope_id, scope, asked.stamp)
-    report = _told_again(last, turn.run_id, opening, terms)
+    still_refused = _count_refused(connection, turn.scope_id)
+    if still_refused and (last.account.rejected or last.account.filtered):
+        return None  # rows of refused entries may be among those
+    report = _told_again(last, turn.run_id, opening, terms, still_refused)
     report.account.check()
     if brake(report):
         return None
@@ -147,16 +150,24 @@ def _says_all(last: StageReport, connection: Connection, scope_id: int, terms: T
         return False
     of_feed = ENTRY.c.scope_id == scope_id
     known = connection.execute(select(func.count()).where(of_feed)).scalar_one()
-    return known == account.new + account.unchanged and not _is_any(connection, of_feed, ENTRY.c.drift_kind.is_not(None))
+    return known == account.new + account.unchanged + account.still_refused and not _is_any(connection, of_feed, ENTRY.c.drift_kind.is_not(None))
 
 
 def _is_any(connection: Connection, *which: ColumnElement[bool]) -> bool:
     return bool(connection.execute(select(exists().where(*which))).scalar())
 
 
-def _told_again(last: StageReport, run_id: str, opening: Opening, terms: Terms) -> StageReport:
-    """Return the report of a read of the same rows: what was new is unchanged, and nothing more is missed."""
-    account = replace(last.account, new=0, unchanged=last.account.unchanged + last.account.new)
+def _count_refused(connection: Connection, scope_id: int) -> int:
+    """Count the refused entries that the source still asks for."""
+    is_asked_for = (ENTRY.c.fingerprint != "", ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
+    refused = (ENTRY.c.scope_id == scope_id, ENTRY.c.state == EntryState.REFUSED.value)
+    return connection.execute(select(func.count()).select_from(ENTRY).where(*refused, *is_asked_for)).scalar_one()
+
+
+def _told_again(last: StageReport, run_id: str, opening: Opening, terms: Terms, still_refused: int) -> StageReport:
+    """Return the report of a read of the same rows: what was new is unchanged or refused, and nothing more is missed."""
+    known = last.account.unchanged + last.account.new + last.account.still_refused
+    account = replace(last.account, new=0, unchanged=known - still_refused, still_refused=still_refused)
     return StageReport(
         run_id=run_id,
         is_whole=True,

@@ -29,7 +29,7 @@ OUTCOMES = st.one_of(ROWS, st.sampled_from("abcd").map(rejection))
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One open state DB for all examples: each has two feeds of its own in it."""
+    """One open state DB for all examples: each has two feeds of its own in it, at services of their own."""
     world = World(tmp_path_factory.mktemp("feeds") / "state.db")
     yield world
     world.engine.dispose()
@@ -37,7 +37,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 def with_feed(shared: World, name: str) -> World:
     world = copy(shared)
-    world.ledger = Ledger(world.engine, DESTINATION, FeedName(name), namespace="tests", now=world.clock)
+    world.ledger = Ledger(world.engine, f"{DESTINATION}/{name}", FeedName(name), namespace="tests", now=world.clock)
     world.lease = world.ledger.acquire_lease("test")
     return world
 

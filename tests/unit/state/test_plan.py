@@ -3,8 +3,22 @@ from __future__ import annotations
 import pytest
 from unit.state.world import row
 
-from mappings.vocabulary import RowKey
-from state.plan import Drifted, Held, Known, New, Reopen, Repin, Unchanged, plan_known, plan_new
+from mappings.vocabulary import FeedName, MappedRow, RowKey
+from state.duplicates import Candidate
+from state.plan import (
+    Drifted,
+    Held,
+    Known,
+    New,
+    Reopen,
+    Repin,
+    Returned,
+    StillHeld,
+    StillRefused,
+    Unchanged,
+    plan_known,
+    plan_new,
+)
 from state.words import EntryState
 
 SAID = row("a", "as pinned")
@@ -35,10 +49,11 @@ def test_an_unknown_row_is_new() -> None:
 
 
 def test_an_unknown_row_that_looks_like_a_known_one_is_held() -> None:
-    assert plan_new(RowKey("b")) == Held(RowKey("b"))
+    candidate = Candidate(2, RowKey("b"), FeedName(""), "")
+    assert plan_new(candidate) == Held(candidate)
 
 
-@pytest.mark.parametrize("state", EntryState)
+@pytest.mark.parametrize("state", set(EntryState) - {EntryState.REFUSED, EntryState.HELD, EntryState.SUPERSEDED})
 @pytest.mark.parametrize("attempts", [0, 1])
 @pytest.mark.parametrize("is_unanswered", [False, True])
 def test_the_same_payload_changes_nothing_in_any_state(state: EntryState, attempts: int, is_unanswered: bool) -> None:
@@ -67,9 +82,30 @@ def test_another_payload_takes_the_pinned_ones_place_only_where_nothing_was_crea
     assert plan_known(known(state, attempts=attempts, is_unanswered=is_unanswered), CHANGED) == expected
 
 
-def test_every_state_has_its_row_in_the_table_of_changes() -> None:
-    for state in EntryState:
-        assert plan_known(known(state), CHANGED) in (Drifted(), Reopen())
+def test_a_refused_row_that_says_the_same_is_still_refused() -> None:
+    assert plan_known(known(EntryState.REFUSED), SAID) == StillRefused()
+
+
+@pytest.mark.parametrize("says", [SAID, CHANGED])
+def test_a_held_row_stays_held_whatever_it_says_until_a_person_releases_it(says: MappedRow) -> None:
+    held = known(EntryState.HELD, attempts=0)
+    assert plan_known(held, says) == StillHeld()
+    assert plan_known(held._replace(decision="release"), says) == Repin()
+
+
+@pytest.mark.parametrize("says", [SAID, CHANGED])
+def test_a_row_whose_event_another_key_has_is_held_when_it_returns(says: MappedRow) -> None:
+    assert plan_known(known(EntryState.SUPERSEDED, attempts=0), says) == Returned()
+
+
+@pytest.mark.parametrize("says", [SAID, CHANGED])
+def test_a_row_whose_event_was_removed_by_hand_differs_whatever_it_says(says: MappedRow) -> None:
+    assert plan_known(known(EntryState.DELIVERED)._replace(is_removed=True), says) == Drifted()
+
+
+def test_a_row_is_compared_with_what_a_person_applied_not_with_what_was_sent() -> None:
+    applied = known(EntryState.DELIVERED, digest=CHANGED.row_digest)._replace(baseline_fingerprint=CHANGED.fingerprint)
+    assert (plan_known(applied, CHANGED), plan_known(applied, SAID)) == (Unchanged(), Drifted())
 
 
 def test_a_drift_that_is_recorded_is_not_written_again() -> None:

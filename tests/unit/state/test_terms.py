@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import select
 from unit.state.world import DESTINATION, FEED, World, answer, body_of, row
 
 from mappings.delivery import Refusal, Uncertain
@@ -13,11 +13,10 @@ from mappings.event import as_draft
 from mappings.vocabulary import Cover, MappedRow
 from state.accounts import ReadAccount, StageReport
 from state.books import Books
-from state.database import writing
-from state.tables import EARLIER, RELEASE, SCOPE
+from state.tables import EARLIER
 from state.terms import Terms
 from state.views import Book, RowFilter
-from state.words import EntryState, ProblemKind
+from state.words import EntryState
 
 BOOK = Book(DESTINATION, FEED)
 IGNORING = Terms(on_change="ignore", on_vanish="ignore")
@@ -32,13 +31,6 @@ def delivered(world: World, *rows: MappedRow) -> None:
 def earlier_events(world: World) -> list[int]:
     with world.engine.connect() as connection:
         return list(connection.execute(select(EARLIER.c.event_id).order_by(EARLIER.c.replaced_at)).scalars())
-
-
-def decide(world: World, key: str, decision: str) -> None:
-    with writing(world.engine) as connection:
-        scope = connection.execute(select(SCOPE.c.id)).scalar_one()
-        row = {"scope_id": scope, "row_key": key, "decision": decision, "decided_at": world.clock(), "decided_by": "ana@desk"}
-        connection.execute(insert(RELEASE), row)
 
 
 # changes and vanished rows that a feed ignores
@@ -210,25 +202,6 @@ def test_a_run_of_drafts_sends_what_was_staged_before_as_drafts_too(world: World
 def test_a_row_read_twice_by_a_run_of_drafts_is_a_duplicate(world: World) -> None:
     report = world.stage([row("a"), row("a")], terms=Terms(drafts_only=True))
     assert report.account == ReadAccount(read=2, new=1, duplicate=1)
-
-
-# held rows that a person decided about
-
-
-def test_a_held_row_that_a_person_released_is_staged(world: World) -> None:
-    delivered(world, row("old", twin="jazz"))
-    copy = row("new", twin="jazz")
-    assert world.stage([row("old", twin="jazz"), copy]).account.held == 1
-    decide(world, "new", "resend")
-    assert world.stage([row("old", twin="jazz"), copy]).account == ReadAccount(read=2, unchanged=1, new=1)
-
-
-def test_a_held_row_that_a_person_ignores_is_counted_and_not_listed(world: World) -> None:
-    delivered(world, row("old", twin="jazz"))
-    decide(world, "new", "ignore")
-    report = world.stage([row("old", twin="jazz"), row("new", twin="jazz")])
-    assert (report.account.held, report.ignored, report.held) == (1, 1, ())
-    assert Books(world.engine).problems(BOOK, ProblemKind.HELD) == ()
 
 
 # what brakes look at

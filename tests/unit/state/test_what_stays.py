@@ -1,0 +1,191 @@
+"""What a person said and what waits for one stays with its row: baselines, ignored changes, removed events, warnings, rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+from unit.state.world import DESTINATION, FEED, World, answer, row, skipped
+
+from mappings.delivery import Refusal
+from mappings.vocabulary import MappedRow, Origin, Reason, ReasonCode, RowKey, Skipped
+from state.accounts import ReadAccount
+from state.books import Books
+from state.database import writing
+from state.tables import ENTRY
+from state.terms import Terms
+from state.views import Book
+from state.words import Decision, DriftKind, EntryState, ProblemKind
+
+BOOK = Book(DESTINATION, FEED)
+A, B, C = row("a", "first"), row("a", "second"), row("a", "third")
+WARNED = (Reason(ReasonCode.TOO_LONG, "title", "TITLE", "a long title", "write a shorter one"),)
+
+
+def delivered(world: World, *rows: MappedRow) -> None:
+    world.stage(rows)
+    world.publish()
+
+
+def put(world: World, key: str, **columns: Any) -> None:
+    """Write what a person's decision writes."""
+    with writing(world.engine) as connection:
+        connection.execute(update(ENTRY).where(ENTRY.c.row_key == key).values(**columns))
+
+
+def apply_by_hand(world: World, change: MappedRow) -> None:
+    baseline = {"baseline_body": change.body, "baseline_fingerprint": change.fingerprint}
+    put(world, "a", **baseline, drift_body=None, drift_fingerprint=None, drift_kind=None)
+
+
+def ignore(world: World, change: MappedRow) -> None:
+    put(world, "a", decision="ignore", ignored_fingerprint=change.fingerprint)
+
+
+def warnings(world: World) -> list[str]:
+    return [problem.row_key for problem in Books(world.engine).problems(BOOK, ProblemKind.WARNING)]
+
+
+# the baseline
+
+
+def test_a_change_that_was_applied_by_hand_is_drift_again_when_it_is_taken_back(world: World) -> None:
+    delivered(world, A)
+    assert world.stage([B]).account.drifted == 1
+    apply_by_hand(world, B)
+    assert world.stage([B]).account.unchanged == 1
+    assert world.stage([A]).account.drifted == 1
+    assert (world.known("a").drift_body, world.known("a").shown) == (A.body, B.body)
+
+
+def test_a_change_after_one_that_was_applied_is_drafted_beside_the_event_as_the_service_shows_it(world: World) -> None:
+    drafting = Terms(on_change="create_draft_again")
+    delivered(world, A)
+    world.stage([B])
+    apply_by_hand(world, B)
+    assert world.stage([C], terms=drafting).redrafted == 1
+    assert world.stage([B], terms=drafting).account.new == 0
+    assert (world.known("a").state, world.known("a").shown) == (EntryState.DELIVERED, B.body)
+
+
+# ignored changes
+
+
+def test_an_ignored_change_is_on_no_list_when_it_comes_back_after_the_row_was_as_before(world: World) -> None:
+    delivered(world, A)
+    world.stage([B])
+    ignore(world, B)
+    decisions = []
+    for change in (A, B, C, B):
+        report = world.stage([change])
+        decisions.append((world.known("a").is_set_aside, report.account.drifted))
+    assert decisions == [(False, 0), (True, 1), (False, 1), (True, 1)]
+
+
+@pytest.mark.parametrize("state", ["conflict", "uncertain"])
+def test_an_ignored_row_is_listed_again_once_it_changes_at_its_source(world: World, state: str) -> None:
+    delivered(world, A)
+    put(world, "a", state=state, event_id=None)
+    ignore(world, A)
+    world.stage([A])
+    assert world.known("a").is_set_aside
+    world.stage([B])
+    assert not world.known("a").is_set_aside
+
+
+def test_a_row_that_comes_back_is_listed_again_unless_it_asks_for_what_was_ignored(world: World) -> None:
+    delivered(world, A)
+    world.stage([B])
+    ignore(world, B)
+    put(world, "a", vanished_at=world.clock())
+    world.stage([B])
+    assert (world.known("a").vanished_at, world.known("a").is_set_aside) == (None, True)
+
+
+# events that were removed by hand
+
+
+@pytest.mark.parametrize("says", [A, B])
+def test_a_row_that_comes_back_after_its_event_was_removed_is_listed_as_returned(world: World, says: MappedRow) -> None:
+    delivered(world, A)
+    put(world, "a", removed_at=world.clock(), vanished_at=world.clock(), decision="removed")
+    assert world.stage([says]).account == ReadAccount(read=1, drifted=1)
+    entry = world.known("a")
+    assert (entry.drift_kind, entry.drift_body, entry.vanished_at) == (DriftKind.RETURNED, says.body, None)
+    assert world.stage([says]).account.drifted == 1
+
+
+def test_a_row_that_is_cancelled_after_its_event_was_removed_waits_for_nobody(world: World) -> None:
+    delivered(world, A)
+    put(world, "a", removed_at=world.clock(), decision="removed")
+    world.stage([A])
+    cancelled = Skipped(Origin("agenda.csv:2"), "cancelled", RowKey("a"), is_cancelled=True)
+    assert world.stage([cancelled]).account == ReadAccount(read=1, unchanged=1)
+    assert world.known("a").drift_kind is None
+
+
+# warnings
+
+
+def test_a_warning_stays_listed_while_its_row_is_the_same(world: World) -> None:
+    delivered(world, row("a", warnings=WARNED), row("b"))
+    for _ in range(2):
+        world.stage([row("a", warnings=WARNED), row("b")])
+        assert warnings(world) == ["a"]
+
+
+def test_a_warning_goes_once_its_row_has_changed(world: World) -> None:
+    delivered(world, row("a", warnings=WARNED))
+    world.stage([row("a", "another title")])
+    assert warnings(world) == []
+
+
+def test_a_warning_of_a_row_that_a_person_ignores_is_not_listed(world: World) -> None:
+    delivered(world, row("a", "first", warnings=WARNED))
+    ignore(world, A)
+    world.stage([row("a", "first", warnings=WARNED)])
+    assert warnings(world) == []
+
+
+# refused rows and rules
+
+
+def test_rows_that_the_service_refused_are_counted_apart_while_they_ask_for_the_same(world: World) -> None:
+    world.stage([row(key) for key in "abc"])
+    world.publish(*(Refusal(answer(400)) for _ in "abc"))
+    for _ in range(2):
+        assert world.stage([row(key) for key in "abc"]).account == ReadAccount(read=3, still_refused=3)
+
+
+def test_a_delivered_row_that_a_rule_now_leaves_out_has_vanished(world: World) -> None:
+    delivered(world, row("a"), row("b"))
+    left_out = Skipped(Origin("agenda.csv:2"), "online only", RowKey("a"), rule=2)
+    assert world.stage([left_out, row("b")]).vanished == 1
+    assert world.known("a").vanished_at is not None
+    assert world.stage([row("a"), row("b")]).account.unchanged == 2
+    assert world.known("a").vanished_at is None
+
+
+def test_a_delivered_row_that_no_rule_leaves_out_but_the_moment_has_not_vanished(world: World) -> None:
+    delivered(world, row("a"), row("b"))
+    assert world.stage([skipped("a", "past"), row("b")]).vanished == 0
+
+
+# decisions of people about held rows are theirs, whatever the row says
+
+
+def test_a_held_row_that_is_ignored_stays_held_and_unlisted_when_it_is_edited(world: World) -> None:
+    delivered(world, row("old", twin="jazz"))
+    world.stage([row("old", twin="jazz"), row("new", twin="jazz")])
+    put(world, "new", decision=Decision.IGNORE.value)
+    report = world.stage([row("old", twin="jazz"), row("new", "edited", twin="jazz")])
+    assert (report.account.held, report.ignored, report.held) == (1, 1, ())
+    assert Books(world.engine).problems(BOOK, ProblemKind.HELD) == ()
+
+
+def test_a_held_row_that_a_person_releases_is_sent(world: World) -> None:
+    delivered(world, row("old", twin="jazz"))
+    world.stage([row("old", twin="jazz"), row("new", twin="jazz")])
+    put(world, "new", decision=Decision.RELEASE.value)
+    assert world.stage([row("old", twin="jazz"), row("new", twin="jazz")]).account == ReadAccount(read=2, unchanged=1, new=1)

@@ -29,9 +29,9 @@ _TRIES = 5
 class HeldByAnotherError(TransientError):
     """Another run holds the feed: `holder` on `host` with process id `pid`, since `since`; it is alive or may be."""
 
-    def __init__(self, *, holder: str, since: datetime, host: str, pid: int) -> None:
+    def __init__(self, *, holder: str, since: datetime, host: str, pid: int, feed: str = "the feed") -> None:
         super().__init__(
-            f"the feed is held by {holder} (process {pid} on {host}) since {since:%Y-%m-%d %H:%M:%S} UTC",
+            f"{feed} is held by {holder} (process {pid} on {host}) since {since:%Y-%m-%d %H:%M:%S} UTC",
             hint="wait for that run to end (`eventsync run` does, with --wait), or stop it; a dead one lets go within a minute",
         )
         self.holder = holder

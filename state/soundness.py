@@ -17,7 +17,7 @@ from state.duplicates import MARK
 from state.entry_checks import Finding, Signs, check_earlier, check_entry
 from state.migrations.upgrade import HEAD, differences
 from state.records import load_publish, load_read, load_report
-from state.tables import EARLIER, ENTRY, RUN, SCOPE, DUPLICATE_MARK
+from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, RUN, SCOPE
 from state.trouble import StateDamagedError
 
 _PAGE = 1_000

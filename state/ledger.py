@@ -196,9 +196,9 @@ class Ledger:
         with reading(self._engine) as connection:
             return read_bookmark(connection, scope_id)
 
-    def open_decisions(self, by: str, fence: int) -> Decisions:
-        """Write down what a person decides about rows. `by`: who, as `user@host`."""
-        return Decisions(self._turn("", fence), by)
+    def open_decisions(self, by: str, fence: int, others: Collection[Lease] = ()) -> Decisions:
+        """Record what a person decides about rows. `by`: who, as `user@host`; `others`: leases of feeds that give up an event."""
+        return Decisions(self._turn("", fence), by, others)
 
     def gate(self) -> Gate:
         """Return whether what is staged may be published."""

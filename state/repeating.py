@@ -150,7 +150,9 @@ def _says_all(last: StageReport, connection: Connection, scope_id: int, terms: T
         return False
     of_feed = ENTRY.c.scope_id == scope_id
     known = connection.execute(select(func.count()).where(of_feed)).scalar_one()
-    return known == account.new + account.unchanged + account.still_refused and not _is_any(connection, of_feed, ENTRY.c.drift_kind.is_not(None))
+    return known == account.new + account.unchanged + account.still_refused and not _is_any(
+        connection, of_feed, ENTRY.c.drift_kind.is_not(None)
+    )
 
 
 def _is_any(connection: Connection, *which: ColumnElement[bool]) -> bool:

@@ -21,10 +21,10 @@ from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.cli.shelf import Shelf
 from pipelines.clock import now
 from pipelines.settings import Settings
-from state.destination import split_destination
 from state.books import Books
 from state.database import StateDb
 from state.decisions import Decisions
+from state.destination import split_destination
 from state.ledger import Ledger
 from state.presence import existing_database
 from state.views import Book
@@ -43,7 +43,7 @@ class FeedAtHand:
     @property
     def books(self) -> Books:
         """What was written down so far."""
-        return Books(self.engine)
+        return Books(self.engine, now)
 
     @contextmanager
     def deciding(self, verb: str) -> Iterator[Decisions]:
@@ -91,7 +91,7 @@ def feed_at_hand(settings: Settings, word: str) -> Iterator[FeedAtHand]:
     """
     destination = settings.destination if settings.base_url else None
     with existing_database(settings.state_url) as engine:
-        shelf = Shelf(settings, None if engine is None else Books(engine), destination)
+        shelf = Shelf(settings, None if engine is None else Books(engine, now), destination)
         name = shelf.feed_name(word)
         book = shelf.book(name)
         if engine is None or book is None:

@@ -41,7 +41,7 @@ class FeedAtHand:
     @property
     def books(self) -> Books:
         """What was written down so far."""
-        return Books(self.engine)
+        return Books(self.engine, now)
 
     @contextmanager
     def deciding(self, verb: str, others: Collection[Book] = ()) -> Iterator[Decisions]:
@@ -98,7 +98,7 @@ def feed_at_hand(settings: Settings, word: str) -> Iterator[FeedAtHand]:
     """
     destination = settings.destination if settings.base_url else None
     with existing_database(settings.state_url) as engine:
-        shelf = Shelf(settings, None if engine is None else Books(engine), destination)
+        shelf = Shelf(settings, None if engine is None else Books(engine, now), destination)
         name = shelf.feed_name(word)
         book = shelf.book(name)
         if engine is None or book is None:

@@ -121,6 +121,11 @@ class Brakes(Strict):
     rejected: Share = Field(default=0.05, description="Stop when more than this share of the rows is rejected.")
     rejected_at_least: int = Field(default=3, ge=1, description="Fewer rejected rows than this never stop a run.")
     shrink: Share = Field(default=0.5, description="Stop when the source lost more than this share of its rows.")
+    left_out: Share = Field(
+        default=0.2,
+        description="Stop when `skip` and `keep` rules newly leave out more than this share of the delivered rows whose events"
+        " are to come.",
+    )
     new: Share = Field(default=0.5, description="Stop when more than this share of a known feed's rows is suddenly new.")
 
 

@@ -6,6 +6,7 @@ Knows neither Dagster nor the environment: everything is handed in. How a row is
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -224,7 +225,14 @@ def _terms(job: StageJob, reach: Reach) -> Terms:
         days=job.mapper.days,
         reach=reach,
         row_parts=len(job.mapping.key_columns) if is_unfolding(job.mapping.rows) else None,
+        key_definition=_key_definition(job.mapping),
     )
+
+
+def _key_definition(mapping: FeedMapping) -> str:
+    """Return a digest of what makes the feed's keys."""
+    columns = json.dumps([part.column for part in mapping.key_columns])
+    return blake2b(columns.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 def publish(job: PublishJob) -> Published:

@@ -108,6 +108,7 @@ def _opened(connection: Connection, scope_id: int, scope: Row[*tuple[Any, ...]],
         before=GateState(scope.gate),
         before_run=scope.gate_run,
         before_reason=scope.gate_reason,
+        key_definition=scope.key_definition,
     )
 
 
@@ -182,6 +183,8 @@ def _told_again(last: StageReport, run_id: str, opening: Opening, terms: Terms, 
         skipped=last.skipped,
         reasons=last.reasons,
         rejections=last.rejections,
+        key_definition=terms.key_definition,
+        has_new_keys=bool(terms.key_definition and opening.key_definition and terms.key_definition != opening.key_definition),
     )
 
 

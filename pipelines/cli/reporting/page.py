@@ -100,8 +100,11 @@ _UNUSUAL = "something about it is unusual, and we are looking into it"
 _STOPPED = {
     "rejected": "too many of its rows cannot be used. Mend them, or ask us to send the others",
     "shrink": "most of the rows that were there before are missing. Is the file complete?",
+    "left_out": "many events that are online are now left out. Has a word in one of the columns changed?",
     "new": "far more rows are new than usual. Have their identifiers changed?",
     "copies": "too many rows look like events that are known under another identifier. Have the identifiers changed?",
+    "scope": "these events are online already under another name of this list. We are looking into it",
+    "keys": "what identifies a row has changed on our side. We are looking into it",
 }
 """What stops a read, by brake, in words for who can do something about it."""
 

@@ -22,7 +22,8 @@ from state.books import Books
 from state.database import StateDb
 from state.decisions import Decisions
 from state.destination import split_destination
-from state.lease import HeldByAnotherError, Lease
+from state.holders import HeldByAnotherError
+from state.lease import Lease
 from state.ledger import Ledger
 from state.presence import existing_database
 from state.views import Book
@@ -60,7 +61,9 @@ class FeedAtHand:
         try:
             return self._ledger(book).acquire_lease(holder)
         except HeldByAnotherError as held:
-            raise HeldByAnotherError(holder=held.holder, since=held.since, host=held.host, pid=held.pid, what=f"{book.feed} is held by") from held
+            raise HeldByAnotherError(
+                holder=held.holder, since=held.since, host=held.host, pid=held.pid, what=f"{book.feed} is held by"
+            ) from held
 
     def _ledger(self, book: Book) -> Ledger:
         # The ledger's own namespace: a person may decide where no service is configured.

@@ -31,7 +31,7 @@ from state.media import MediaMemory
 from state.moving import MOVER, migrate
 from state.portable import Sum, form_of
 from state.soundness import examine
-from state.tables import ENTRY, LEASE, METADATA, ROUTE_WORKER, DUPLICATE_MARK
+from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, ROUTE_WORKER
 from state.terms import Terms
 from state.views import Book, RowFilter
 

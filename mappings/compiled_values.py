@@ -17,7 +17,21 @@ from mappings.spots import Spot
 from mappings.stepping import Flow
 from mappings.transforms.finding import part_missed, split_columns, table_finder
 from mappings.transforms.step import Kind
-from mappings.values import At, ChannelValue, Choose, Fields, FirstOf, ForEach, Image, Items, Joined, Seen, TableValue, Value
+from mappings.values import (
+    At,
+    ChannelValue,
+    Choose,
+    Entry,
+    Fields,
+    FirstOf,
+    ForEach,
+    Image,
+    Items,
+    Joined,
+    Seen,
+    TableValue,
+    Value,
+)
 from mappings.vocabulary import ReasonCode
 
 
@@ -49,6 +63,10 @@ def compile_value(compiler: Compiler, value: Value, spot: Spot) -> Compiled:  # 
         case ForEach():
             return compiler.misfit(
                 spot, "one value is needed here", "for_each gives a list, and has its place in the payload only"
+            )
+        case Entry():
+            return compiler.misfit(
+                spot, "`when` and `require` belong to an object in a list", "an item of offers, or what for_each gives"
             )
         case Fields() | Image():
             return compiler.misfit(spot, "one value is needed here", "an object or an image has its place in the payload only")

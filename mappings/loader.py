@@ -21,12 +21,14 @@ from mappings.file_context import FileContext
 from mappings.file_problems import Told, told_by
 from mappings.includes import FRAGMENT_MARK, PlaceElsewhere, include_files
 from mappings.lint import find_unwise, find_warnings
+from mappings.lint_fields import find_unknown_names
 from mappings.lint_values import without_secrets
 from mappings.lint_written import find_read_and_written
 from mappings.lookup_files import LookupShelf
 from mappings.marks import Block, Place, Slip, locate, place_after, read_blocks
 from mappings.named_steps import open_named_steps
 from mappings.objects_needed import find_no_objects
+from mappings.publishing import PublishPolicy
 from mappings.schema import FeedMapping
 from mappings.soundness import find_circles, find_problems, item_names
 from mappings.spots import Problem
@@ -113,11 +115,11 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
     except ValidationError as error:
         problems = (*find_problems(document, context.tables), *find_circles(document.get("let")))
         raise _error(path, text, [*told, *told_by(error, document), *_placed(document, problems)], unwise) from None
-    mapping = mapping.loaded(path, _digest(document, context.tables), context.tables)
+    mapping = mapping.loaded(path, _digest(document, context.tables, mapping.publish), context.tables)
     mapper, misfits = attempt(mapping, Directory())
     told.extend(_placed(document, misfits or find_circles(document.get("let"))))
     told.extend(_placed(document, (*find_problems(document, context.tables), *find_no_objects(mapping))))
-    told.extend(_placed(document, _find_unseen(mapping)))
+    told.extend(_placed(document, (*_find_unseen(mapping), *find_unknown_names(mapping))))
     told.extend(_placed(document, find_read_and_written(mapping, mapper.columns)))
     if told:
         raise _error(path, text, told, unwise)
@@ -190,9 +192,11 @@ def _given_names(document: Block) -> frozenset[str]:
     return frozenset(name for name, kind in (("item", "explode"), ("day", "recur")) if kind in kinds)
 
 
-def _digest(document: Block, tables: Mapping[str, Table]) -> bytes:
-    """Digest what decides over rows: comments, layout, owner, schedule, publishing and examples do not."""
+def _digest(document: Block, tables: Mapping[str, Table], publish: PublishPolicy) -> bytes:
+    """Digest what decides over rows: comments, layout, owner, schedule, examples and most of publishing do not."""
     content = {key: document[key] for key in _ABOUT_ROWS if key in document}
+    if publish.draft_on_warning:
+        content["draft_on_warning"] = "true"
     shelves = {name: [table.columns, table.rows] for name, table in tables.items()}
     text = orjson.dumps([_plain(content), shelves], option=orjson.OPT_SORT_KEYS)
     return hashlib.blake2b(text, digest_size=16).digest()

@@ -141,6 +141,9 @@ class PublishPolicy(Strict):
         default="report",
         description="A delivered row is gone from its source: report it, or ignore it (it is neither marked nor listed).",
     )
+    draft_on_warning: bool = Field(
+        default=False, description="Send every row that has a warning, also one of reading, as a draft for review."
+    )
     brakes: Brakes = Field(default=Brakes(), description="What stops a run before anything is sent.")
     max_pause_s: Seconds = Field(default=900.0, alias="max_pause", description="The longest pause the service may ask for.")
     key_memory_s: Seconds = Field(

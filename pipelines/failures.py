@@ -17,7 +17,8 @@ from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
 from mappings.errors import SyncError, TransientError
 from pipelines.outcomes import outcome_of
-from state.lease import HeldByAnotherError, LeaseLostError
+from state.holders import HeldByAnotherError
+from state.lease import LeaseLostError
 
 StepContext = AssetExecutionContext | OpExecutionContext
 """What is known in a step, of an asset or of none."""

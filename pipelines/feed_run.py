@@ -26,12 +26,13 @@ from pipelines.stopping.interruption import InterruptedRunError
 from pipelines.stopping.interrupts import deferred, window
 from pipelines.sync import Published, Staged, publish, stage
 from pipelines.tracing.telemetry import Telemetry, Work
-from pipelines.verdicts import outcome_of_publish
+from pipelines.verdicts import outcome_of_publish, outcome_of_standing
 from pipelines.wiring import Workshop
 from state.accounts import PublishAccount
 from state.books import Books
 from state.lease import LeaseLostError
 from state.notices import put_pace
+from state.standing import Standing
 
 DONE = Outcome("done", ExitCode.DONE)
 _MISSING = "keys that are not in the source"
@@ -99,6 +100,7 @@ class FeedAtWork:
                 if not self.options.publish_only:
                     staged = self._stage(grip)
                     raise_if_braked(staged, self.mapping.feed)
+                    outcome = self._outcome_of_stage(staged)
                 if not self.options.stage_only:
                     published = self._publish(grip)
                     outcome = outcome_of_publish(published, self.mapping)
@@ -151,7 +153,7 @@ class FeedAtWork:
             self.workshop.put_down(self.mapping, self.ticket.run_id, [told])
         if staged.stopping or self.options.stage_only:
             mark_rows(self.workshop, self.mapping, self.ticket.run_id)
-        self._close(self._unless_missing(_stage_outcome(staged, self.mapping.feed)))
+        self._close(self._unless_missing(self._outcome_of_stage(staged)))
         return staged
 
     def _published(self, grip: _Grip) -> Published:
@@ -165,6 +167,17 @@ class FeedAtWork:
         put_pace(self.workshop.engine, self.workshop.settings.destination, self.mapping.feed, self.ticket.run_id, published.pace)
         self._close(self._unless_missing(outcome_of_publish(published, self.mapping)), published.account)
         return published
+
+    def _outcome_of_stage(self, staged: Staged) -> Outcome:
+        """Judge a stage: by its brakes, and where the run ends with it also by what waits for a person."""
+        if staged.stopping:
+            return outcome_of(brake_error(staged, self.mapping.feed))
+        hint = f"`eventsync run {self.mapping.feed} --publish-only` sends what is staged"
+        outcome = Outcome("staged", ExitCode.DONE, "nothing was sent yet", hint)
+        return outcome_of_standing(self._standing(), self.mapping, outcome) if self.options.stage_only else outcome
+
+    def _standing(self) -> Standing:
+        return self.workshop.ledger(self.mapping).standing(self.mapping.publish.key_memory_s)
 
     def _unless_missing(self, outcome: Outcome) -> Outcome:
         """Return the outcome, or that somebody has to look, where the run was asked for keys that the source does not have.
@@ -237,6 +250,7 @@ class FeedAtWork:
             exit_code=int(outcome.exit_code),
             message=outcome.told,
             publish_account=account,
+            standing=self._standing(),
         )
 
 
@@ -257,9 +271,3 @@ def _why_left(left: BaseException, phase: str) -> Outcome:
             return Outcome("failed", ExitCode.ATTENTION, f"a fault of eventsync while {phase}: {type(left).__name__}", hint)
         case _:
             return outcome_of(InterruptedRunError(f"interrupted while {phase}", hint="run again to go on"))
-
-
-def _stage_outcome(staged: Staged, feed: str) -> Outcome:
-    if staged.stopping:
-        return outcome_of(brake_error(staged, feed))
-    return Outcome("staged", ExitCode.DONE, "nothing was sent yet", f"`eventsync run {feed} --publish-only` sends what is staged")

@@ -12,7 +12,8 @@ from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.sources.errors import EmptySourceError, MissingColumnsError
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
 from pipelines.stopping.interruption import InterruptedRunError
-from state.lease import HeldByAnotherError, LeaseLostError
+from state.holders import HeldByAnotherError
+from state.lease import LeaseLostError
 
 HELP = "what would help: "
 

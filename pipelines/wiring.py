@@ -51,7 +51,8 @@ from pipelines.sync import StageJob
 from pipelines.tracing.chosen import telemetry_of
 from pipelines.tracing.telemetry import UNTOLD, Telemetry
 from state.database import StateDb, open_database
-from state.lease import HeldByAnotherError, Lease
+from state.holders import HeldByAnotherError
+from state.lease import Lease
 from state.ledger import Ledger
 from state.media import MediaMemory
 from state.notes import ServiceNotes

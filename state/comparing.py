@@ -11,6 +11,7 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
+from mappings.keys import too_long_key
 from mappings.vocabulary import (
     Absorbed,
     Gone,
@@ -181,6 +182,9 @@ class Comparison:
             self._take_known(known, row)
 
     def _take_new(self, row: MappedRow) -> None:
+        if rejection := too_long_key(row):
+            self._reject(rejection)
+            return
         match plan_new(self.candidates.get(row.twin_digest) if self.progress.terms.holds_twins else None):
             case New():
                 self.candidates[row.twin_digest] = Candidate(0, row.row_key)

@@ -117,7 +117,7 @@ def _put_part(connection: Connection, part: Part, tell: Tell) -> Sum:
             found.add(line)
         connection.execute(insert(part.form.table), [part.form.row(line) for line in page])
         tell(len(page))
-    _set_mark(connection, part.form.table, part.mark)
+    set_mark(connection, part.form.table, part.mark)
     return found
 
 
@@ -139,7 +139,7 @@ def _mark(connection: Connection, table: Table) -> int:
     return max(marked or 0, connection.execute(select(func.max(table.c.id))).scalar() or 0)
 
 
-def _set_mark(connection: Connection, table: Table, mark: int) -> None:
+def set_mark(connection: Connection, table: Table, mark: int) -> None:
     """Let the next id be higher than every one that was given at the original."""
     if mark <= 0 or not _is_counted(table):
         return

@@ -8,9 +8,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, inspect, literal, null, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -18,8 +20,11 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from mappings.errors import ConfigError, SyncError
 from state import postgres_codes, sqlite_codes
 from state.addresses import engine_options, is_file, lock_wait_s, missing_driver, parse, shown, without_secret
+from state.holders import held_by, is_free
 from state.migrations.upgrade import HEAD, is_known, upgrade
 from state.places import Place, place_of
+from state.pulse import host_pulse
+from state.tables import LEASE, SCOPE
 from state.trouble import StateUnavailableError, Trouble, told
 
 StateDb = Engine
@@ -41,7 +46,8 @@ def open_database(url: str, *, upgrades: bool = True) -> Engine:
     A settled answer survives power loss from the moment its transaction returns. Processes that start at once wait for
     one another. `upgrades` False leaves all as it is, and connects only when the state DB is first used.
 
-    Raises `ConfigError` for a URL that names no database or a schema newer than ours, `StateUnavailableError` where
+    Raises `ConfigError` for a URL that names no database or a schema newer than ours, `HeldByAnotherError` where a run of an
+    earlier version is at work with older tables, `StateUnavailableError` where
     somebody must mend something (a file or a role without rights, damage, a wrong password), `StateBusyError` where it
     is locked or cannot be reached just now.
     """
@@ -192,7 +198,30 @@ def _bring_to_head(engine: Engine) -> None:
                 hint="install that version again, or point EVENTSYNC_STATE_URL at another state DB",
             )
         if revision != HEAD:
+            if revision is not None:
+                _refuse_while_held(connection, revision)
             upgrade(connection)
+
+
+def _refuse_while_held(connection: Connection, revision: str) -> None:
+    """Do not change the tables of a run at work: it would fail in the middle. Leases of schema 0001 have no `boot`."""
+    there = {column["name"] for column in inspect(connection).get_columns("lease")}
+    columns = (column if column.name in there else literal("").label(column.name) for column in LEASE.c)
+    is_server = connection.dialect.name == "postgresql"
+    server_now = func.clock_timestamp(type_=LEASE.c.heartbeat_at.type) if is_server else null()
+    leases = select(*columns, SCOPE.c.feed, server_now.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
+    for seen in connection.execute(leases):
+        if not is_free(seen, None if is_server else host_pulse(), partial(_sqlite_now, connection)):
+            raise held_by(
+                seen,
+                what=f"the state DB {shown(connection.engine.url)} has the tables of an earlier version (schema {revision}, "
+                f"ours is {HEAD}), and they cannot be upgraded while a run is at work: {seen.feed} is held by",
+                hint="wait for that run to end, or stop it, then start again; a dead one lets go within a minute",
+            )
+
+
+def _sqlite_now(connection: Connection) -> datetime:
+    return datetime.fromisoformat(connection.exec_driver_sql("SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now')").scalar_one())
 
 
 def _take_turn(connection: Connection) -> None:

@@ -58,8 +58,11 @@ class Signs:
 def check_entry(entry: Record, namespace: str, signs: Signs) -> Iterator[Finding]:
     """Yield what is wrong with an entry."""
     yield from _check_key(entry, namespace)
-    yield from _check_body(entry, entry.cover_url or "", signs)
-    yield from (Finding("entry", problem, *_who(entry)) for problem in _odd_words(entry))
+    if entry.state != EntryState.HELD or entry.fingerprint or entry.body:
+        yield from _check_body(entry, entry.body, entry.fingerprint, entry.cover_url or "", signs)
+    if entry.baseline_body is not None:
+        yield from _check_body(entry, entry.baseline_body, entry.baseline_fingerprint, entry.cover_url or "", signs, "baseline")
+    yield from (Finding("entry", problem, *_who(entry)) for problem in (*_odd_words(entry), *_odd_columns(entry)))
     if entry.state == EntryState.DELIVERED and entry.event_id is None:
         yield Finding("event", "it is delivered, and has no event id", *_who(entry))
     if entry.attempts < 0:
@@ -69,7 +72,7 @@ def check_entry(entry: Record, namespace: str, signs: Signs) -> Iterator[Finding
 def check_earlier(event: Record, namespace: str, signs: Signs) -> Iterator[Finding]:
     """Yield what is wrong with an event that a later draft has taken the place of."""
     yield from _check_key(event, namespace)
-    yield from _check_body(event, "", signs)
+    yield from _check_body(event, event.body, event.fingerprint, "", signs)
 
 
 def _check_key(record: Record, namespace: str) -> Iterator[Finding]:
@@ -78,19 +81,21 @@ def _check_key(record: Record, namespace: str) -> Iterator[Finding]:
         yield Finding("key", f"it is {record.idempotency_key}, and should be {due}", *_who(record))
 
 
-def _check_body(record: Record, cover_url: str, signs: Signs) -> Iterator[Finding]:
+def _check_body(
+    record: Record, kept: bytes, on_record: str | None, cover_url: str, signs: Signs, what: str = "pinned body"
+) -> Iterator[Finding]:  # fmt: skip
     feed = (record.destination, record.feed)
     try:
-        body = unpacked(record.body, record.body_base)
+        body = unpacked(kept, record.body_base)
     except StateDamagedError as damage:
         yield Finding("body", f"{damage}", *_who(record))
         return
     if cover_url or _COVER in body:
         signs.with_covers.add(feed)
     if not _is_payload(body):
-        yield Finding("body", "the pinned body is no JSON object", *_who(record))
-    elif record.fingerprint and _COVER not in body and fingerprint(body, cover_url) != record.fingerprint:
-        finding = Finding("body", "the pinned body is not the one whose fingerprint is on record", *_who(record))
+        yield Finding("body", f"the {what} is no JSON object", *_who(record))
+    elif on_record and _COVER not in body and fingerprint(body, cover_url) != on_record:
+        finding = Finding("body", f"the {what} is not the one whose fingerprint is on record", *_who(record))
         signs.in_doubt[feed].append(finding)
 
 
@@ -110,6 +115,18 @@ def _odd_words(entry: Record) -> Iterator[str]:
         _ = entry.answer and load_answer(entry.answer)
     except ValueError:
         yield "the last answer cannot be read"
+
+
+def _odd_columns(entry: Record) -> Iterator[str]:
+    """Yield what does not go together."""
+    if (entry.baseline_body is None) != (entry.baseline_fingerprint is None):
+        yield "its baseline has a body or a fingerprint, and not both"
+    if entry.state in {EntryState.HELD, EntryState.SUPERSEDED} and entry.event_id is not None:
+        yield f"it is {entry.state}, and has event {entry.event_id}"
+    if entry.state == EntryState.HELD and entry.attempts:
+        yield f"it is held, and counts {entry.attempts} attempts"
+    if entry.state == EntryState.SUPERSEDED and not entry.has_candidate:
+        yield "it is superseded, and no entry has its event"
 
 
 def _who(record: Record) -> tuple[str, str, str]:

@@ -6,28 +6,34 @@ the sum of their digests; last a line that ends it. What the lines of a table ar
 
 from __future__ import annotations
 
+import base64
 import gzip
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import orjson
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine, LargeBinary, MetaData, Table, inspect
 
 from mappings.errors import ConfigError
-from state.contents import TABLES, Part, Tell, count_rows, parts_of, put
-from state.database import reading, writing
-from state.migrations.upgrade import HEAD
+from state.contents import PAGE, TABLES, Part, Tell, count_rows, parts_of, put, set_mark
+from state.database import open_database, reading, writing
+from state.migrations.upgrade import HEAD, is_known, upgrade
 from state.portable import StrangeLineError, Sum, form_of
+from state.tables import METADATA
 
 _KIND = "eventsync state"
 _VERSION = 1
 _LEVEL = 4  # a third more time than the quickest for a fifth less room
+_DERIVED_EARLIER = ("twin_mark", "route_worker")
+"""Tables of earlier schemas that no export has."""
 _LONGEST = 64 << 20
 """Bytes of the longest line that is read: a body may be long, a file of somebody else's may be one line without end."""
 
@@ -65,13 +71,82 @@ def export_to(engine: Engine, file: Path, at: datetime, expect: Tell, tell: Tell
 def import_from(engine: Engine, file: Path, tell: Tell) -> Carried:
     """Fill an empty state DB from such a file, in one transaction; what was written is read back and compared.
 
+    An export of an earlier schema first fills a temporary SQLite file of that schema, which is upgraded and carried over.
+
     Raises:
         ConfigError: it is no such file, it is damaged or of another version, or the state DB is not empty.
         SyncError: the state DB cannot be written.
     """
-    with _opened(file) as lines, writing(engine) as connection:
-        sums = put(connection, _parts_in(lines), tell)
+    with _opened(file) as lines:
+        schema = _schema_in(_told(lines, "file"))
+        if schema == HEAD:
+            return _put(engine, _parts_in(lines), tell)
+        with TemporaryDirectory(prefix="eventsync-") as folder, _connected(f"sqlite:///{Path(folder) / 'state.db'}") as earlier:
+            with writing(earlier) as connection:
+                upgrade(connection, schema)
+                _fill(connection, lines, tell)
+                upgrade(connection)
+            with reading(earlier) as connection:
+                return _put(engine, parts_of(connection), tell)
+
+
+def _put(engine: Engine, parts: Iterable[Part], tell: Tell) -> Carried:
+    with writing(engine) as connection:
+        sums = put(connection, parts, tell)
     return Carried({name: one.rows for name, one in sums.items()})
+
+
+@contextmanager
+def _connected(url: str) -> Iterator[Engine]:
+    engine = open_database(url, upgrades=False)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def _fill(connection: Connection, lines: Iterator[tuple[int, bytes]], tell: Tell) -> None:
+    """Put the rows of an earlier schema into its tables on SQLite, where times are the text that the file has."""
+    rows = 0
+    missing = set(inspect(connection).get_table_names()) - {"alembic_version", *_DERIVED_EARLIER}
+    while "table" in (told := _object(*next(lines, (0, b"")))):
+        name = told["table"]
+        if name not in missing:
+            raise StrangeLineError(f"there is no table {name}, or it is there twice")
+        missing.remove(name)
+        rows += _fill_table(connection, name, told, lines, tell)
+    if missing or told.get("end") != _KIND or _whole_number(told, "rows") != rows:
+        raise StrangeLineError("its tables or rows are not as many as it says")
+    if next(lines, None) is not None:
+        raise StrangeLineError("something stands behind its end")
+
+
+def _fill_table(
+    connection: Connection, name: str, told: Mapping[str, Any], lines: Iterator[tuple[int, bytes]], tell: Tell
+) -> int:  # fmt: skip
+    table = Table(name, MetaData(), autoload_with=connection, resolve_fks=False)
+    if sorted(told.get("columns", ())) != sorted(table.columns.keys()):
+        raise StrangeLineError(f"{name} has other columns")
+    found = Sum()
+    is_binary = [isinstance(table.c[column].type, LargeBinary) for column in told["columns"]]
+    rows = (_earlier_row(line, is_binary) for line in _rows_of(name, lines, found))
+    statement = f"INSERT INTO {name} ({', '.join(told['columns'])}) VALUES ({', '.join('?' * len(is_binary))})"  # noqa: S608 # checked
+    while page := list(islice(rows, PAGE)):
+        connection.exec_driver_sql(statement, page)
+        tell(len(page))
+    if name in METADATA.tables:
+        set_mark(connection, METADATA.tables[name], _whole_number(told, "mark"))
+    return found.rows
+
+
+def _earlier_row(line: bytes, is_binary: Sequence[bool]) -> tuple[Any, ...]:
+    try:
+        return tuple(
+            base64.b64decode(value, validate=True) if binary and value is not None else value
+            for binary, value in zip(is_binary, orjson.loads(line), strict=True)
+        )
+    except (ValueError, TypeError) as error:
+        raise StrangeLineError(str(error)) from error
 
 
 def _write_part(stream: IO[bytes], part: Part, tell: Tell) -> int:
@@ -149,7 +224,6 @@ def _damaged(told: str) -> ConfigError:
 
 def _parts_in(lines: Iterator[tuple[int, bytes]]) -> Iterator[Part]:
     """Yield the parts of a file, in the order in which all of them have to be there."""
-    _check_header(_told(lines, "file"))
     rows = 0
     for table in TABLES:
         form = form_of(table)
@@ -177,14 +251,17 @@ def _rows_of(table: str, lines: Iterator[tuple[int, bytes]], found: Sum) -> Iter
     raise StrangeLineError(f"it ends within {table}")
 
 
-def _check_header(told: Mapping[str, Any]) -> None:
+def _schema_in(told: Mapping[str, Any]) -> str:
+    """Return the schema that a file was written at."""
     if (told["file"], told.get("version")) != (_KIND, _VERSION):
         raise StrangeLineError(f"it says to be {told['file']!r}, version {told.get('version')}")
-    if told.get("schema") != HEAD:
+    schema = f"{told.get('schema')}"
+    if not is_known(schema):
         raise ConfigError(
-            f"that export has the tables of another version (schema {told.get('schema')}, ours is {HEAD})",
-            hint="import it with the version that wrote it; the first run of a newer one brings the state DB up to date",
+            f"that export was written by a newer version (schema {schema}, ours is {HEAD})",
+            hint="import it with the version that wrote it, or with a later one",
         )
+    return schema
 
 
 def _told(lines: Iterator[tuple[int, bytes]], name: str) -> Mapping[str, Any]:

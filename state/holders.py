@@ -1,7 +1,4 @@
-"""Who holds a feed: a process that can be told from every other one, and whether it still runs.
-
-What it may do is `lease`'s.
-"""
+"""Who holds a feed: a process that can be told from every other one, and whether it still does."""
 
 from __future__ import annotations
 
@@ -9,14 +6,36 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psutil
+from sqlalchemy import Row
 
-from state.pulse import boot_id
+from mappings.errors import TransientError
+from state.pulse import Pulse, boot_id
 
 _START_TOLERANCE_S = 1.0  # far less than it takes for a process id to come round again
+
+
+class HeldByAnotherError(TransientError):
+    """Another run holds the feed: `holder` on `host` with process id `pid`, since `since`; it is alive or may be."""
+
+    def __init__(
+        self, *, holder: str, since: datetime, host: str, pid: int, what: str = "the feed is held by", hint: str = ""
+    ) -> None:
+        super().__init__(
+            f"{what} {holder} (process {pid} on {host}) since {since:%Y-%m-%d %H:%M:%S} UTC",
+            hint=hint
+            or "wait for that run to end (`eventsync run` does, with --wait), or stop it; a dead one lets go within a minute",
+        )
+        self.holder = holder
+        self.since = since
+        self.host = host
+        self.pid = pid
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +83,34 @@ def is_running(holder: Holder) -> bool:
         return False
     except psutil.AccessDenied:
         return True
+
+
+def is_free(seen: Row[*tuple[Any, ...]], pulse: Pulse | None, now: Callable[[], datetime]) -> bool:
+    """Whether the row of a lease names no holder, one that fell silent, or one that died on this host.
+
+    `seen.server_now`: the database's own clock, None where `pulse` and `now` are asked.
+    """
+    before = Holder(seen.holder, seen.host, seen.pid, seen.process_started, seen.boot)
+    return not before.name or _is_silent(seen, pulse, now) or not is_running(before)
+
+
+def held_by(seen: Row[*tuple[Any, ...]], what: str = "the feed is held by", hint: str = "") -> HeldByAnotherError:
+    """Return the error that names the holder of a lease."""
+    host = seen.host.partition(" ")[0]
+    return HeldByAnotherError(holder=seen.holder, since=seen.acquired_at, host=host, pid=seen.pid, what=what, hint=hint)
+
+
+def _is_silent(seen: Row[*tuple[Any, ...]], pulse: Pulse | None, now: Callable[[], datetime]) -> bool:
+    """Whether the last heartbeat is further away than the holder itself allowed. One in the future, by a clock that was
+    set back since, would otherwise keep everybody out for hours.
+    """
+    if seen.server_now is not None:
+        silence = seen.server_now - seen.heartbeat_at
+    elif pulse is not None and pulse.boot == seen.boot:
+        silence = timedelta(seconds=pulse.seconds() - seen.beat_s)
+    else:  # the machine was started again since, or the state DB was moved here
+        silence = now() - seen.heartbeat_at
+    return bool(abs(silence) > seen.expires_at - seen.heartbeat_at)
 
 
 def _started_s(process: psutil.Process) -> float:

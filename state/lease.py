@@ -17,27 +17,13 @@ from sqlalchemy import Connection, Engine, Interval, Row, Select, bindparam, fun
 from mappings.errors import TransientError
 from state.conflicts import insert_if_new
 from state.database import let_go_of_pages, writing
-from state.holders import Holder, is_running
+from state.holders import Holder, held_by, is_free
 from state.pulse import Pulse, seconds_since_boot
 from state.tables import LEASE
 
 LEASE_TTL_S = 60.0
 _TRIES = 5
 """How often the feed is asked for anew when its lease changed hands between the question and the attempt to take it."""
-
-
-class HeldByAnotherError(TransientError):
-    """Another run holds the feed: `holder` on `host` with process id `pid`, since `since`; it is alive or may be."""
-
-    def __init__(self, *, holder: str, since: datetime, host: str, pid: int) -> None:
-        super().__init__(
-            f"the feed is held by {holder} (process {pid} on {host}) since {since:%Y-%m-%d %H:%M:%S} UTC",
-            hint="wait for that run to end (`eventsync run` does, with --wait), or stop it; a dead one lets go within a minute",
-        )
-        self.holder = holder
-        self.since = since
-        self.host = host
-        self.pid = pid
 
 
 class LeaseLostError(TransientError):
@@ -136,10 +122,10 @@ def acquire(engine: Engine, scope_id: int, holder: Holder, keeping: Keeping) -> 
         for _ in range(_TRIES):
             seen = _look(connection, scope_id, keeping)
             if not _is_free(seen, keeping):
-                raise _held(seen)
+                raise held_by(seen)
             if _take(connection, seen, holder, keeping):
                 return Lease(engine, scope_id, seen.token + 1, keeping)
-        raise _held(seen)
+        raise held_by(seen)
 
 
 def _take(connection: Connection, seen: Row[*tuple[Any, ...]], holder: Holder, keeping: Keeping) -> bool:
@@ -178,21 +164,7 @@ def _make(connection: Connection, scope_id: int, now: datetime) -> None:
 
 
 def _is_free(seen: Row[*tuple[Any, ...]], keeping: Keeping) -> bool:
-    before = Holder(seen.holder, seen.host, seen.pid, seen.process_started, seen.boot)
-    return not before.name or _is_silent(seen, keeping) or not is_running(before)
-
-
-def _is_silent(seen: Row[*tuple[Any, ...]], keeping: Keeping) -> bool:
-    """Whether the last heartbeat is further away than the holder itself allowed. One in the future, by a clock that was
-    set back since, would otherwise keep everybody out for hours.
-    """
-    if seen.server_now is not None:
-        silence = seen.server_now - seen.heartbeat_at
-    elif keeping.pulse is not None and keeping.pulse.boot == seen.boot:
-        silence = timedelta(seconds=keeping.pulse.seconds() - seen.beat_s)
-    else:  # the machine was started again since, or the state DB was moved here
-        silence = keeping.now() - seen.heartbeat_at
-    return bool(abs(silence) > seen.expires_at - seen.heartbeat_at)
+    return is_free(seen, keeping.pulse, keeping.now)
 
 
 def _times(keeping: Keeping) -> Mapping[str, object]:
@@ -201,7 +173,3 @@ def _times(keeping: Keeping) -> Mapping[str, object]:
         return {**beat, "ttl": timedelta(seconds=keeping.ttl_s)}
     now = keeping.now()
     return {**beat, "now": now, "until": now + timedelta(seconds=keeping.ttl_s)}
-
-
-def _held(seen: Row[*tuple[Any, ...]]) -> HeldByAnotherError:
-    return HeldByAnotherError(holder=seen.holder, since=seen.acquired_at, host=seen.host.partition(" ")[0], pid=seen.pid)

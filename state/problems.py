@@ -14,7 +14,7 @@ from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey
 from state.asking import rounded
 from state.columns import storable
 from state.duplicates import Candidate
-from state.tables import ENTRY, PROBLEM, RUN
+from state.tables import ENTRY, PROBLEM
 from state.words import ProblemKind
 
 
@@ -93,12 +93,9 @@ def strike(connection: Connection, scope_id: int, kind: ProblemKind, row_keys: C
         connection.execute(_STRIKE, listed)
 
 
-def warn_of_image(connection: Connection, scope_id: int, entry_id: int, reason: Reason, now: datetime) -> None:
-    """List a row that goes out without the cover image that it asked for, beside the other problems of the last read."""
+def warn_of_image(connection: Connection, scope_id: int, run_id: str, entry_id: int, reason: Reason, now: datetime) -> None:
+    """List a row that goes out without the cover image that it asked for."""
     entry = connection.execute(select(ENTRY.c.row_key, ENTRY.c.origin).where(ENTRY.c.id == entry_id)).one()
-    is_staged = (RUN.c.scope_id == scope_id, RUN.c.read_account.is_not(None))
-    last = select(RUN.c.id).where(*is_staged).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)
-    run_id = connection.execute(last).scalar() or ""
     problem = Problem(ProblemKind.WARNING, RowKey(entry.row_key), entry.origin, (reason,), {})
     write_problems(connection, scope_id, run_id, now, [problem])
 

@@ -17,12 +17,19 @@ from state.duplicates import MARK
 from state.entry_checks import Finding, Signs, check_earlier, check_entry
 from state.migrations.upgrade import HEAD, differences
 from state.records import load_publish, load_read, load_report
-from state.tables import EARLIER, ENTRY, RUN, SCOPE, DUPLICATE_MARK
+from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, RUN, SCOPE
 from state.trouble import StateDamagedError
+from state.words import EntryState
 
 _PAGE = 1_000
 _OF_FEED = (SCOPE.c.destination, SCOPE.c.namespace, SCOPE.c.feed, SCOPE.c.body_base)
-_ENTRIES = select(ENTRY, *_OF_FEED).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).order_by(ENTRY.c.id)
+_CANDIDATE = ENTRY.alias()
+_ENTRIES = (
+    select(ENTRY, *_OF_FEED, _CANDIDATE.c.id.is_not(None).label("has_candidate"))
+    .join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+    .outerjoin(_CANDIDATE, _CANDIDATE.c.id == ENTRY.c.candidate_id)
+    .order_by(ENTRY.c.id)
+)
 _EARLIER = (
     select(EARLIER, ENTRY.c.row_key, *_OF_FEED)
     .join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id)
@@ -53,7 +60,7 @@ _ITS_MARK = and_(DUPLICATE_MARK.c.mark == MARK, DUPLICATE_MARK.c.entry_id == ENT
 _UNMARKED = (
     select(SCOPE.c.destination, SCOPE.c.feed, func.count().label("entries"))
     .join(ENTRY, ENTRY.c.scope_id == SCOPE.c.id)
-    .where(ENTRY.c.id <= SCOPE.c.marked_id, ~exists().where(_ITS_MARK))
+    .where(ENTRY.c.id <= SCOPE.c.marked_id, ENTRY.c.state != EntryState.HELD.value, ~exists().where(_ITS_MARK))
     .group_by(SCOPE.c.destination, SCOPE.c.feed)
 )
 
@@ -155,7 +162,7 @@ def _same_event_twice(connection: Connection) -> Iterator[Finding]:
 
 def _without_marks(connection: Connection) -> Iterator[Finding]:
     for row in connection.execute(_UNMARKED):
-        problem = f"{row.entries} entries are not marked by what they look like: copies of them would not be held"
+        problem = f"{row.entries} entries are not in the index of duplicates: copies of them would not be held"
         yield Finding("tables", problem, row.destination, row.feed)
 
 

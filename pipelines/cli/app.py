@@ -67,7 +67,8 @@ def _verb(function: Callable[P, int], group: typer.Typer = app) -> None:
         with deferred():
             raise typer.Exit(_code_of(lambda: function(*args, **kwargs)))
 
-    group.command(function.__name__.removesuffix("_"))(told)  # `import` is no name for a function
+    shape = resolve.Resolving if function is resolve.resolve else None
+    group.command(function.__name__.removesuffix("_"), cls=shape)(told)  # `import` is no name for a function
 
 
 def _code_of(work: Callable[[], int]) -> int:

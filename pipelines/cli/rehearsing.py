@@ -93,7 +93,9 @@ def _on_copy(run: FeedAtWork) -> Rehearsal:
 
 def _waiting(run: FeedAtWork) -> Mapping[str, int]:
     """Count what would wait for a person after the run, before any answer of the service."""
-    (status,) = Books(run.workshop.engine).status(destination=run.workshop.settings.destination, feed=run.mapping.feed)
+    (status,) = Books(run.workshop.engine, run.workshop.now).status(
+        destination=run.workshop.settings.destination, feed=run.mapping.feed
+    )
     return status.waiting
 
 

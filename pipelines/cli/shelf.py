@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from mappings.errors import ConfigError
 from mappings.vocabulary import FeedName
 from pipelines.cli.chosen import chosen_feeds, folder_of
+from pipelines.clock import now
 from pipelines.settings import Settings
 from state.books import Books
 from state.presence import existing_database
@@ -86,7 +87,7 @@ def open_shelf(settings: Settings, *, upgrades: bool = True) -> Iterator[Shelf]:
     """
     destination = settings.destination if settings.base_url else None
     with existing_database(settings.state_url, upgrades=upgrades) as engine:
-        yield Shelf(settings, None if engine is None else Books(engine), destination)
+        yield Shelf(settings, None if engine is None else Books(engine, now), destination)
 
 
 def _age(status: FeedStatus) -> float:

@@ -72,6 +72,7 @@ def _document(status: FeedStatus, runs: tuple[RunRecord, ...]) -> dict[str, Any]
         "drifted": status.drifted,
         "to_publish": status.to_publish,
         "cancelled": status.cancelled,
+        "returned": status.returned,
         "vanished": status.vanished,
         "waiting": status.waiting,
         "help": {what: _help(status, what) for what in status.waiting},
@@ -143,7 +144,8 @@ def _lines(status: FeedStatus) -> Iterable[str]:
     if status.drifted:
         by_hand = f", {status.to_publish:,} of them drafts to be published by hand" if status.to_publish else ""
         off = f", {status.cancelled:,} cancelled at the source, to be withdrawn by hand" if status.cancelled else ""
-        yield f"drift: {status.drifted:,} changed since they were sent{by_hand}{off}"
+        back = f", {status.returned:,} removed by hand and back in the source" if status.returned else ""
+        yield f"drift: {status.drifted:,} changed since they were sent{by_hand}{off}{back}"
     if status.vanished:
         yield f"vanished: {status.vanished:,} gone from the source"
     yield from _waiting_lines(status)
@@ -161,7 +163,7 @@ def _waiting_lines(status: FeedStatus) -> Iterable[str]:
     for what in status.waiting:
         yield f"  {what.replace('_', ' ')}: {_help(status, what)}"
     if status.set_aside:
-        yield f"set aside: {status.set_aside:,}, which nobody needs to look at"
+        yield f"ignored: {status.set_aside:,}: `eventsync rows {status.book.feed} --state ignored` lists them"
 
 
 def _waiting_told(status: FeedStatus) -> str:

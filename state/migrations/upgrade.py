@@ -18,14 +18,14 @@ def is_known(revision: str) -> bool:
     return any(path.name.startswith(f"{revision}_") for path in (_FOLDER / "versions").glob("*.py"))
 
 
-def upgrade(connection: Connection) -> None:
-    """Run the revisions that the database lacks, inside the caller's transaction."""
+def upgrade(connection: Connection, to: str = HEAD) -> None:
+    """Run the revisions that the database lacks up to one, inside the caller's transaction."""
     from alembic import command, config  # noqa: PLC0415 # a quarter of a second that only a first start should pay
 
     settings = config.Config()
     settings.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     settings.attributes["connection"] = connection
-    command.upgrade(settings, "head")
+    command.upgrade(settings, to)
 
 
 def differences(connection: Connection) -> list[str]:

@@ -26,7 +26,7 @@ from unit.state.world import DESTINATION, FEED, Clock, World, row
 
 from state.database import open_database, writing
 from state.gate import GateClosedError
-from state.lease import HeldByAnotherError
+from state.holders import HeldByAnotherError
 from state.ledger import Ledger
 from state.tables import ENTRY, LEASE, METADATA, SCOPE
 

@@ -27,7 +27,7 @@ from pipelines.stopping.interrupts import deferred_to_the_end, is_stop_asked, wi
 from pipelines.wiring import open_workshop
 from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
 from state.books import Books
-from state.lease import HeldByAnotherError
+from state.holders import HeldByAnotherError
 from state.notes import ServiceNotes
 
 _A_MOMENT_S = 0.5

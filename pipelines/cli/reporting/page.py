@@ -26,6 +26,7 @@ class SectionName(StrEnum):
     REFUSED = "refused"
     CHANGED = "changed"
     GONE = "gone"
+    EARLIER = "earlier"
     LOOK = "look"
     UNDER_WAY = "under-way"
     ONLINE = "online"
@@ -72,6 +73,12 @@ HEADINGS: dict[SectionName, Heading] = {
         "gone from the file",
         "These events were put online, and their rows are no longer there. If one is called off, tell us: it is removed by hand.",
         "vanished",
+    ),
+    SectionName.EARLIER: Heading(
+        "Replaced by a newer version",
+        "replaced",
+        "These events were sent again as your file has them now. The earlier versions are still online: we remove them by hand.",
+        "earlier",
     ),
     SectionName.LOOK: Heading(
         "Used, with something to look at",

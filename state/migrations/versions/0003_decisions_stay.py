@@ -7,7 +7,9 @@ decisions of `row_release`; their bodies follow with the next read. Destinations
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
+from typing import Any
 
 import sqlalchemy as sa
 import structlog
@@ -26,7 +28,7 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
-_PAGE = 2_000
+_PAGE = 500
 _STATES = (
     *("pending", "delivered", "delivered_unconfirmed", "refused", "blocked", "uncertain", "conflict", "held", "superseded"),
 )
@@ -41,7 +43,16 @@ _NEW_COLUMNS = (
     ("vanished_by", sa.Text(), False),
     ("undo", sa.Text(), True),
 )
-_OF_DESTINATION = ("media", "media_address", "route_pace", "route_worker", "service_note", "notice_sent", "backfill")
+_OF_DESTINATION = {
+    "media": "content_digest",
+    "media_address": "url",
+    "route_pace": "route",
+    "route_worker": "route, worker",
+    "service_note": "name",
+    "notice_sent": "feed, recipient, cause",
+    "backfill": "id",
+}
+"""Tables that name a destination, with what else is in their primary keys."""
 
 
 def upgrade() -> None:
@@ -49,6 +60,7 @@ def upgrade() -> None:
     _change_scopes(connection)
     op.add_column("earlier_event", sa.Column("ends_at", UtcTime(), nullable=True))
     op.add_column("earlier_event", sa.Column("removed_at", UtcTime(), nullable=True))
+    op.add_column("sync_run", sa.Column("standing", sa.Text(), nullable=True))
     if connection.dialect.name == "sqlite":
         _rebuild_entries(connection)
     else:
@@ -67,10 +79,12 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["other_id"], ["scope.id"], name="fk_side_by_side_other_id_scope"),
         sa.PrimaryKeyConstraint("scope_id", "other_id", name="pk_side_by_side"),
     )
-    _keep_what_was_ignored(connection)
     _say_when_events_end(connection)
     _make_entries_of_held_rows(connection)
+    _keep_what_was_ignored(connection)
+    _keep_warnings(connection)
     _mark_duplicates()
+    _read_all_anew(connection)
 
 
 def _change_scopes(connection: Connection) -> None:
@@ -79,20 +93,22 @@ def _change_scopes(connection: Connection) -> None:
         op.add_column("scope", sa.Column(name, sa.Text(), nullable=False, server_default=""))
     op.add_column("scope", sa.Column("whole_read_at", UtcTime(), nullable=True))
     op.create_index("ix_scope_service", "scope", ["service"])
-    last = "(SELECT max(started_at) FROM sync_run WHERE sync_run.scope_id = scope.id)"
-    scopes = connection.execute(
-        sa.text(f"SELECT id, destination, feed, {last} AS at FROM scope ORDER BY at IS NULL, at DESC, id")  # noqa: S608 # our own
-    ).all()
+    youngest_first = (
+        "SELECT scope.id, destination, feed FROM scope LEFT JOIN sync_run ON scope_id = scope.id"
+        " GROUP BY scope.id, destination, feed ORDER BY max(started_at) IS NULL, max(started_at) DESC, scope.id"
+    )
+    scopes = connection.execute(sa.text(youngest_first)).all()
+    connection.execute(sa.text("UPDATE scope SET destination = '#' || id || '#' || destination"))  # spellings may trade places
     taken: set[tuple[str, str]] = set()
     for scope in scopes:
         address, namespace = split_destination(scope.destination)
         destination = destination_of(address, namespace)
         while (destination, scope.feed) in taken:
             destination += f" (was at {address})"
-            structlog.get_logger().warning(
+            _warn(
                 "two spellings of one service: the feed's older ledger is kept beside the newer one",
                 feed=scope.feed,
-                destination=destination,
+                kept_as=destination,
             )
         taken.add((destination, scope.feed))
         service, _ = split_destination(destination)
@@ -100,30 +116,26 @@ def _change_scopes(connection: Connection) -> None:
             sa.text("UPDATE scope SET destination = :destination, service = :service, namespace = :namespace WHERE id = :id"),
             {"destination": destination, "service": service, "namespace": namespace, "id": scope.id},
         )
-    whole = sa.text(
-        "UPDATE scope SET whole_read_at = (SELECT max(started_at) FROM sync_run WHERE sync_run.scope_id = scope.id"
-        " AND sync_run.is_whole AND sync_run.brakes = '[]' AND sync_run.stage_report IS NOT NULL) WHERE last_whole_read IS NOT NULL"
+    connection.exec_driver_sql(
+        "UPDATE scope SET whole_read_at = (SELECT max(started_at) FROM sync_run WHERE sync_run.scope_id = scope.id AND is_whole"
+        " AND brakes = '[]' AND stage_report IS NOT NULL) WHERE last_whole_read IS NOT NULL"
     )
-    connection.execute(whole)
     _normalise_other_tables(connection)
 
 
 def _normalise_other_tables(connection: Connection) -> None:
-    """Rename destinations elsewhere; rows that another spelling has too are learned again, and are dropped."""
-    for table in _OF_DESTINATION:
-        names = connection.execute(sa.text(f"SELECT DISTINCT destination FROM {table}")).scalars().all()  # noqa: S608 # our own
+    """Rename destinations elsewhere; what another spelling of the same service knows too is dropped."""
+    for table, key in _OF_DESTINATION.items():
+        names = connection.execute(sa.text(f"SELECT DISTINCT destination FROM {table} ORDER BY 1")).scalars().all()  # noqa: S608 # our own
         for old in names:
             address, separator, namespace = old.rpartition("#")
-            if not separator:
-                continue
-            new = destination_of(address, namespace)
+            new = destination_of(address, namespace) if separator else old
             if new == old:
                 continue
-            if new in names and table != "backfill":
-                connection.execute(sa.text(f"DELETE FROM {table} WHERE destination = :old"), {"old": old})  # noqa: S608 # our own
-            else:
-                renamed = sa.text(f"UPDATE {table} SET destination = :new WHERE destination = :old")  # noqa: S608 # our own
-                connection.execute(renamed, {"old": old, "new": new})
+            spelt = {"old": old, "new": new}
+            known = f"SELECT {key} FROM {table} WHERE destination = :new"  # noqa: S608 # our own
+            connection.execute(sa.text(f"DELETE FROM {table} WHERE destination = :old AND ({key}) IN ({known})"), spelt)  # noqa: S608 # our own
+            connection.execute(sa.text(f"UPDATE {table} SET destination = :new WHERE destination = :old"), spelt)  # noqa: S608 # our own
 
 
 def _rebuild_entries(connection: Connection) -> None:
@@ -178,9 +190,12 @@ def _rebuild_entries(connection: Connection) -> None:
 
 
 def _keep_what_was_ignored(connection: Connection) -> None:
-    """What a person had set aside stays ignored; the log names it once."""
+    """What a person ignored stays ignored, and is named once: to a person on stderr, to a run in its log."""
     run = connection.exec_driver_sql
-    run("UPDATE ledger_entry SET ignored_fingerprint = coalesce(drift_fingerprint, fingerprint) WHERE decision = 'ignore'")
+    run(
+        "UPDATE ledger_entry SET ignored_fingerprint = coalesce(drift_fingerprint, fingerprint)"
+        " WHERE decision = 'ignore' AND state <> 'held'"
+    )
     ignored = run(
         "SELECT scope.feed, ledger_entry.row_key FROM ledger_entry JOIN scope ON scope.id = ledger_entry.scope_id"
         " WHERE decision = 'ignore' ORDER BY scope.feed, ledger_entry.id"
@@ -189,35 +204,61 @@ def _keep_what_was_ignored(connection: Connection) -> None:
     for feed, row_key in ignored:
         feeds.setdefault(feed, []).append(row_key)
     for feed, keys in feeds.items():
-        structlog.get_logger().warning(
-            "state DB upgraded: rows that were ignored stay ignored until they change; `eventsync diff` lists them",
+        _warn(
+            "the state DB was upgraded; rows that were ignored stay ignored until they change (`resolve --undo` lists one again)",
             feed=feed,
             rows=len(keys),
             first=keys[:20],
         )
 
 
+def _keep_warnings(connection: Connection) -> None:
+    """Keep the last warnings of each entry listed; its digest is emptied, so that the next read says which of them still hold."""
+    run = connection.exec_driver_sql
+    last = (
+        "SELECT run_id FROM problem_row AS other WHERE other.scope_id = problem_row.scope_id AND other.kind = 'warning'"
+        " AND other.row_key = problem_row.row_key ORDER BY other.seen_at DESC, other.id DESC LIMIT 1"
+    )
+    run(f"UPDATE problem_row SET listed_run = CASE WHEN run_id = ({last}) THEN run_id ELSE '' END WHERE kind = 'warning'")  # noqa: S608 # our own
+    is_warned = (
+        "SELECT 1 FROM problem_row WHERE problem_row.scope_id = ledger_entry.scope_id AND kind = 'warning'"
+        " AND problem_row.row_key = ledger_entry.row_key"
+    )
+    connection.execute(
+        sa.text(f"UPDATE ledger_entry SET row_digest = :none WHERE EXISTS ({is_warned})").bindparams(  # noqa: S608 # our own
+            sa.bindparam("none", b"", sa.LargeBinary())
+        )
+    )
+
+
+def _read_all_anew(connection: Connection) -> None:
+    """Forget what lets a read be skipped or cut short: the next one fills the entries of held rows and renews the warnings."""
+    connection.exec_driver_sql("UPDATE scope SET stamp = '', cursor = ''")
+    connection.exec_driver_sql("DELETE FROM record_memory")
+
+
 def _say_when_events_end(connection: Connection) -> None:
-    for table, key in (("ledger_entry", "id"), ("earlier_event", "entry_id, revision")):
-        _end(connection, table, key)
-
-
-def _end(connection: Connection, table: str, key: str) -> None:
     bases: dict[int, bytes | None] = dict(connection.exec_driver_sql("SELECT id, body_base FROM scope").all())
-    owner = "scope_id" if table == "ledger_entry" else "(SELECT scope_id FROM ledger_entry WHERE id = entry_id)"
-    ours = " AND ".join(f"{name} = :{name}" for name in key.split(", "))
-    put = sa.text(f"UPDATE {table} SET ends_at = :ends WHERE {ours}").bindparams(sa.bindparam("ends", type_=UtcTime()))  # noqa: S608 # our own
-    page = sa.text(f"SELECT {key}, body, {owner} AS owner FROM {table} ORDER BY {key} LIMIT {_PAGE} OFFSET :offset")  # noqa: S608 # our own
-    if table == "ledger_entry":
-        page = sa.text(f"SELECT id, body, scope_id AS owner FROM ledger_entry WHERE id > :offset ORDER BY id LIMIT {_PAGE}")  # noqa: S608 # our own
-    offset = 0
-    while rows := connection.execute(page, {"offset": offset}).all():
-        ends = [
-            {**{name: getattr(row, name) for name in key.split(", ")}, "ends": ends_at_of(unpacked(row.body, bases[row.owner]))}
-            for row in rows
-        ]
-        connection.execute(put, ends)
-        offset = rows[-1].id if table == "ledger_entry" else offset + len(rows)
+    entries = "SELECT id, body, scope_id FROM ledger_entry WHERE id > :id ORDER BY id"
+    _put_ends(connection, bases, entries, "UPDATE ledger_entry SET ends_at = :ends WHERE id = :id", {"id": 0})
+    earlier = (
+        "SELECT entry_id, one.revision, one.body, scope_id FROM earlier_event AS one"
+        " JOIN ledger_entry ON ledger_entry.id = entry_id WHERE (entry_id, one.revision) > (:entry_id, :revision)"
+        " ORDER BY entry_id, one.revision"
+    )
+    put = "UPDATE earlier_event SET ends_at = :ends WHERE entry_id = :entry_id AND revision = :revision"
+    _put_ends(connection, bases, earlier, put, {"entry_id": 0, "revision": -1})
+
+
+def _put_ends(
+    connection: Connection, bases: dict[int, bytes | None], page: str, put: str, after: dict[str, int]
+) -> None:  # fmt: skip
+    update = sa.text(put).bindparams(sa.bindparam("ends", type_=UtcTime()))
+    while rows := connection.execute(sa.text(f"{page} LIMIT {_PAGE}"), after).all():
+        keys = [{name: getattr(row, name) for name in after} for row in rows]
+        ends = [{"ends": ends_at_of(unpacked(bytes(row.body), bases[row.scope_id]))} for row in rows]
+        connection.execute(update, [{**key, **end} for key, end in zip(keys, ends, strict=True)])
+        after = keys[-1]
 
 
 def _make_entries_of_held_rows(connection: Connection) -> None:
@@ -227,10 +268,12 @@ def _make_entries_of_held_rows(connection: Connection) -> None:
         (row.scope_id, row.row_key): row
         for row in run(sa.text("SELECT scope_id, row_key, decision, decided_at, decided_by FROM row_release"))
     }
-    last = "(SELECT id FROM sync_run WHERE scope_id = problem_row.scope_id AND read_account IS NOT NULL ORDER BY started_at DESC, id LIMIT 1)"
-    held = run(
-        sa.text(f"SELECT scope_id, row_key, origin, reasons FROM problem_row WHERE kind = 'held' AND listed_run = {last}")  # noqa: S608 # our own
-    ).all()
+    last = (
+        "(SELECT id FROM sync_run WHERE scope_id = problem_row.scope_id AND read_account IS NOT NULL"
+        " ORDER BY started_at DESC, id LIMIT 1)"
+    )
+    named = "SELECT scope_id, row_key, origin, reasons, first_seen_at FROM problem_row WHERE kind = 'held'"
+    held = run(sa.text(f"{named} AND listed_run = {last}")).all()
     listed = {(row.scope_id, row.row_key): row for row in held}
     for which in sorted({*decided, *listed}):
         _make_entry(connection, which, listed.get(which), decided.get(which))
@@ -239,7 +282,7 @@ def _make_entries_of_held_rows(connection: Connection) -> None:
 
 
 def _make_entry(
-    connection: Connection, which: tuple[int, str], problem: sa.Row[tuple[object, ...]] | None, decided: sa.Row[tuple[object, ...]] | None
+    connection: Connection, which: tuple[int, str], problem: sa.Row[Any] | None, decided: sa.Row[Any] | None
 ) -> None:  # fmt: skip
     scope_id, row_key = which
     found = sa.text("SELECT id FROM ledger_entry WHERE scope_id = :scope AND row_key = :key")
@@ -251,10 +294,11 @@ def _make_entry(
         candidate = candidate or connection.execute(found, {"scope": scope_id, "key": other}).scalar()
     word = None if decided is None else "ignore" if decided.decision == "ignore" else "release"
     new = sa.text(
-        "INSERT INTO ledger_entry (scope_id, row_key, state, idempotency_key, revision, body, fingerprint, row_digest, twin_digest,"
-        " channel_id, attempts, refused_request_id, denied_request_id, origin, staged_run, sent_run, created_at, updated_at,"
-        " decision, decided_at, decided_by, candidate_id, vanished_by) SELECT :scope, :key, 'held', :header, 0, :none, '', :none,"
-        " :none, 0, 0, '', '', :origin, '', '', created_at, created_at, :word, :at, :by, :candidate, '' FROM scope WHERE id = :scope"
+        "INSERT INTO ledger_entry (scope_id, row_key, state, idempotency_key, revision, body, fingerprint, row_digest,"
+        " twin_digest, channel_id, attempts, refused_request_id, denied_request_id, origin, staged_run, sent_run, created_at,"
+        " updated_at, decision, decided_at, decided_by, candidate_id, vanished_by)"
+        " VALUES (:scope, :key, 'held', :header, 0, :none, '', :none, :none, 0, 0, '', '', :origin, '', '', :since, :since,"
+        " :word, :at, :by, :candidate, '')"
     ).bindparams(sa.bindparam("none", b"", sa.LargeBinary()))
     connection.execute(
         new,
@@ -263,12 +307,19 @@ def _make_entry(
             "key": row_key,
             "header": idempotency_key(scope.namespace, FeedName(scope.feed), RowKey(row_key)),
             "origin": problem.origin if problem is not None else "",
+            "since": problem.first_seen_at if problem is not None else decided.decided_at if decided is not None else None,
             "word": word,
             "at": decided.decided_at if decided is not None else None,
             "by": decided.decided_by if decided is not None else None,
             "candidate": candidate,
         },
     )
+
+
+def _warn(what: str, **facts: Any) -> None:
+    """Log it; on stderr where no log is set up, as in a command that only looks."""
+    log = structlog.get_logger() if structlog.is_configured() else structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
+    log.warning(what, **facts)
 
 
 def _others(reasons: str) -> Iterable[str]:

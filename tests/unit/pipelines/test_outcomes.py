@@ -28,7 +28,8 @@ from pipelines.sync import Published
 from pipelines.verdicts import outcome_of_publish
 from state.accounts import ImbalanceError, PublishAccount
 from state.gate import GateClosedError
-from state.lease import HeldByAnotherError, LeaseLostError
+from state.holders import HeldByAnotherError
+from state.lease import LeaseLostError
 from state.standing import OpenRows, Standing
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

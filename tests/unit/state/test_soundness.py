@@ -13,11 +13,11 @@ from mappings.vocabulary import Cover
 from state.database import open_database, writing
 from state.entry_checks import Finding
 from state.soundness import Examination, examine
-from state.tables import ENTRY, RUN, TWIN_MARK
+from state.tables import DUPLICATE_MARK, ENTRY, RUN, SCOPE
 
 
 def look(world: World) -> Examination:
-    return examine(world.engine, lambda _destination: "tests")
+    return examine(world.engine)
 
 
 def findings(world: World) -> list[tuple[str, str, str]]:
@@ -51,7 +51,9 @@ def test_a_key_that_is_not_its_rows_is_found(full: World) -> None:
 
 
 def test_keys_of_another_namespace_are_found(full: World) -> None:
-    found = examine(full.engine, lambda _destination: "another").findings
+    with writing(full.engine) as connection:
+        connection.execute(update(SCOPE).values(namespace="another"))
+    found = look(full).findings
     assert {finding.check for finding in found} == {"key"}
     assert len(found) == 7
 
@@ -68,10 +70,35 @@ def test_an_event_that_two_rows_have_is_found_at_both(full: World) -> None:
     assert str(event) in findings(full)[0][2]
 
 
+def test_columns_that_do_not_go_together_are_found(full: World) -> None:
+    change(full, "a", state="held", attempts=2)
+    change(full, "b", state="superseded", candidate_id=full.known("d").entry_id)
+    change(full, "c", state="superseded", candidate_id=999)
+    change(full, "d", baseline_fingerprint="0" * 32)
+    change(full, "e", state="held", event_id=77)
+    change(full, "f", baseline_body=b"[]", baseline_fingerprint="1" * 32)
+    change(full, "g", baseline_body=b'{"title":"x"}', baseline_fingerprint="1" * 32)
+    assert sorted(findings(full), key=lambda finding: finding[1]) == [
+        ("entry", "a", "it is held, and counts 2 attempts"),
+        ("entry", "c", "it is superseded, and no entry has its event"),
+        ("entry", "d", "its baseline has a body or a fingerprint, and not both"),
+        ("entry", "e", "it is held, and has event 77"),
+        ("body", "f", "the baseline is no JSON object"),
+        ("body", "g", "the baseline is not the one whose fingerprint is on record"),
+    ]
+
+
+def test_a_held_row_is_sound_with_a_body_and_without_one(full: World) -> None:
+    change(full, "g", state="held", body=b"", fingerprint="", attempts=0, event_id=None)
+    assert findings(full) == []
+    change(full, "g", body=b"{}", fingerprint="0" * 32)
+    assert [(check, which) for check, which, _ in findings(full)] == [("body", "g")]
+
+
 def test_entries_that_are_not_marked_are_told_by_feed(full: World) -> None:
     with writing(full.engine) as connection:
-        connection.execute(delete(TWIN_MARK).where(TWIN_MARK.c.entry_id <= 2))
-    told = "2 entries are not marked by what they look like: copies of them would not be held"
+        connection.execute(delete(DUPLICATE_MARK).where(DUPLICATE_MARK.c.entry_id <= 2))
+    told = "2 entries are not in the index of duplicates: copies of them would not be held"
     assert findings(full) == [("tables", "", told)]
 
 
@@ -116,10 +143,10 @@ def test_an_answer_that_cannot_be_read_and_words_that_mean_nothing_are_found(ful
 
 def test_tables_that_are_not_ours_as_we_made_them_are_found(full: World) -> None:
     with writing(full.engine) as connection:
-        connection.execute(text("DROP TABLE row_release"))
+        connection.execute(text("DROP TABLE side_by_side"))
         connection.execute(text("CREATE TABLE somebody_elses (id INTEGER)"))
     try:
-        assert findings(full) == [("tables", "", "table row_release is missing")]
+        assert findings(full) == [("tables", "", "table side_by_side is missing")]
     finally:
         with writing(full.engine) as connection:
             connection.execute(text("DROP TABLE somebody_elses"))
@@ -130,7 +157,7 @@ def test_tables_that_are_not_ours_as_we_made_them_are_found(full: World) -> None
 
 def test_a_database_without_our_tables_says_so(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path / 'state.db'}", upgrades=False)
-    looked = examine(engine, str)
+    looked = examine(engine)
     assert looked == Examination(None, 0, 0, (Finding("tables", "there are none of ours: the first run makes them"),))
     engine.dispose()
 

@@ -1,0 +1,419 @@
+"""A state DB of an earlier version becomes one of ours: nothing that was sent or decided is lost, nothing is sent again."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postgres import Postgres
+from sqlalchemy import Connection, Engine, LargeBinary, MetaData, Table, inspect, select, text, update
+from sqlalchemy.exc import IntegrityError
+from unit.state.world import Clock, World, body_of, rejection
+
+from mappings.errors import ConfigError
+from mappings.identity import fingerprint, row_digest, twin_digest
+from mappings.vocabulary import FeedName, MappedRow, Origin, RowKey, Skipped
+from state.contents import TABLES
+from state.database import open_database, reading, writing
+from state.export_file import import_from
+from state.holders import HeldByAnotherError, this_process
+from state.ledger import Ledger
+from state.migrations.upgrade import differences, upgrade
+from state.packing import unpacked
+from state.soundness import examine
+from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, LEASE, MEDIA, METADATA, PROBLEM, SCOPE
+
+EXPORT = Path(__file__).parent / "exports" / "state-0002.gz"
+"""Written by version 0.1, of a ledger in which something of everything had happened."""
+TOWN = "https://events.example#town"
+KINDS, REVISIONS = ("sqlite", "postgresql"), ("0001", "0002")
+KEPT = {
+    "same": "delivered",
+    "edited": "delivered",
+    "to-publish": "delivered",
+    "cancelled": "delivered",
+    "drift-ignored": "delivered",
+    "vanished": "delivered",
+    "vanished-ignored": "delivered",
+    "past": "delivered",
+    "redrafted": "delivered",
+    "żółć Ω": "delivered",
+    "refused": "refused",
+    "refused-ignored": "refused",
+    "uncertain": "uncertain",
+    "conflict": "conflict",
+    "blocked": "blocked",
+    "unconfirmed": "delivered_unconfirmed",
+    "unanswered": "uncertain",
+    "reconciled": "delivered",
+    "original": "delivered",
+    "unanswered-of-late": "pending",
+    "fresh": "pending",
+    "fresh-2": "pending",
+}
+
+
+def silent(_count: int) -> None:
+    """Nobody watches."""
+
+
+def exported() -> Iterator[tuple[str, list[str], list[list[Any]]]]:
+    """Yield the tables of the export: name, columns, rows."""
+    rows: list[list[Any]] = []
+    for line in map(json.loads, gzip.decompress(EXPORT.read_bytes()).splitlines()[1:]):
+        if isinstance(line, list):
+            rows.append(line)
+        elif "table" in line:
+            name, columns, rows = line["table"], line["columns"], []
+        elif line["end"] != "eventsync state":
+            yield name, columns, rows
+
+
+def fill(connection: Connection, revision: str) -> None:
+    """Fill the tables of a revision with what it can hold of the export."""
+    bases: dict[int, bytes] = {}
+    for name, columns, rows in exported():
+        if name == "scope":
+            bases = {row[0]: base64.b64decode(row[columns.index("body_base")] or "") for row in rows}
+        if not inspect(connection).has_table(name) or not rows:
+            continue
+        table = Table(name, MetaData(), autoload_with=connection, resolve_fks=False)
+        values = [
+            {
+                column: base64.b64decode(value) if isinstance(table.c[column].type, LargeBinary) and value is not None else value
+                for column, value in zip(columns, row, strict=True)
+                if column in table.c
+            }
+            for row in rows
+        ]
+        if revision == "0001" and name == "ledger_entry":
+            for value in values:
+                value["body"] = unpacked(value["body"], bases[value["scope_id"]])
+        connection.execute(table.insert(), [{**value} for value in values])
+        if connection.dialect.name == "postgresql" and "id" in table.c and table.c.id.autoincrement is True:
+            connection.execute(text(f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), (SELECT max(id) FROM {name}))"))
+
+
+@pytest.fixture
+def earlier(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str, str], str]:
+    """Makes a state DB of an earlier version, and returns its URL."""
+
+    def make(kind: str, revision: str) -> str:
+        if kind == "sqlite":
+            url = f"sqlite:///{tmp_path / 'state.db'}"
+        else:
+            postgres: Postgres = request.getfixturevalue("postgres")
+            url = postgres.fresh_url()
+        engine = open_database(url, upgrades=False)
+        with writing(engine) as connection:
+            upgrade(connection, revision)
+            fill(connection, revision)
+        engine.dispose()
+        return url
+
+    return make
+
+
+@pytest.fixture
+def upgraded(earlier: Callable[[str, str], str]) -> Iterator[Callable[[str, str], Engine]]:
+    """Makes a state DB of an earlier version and opens it with this one."""
+    opened: list[Engine] = []
+
+    def make(kind: str, revision: str) -> Engine:
+        opened.append(open_database(earlier(kind, revision)))
+        return opened[-1]
+
+    yield make
+    for engine in opened:
+        engine.dispose()
+
+
+def entries_of(engine: Engine, destination: str = TOWN, feed: str = "agenda") -> dict[str, Any]:
+    with reading(engine) as connection:
+        found = select(ENTRY).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+        rows = connection.execute(found.where(SCOPE.c.destination == destination, SCOPE.c.feed == feed)).all()
+    return {row.row_key: row for row in rows}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_every_earlier_schema_becomes_the_present_one_and_is_sound(
+    upgraded: Callable[[str, str], Engine], kind: str, revision: str
+) -> None:
+    engine = upgraded(kind, revision)
+    with reading(engine) as connection:
+        assert differences(connection) == []
+        declared = {index.name for table in METADATA.tables.values() for index in table.indexes}
+        found = {index["name"] for table in METADATA.tables for index in inspect(connection).get_indexes(table)}
+        assert declared <= found
+        assert not {"row_release", "twin_mark", "entry_anew", "earlier_before"} & {*inspect(connection).get_table_names()}
+    assert examine(engine).findings == ()
+    with writing(engine) as connection:
+        connection.execute(update(ENTRY).where(ENTRY.c.row_key == "fresh").values(state="superseded"))
+    with pytest.raises(IntegrityError), engine.begin() as connection:
+        connection.execute(update(ENTRY).where(ENTRY.c.row_key == "fresh").values(state="sideways"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_an_upgrade_keeps_every_entry_with_its_state_key_and_event(
+    upgraded: Callable[[str, str], Engine], kind: str, revision: str
+) -> None:
+    engine = upgraded(kind, revision)
+    entries = entries_of(engine)
+    assert {key: entries[key].state for key in KEPT} == KEPT
+    assert (entries["reconciled"].event_id, entries["original"].event_id) == (4711, 1019)
+    assert entries["vanished"].vanished_at is not None
+    assert entries["edited"].drift_kind == "edited"
+    assert entries["cancelled"].drift_kind == "cancelled"
+    assert entries["edited"].ends_at == datetime(2026, 4, 1, 18, 0, tzinfo=UTC)
+    assert entries["past"].ends_at == datetime(2026, 3, 1, 18, 0, tzinfo=UTC)
+    with reading(engine) as connection:
+        scopes = {(row.destination, row.service, row.namespace, row.feed) for row in connection.execute(select(SCOPE))}
+        marks = connection.execute(select(DUPLICATE_MARK.c.entry_id)).scalars().all()
+        listed = {row.kind: row.row_key for row in connection.execute(select(PROBLEM).where(PROBLEM.c.listed_run != ""))}
+        earlier_ends = connection.execute(select(EARLIER.c.ends_at)).scalars().all()
+        images = connection.execute(select(MEDIA.c.destination, MEDIA.c.media_id)).all()
+    service = "https://events.example"
+    assert scopes == {
+        (TOWN, service, "town", "agenda"),
+        (f"{TOWN} (was at {service})", service, "town", "agenda"),
+        (TOWN, service, "town", "museum"),
+        ("http://127.0.0.1:8080#rehearsal", "http://127.0.0.1:8080", "rehearsal", "agenda"),
+    }
+    assert {*marks} == {row.id for row in entries.values() if row.state != "held"} | {row for row in marks if row > 22}
+    assert listed["warning"] == "same"
+    assert {*images} == {(TOWN, 5), (TOWN, 6)}
+    assert earlier_ends == ([datetime(2026, 4, 1, 18, 0, tzinfo=UTC)] if revision == "0002" else [])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_people_decided_stays_decided(upgraded: Callable[[str, str], Engine], kind: str) -> None:
+    entries = entries_of(upgraded(kind, "0002"))
+    held = {key: (row.decision, row.decided_by) for key, row in entries.items() if row.state == "held"}
+    assert held == {"held": (None, None), "held-ignored": ("ignore", "ann@desk"), "held-released": ("release", "ann@desk")}
+    assert {entries[key].candidate_id for key in held} == {entries["original"].id}
+    ignored = {key: row.ignored_fingerprint for key, row in entries.items() if row.decision == "ignore" and key not in held}
+    assert ignored == {
+        "drift-ignored": entries["drift-ignored"].drift_fingerprint,
+        "vanished-ignored": entries["vanished-ignored"].fingerprint,
+        "refused-ignored": entries["refused-ignored"].fingerprint,
+    }
+
+
+def resumed(engine: Engine, url: str) -> World:
+    """The world of the export's feed, a day later."""
+    world = World.__new__(World)
+    world.place, world.clock, world.feed, world.runs, world.engine = url, Clock(), FeedName("agenda"), 100, engine
+    world.clock.turn(days=2)
+    world.ledger = Ledger(engine, TOWN, world.feed, namespace="town", now=world.clock, keeping=world.clock.keeping)
+    world.lease = world.ledger.acquire_lease("test")
+    return world
+
+
+def as_read(engine: Engine) -> list[Any]:
+    """The source of the export's feed as it was when the export was written."""
+    with reading(engine) as connection:
+        base = connection.execute(select(SCOPE.c.body_base).where(SCOPE.c.destination == TOWN, SCOPE.c.feed == "agenda")).scalar()
+    outcomes: list[Any] = [rejection("broken")]
+    for key, entry in entries_of(engine).items():
+        if key == "cancelled":
+            outcomes.append(Skipped(Origin("agenda.csv:c"), "off", RowKey(key), is_cancelled=True))
+        elif not key.startswith("vanished") and key != "past":
+            body = entry.drift_body or unpacked(entry.body, base) or body_of(f"copy {key}")
+            twin = entry.twin_digest or twin_digest(7, "twin x", "2026-04-01T20:00:00+02:00", "Lisboa The old mill x")
+            digest = entry.row_digest or row_digest(b"m", (key,))
+            row = MappedRow(Origin(entry.origin), RowKey(key), body, fingerprint(body), digest, twin, 7, {"REF": key})
+            outcomes.append(row)
+    return outcomes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_after_the_upgrade_sends_nothing_that_is_delivered(upgraded: Callable[[str, str], Engine], kind: str) -> None:
+    engine = upgraded(kind, "0002")
+    world, rows = resumed(engine, ""), as_read(engine)
+    before = entries_of(engine)
+    report = world.stage(rows)
+    assert report.account.new == 1, "the held row that a person had released"
+    sent: list[str] = []
+    outbox = world.outbox()
+    while intents := outbox.settle_and_claim([], 1):
+        sent += [intent.row_key for intent in intents]
+    assert {*sent} == {"fresh", "fresh-2", "held-released", "blocked", "unanswered-of-late"}
+    after = entries_of(engine)
+    assert {key: (row.id, row.idempotency_key, row.event_id) for key, row in after.items()} == {
+        key: (row.id, row.idempotency_key, row.event_id) for key, row in before.items()
+    }
+    assert after["held"].body
+    assert (after["held"].state, after["held-ignored"].state, after["held-ignored"].decision) == ("held", "held", "ignore")
+    assert {key for key, row in after.items() if row.decision == "ignore"} == {
+        *("drift-ignored", "vanished-ignored", "refused-ignored", "held-ignored")
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_id_that_was_given_before_the_upgrade_is_never_given_again(earlier: Callable[[str, str], str], kind: str) -> None:
+    url = earlier(kind, "0002")
+    engine = open_database(url, upgrades=False)
+    with writing(engine) as connection:
+        newest = connection.execute(text("SELECT max(id) FROM ledger_entry")).scalar_one()
+        connection.execute(text("DELETE FROM ledger_entry WHERE id = :newest"), {"newest": newest})
+    engine.dispose()
+    engine = open_database(url)
+    assert min(row.id for row in entries_of(engine).values() if row.state == "held") == newest + 1
+    engine.dispose()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_export_of_an_earlier_version_fills_either_kind(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
+    url = f"sqlite:///{tmp_path / 'state.db'}" if kind == "sqlite" else request.getfixturevalue("postgres").fresh_url()
+    engine = open_database(url)
+    counted: list[int] = []
+    done = import_from(engine, EXPORT, counted.append)
+    assert done.rows["ledger_entry"] == 28 + 3
+    assert [*done.rows] == [table.name for table in TABLES]
+    assert examine(engine).findings == ()
+    entries = entries_of(engine)
+    assert {key: entries[key].state for key in KEPT} == KEPT
+    engine.dispose()
+
+
+@pytest.mark.parametrize("damage", ["a table less", "a row changed", "cut short", "a column less", "no base64"])
+def test_no_damage_of_an_earlier_export_goes_unnoticed(tmp_path: Path, damage: str) -> None:
+    lines = gzip.decompress(EXPORT.read_bytes()).splitlines(keepends=True)
+    media = next(index for index, line in enumerate(lines) if b'"table":"media"' in line)
+    match damage:
+        case "a table less":
+            lines = lines[:media] + lines[media + 4 :]
+        case "a row changed":
+            lines[media + 1] = lines[media + 1].replace(b"6", b"7")
+        case "cut short":
+            lines = lines[:-1]
+        case "a column less":
+            lines[media] = lines[media].replace(b',"media_id"', b"")
+        case "no base64":
+            lines[media + 1] = lines[media + 1].replace(b'"Af8="', b'"?"')
+    (tmp_path / "broken.gz").write_bytes(gzip.compress(b"".join(lines)))
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    with pytest.raises(ConfigError, match="no export of a state DB, or it is damaged"):
+        import_from(engine, tmp_path / "broken.gz", silent)
+    with reading(engine) as connection:
+        assert all(connection.execute(select(table).limit(1)).first() is None for table in TABLES)
+    engine.dispose()
+
+
+def command(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "pipelines.cli", *arguments]
+    return subprocess.run(words, env={"EVENTSYNC_STATE_URL": url}, capture_output=True, text=True, check=False)
+
+
+HOLD = """
+import sys, time
+from sqlalchemy import MetaData, Table
+from datetime import UTC, datetime, timedelta
+from state.database import open_database, writing
+from state.holders import this_process
+from state.pulse import seconds_since_boot
+engine = open_database(sys.argv[1], upgrades=False)
+me, now = this_process("eventsync run"), datetime.now(UTC)
+from state.tables import LEASE
+from sqlalchemy import update
+with writing(engine) as connection:
+    names = {column.name for column in Table("lease", MetaData(), autoload_with=connection, resolve_fks=False).c}
+    held = dict(holder=me.name, host=me.host, pid=me.pid, process_started=me.started, boot=me.boot, beat_s=seconds_since_boot(),
+        acquired_at=now, heartbeat_at=now, expires_at=now + timedelta(seconds=60))
+    held = {name: value for name, value in held.items() if name in names}
+    connection.execute(update(LEASE).where(LEASE.c.scope_id == 1).values(**held))
+engine.dispose()
+print(me.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_state_db_is_not_upgraded_while_a_run_of_an_earlier_version_is_at_work(
+    earlier: Callable[[str, str], str], kind: str, revision: str
+) -> None:
+    url = earlier(kind, revision)
+    run = subprocess.Popen([sys.executable, "-c", HOLD, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    pid = run.stdout.readline().strip()
+    with pytest.raises(
+        HeldByAnotherError, match=rf"schema {revision}.*agenda is held by eventsync run \(process {pid} on "
+    ) as held:
+        open_database(url)
+    assert "wait for that run to end" in held.value.hint
+    asked = command(url, "status")
+    assert asked.returncode == 4, asked.stderr
+    assert f"process {pid}" in asked.stderr
+    engine = open_database(url, upgrades=False)
+    with reading(engine) as connection:
+        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == revision
+        assert not inspect(connection).has_table("side_by_side")
+    engine.dispose()
+    run.communicate()
+    if revision == "0002":  # in the first schema nothing tells that a process of this host is dead: it lets go by silence
+        open_database(url).dispose()
+
+
+def test_a_holder_that_fell_silent_does_not_keep_a_state_db_from_being_upgraded(earlier: Callable[[str, str], str]) -> None:
+    url = earlier("sqlite", "0001")
+    engine = open_database(url, upgrades=False)
+    me = this_process("eventsync run")
+    with writing(engine) as connection:
+        connection.execute(
+            update(LEASE)
+            .where(LEASE.c.scope_id == 1)
+            .values(holder=me.name, host=me.host, pid=me.pid, process_started=me.started)
+        )
+    engine.dispose()
+    open_database(url).dispose()
+
+
+def test_a_person_is_told_once_on_stderr_what_stays_ignored(earlier: Callable[[str, str], str]) -> None:
+    url = earlier("sqlite", "0002")
+    asked = [command(url, "runs", "--json") for _ in range(2)]
+    for key in ("drift-ignored", "vanished-ignored", "refused-ignored", "held-ignored"):
+        assert key in asked[0].stderr
+    assert "stay ignored" not in asked[1].stderr
+    assert json.loads(asked[0].stdout) == json.loads(asked[1].stdout)
+
+
+def test_memory_does_not_grow_with_the_entries_that_are_upgraded(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}", upgrades=False)
+    filler = "x" * 3_000
+    with writing(engine) as connection:
+        upgrade(connection, "0002")
+        fill(connection, "0002")
+        columns = [column["name"] for column in inspect(connection).get_columns("ledger_entry")]
+        given = {
+            "id": "number",
+            "row_key": "'many ' || number",
+            "body": "CAST(:body AS BLOB)",
+            "twin_digest": "CAST('t' || number AS BLOB)",
+        }
+        values = ", ".join(given.get(name, name) for name in columns)
+        connection.execute(
+            text(
+                "WITH RECURSIVE counted(number) AS (SELECT 1000 UNION ALL SELECT number + 1 FROM counted WHERE number < 9000)"
+                f" INSERT INTO ledger_entry ({', '.join(columns)}) SELECT {values} FROM counted,"
+                " (SELECT * FROM ledger_entry WHERE row_key = 'conflict')"
+            ),
+            {"body": json.dumps({"startAt": "2026-04-01T20:00:00+02:00", "text": filler})},
+        )
+    engine.dispose()
+    tracemalloc.start()
+    open_database(f"sqlite:///{tmp_path / 'state.db'}").dispose()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12_000_000, "a page of entries, not all 24 MB of them"

@@ -255,7 +255,7 @@ def test_a_held_copy_goes_out_once_a_person_says_so_and_an_ignored_one_is_heard_
     desk.source([*lines(3), *renamed(range(2), "9")])
     run = desk.run().run
     assert (run["read"]["held"], run["held"]) == (2, 2)
-    assert desk.command("resolve", FEED, "90", "--resend", "--yes").code == 0
+    assert desk.command("resolve", FEED, "90", "--release", "--yes").code == 0
     assert desk.command("resolve", FEED, "91", "--ignore", "--yes").code == 0
     said = desk.run()
     assert (said.code, said.run["read"]["held"], said.run["publish"]["delivered"]) == (0, 1, 1), said.words
@@ -289,6 +289,8 @@ def test_a_feed_under_another_name_sends_nothing_again_until_a_person_wants_both
     said = desk.command("run", "city-hall", "--no-dagster", "--json")
     assert (only_run(said), len(service.events())) == (["scope"], 30), said.words
     assert f"put `feed: {FEED}` back" in said.words
+    for asking in (("status",), ("check", "--live")):
+        assert f"30 events to come are of feed {FEED}, which has no mapping file" in desk.command(*asking).words
     rehearsed = desk.command("run", "city-hall", "--dry-run")
     assert rehearsed.code == 5
     assert f"put `feed: {FEED}` back" in rehearsed.words
@@ -309,10 +311,12 @@ def test_a_feed_that_lost_its_namespace_sends_nothing_again(desk: Desk, service:
     said = desk.run()
     assert (stopped_by(said), len(service.events())) == (["scope"], 5)
     assert "EVENTSYNC_NAMESPACE=city" in said.words
+    for asking in (("status",), ("check", "--live")):
+        assert "set EVENTSYNC_NAMESPACE=city" in desk.command(*asking).words
 
 
 def test_a_word_that_a_partner_renames_does_not_empty_the_feed_in_silence(desk: Desk, service: Service) -> None:
-    with_rules(desk, "{keep: {field: GENRE, in: [concert]}, because: no concert}")
+    with_rules(desk, "{keep: {column: GENRE, in: [concert]}, because: no concert}")
     desk.source(lines(10))
     assert desk.run().code == 0
     renamed_words = [line(number, genre="Konzert" if number < 4 else "concert") for number in range(10)]

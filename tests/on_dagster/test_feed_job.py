@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 from on_dagster.desk import FEED, Desk, checks_of, failure_of, line, materialized, metadata_of
 
-from pipelines.options import BrakeName, RunOptions
+from pipelines.options import BRAKE_TEXTS, BrakeName, RunOptions
 
 BAD = "31 May 2031"
 
@@ -51,8 +51,11 @@ def test_every_check_of_a_good_run_passes(desk: Desk) -> None:
     assert set(checks) == {
         "rejected",
         "shrink",
+        "left_out",
         "new",
         "copies",
+        "scope",
+        "keys",
         "balanced",
         "no_conflicts",
         "drift",
@@ -230,6 +233,6 @@ def test_two_feeds_are_run_apart_from_one_another(desk: Desk) -> None:
     assert desk.run(feed=FEED).success
 
 
-@pytest.mark.parametrize("brake", ["rejected", "shrink", "new", "copies"])
+@pytest.mark.parametrize("brake", BRAKE_TEXTS)
 def test_each_brake_can_be_named_in_the_launchpad(desk: Desk, brake: BrakeName) -> None:
     assert desk.run_configured({"resources": {"options": {"config": {"accept": [brake]}}}}).success

@@ -178,7 +178,7 @@ def _assert_balanced(run: Mapping[str, Any]) -> None:
 def test_different_feeds_run_beside_each_other_on_one_state_db(any_desk: Desk, service: Service) -> None:
     names = [f"feed-{number}" for number in range(4)]
     for name in names:
-        any_desk.mapping(name=f"{name}.yaml", feed=name)
+        any_desk.mapping(name=f"{name}.yaml", feed=name, title=f'{{join: [{{from: TITLE}}, " in {name}"]}}')
     any_desk.source(lines(150))
     started = [any_desk.start("run", name, "--no-dagster", "--json") for name in names]
     for command in started:

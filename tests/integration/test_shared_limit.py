@@ -14,6 +14,7 @@ pytestmark = pytest.mark.slow
 
 RATE = 80
 ROWS = 120
+NIGHT_TITLE = '{join: [{from: TITLE}, " by night"]}'
 
 
 def _answered(service: Service, after: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -35,7 +36,7 @@ def hall(request: pytest.FixtureRequest, desk: Desk) -> Desk:
         server: Postgres = request.getfixturevalue("postgres")
         desk.env["EVENTSYNC_STATE_URL"] = server.fresh_url()
     desk.mapping(in_flight=8)
-    desk.mapping(in_flight=8, name="night.yaml", feed="night-hall")
+    desk.mapping(in_flight=8, name="night.yaml", feed="night-hall", title=NIGHT_TITLE)
     desk.source(lines(ROWS))
     return desk
 
@@ -58,7 +59,7 @@ def test_two_processes_share_one_limit_and_every_pause_and_send_nothing_twice(ha
 def test_a_worker_killed_beside_another_leaves_it_the_whole_limit_and_loses_nothing(desk: Desk, service: Service) -> None:
     service.switch(rate_events=f"{RATE}/s", rate_burst=20)
     desk.mapping(in_flight=8)
-    desk.mapping(in_flight=8, name="night.yaml", feed="night-hall")
+    desk.mapping(in_flight=8, name="night.yaml", feed="night-hall", title=NIGHT_TITLE)
     desk.source(lines(ROWS))
     for feed in (FEED, "night-hall"):
         assert desk.command("run", feed, "--no-dagster", "--stage-only").code == 0
@@ -88,7 +89,7 @@ def test_a_pause_that_one_run_met_is_obeyed_by_a_run_of_another_feed(hall: Desk,
     for feed in (FEED, "night-hall"):
         hall.command("run", feed, "--no-dagster", "--stage-only")
     hall.mapping(in_flight=8, max_pause="2s")
-    hall.mapping(in_flight=8, max_pause="2s", name="night.yaml", feed="night-hall")
+    hall.mapping(in_flight=8, max_pause="2s", name="night.yaml", feed="night-hall", title=NIGHT_TITLE)
     assert hall.run("--publish-only").code == 6
     before = service.last_number()
 

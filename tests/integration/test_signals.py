@@ -277,7 +277,7 @@ def _write_lock(desk: Desk) -> Iterator[None]:
 
 
 def test_after_one_of_several_feeds_the_next_is_not_begun(desk: Desk, service: Service) -> None:
-    desk.mapping(name="zoo.yaml", feed="zoo-nights")
+    desk.mapping(name="zoo.yaml", feed="zoo-nights", title='{join: [{from: TITLE}, " at the zoo"]}')
     desk.source(lines(100))
     service.switch(latency_ms=60)
     run = desk.start("run", "--all", "--no-dagster", "--json")

@@ -26,11 +26,13 @@ class LookupShelf:
         return lambda name: self._open(folder, name)
 
     def _open(self, folder: Path, name: str) -> Table:
-        for place in (folder, folder.parent / FOLDER):
-            path = place / name
-            if path.is_file():
-                return self._read(path, name)
-        raise TableError(_missing(folder, name))
+        try:
+            path = next((place / name for place in (folder, folder.parent / FOLDER) if (place / name).is_file()), None)
+        except OSError as error:
+            raise TableError(f"the lookup file cannot be read: {error.strerror}") from error
+        if path is None:
+            raise TableError(_missing(folder, name))
+        return self._read(path, name)
 
     def _read(self, path: Path, name: str) -> Table:
         path = path.resolve()

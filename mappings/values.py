@@ -189,7 +189,7 @@ class ForEach(Valued):
         return self
 
 
-class Items(RootModel[tuple["Value", ...]]):
+class Items(RootModel[Annotated[tuple["Value", ...], Field(min_length=1)]]):
     """A list of values; empty ones are left out."""
 
     model_config = {"frozen": True}
@@ -216,7 +216,7 @@ def _kind_of_value(value: object) -> str:
         return "value:object" if isinstance(value, Fields) else "value:" + type(value).__name__
     marker = next((marker for marker in MARKERS if marker in value), None)
     if marker is None and any(companion in value for companion in COMPANIONS):
-        return f"value:{next(key for key in value if key not in COMPANIONS or len(value) == 1)}"
+        return f"value:{next((key for key in value if key not in COMPANIONS), next(iter(value)))}"
     return "value:" + (marker or "object")
 
 

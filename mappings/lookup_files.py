@@ -39,8 +39,11 @@ class LookupShelf:
         if path not in self._tables:
             try:
                 self._tables[path] = parse_table(name, path.read_text("utf-8-sig"))
-            except (OSError, UnicodeDecodeError) as error:
-                raise TableError(f"the lookup file {name} cannot be read: {error}") from error
+            except OSError as error:
+                raise TableError(f"the lookup file {name} cannot be read: {error.strerror}") from error
+            except UnicodeDecodeError as error:
+                line = error.object.count(b"\n", 0, error.start) + 1
+                raise TableError(f"the lookup file {name} is not UTF-8 from line {line} on: save it as UTF-8") from error
         return self._tables[path]
 
 

@@ -287,6 +287,26 @@ def _anchors(random: Random, text: str) -> str:
 
 TEXT: tuple[Callable[[Random, str], str], ...] = (_cut, _lines, _lines, _characters, _characters, _anchors)
 
+_NO_FILES = (
+    b"",
+    b"\xef\xbb\xbf",
+    b"\xff\xfea\x00,\x00",
+    b"PK\x03\x04" + bytes(range(256)),
+    b"\x00" * 100,
+    b"\n\r\n \n",
+    b",,,\n1,2,3,4\n",
+    b"city\nLisboa\n",
+    b"city,city\nLisboa,Lisboa\n",
+    b'city,"placeId\n' + b"x" * 200_000,
+    b"city,placeId\n" + b"Lisboa,pt\n" * 20_000,
+    b"[" * 10_000,
+    b"let: []\nsteps: x\n",
+    b"let: {a: $b, b: $a}\nsteps: {a: [{use: b}], b: {use: a}}\n",
+    b"include: [_campaigns.yaml, _conferences.yaml]\nlet: {}\n",
+    b"let: &let {x: *let, <<: *let}\n",
+)
+"""What may stand where a lookup file or an included file should be."""
+
 
 def mutant(path: Path, random: Random) -> bytes:
     """Return the bytes of a real mapping file made wrong."""
@@ -308,3 +328,11 @@ def mutant(path: Path, random: Random) -> bytes:
         at = random.randrange(len(content) + 1)
         content = content[:at] + random.choice([b"\xff", b"\xe3", b"\xff\xfe", b"\x80"]) + content[at:]
     return content
+
+
+def neighbour(path: Path, random: Random) -> bytes:
+    """Return the bytes of a lookup file, or of one that is included, made wrong or put in place of another file."""
+    content = path.read_bytes()
+    if random.random() < 0.3:
+        return random.choice(_NO_FILES)
+    return random.choice(TEXT)(random, content.decode("utf-8")).encode()

@@ -178,8 +178,7 @@ def _careful(stages: tuple[Stage, ...], ends: Ends) -> Walk:
 def _try_stage(row: RowState, stage: Stage, current: Any, found: str, column: str) -> Any:
     if stage.is_each and isinstance(current, list):
         tried = [_try_one(row, stage, item, str(item), column) for item in current]
-        kept = [item for item in tried if not is_empty(item)]
-        return kept or None
+        return _flat(tried) or None
     return _try_one(row, stage, current, found, column)
 
 
@@ -208,11 +207,15 @@ def _each(one: Run) -> Run:
     def run(items: Any) -> Any:
         if type(items) is not list:
             return one(items)
-        results = [one(item) for item in items]
-        flat = [part for result in results for part in (result if type(result) is list else [result])]
-        return [item for item in flat if not is_empty(item)]
+        return _flat([one(item) for item in items])
 
     return run
+
+
+def _flat(results: list[Any]) -> list[Any]:
+    """Return what a step made of each item as one list, without what is empty."""
+    parts = [part for result in results for part in (result if type(result) is list else [result])]
+    return [part for part in parts if not is_empty(part)]
 
 
 def _whole(run: Run) -> Run:

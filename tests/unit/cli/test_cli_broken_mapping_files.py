@@ -78,3 +78,11 @@ def test_a_verb_about_a_broken_file_ends_with_its_mistakes(desk: Desk, broken: t
     assert f"broken.yaml:{broken[0]}:" in said.err
     assert broken[1] in " ".join(said.err.split())
     assert "Traceback" not in said.err
+
+
+def test_a_link_that_leads_to_itself_among_the_feeds_harms_no_other_file(desk: Desk) -> None:
+    (desk.folder / "feeds" / "_shared.yaml").symlink_to("_shared.yaml")
+    (desk.folder / "feeds" / "looped.yaml").symlink_to("looped.yaml")
+    said = desk.run("check", "--json")
+    assert said.code == 0
+    assert [feed["feed"] for feed in said.document["feeds"]] == ["town-hall"]

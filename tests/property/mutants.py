@@ -216,9 +216,19 @@ def _add(random: Random, tree: Any) -> None:
         place[random.choice([donor[0], donor[0], *place])] = donor[1]
 
 
+def _other_steps(random: Random, tree: Any) -> None:
+    """Put a value through some steps that stand elsewhere."""
+    values = [
+        value for holder, key in _slots(tree) if isinstance(value := holder[key], dict) and {"from", "do", "join"} & {*value}
+    ]
+    for value in random.sample(values, min(len(values), random.choice([1, 1, 3]))):
+        value["do"] = deepcopy(random.choices(_donors()["do"], k=random.randint(1, 4)))
+
+
 TREE: tuple[Callable[[Random, Any], None], ...] = (
     *(_replace, _replace, _replace, _delete, _rename, _swap, _alias, _wrap, _deepen, _go_in_a_circle),
     *(_add, _add, _add, _add, _add, _say, _say, _chain),
+    *(_other_steps, _other_steps),
 )
 
 

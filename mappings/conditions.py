@@ -11,7 +11,7 @@ from pydantic import Field, Tag, model_validator
 
 from mappings.choices import OneOf
 from mappings.file_context import Referring
-from mappings.measures import OneOrMany, Pattern, Text, Texts, mistake
+from mappings.measures import OneOrMany, Pattern, PlainNumber, Text, Texts, mistake
 from mappings.strict import Strict
 from mappings.tables import Ignorable
 
@@ -33,8 +33,8 @@ class Test(Strict):
     state: Literal["present", "missing"] | None = Field(default=None, alias="is", description="It is there, or it is empty.")
     before: Referring | None = Field(default=None, description="It is earlier than this date, time or $name.")
     after: Referring | None = Field(default=None, description="It is later than this date, time or $name.")
-    less: Text | None = Field(default=None, description="It is less than this number.")
-    greater: Text | None = Field(default=None, description="It is greater than this number.")
+    less: PlainNumber | None = Field(default=None, description="It is less than this number.")
+    greater: PlainNumber | None = Field(default=None, description="It is greater than this number.")
     ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(
         default=(), description="Differences that do not count for equals, in and contains."
     )

@@ -187,7 +187,7 @@ def test_no_row_is_sent_again_and_each_keeps_all_that_protects_it(world: World) 
     world.crash()
     report = world.stage([row("a"), row("b", title="Twice"), rejection("c")], terms=drafting)
     assert (report.account.new, report.account.unchanged, report.account.rejected) == (0, 2, 1)
-    assert examine(world.engine, lambda _destination: "tests").findings == ()
+    assert examine(world.engine).findings == ()
 
 
 def test_more_than_a_page_goes_page_by_page(world: World) -> None:

@@ -82,12 +82,16 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An entry whose event was found in the service's list. `revision` as it was when the list was read; `how` for people."""
+    """An entry whose event was found in the service's list. `revision` as it was when the list was read; `how` for people.
+
+    `shown`: the drift body, where the list shows that and not the pinned one: it becomes the baseline.
+    """
 
     entry_id: int
     revision: int
     event_id: int
     how: str
+    shown: bytes | None = None
 
 
 def weigh(engine: Engine, book: Book, row_keys: Sequence[RowKey], choice: Choice) -> tuple[Weighed, ...]:
@@ -176,8 +180,16 @@ class Decisions:
         states = (*SEEKABLE, EntryState.PENDING)
         columns = self._told(Change(EntryState.DELIVERED, Decision.RECONCILED, found.event_id))
         columns["answer"] = dump_answer(Answer(status=0, code=FOUND, message=found.how))
-        seekable = ENTRY.c.state.in_([state.value for state in states])
-        return connection.execute(update(ENTRY).where(*is_as_read, seekable).values(**columns)).rowcount == 1
+        which = [*is_as_read, ENTRY.c.state.in_([state.value for state in states])]
+        if found.shown is not None:
+            which.append(ENTRY.c.drift_body == found.shown)
+            columns |= {"baseline_body": found.shown, "baseline_fingerprint": ENTRY.c.drift_fingerprint}
+            columns |= {"twin_digest": twin_digest_of(found.shown), "ends_at": ends_at_of(found.shown)}
+            columns |= {"drift_body": None, "drift_fingerprint": None, "drift_kind": None, "ignored_fingerprint": None}
+        is_written = connection.execute(update(ENTRY).where(*which).values(**columns)).rowcount == 1
+        if is_written and found.shown is not None:
+            mark_anew(connection, [(found.entry_id, twin_digest_of(found.shown))])
+        return is_written
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:

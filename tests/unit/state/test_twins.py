@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from sqlalchemy import delete, func, select, update
+from state.twins import Twins
 from unit.state.world import World, row
 
 from state.database import reading, writing
 from state.tables import ENTRY, SCOPE, TWIN_MARK
-from state.twins import Twins
 
 ROWS = [row(key) for key in "abcde"]
 LOOKS = {each.twin_digest: each.row_key for each in ROWS}

@@ -215,6 +215,8 @@ def _what(change: Change, resolved: Resolved) -> str:  # noqa: C901, PLR0911  # 
             return f"it has taken over {event} from {change.adopted}; nothing is sent"
         case "release":
             return "the next run sends it"
+        case "removed":
+            return "its event is recorded as removed from the service"
         case None:
             return "it is listed again" if resolved.before.is_set_aside else "it is as it was before"
         case _ if change.is_next_revision:

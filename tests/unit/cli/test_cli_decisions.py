@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -182,6 +183,60 @@ def test_what_was_set_aside_is_listed_again_when_that_is_taken_back(in_conflict:
     assert "set aside by" in first["hint"]
     assert in_conflict.told("resolve", "1", "--undo")["rows"][0]["what"] == "it is listed again"
     assert [row["row_key"] for row in in_conflict.told("rows")["rows"]] == ["1", "6"]
+
+
+def test_a_drift_that_was_applied_by_hand_is_off_the_list_and_back_when_that_is_taken_back(decider: Decider) -> None:
+    decider.publish()
+    decider.desk.source(("1,Jazz,2030-05-01,20:00,,concert", *GOOD[1:]))
+    decider.publish()
+    told = decider.told("resolve", "1", "--applied")["rows"][0]
+    assert (told["decision"], told["what"]) == ("applied", "what the source asks for is what the service shows")
+    assert decider.told("rows")["rows"] == []
+    assert decider.publish().document["runs"][0]["read"]["drifted"] == 0
+    assert decider.told("resolve", "1", "--undo")["rows"][0]["what"] == "it is as it was before"
+    assert [row["row_key"] for row in decider.told("rows", "--state", "drift")["rows"]] == ["1"]
+
+
+def test_rows_of_a_state_are_decided_after_a_question(decider: Decider, monkeypatch: pytest.MonkeyPatch) -> None:
+    decider.publish()
+    decider.desk.source([row.replace("20:00", "21:00") for row in GOOD])
+    decider.publish()
+    unasked = decider.say("resolve", "--state", "drift", "--applied")
+    assert (unasked.code, "say --yes" in unasked.err) == (2, True)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda *_args, **_options: False)
+    assert decider.say("resolve", "--state", "drift", "--applied").code == 1
+    monkeypatch.setattr("typer.confirm", lambda *_args, **_options: True)
+    assert decider.say("resolve", "--state", "drift", "--applied").code == 0
+    assert decider.told("rows")["rows"] == []
+    assert decider.told("resolve", "--state", "drift", "--applied")["rows"] == [], "none is left"
+    assert decider.say("resolve", "--state", "nonsense", "--applied").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--applied"], "name either rows or a state"),
+        (["1", "--state", "drift", "--applied"], "name either rows or a state"),
+        (["--same-as", "1"], "names the one event of one row"),
+        (["1", "5", "--same-as", "6"], "names the one event of one row"),
+        (["1", "--same-as"], "only a held row"),
+        (["1", "--same-as", "--yes"], "only a held row"),
+        (["1", "--release"], "only a held row"),
+        (["1", "--removed"], "no event of it is known"),
+        (["1", "--applied"], "no event of it is known"),
+    ],
+)
+def test_what_cannot_be_decided_says_why_and_changes_nothing(in_conflict: Decider, words: list[str], hint: str) -> None:
+    said = in_conflict.say("resolve", *words)
+    assert (said.code, hint in " ".join(said.err.split())) == (2, True), said.err
+    assert in_conflict.states() == {"conflict": 3}
+
+
+def test_help_of_resolve_teaches_every_decision_by_an_example(desk: Desk) -> None:
+    said = desk.run("resolve", "--help")
+    for option in ("--applied", "--ignore", "--same-as", "--release", "--event-id", "--resend", "--removed", "--undo", "--state"):
+        assert re.search(rf"eventsync resolve lisbon-agenda .*{option}", said.out), option
 
 
 def test_rows_that_are_not_there_are_answered_with_the_nearest(in_conflict: Decider) -> None:

@@ -27,6 +27,7 @@ from state.deciding import (
     SetAside,
     TakeEvent,
     decide,
+    may_be_removed,
 )
 from state.terms import Terms
 from state.views import RowRecord
@@ -106,7 +107,7 @@ def _other(world: World) -> Beside:
     return Beside(other=None if entry is None else Other(entry, 1, FeedName(""), ""))
 
 
-def _done(record: RowRecord, choice: Choice, beside: Beside) -> str:
+def _done(record: RowRecord, choice: Choice, beside: Beside) -> str:  # noqa: PLR0911  # one arm per choice
     try:
         outcome = decide(record, choice, beside)
     except NotPossibleError:
@@ -119,7 +120,7 @@ def _done(record: RowRecord, choice: Choice, beside: Beside) -> str:
         case Apply():
             return "the drift is the baseline"
         case Remove():
-            return "earlier events removed" if record.event_id not in outcome.removed else "removed"
+            return "removed" if may_be_removed(record) else "earlier events removed"
         case SameAs():
             return "delivered, as the other entry was"
         case _ if outcome.state is EntryState.PENDING:

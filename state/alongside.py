@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, bindparam, func, select
+from collections.abc import Set
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, Engine, bindparam, func, select
 
 from state.accounts import Alongside
 from state.conflicts import insert_if_new
+from state.database import reading
+from state.destination import split_destination
 from state.duplicates import WITHOUT_EVENT, read_neighbours
+from state.over import MAY_BE_OUT, count_to_come
 from state.tables import ENTRY, SCOPE, SIDE_BY_SIDE
 from state.words import EntryState
 
@@ -61,3 +68,35 @@ def put_side_by_side(connection: Connection, scope_id: int, other_id: int) -> No
     """Record that two feeds deliver side by side on purpose: neither holds the other's rows from now on."""
     pairs = [{"scope_id": scope_id, "other_id": other_id}, {"scope_id": other_id, "other_id": scope_id}]
     connection.execute(insert_if_new(connection, SIDE_BY_SIDE), pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Estranged:
+    """Rows that are delivered under a name that is not used any more: those of `feed`, in another `namespace` unless it is "".
+
+    `rows`: of a feed without a mapping file the events to come, else all that may be at the service.
+    """
+
+    feed: str
+    namespace: str
+    rows: int
+
+
+def find_estranged(engine: Engine, destination: str, feeds: Set[str], now: datetime) -> tuple[Estranged, ...]:
+    """Return the feeds, of those that have a mapping file, that never delivered here and did so in another namespace; and those
+    that have events to come and no mapping file.
+    """
+    service, namespace = split_destination(destination)
+    listed = select(SCOPE.c.id, SCOPE.c.feed, SCOPE.c.namespace, SCOPE.c.released_id).where(SCOPE.c.service == service)
+    with reading(engine) as connection:
+        scopes = connection.execute(listed.order_by(SCOPE.c.feed, SCOPE.c.namespace)).all()
+        let_out = {scope.feed for scope in scopes if scope.namespace == namespace and scope.released_id}
+        apart = {pair.scope_id for pair in connection.execute(select(SIDE_BY_SIDE.c.scope_id))}
+        found = []
+        for scope in scopes:
+            if scope.namespace == namespace and scope.feed not in feeds:
+                found.append(Estranged(scope.feed, "", count_to_come(connection, scope.id, now)))
+            elif scope.namespace != namespace and scope.feed in feeds - let_out and scope.id not in apart:
+                out = select(func.count()).where(ENTRY.c.scope_id == scope.id, MAY_BE_OUT)
+                found.append(Estranged(scope.feed, scope.namespace, connection.execute(out).scalar_one()))
+        return tuple(one for one in found if one.rows)

@@ -51,6 +51,11 @@ class Books:
         self._engine = engine
         self._clock = now
 
+    @property
+    def engine(self) -> Engine:
+        """The state DB."""
+        return self._engine
+
     def known(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[Book, ...]:
         """Return which feeds there are, by destination and name; where they stand is counted by `status`."""
         scopes = select(SCOPE.c.destination, SCOPE.c.feed).order_by(SCOPE.c.destination, SCOPE.c.feed)

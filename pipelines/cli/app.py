@@ -130,6 +130,7 @@ _verb(state.compact, state_app)
 _verb(state.export, state_app)
 _verb(state.import_, state_app)
 _verb(state.migrate, state_app)
+_verb(state.rename, state_app)
 
 
 def main() -> None:

@@ -36,7 +36,12 @@ def show_status(feed: str | None, runs: int | None, *, as_json: bool) -> int:
         name = None if feed is None else shelf.feed_name(feed)
         most = _most(runs, is_one=name is not None, as_json=as_json)
         feeds = [(status, _runs(shelf, status, most)) for status in shelf.statuses(name)]
-        output.document({"feeds": [_document(status, some) for status, some in feeds], "elsewhere": shelf.elsewhere()})
+        estranged = shelf.estranged()
+        output.document(
+            {"feeds": [_document(status, some) for status, some in feeds], "elsewhere": shelf.elsewhere(), "estranged": estranged}
+        )
+        for sentence in estranged:
+            output.note(sentence)
         if feeds and name is None:
             _show_all(output, [status for status, _ in feeds])
         for status, some in feeds:

@@ -101,10 +101,13 @@ class Standing(TypedDict):
 
 
 class Status(TypedDict):
-    """Where the feeds stand at the configured service, or at all. `elsewhere`: other destinations that the state DB knows."""
+    """Where the feeds stand at the configured service, or at all. `elsewhere`: other destinations that the state DB knows;
+    `estranged`: sentences about rows that are delivered under a feed's name or a namespace that is not used any more.
+    """
 
     feeds: list[Standing]
     elsewhere: list[str]
+    estranged: tuple[str, ...]
 
 
 class CheckedFile(TypedDict):

@@ -82,7 +82,7 @@ def test_rows_that_the_service_has_refused_redden_every_run_until_a_person_decid
 
 
 def test_a_warning_is_listed_in_every_later_run_with_its_raw_cells(decider: Decider) -> None:
-    rule = "  - assert: {column: TITLE, not: {equals: Jazz}}\n    message: jazz is played elsewhere\n    severity: warn\n"
+    rule = "  - assert: {not: {column: TITLE, equals: Jazz}}\n    message: jazz is played elsewhere\n    severity: warn\n"
     decider.desk.mapping(MAPPING.replace("    because: online only\n", "    because: online only\n" + rule))
     for _ in range(2):
         (run,) = decider.publish().document["runs"]
@@ -92,8 +92,9 @@ def test_a_warning_is_listed_in_every_later_run_with_its_raw_cells(decider: Deci
         assert waiting(decider) == {"warning": 1}
         (row,) = decider.told("rows", "--state", "warning")["rows"]
         assert (row["row_key"], row["cells"]["TITLE"]) == ("1", "Jazz")
-    decider.say("resolve", "1", "--ignore")
+    change(decider, "1", decision="ignore")
     assert decider.publish().document["runs"][0]["standing"] == {}
+    assert waiting(decider) == {}
 
 
 def test_a_row_that_is_unusable_now_says_that_its_event_is_online(decider: Decider) -> None:

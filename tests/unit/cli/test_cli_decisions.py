@@ -88,7 +88,7 @@ def test_what_nobody_has_decided_on_reddens_every_run_until_somebody_does(in_con
         assert in_conflict.say("resolve", key, "--ignore").code == 0
     assert in_conflict.publish().code == 0
     assert in_conflict.told("rows")["rows"] == []
-    assert "set aside: 3" in in_conflict.say("status").out
+    assert "ignored: 3: `eventsync rows town-hall --state ignored`" in in_conflict.say("status").out
 
 
 def test_reconcile_takes_events_that_agree_in_title_and_start_and_rehearses_it_first(in_conflict: Decider) -> None:
@@ -179,8 +179,10 @@ def test_a_person_may_say_no(in_conflict: Decider, monkeypatch: pytest.MonkeyPat
 def test_what_was_set_aside_is_listed_again_when_that_is_taken_back(in_conflict: Decider) -> None:
     in_conflict.say("resolve", "1", "5", "--ignore")
     assert [row["row_key"] for row in in_conflict.told("rows")["rows"]] == ["6"]
-    (first, *_) = in_conflict.told("rows", "--state", "conflict")["rows"]
-    assert "set aside by" in first["hint"]
+    assert [row["row_key"] for row in in_conflict.told("rows", "--state", "conflict")["rows"]] == ["6"]
+    (first, second) = in_conflict.told("rows", "--state", "ignored")["rows"]
+    assert (first["row_key"], second["row_key"], first["entry_state"]) == ("1", "5", "conflict")
+    assert "ignored by" in first["hint"]
     assert in_conflict.told("resolve", "1", "--undo")["rows"][0]["what"] == "it is listed again"
     assert [row["row_key"] for row in in_conflict.told("rows")["rows"]] == ["1", "6"]
 
@@ -274,7 +276,7 @@ def test_refused_rows_are_sent_again_by_the_next_run_once_somebody_says_so(decid
     decider.switch(max_title_chars=5, stored_refusals="validation")
     told = decider.publish().document["runs"][0]["message"]
     assert decider.states() == {"refused": 2, "delivered": 1}
-    assert told == "2 refused by the service, within what the feed allows: `eventsync rows town-hall` tells why"
+    assert told == "2 (5, 6) refused by the service, within what the feed allows"
     assert f"    {told}" in "\n".join(decider.say("status").out.splitlines())
     decider.switch(max_title_chars=300)
     assert decider.publish().document["runs"][0]["publish"]["carried_over"] == 0
@@ -320,7 +322,7 @@ def test_a_difference_is_shown_path_by_path_and_as_of_when(decider: Decider) -> 
     decider.desk.source(("1,Jazz,2030-05-01,20:00,,play", GOOD[1]))
     decider.publish()
     told = decider.told("diff")
-    assert told["counts"] == {"edited": 1, "to be published by hand": 0, "cancelled at the source": 0, "vanished": 1}
+    assert {kind: count for kind, count in told["counts"].items() if count} == {"edited": 1, "vanished": 1}
     assert told["as_of"]["is_whole"]
     edited, vanished = told["rows"]
     assert [(one["path"], one["delivered"], one["now"]) for one in edited["changed"]] == [
@@ -342,9 +344,12 @@ def test_a_draft_that_the_source_has_published_is_told_apart_and_set_aside_once_
     assert decider.told("diff")["counts"]["to be published by hand"] == 3
     decider.say("resolve", "1", "--ignore")
     assert [row["row_key"] for row in decider.told("rows")["rows"]] == ["5", "6"]
-    (first, second, _) = decider.told("rows", "--state", "drift")["rows"]
-    assert ("--undo" in first["hint"], "--ignore" in first["hint"]) == (True, False)
-    assert "--ignore" in second["hint"]
+    (first, _) = decider.told("rows", "--state", "drift")["rows"]
+    assert (first["row_key"], "--applied" in first["hint"], "--ignore" in first["hint"]) == ("5", True, True)
+    told = decider.told("diff")
+    assert (told["counts"]["to be published by hand"], told["counts"]["ignored"]) == (2, 1)
+    assert [(row["row_key"], row["is_set_aside"]) for row in told["rows"]] == [("5", False), ("6", False), ("1", True)]
+    assert "(ignored)" in decider.say("diff").out
 
 
 @pytest.mark.parametrize("words", [("reconcile", "town-hall"), ("resolve", "town-hall", "1", "--event-id", "1")], ids=" ".join)

@@ -5,12 +5,25 @@ What is wrong with a single row is no error: it travels with the row (`SourceRow
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import errno
+import lzma
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from xml.parsers import expat
 
 from rapidfuzz import fuzz, process
 
 from connectors.sources.names import folded
 from mappings.errors import PermanentError, TransientError
+
+_DAMAGE = (
+    *(EOFError, ValueError, LookupError, ArithmeticError, RuntimeError, MemoryError, OSError),
+    *(struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile, expat.ExpatError),
+)
+"""Everything that Python's readers of archives, packed files, texts and XML raise for bytes that are not what they should be."""
 
 _NEAR = 50.0
 _MOST_NAMES_SHOWN = 40
@@ -36,6 +49,10 @@ class BadSourceError(PermanentError):
         self.place = place
 
 
+class CutOffError(BadSourceError):
+    """The content ends where it cannot end: within a record, or before the end that its format prescribes."""
+
+
 class EmptySourceError(BadSourceError):
     """Nothing at all is there, not even a header: a file that was cut off, or not yet written."""
 
@@ -58,6 +75,40 @@ class MissingColumnsError(PermanentError):
         super().__init__(
             f"{place} lacks the column{'s' * (len(self.missing) > 1)} {', '.join(said)}", hint=_hint(present, advice)
         )
+
+
+@contextmanager
+def as_bad_source(
+    place: Callable[[], str], what: str, *, hint: str = "ask the partner for the whole file", is_end: bool = False
+) -> Iterator[None]:
+    """Raise what a reader of bytes raises in the block as an error with a place; `what` says what cannot be read.
+
+    `is_end`: all bytes have been read, so that any error means that more should follow.
+
+    Raises:
+        BadSourceError: the bytes are damaged, `CutOffError` where they end too early.
+        SourceUnavailableError: the disk failed.
+    """
+    try:
+        yield
+    except _DAMAGE as error:
+        # The disk's own errors have a number, those of Python's readers have none; a seek to a damaged offset is invalid.
+        if isinstance(error, OSError) and error.errno not in {None, errno.EINVAL}:
+            raise SourceUnavailableError(f"{place()} broke off: {error.strerror}", hint="run again later") from error
+        kind = CutOffError if is_end or isinstance(error, EOFError) else BadSourceError
+        raise kind(place(), f"{what}{_reason(error)}", hint=hint) from error
+
+
+def _reason(error: BaseException) -> str:
+    match error:
+        case expat.ExpatError():
+            return f": {expat.errors.messages.get(error.code, str(error.code))}"
+        case UnicodeDecodeError():
+            return f" ({error.reason})"
+        case UnicodeError():
+            return f" ({error})"
+        case _:
+            return ""
 
 
 def _nearest(missing: Sequence[str], present: Sequence[str]) -> Mapping[str, str]:

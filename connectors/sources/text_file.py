@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import BinaryIO
 
-from connectors.sources.errors import BadSourceError, SourceUnavailableError
+from connectors.sources.errors import BadSourceError, as_bad_source
 
 LONGEST_LINE = 64 * 1024 * 1024
 """Characters. A longer line means that the file is no text file with rows; reading on would fill the memory."""
@@ -26,6 +26,7 @@ _OTHER_KINDS = {
     "%PDF": "a PDF: ask for the table as CSV",
 }
 """What files that are no text begin with, and what to do about each."""
+NOT_DECODED = "the file may be cut off; else correct `source.encoding`"
 _WEB_PAGES = ("<!doctype html", "<html")
 _CHUNK_BYTES = 1024 * 1024
 _BOMS = (
@@ -58,7 +59,7 @@ def _decodes(stream: BinaryIO, encoding: str) -> bool:
         while chunk := stream.read(_CHUNK_BYTES):
             decode(chunk)
         decode(b"", True)
-    except UnicodeDecodeError:
+    except UnicodeError:
         return False
     finally:
         stream.seek(0)
@@ -135,16 +136,9 @@ class Lines:
             BadSourceError: the file is binary, a web page, of another encoding, or has an endless line.
             SourceUnavailableError: the disk failed.
         """
-        try:
+        what = f"from about here on the file is not {self._encoding}"
+        with as_bad_source(lambda: f"{self._name}:{self._number + 1}", what, hint=NOT_DECODED):
             yield from self._read()
-        except UnicodeDecodeError as error:
-            raise BadSourceError(
-                f"{self._name}:{self._number + 1}",
-                f"from about here on the file is not {self._encoding} ({error.reason})",
-                hint="the file may be cut off; else correct `source.encoding`",
-            ) from error
-        except OSError as error:
-            raise SourceUnavailableError(f"{self._name} broke off after line {self._number}: {error.strerror}") from error
 
     def _read(self) -> Iterator[str]:
         hold = self.held.append

@@ -119,7 +119,12 @@ def _unfolded(lines: Lines, encoding: str) -> Iterator[tuple[int, str]]:
 
 
 def _mended(text: str, encoding: str) -> str:
-    return text.encode(encoding, "surrogateescape").decode(encoding, "surrogateescape") if has_undecodable(text) else text
+    if not has_undecodable(text):
+        return text
+    try:
+        return text.encode(encoding, "surrogateescape").decode(encoding, "surrogateescape")
+    except UnicodeError:  # UTF-16 has no single bytes to join: its rows say that they are not text
+        return text
 
 
 def _events(lines: Iterator[tuple[int, str]], name: str) -> Iterator[Record]:

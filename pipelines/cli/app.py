@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import TYPE_CHECKING, ParamSpec
 
 import typer
 
@@ -40,6 +40,9 @@ from pipelines.cli import (
 )
 from pipelines.stopping.interrupts import deferred, window
 from pipelines.stopping.threshold import INTERRUPTED
+
+if TYPE_CHECKING:
+    from mappings.errors import SyncError
 
 P = ParamSpec("P")
 
@@ -74,6 +77,7 @@ def _code_of(work: Callable[[], int]) -> int:
     # What an interruption needs to be told is imported before: whatever is being imported then is half made.
     from mappings.errors import SyncError  # noqa: PLC0415  # keeps `--help` fast
     from pipelines.cli.output import Output  # noqa: PLC0415  # as above
+    from pipelines.logs import fault_of  # noqa: PLC0415  # as above
     from pipelines.stopping.interruption import InterruptedRunError  # noqa: PLC0415  # as above
 
     try:
@@ -81,19 +85,20 @@ def _code_of(work: Callable[[], int]) -> int:
             return work()
     except SyncError as error:
         return _explain(error)
+    except (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError):
+        raise
+    except Exception as fault:  # noqa: BLE001  # the outermost place
+        return _explain(fault_of(fault, f"at work on `eventsync {' '.join(sys.argv[1:2])}`"))
     except KeyboardInterrupt:
         stopped = InterruptedRunError("interrupted; the state is intact", hint="run again to go on")
         Output(json="--json" in sys.argv).error(stopped)
         return INTERRUPTED
 
 
-def _explain(error: Exception) -> int:
-    from mappings.errors import SyncError  # noqa: PLC0415  # keeps `--help` fast
-    from pipelines.cli.output import Output  # noqa: PLC0415  # as above
+def _explain(error: SyncError) -> int:
+    from pipelines.cli.output import Output  # noqa: PLC0415  # keeps `--help` fast
     from pipelines.outcomes import outcome_of  # noqa: PLC0415  # as above
 
-    if not isinstance(error, SyncError):
-        raise error
     Output(json="--json" in sys.argv).error(error)
     return int(outcome_of(error).exit_code)
 

@@ -54,7 +54,7 @@ def is_text_encoding(name: str) -> bool:
 def _text_encoding(name: str) -> str:
     if not is_text_encoding(name):
         known = did_you_mean(name, _ENCODINGS) or f"write it like {', '.join(_ENCODINGS[:3])}; `eventsync init FILE` guesses it"
-        raise mistake(f'"{name}" is not an encoding that Python knows for text files', known)
+        raise mistake(f'"{name}" is not an encoding that Python knows', known)
     return name
 
 

@@ -99,6 +99,25 @@ def as_bad_source(
         raise kind(place(), f"{what}{_reason(error)}", hint=hint) from error
 
 
+@contextmanager
+def cut_off_is_passing(name: str, *, has_known_end: bool) -> Iterator[None]:
+    """Let content that ends too early be worth another attempt, where nothing tells that it has come whole.
+
+    Raises:
+        SourceUnavailableError: in place of `CutOffError`.
+    """
+    try:
+        yield
+    except CutOffError as error:
+        if has_known_end:
+            raise
+        message = f"{error}; the server of {name} does not say how long it is, so the answer may have been cut off"
+        hint = (
+            "run again later; if the file is whole like this, say `settle: 30s` in its source, or have the server send its length"
+        )
+        raise SourceUnavailableError(message, hint=hint) from error
+
+
 def _reason(error: BaseException) -> str:
     match error:
         case expat.ExpatError():

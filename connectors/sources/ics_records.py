@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from connectors.sources.errors import BadSourceError, EmptySourceError
+from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.ics_lengths import end_after
 from connectors.sources.nested import OWN_TEXT
 from connectors.sources.opened_file import OpenedFile
@@ -167,7 +167,7 @@ class _Calendar:
         if self._open:
             what, line = self._open[-1]
             hint = "it was cut off: ask the partner for the whole file"
-            raise BadSourceError(f"{self._name}:{line}", f"the file ends within the {what} that begins here", hint=hint)
+            raise CutOffError(f"{self._name}:{line}", f"the file ends within the {what} that begins here", hint=hint)
 
     def _begin(self, what: str, number: int) -> None:
         self._is_begun = True

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import BinaryIO
 
-from connectors.sources.errors import BadSourceError, as_bad_source
+from connectors.sources.errors import BadSourceError, CutOffError, as_bad_source
 
 LONGEST_LINE = 64 * 1024 * 1024
 """Characters. A longer line means that the file is no text file with rows; reading on would fill the memory."""
@@ -106,10 +106,11 @@ class Lines:
 
     `held` collects the lines since it was last cleared; `is_tainted` says that one of them holds bytes that are no text;
     `is_exhausted` that the file has ended. Byte order marks at the start, one or several, are gone. `before`: how many lines of
-    the file stand before the stream, where that is only a piece of it.
+    the file stand before the stream, where that is only a piece of it. `needs_end`: the file is whole only if its last line has
+    an end.
     """
 
-    def __init__(self, stream: BinaryIO, encoding: str, name: str, before: int = 0) -> None:
+    def __init__(self, stream: BinaryIO, encoding: str, name: str, before: int = 0, *, needs_end: bool = False) -> None:
         self.held: list[str] = []
         self.is_tainted = False
         self.is_exhausted = False
@@ -119,6 +120,7 @@ class Lines:
         self.encoding = codecs.lookup(encoding).name
         self._name = name
         self._number = before
+        self._needs_end = needs_end
 
     def clear(self) -> None:
         """Forget the lines held so far."""
@@ -141,7 +143,7 @@ class Lines:
             yield from self._read()
 
     def _read(self) -> Iterator[str]:
-        hold = self.held.append
+        hold, line = self.held.append, ""
         for line in self._lines():
             if len(line) >= LONGEST_LINE or ("\0" in line and not self._number):
                 raise self._no_text(line)
@@ -153,6 +155,8 @@ class Lines:
             yield text
             self._number += 1
         self.is_exhausted = True
+        if self._needs_end and line and not line.endswith(("\n", "\r")):
+            raise CutOffError(f"{self._name}:{self._number}", "the last line has no end")
 
     def _lines(self) -> Iterator[str]:
         read_line = partial(self._text.readline, LONGEST_LINE)

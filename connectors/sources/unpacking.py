@@ -43,8 +43,8 @@ class _Packed(Protocol):
 
 
 @contextmanager
-def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[BinaryIO, str]]:
-    """Give the stream to read a stored file by, and what people call it: itself, unless it is packed.
+def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[BinaryIO, str, bool]]:
+    """Give the stream to read a stored file by, what people call it, and whether it was packed.
 
     `member`: which file of a zip archive is meant, by a pattern such as `*/events.csv`; "": its only one.
 
@@ -58,15 +58,17 @@ def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[Bi
     with ExitStack() as open_things:
         if head.startswith(b"PK\x03\x04"):
             archive = open_things.enter_context(opened_archive(stored, name))
-            stream = _one_member(archive, name, member) or _as_stored(stored, name)
+            stream = _one_member(archive, name, member)
         else:
             stream = _stream(head, stored, name)
-        yield open_things.enter_context(io.BufferedReader(stream, _BUFFER_BYTES)), stream.name
+        stored.seek(0)
+        bytes_of = stream or _watched(stored, stored, name)
+        yield open_things.enter_context(io.BufferedReader(bytes_of, _BUFFER_BYTES)), bytes_of.name, stream is not None
 
 
 @contextmanager
-def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[BinaryIO]:
-    """Give what a server packed for the way only (`Content-Encoding`), in a nameless file of its own if it did.
+def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[tuple[BinaryIO, bool]]:
+    """Give what a server packed for the way only (`Content-Encoding`), in a nameless file of its own if it did; and whether.
 
     Raises:
         BadSourceError: it is packed in a way that nobody asked for, damaged, or unpacks without end.
@@ -74,37 +76,32 @@ def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[Binary
     stream.seek(0)
     match encoding.strip().lower():
         case "" | "identity":
-            yield stream
+            yield stream, False
         case "gzip" | "x-gzip":
             if stream.read(2) != b"\x1f\x8b":
                 stream.seek(0)
-                yield stream
+                yield stream, False
                 return
             stream.seek(0)
             with TemporaryFile(prefix="eventsync-") as plain:
                 with io.BufferedReader(_watched(gzip.GzipFile(fileobj=stream), stream, name), _BUFFER_BYTES) as unpacked_stream:
                     shutil.copyfileobj(unpacked_stream, plain)
                 plain.seek(0)
-                yield plain
+                yield plain, True
         case other:
             message = f'the server sends it packed as "{other}", which nobody asked for'
             raise BadSourceError(name, message, hint="ask the partner to send the file as it is, or packed with gzip")
 
 
-def _stream(head: bytes, stored: BinaryIO, name: str) -> Unpacking:
-    """Return the bytes of a file, unpacked if it begins like a packed one."""
+def _stream(head: bytes, stored: BinaryIO, name: str) -> Unpacking | None:
+    """Return the unpacked bytes of a file that begins like a packed one, None where it does not."""
     if head.startswith(b"\x1f\x8b"):
         return _watched(gzip.GzipFile(fileobj=stored), stored, name)
     if head.startswith(b"BZh"):
         return _watched(bz2.BZ2File(stored), stored, name)
     if head.startswith(b"\x28\xb5\x2f\xfd"):
         return _watched(_zstandard(stored), stored, name)
-    return _watched(lzma.LZMAFile(stored) if head.startswith(b"\xfd7zXZ\x00") else stored, stored, name)
-
-
-def _as_stored(stored: BinaryIO, name: str) -> Unpacking:
-    stored.seek(0)
-    return _watched(stored, stored, name)
+    return _watched(lzma.LZMAFile(stored), stored, name) if head.startswith(b"\xfd7zXZ\x00") else None
 
 
 def _watched(packed: _Packed, stored: BinaryIO, name: str) -> Unpacking:
@@ -126,7 +123,7 @@ def opened_archive(stored: BinaryIO, name: str) -> zipfile.ZipFile:
     Raises:
         BadSourceError: it is none, or damaged.
     """
-    with as_bad_source(lambda: name, "the zip archive is damaged or cut off"):
+    with as_bad_source(lambda: name, "the zip archive is damaged or cut off", is_end=True):
         return zipfile.ZipFile(stored)
 
 

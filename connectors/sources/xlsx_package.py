@@ -13,12 +13,13 @@ from typing import BinaryIO
 
 from rapidfuzz import process
 
-from connectors.sources.errors import BadSourceError, EmptySourceError
+from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.names import folded
 from connectors.sources.safe_xml import XmlPieces
 from connectors.sources.unpacking import opened_archive, opened_member
 
 _CHUNK_BYTES = 64 * 1024
+_CUT = "no workbook, or one that was cut off"
 _KINDS = {
     b"\xd0\xcf\x11\xe0": ("an old .xls workbook, or one with a password", "save it as .xlsx, without a password"),
     b"<": ("a web page or XML", "the address may ask for a login"),
@@ -53,9 +54,10 @@ class XlsxPackage:
         except BadSourceError as error:
             what, hint = next(
                 (kind for magic, kind in _KINDS.items() if head.startswith(magic)),
-                ("no workbook, or one that was cut off", "ask the partner for the whole file as .xlsx"),
+                (_CUT, "ask the partner for the whole file as .xlsx"),
             )
-            raise BadSourceError(name, f"this is {what}, not an .xlsx workbook", hint=hint) from error
+            kind = CutOffError if what is _CUT else BadSourceError
+            raise kind(name, f"this is {what}, not an .xlsx workbook", hint=hint) from error
         self.workbook_part = self._workbook_part()
         self._targets = dict(self._relations(self.workbook_part))
 

@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 from xml.parsers import expat
 
 from rapidfuzz import fuzz, process
@@ -19,11 +20,16 @@ from rapidfuzz import fuzz, process
 from connectors.sources.names import folded
 from mappings.errors import PermanentError, TransientError
 
+T = TypeVar("T")
+
 _DAMAGE = (
     *(EOFError, ValueError, LookupError, ArithmeticError, RuntimeError, MemoryError, OSError),
     *(struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile, expat.ExpatError),
 )
 """Everything that Python's readers of archives, packed files, texts and XML raise for bytes that are not what they should be."""
+
+_ODD_SHAPE = (ValueError, LookupError, ArithmeticError, AttributeError, TypeError, RecursionError)
+"""What reading a JSON document raises that is made otherwise than its API describes."""
 
 _NEAR = 50.0
 _MOST_NAMES_SHOWN = 40
@@ -97,6 +103,26 @@ def as_bad_source(
             raise SourceUnavailableError(f"{place()} broke off: {error.strerror}", hint="run again later") from error
         kind = CutOffError if is_end or isinstance(error, EOFError) else BadSourceError
         raise kind(place(), f"{what}{_reason(error)}", hint=hint) from error
+
+
+@contextmanager
+def as_odd_answer(place: str, service: str) -> Iterator[None]:
+    """Raise what an answer of another shape than its API describes leads to in the block as an error of the source.
+
+    Raises:
+        SourceUnavailableError: it is such.
+    """
+    try:
+        yield
+    except _ODD_SHAPE as error:
+        message = f"{place}: {service} answered in another shape than its API describes ({type(error).__name__})"
+        raise SourceUnavailableError(message, hint="run again; if it stays so, please report it") from error
+
+
+def in_known_shape(rows: Iterator[T], place: str, service: str) -> Iterator[T]:
+    """Give the rows that are made of answers while they are asked for; raises as `as_odd_answer`."""
+    with as_odd_answer(place, service):
+        yield from rows
 
 
 @contextmanager

@@ -38,22 +38,23 @@ def configure_logs(settings: Settings) -> None:
 
 
 @contextmanager
-def faults_as_errors(doing: Callable[[], str], run_id: str = "") -> Iterator[None]:
+def faults_as_errors(doing: Callable[[], str], run_id: str = "", *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Log an unexpected exception of the block with its stack trace, and raise `FaultError` in its place.
 
+    The one place that catches every exception. `passing`: those that are expected beside `SyncError`.
+
     Raises:
-        FaultError: says what to send us; every `SyncError` passes as it is.
+        FaultError: says what to send us.
     """
     try:
         yield
-    except SyncError:
+    except (SyncError, *passing):
         raise
     except Exception as fault:
-        raise fault_of(fault, doing(), run_id) from fault
+        raise _fault_of(fault, doing(), run_id) from fault
 
 
-def fault_of(error: Exception, doing: str, run_id: str = "") -> FaultError:
-    """Log an unexpected exception with its stack trace, and return the error that reports it."""
+def _fault_of(error: Exception, doing: str, run_id: str) -> FaultError:
     is_logged = structlog.is_configured() or _configured_now()
     if is_logged:
         structlog.get_logger().error("a fault of eventsync", doing=doing, exc_info=error)

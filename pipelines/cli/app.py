@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from mappings.errors import SyncError
 
 P = ParamSpec("P")
+_NO_FAULTS = (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError)
+"""What may leave a verb beside a `SyncError`: words that mean nothing, and readers of stdout that have gone."""
 
 app = typer.Typer(
     name="eventsync",
@@ -77,18 +79,14 @@ def _code_of(work: Callable[[], int]) -> int:
     # What an interruption needs to be told is imported before: whatever is being imported then is half made.
     from mappings.errors import SyncError  # noqa: PLC0415  # keeps `--help` fast
     from pipelines.cli.output import Output  # noqa: PLC0415  # as above
-    from pipelines.logs import fault_of  # noqa: PLC0415  # as above
+    from pipelines.logs import faults_as_errors  # noqa: PLC0415  # as above
     from pipelines.stopping.interruption import InterruptedRunError  # noqa: PLC0415  # as above
 
     try:
-        with window():
+        with faults_as_errors(lambda: f"at work on `eventsync {' '.join(sys.argv[1:2])}`", passing=_NO_FAULTS), window():
             return work()
     except SyncError as error:
         return _explain(error)
-    except (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError):
-        raise
-    except Exception as fault:  # noqa: BLE001  # the outermost place
-        return _explain(fault_of(fault, f"at work on `eventsync {' '.join(sys.argv[1:2])}`"))
     except KeyboardInterrupt:
         stopped = InterruptedRunError("interrupted; the state is intact", hint="run again to go on")
         Output(json="--json" in sys.argv).error(stopped)

@@ -53,8 +53,8 @@ def test_an_init_holds_nothing_but_its_caption() -> None:
     assert [called(path) for path in inits if [type(one) for one in _tree(path).body] != [ast.Expr]] == []
 
 
-def test_nothing_catches_every_exception_as_a_policy() -> None:
-    assert [called(path) for path in MODULES if _caught(path) & {"", "Exception"}] == []
+def test_one_place_alone_catches_every_exception() -> None:
+    assert [called(path) for path in MODULES if _caught(path) & {"", "Exception"}] == ["pipelines/logs.py"]
 
 
 def test_modules_import_by_full_names_and_never_everything() -> None:

@@ -46,9 +46,10 @@ def faults_as_errors(doing: Callable[[], str], run_id: str = "", *, passing: tup
     Raises:
         FaultError: says what to send us.
     """
+    expected: tuple[type[Exception], ...] = (SyncError, *passing)
     try:
         yield
-    except (SyncError, *passing):
+    except expected:
         raise
     except Exception as fault:
         raise _fault_of(fault, doing(), run_id) from fault

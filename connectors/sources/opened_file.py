@@ -15,7 +15,7 @@ from typing import BinaryIO, TypeVar
 
 from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceUnavailableError, cut_off_is_passing
 from connectors.sources.found_file import OpenStored
-from connectors.sources.unpacking import unpacked
+from connectors.sources.unpacking import as_stored, unpacked
 
 T = TypeVar("T")
 
@@ -61,7 +61,8 @@ def opened(file: FileAt, *, unpacks: bool = True) -> Iterator[OpenedFile]:
     """
     with file.open_stored() as stored, cut_off_is_passing(stored.name, has_known_end=stored.has_known_end):
         if not unpacks and not file.member:
-            yield OpenedFile(stored.stream, stored.name, stored.stamp, stored.stream, _version(stored.stream))
+            with as_stored(stored.stream, stored.name) as stream:
+                yield OpenedFile(stream, stored.name, stored.stamp, stored.stream, _version(stored.stream))
             return
         with unpacked(stored.stream, stored.name, file.member) as (stream, inner, is_packed):
             if unpacks:

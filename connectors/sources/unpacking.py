@@ -61,9 +61,16 @@ def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[Bi
             stream = _one_member(archive, name, member)
         else:
             stream = _stream(head, stored, name)
-        stored.seek(0)
-        bytes_of = stream or _watched(stored, stored, name)
-        yield open_things.enter_context(io.BufferedReader(bytes_of, _BUFFER_BYTES)), bytes_of.name, stream is not None
+        if stream is None:
+            stored.seek(0)
+            yield open_things.enter_context(as_stored(stored, name)), name, False
+        else:
+            yield open_things.enter_context(io.BufferedReader(stream, _BUFFER_BYTES)), stream.name, True
+
+
+def as_stored(stored: BinaryIO, name: str) -> io.BufferedReader:
+    """Return the bytes of a file as they are stored; reading them raises errors of `connectors.sources.errors` only."""
+    return io.BufferedReader(_watched(stored, stored, name), _BUFFER_BYTES)
 
 
 @contextmanager

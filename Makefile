@@ -57,7 +57,7 @@ torture: $(VENV)/.installed-test ## hundreds of kills on SQLite and on PostgreSQ
 	PYTHONPATH=tests $(BIN)/python -m torture $(TORTURE)
 
 hunt: $(VENV)/.installed-test ## the machines and properties with hundreds of random examples (HUNT="--hypothesis-seed 7", EXAMPLES=2000, MUTANTS=500, SEED=7)
-	EVENTSYNC_TEST_PROFILE=hunt EVENTSYNC_TEST_EXAMPLES=$(EXAMPLES) EVENTSYNC_TEST_MUTANTS=$(MUTANTS) EVENTSYNC_TEST_MUTANTS_SEED=$(SEED) $(BIN)/pytest tests/property --numprocesses auto -o faulthandler_timeout=0 $(HUNT)
+	EVENTSYNC_TEST_PROFILE=hunt EVENTSYNC_TEST_EXAMPLES=$(EXAMPLES) EVENTSYNC_TEST_MUTANTS=$(MUTANTS) EVENTSYNC_TEST_DAMAGES=$(EXAMPLES) EVENTSYNC_TEST_MUTANTS_SEED=$(SEED) $(BIN)/pytest tests/property --numprocesses auto -o faulthandler_timeout=0 $(HUNT)
 
 reliability: $(VENV)/.installed-test ## every fault against every treatment of keys; writes docs/reliability.md (RELIABILITY="--only reset")
 	PYTHONPATH=tests $(BIN)/python -m reliability $(RELIABILITY)

@@ -243,6 +243,7 @@ def _filtered(which: RowFilter, scope_id: int, now: datetime | None) -> Iterator
         ENTRY.c.resent_run.is_not(None): which.is_resent,
         IS_SET_ASIDE: which.is_ignored,
         has_earlier(scope_id, now): which.has_earlier,
+        ENTRY.c.removed_at.is_(None): which.is_online,
     }
     yield from (predicate for predicate, is_asked in raw.items() if is_asked)
 

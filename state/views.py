@@ -190,7 +190,7 @@ class RowFilter:
     """Which entries: in one of `states` (empty: any), with the key `row_key`, only drifted, vanished or resent ones.
 
     `waiting`: those that wait for a person for this reason; `is_ignored`: those that a person has ignored; `has_earlier`: those
-    with earlier events that a person still has to remove.
+    with earlier events that a person still has to remove; `is_online`: without those whose events a person has removed.
     """
 
     states: frozenset[EntryState] = field(default_factory=frozenset)
@@ -200,6 +200,7 @@ class RowFilter:
     is_resent: bool = False
     is_ignored: bool = False
     has_earlier: bool = False
+    is_online: bool = False
     waiting: Waiting | None = None
 
 

@@ -26,7 +26,7 @@ from pipelines.reading.approach import AtHand, approach_of
 from pipelines.reading.sameness import Sameness
 from pipelines.sync import Staged, StageJob, stage
 from state.books import Books
-from state.deciding import Choice, NotPossibleError
+from state.choices import Choice, NotPossibleError
 from state.decisions import Found
 from state.gate import GateClosedError
 from state.outbox import Settled

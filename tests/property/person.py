@@ -12,7 +12,8 @@ from property.delivery_desk import Worker
 from property.model_service import Death
 
 from mappings.vocabulary import RowKey
-from state.deciding import AsItIs, Change, Choice, NotPossibleError, Resend, SetAside, TakeBack, TakeEvent, decide
+from state.choices import AsItIs, Change, Choice, NotPossibleError, Resend, SetAside, TakeBack, TakeEvent
+from state.deciding import decide
 from state.decisions import EventTakenError
 from state.views import RowRecord
 from state.words import EntryState

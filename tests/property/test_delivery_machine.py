@@ -24,7 +24,7 @@ from property.person import Person
 from property.state_dbs import OneFile, OneServer, StateDb
 
 from pipelines.options import RunOptions
-from state.deciding import Choice, Resend, SetAside, TakeBack, TakeEvent
+from state.choices import Choice, Resend, SetAside, TakeBack, TakeEvent
 from state.views import RowRecord
 from state.words import EntryState
 

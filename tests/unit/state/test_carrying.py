@@ -20,10 +20,10 @@ from mappings.delivery import Conflict, Receipt, Refusal
 from mappings.errors import ConfigError
 from mappings.vocabulary import FeedName, RowKey
 from state.books import Books
+from state.choices import SetAside
 from state.compacting import compact
 from state.contents import TABLES, UnlikeError, compare
 from state.database import open_database, reading, writing
-from state.deciding import SetAside
 from state.export_file import export_to, import_from
 from state.holders import HeldByAnotherError
 from state.ledger import Ledger

@@ -27,8 +27,7 @@ from mappings.delivery import (
 from mappings.identity import fingerprint, idempotency_key
 from mappings.vocabulary import FeedName, MappedRow, Reason, ReasonCode, RowKey, Skipped
 from state.books import Books
-from state.database import reading, writing
-from state.deciding import (
+from state.choices import (
     Apply,
     AsItIs,
     Change,
@@ -42,6 +41,7 @@ from state.deciding import (
     TakeBack,
     TakeEvent,
 )
+from state.database import reading, writing
 from state.decisions import Decisions, EventTakenError, Found, Resolved
 from state.drafts import twin_digest_of
 from state.lease import LeaseLostError

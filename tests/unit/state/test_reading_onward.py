@@ -15,7 +15,7 @@ from mappings.delivery import Refusal
 from mappings.vocabulary import RowKey
 from pipelines.options import RunOptions
 from state.books import Books
-from state.deciding import Resend
+from state.choices import Resend
 from state.gate import GateClosedError
 from state.ledger import Ledger
 from state.reach import Reach

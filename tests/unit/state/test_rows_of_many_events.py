@@ -8,7 +8,7 @@ from unit.state.world import World, receipt, rejection, row, skipped
 from mappings.identity import row_key
 from mappings.vocabulary import Absorbed, Absorption, MappedRow, Origin, Part, RowKey, Silence, Skipped
 from state.accounts import ReadAccount, RowShares
-from state.deciding import SetAside
+from state.choices import SetAside
 from state.terms import Terms
 from state.unspoken import Unspoken
 from state.words import DriftKind, EntryState

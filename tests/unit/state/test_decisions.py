@@ -52,7 +52,7 @@ from state.tables import ENTRY
 from state.terms import Terms
 from state.turned_away import LeftAlone
 from state.views import Book, RowFilter
-from state.words import Decision, DriftKind, EntryState, ProblemKind
+from state.words import Decision, DriftKind, EntryState, ProblemKind, Waiting
 
 ANN = "ann@desk"
 BOOK = Book(DESTINATION, FEED)
@@ -328,7 +328,7 @@ def test_a_row_set_aside_stays_as_it_is_unlisted_and_unsent_until_that_is_taken_
     assert world.outbox().settle_and_claim([], 9) == []
     (status,) = Books(world.engine).status()
     assert (world.known("a").state, dict(status.waiting), status.set_aside) == (before, {}, 1)
-    waiting = RowFilter(states=frozenset({before}), is_waiting=True)
+    waiting = RowFilter(waiting=Waiting(before))
     assert Books(world.engine).rows(BOOK, waiting) == ()
 
     resolved(world, "a", TakeBack())
@@ -368,9 +368,9 @@ def test_drift_handled_by_hand_is_set_aside_until_the_source_changes_again(world
     resolved(world, "a", SetAside())
     account = world.stage([row("a", "edited")]).account
     assert (account.unchanged, account.drifted) == (1, 0)
-    assert Books(world.engine).rows(BOOK, RowFilter(is_drifted=True, is_waiting=True)) == ()
+    assert Books(world.engine).rows(BOOK, RowFilter(waiting=Waiting.DRIFT)) == ()
     assert world.stage([row("a", "edited again")]).account.drifted == 1
-    assert len(Books(world.engine).rows(BOOK, RowFilter(is_drifted=True, is_waiting=True))) == 1
+    assert len(Books(world.engine).rows(BOOK, RowFilter(waiting=Waiting.DRIFT))) == 1
 
 
 def event(key: str, title: str = "Jazz", **more: Any) -> MappedRow:
@@ -412,7 +412,7 @@ def drift_of(world: World, key: str = "a") -> str | None:
 
 def is_listed(world: World, key: str) -> bool:
     """Whether an entry is drifted or vanished, and nobody has ignored it."""
-    which = (RowFilter(is_drifted=True, is_waiting=True), RowFilter(is_vanished=True, is_waiting=True))
+    which = (RowFilter(waiting=Waiting.DRIFT), RowFilter(waiting=Waiting.VANISHED))
     return any(one.row_key == key for each in which for one in Books(world.engine).rows(BOOK, each))
 
 

@@ -14,8 +14,7 @@ from unit.state.world import DESTINATION, FEED, World
 from mappings.vocabulary import FeedName
 from state.books import Books
 from state.database import reading
-from state.holders import is_running, this_process
-from state.holders import HeldByAnotherError
+from state.holders import HeldByAnotherError, is_running, this_process
 from state.lease import LeaseLostError
 from state.ledger import Ledger
 

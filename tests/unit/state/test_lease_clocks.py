@@ -22,8 +22,7 @@ from unit.state.world import DESTINATION, FEED, Clock
 
 from state.books import Books
 from state.database import open_database
-from state.holders import Holder, is_running, this_process
-from state.holders import HeldByAnotherError
+from state.holders import HeldByAnotherError, Holder, is_running, this_process
 from state.lease import Keeping, Lease, LeaseLostError
 from state.ledger import Ledger
 from state.pulse import Pulse, host_pulse, seconds_since_boot

@@ -58,12 +58,13 @@ class Joined:
     warnings: list[Reason] = field(default_factory=list)
     is_draft: bool = False
 
-    def add(self, state: RowState, payload: dict[str, Any], digest: bytes, place: str) -> None:
+    def add(self, state: RowState, payload: dict[str, Any], row: SourceRow, digest: bytes) -> None:
         """Take what one more row says."""
         for name in self.fields:
             self.lists.setdefault(name, []).extend(_listed(payload.get(name)))
+        place = row.origin.place
         self.reasons.extend(_told_at(reason, place) for reason in state.reasons)
-        self.warnings.extend(_told_at(reason, place) for reason in state.warnings)
+        self.warnings.extend(_told_at(reason, place) for reason in (*row.warnings, *state.warnings))
         self.is_draft = self.is_draft or state.is_draft
         self.digests.append(digest)
 
@@ -148,7 +149,7 @@ def _grouped(mapper: OneByOne, lot: Lot, joined: Joined, build: Getter) -> Itera
         (first, _), *wanted = [pair for pair in opened if not pair[1].state.cancelled] or opened
         others = tuple(row for row in lot.rows if row is not first)
         for row, strand in wanted:
-            joined.add(strand.state, build(strand.state) or {}, mapper.digest(row), row.origin.place)
+            joined.add(strand.state, build(strand.state) or {}, row, mapper.digest(row))
     yield from mapper.outcomes(first, joined)
     yield from (Absorbed(row.origin, lot.key or RowKey(""), Absorption.GROUPED) for row in others)
 

@@ -31,7 +31,9 @@ def feed_json_schema() -> Schema:
     for step in STEPS.values():
         definition = definitions[step.__name__]
         definition["required"] = sorted({step.name, *definition.get("required", ())})
-    definitions["Fields"]["propertyNames"] = {"not": {"enum": [*MARKERS, *COMPANIONS]}}
+    definitions["Fields"]["propertyNames"] = {"not": {"enum": [*MARKERS, *COMPANIONS, "when", "require"]}}
+    definitions["Entry"]["propertyNames"] = {"not": {"enum": [*MARKERS, *COMPANIONS]}}
+    definitions["Entry"]["anyOf"] = [{"required": ["when"]}, {"required": ["require"]}]
     for name in ("From", "FirstOf", "Joined", "Meta"):
         definitions[name]["properties"]["do"]["anyOf"] = [_STEP_REF, {"type": "array", "items": _STEP_REF}]
     ways = schema["properties"]["steps"]

@@ -30,7 +30,7 @@ class Judge:
     """What every payload of a feed is held against: the service's rules, and the classifications that it knows, if asked.
 
     `used` gives the cells that the mapping reads; `mapping`: the mapping's own digest; `joined`: what the columns of each joined
-    table begin with, by the columns that find its rows.
+    table begin with, by the columns that find its rows; `drafts_warned`: rows with a warning are sent as drafts.
     """
 
     payload: Payload
@@ -38,11 +38,12 @@ class Judge:
     used: Callable[[Mapping[str, str]], Iterable[str]]
     mapping: bytes
     joined: Mapping[str, str] = field(default_factory=dict)
+    drafts_warned: bool = False
 
     def settled(self, row: SourceRow, key: RowKey, state: RowState, payload: dict[str, Any]) -> MappedRow | Rejection:
         """Return the event of a row, or its rejection with all reasons."""
         cover = self.payload.cover(state)
-        if state.is_draft:
+        if state.is_draft or (self.drafts_warned and (row.warnings or state.warnings)):
             payload["status"] = "draft"
         self._check(state, payload)
         body = b"" if state.reasons or row.problems else _dumped(state, payload)

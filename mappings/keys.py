@@ -12,13 +12,16 @@ from mappings.evaluation import nfc, read_cell, required
 from mappings.identity import row_key
 from mappings.refusals import Refusal
 from mappings.schema import KeyColumn
-from mappings.vocabulary import Reason, ReasonCode, RowKey
+from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey
 
 _ROUNDED = re.compile(r"[+-]?\d(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
 _SHEET_ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|NULL!|DIV/0!|NUM!|#+)")
 _PLAIN = re.compile(rf"(?!(?i:{_ROUNDED.pattern})\Z)[0-9A-Za-z][0-9A-Za-z_:/.-]*")
 """A key that is itself, as most are: nothing to trim, to escape or to doubt."""
-_HINT = "format the column as text, and put the original identifiers back"
+_HINT = "a spreadsheet program has changed it: format the column as text, and put the original identifiers back"
+_MOST_BYTES = 2_000
+"""A PostgreSQL index entry holds 2,704 bytes; the rest is room for the scope and for escapes."""
+_SHOWN = 80
 
 ReadKey = Callable[[Mapping[str, str]], "RowKey | tuple[Reason, ...]"]
 
@@ -39,6 +42,18 @@ def compile_key(columns: tuple[KeyColumn, ...]) -> ReadKey:
         return tuple(reasons) or row_key(parts)
 
     return read
+
+
+def too_long_key(row: MappedRow) -> Rejection | None:
+    """Return the rejection of a row that no ledger knows, where its key has more bytes than one may hold; None if it fits."""
+    if len(row.row_key) * 4 <= _MOST_BYTES:
+        return None
+    length = len(row.row_key.encode("utf-8", "backslashreplace"))
+    if length <= _MOST_BYTES:
+        return None
+    hint = f"an identifier of at most {_MOST_BYTES:,} bytes would be accepted, and this one has {length:,}: shorten it"
+    reason = Reason(ReasonCode.BAD_KEY, "", "", f"{row.row_key[:_SHOWN]}…", hint)
+    return Rejection(row.origin, row.row_key, (reason,), row.cells, row.part)
 
 
 def _one_column(column: KeyColumn) -> ReadKey:

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from mappings.engine import RowMapper
-from mappings.lint_fields import find_odd_names
 from mappings.lint_rules import find_unreachable
 from mappings.lint_values import find_weak_values
 from mappings.refusals import did_you_mean
@@ -30,7 +29,6 @@ def find_warnings(mapping: FeedMapping, mapper: RowMapper) -> tuple[Problem, ...
         *_edited_keys(mapping, mapper.field_columns),
         *_weak_examples(mapping),
         *_misspelt_columns(mapping, mapper.columns),
-        *find_odd_names(mapping),
     )
 
 

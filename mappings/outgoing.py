@@ -18,7 +18,21 @@ from mappings.transforms.finding import split_columns
 from mappings.transforms.lookups import LastIn, Lookup, Map
 from mappings.transforms.step import Kind, Step
 from mappings.transforms.text import Truncate
-from mappings.values import At, ChannelValue, Choose, Fields, FirstOf, ForEach, Image, Items, Joined, Seen, TableValue, Value
+from mappings.values import (
+    At,
+    ChannelValue,
+    Choose,
+    Entry,
+    Fields,
+    FirstOf,
+    ForEach,
+    Image,
+    Items,
+    Joined,
+    Seen,
+    TableValue,
+    Value,
+)
 
 _MOMENT = Outgoing("string", sample="2030-05-01T19:30:00+02:00", longest=32)
 _LISTED = frozenset({"classifications"})
@@ -68,12 +82,14 @@ class _Reading:
         found = replace(found, is_always=found.is_always or path in _NEEDED)
         return with_promise(found, _KNOWN[path]) if path in _KNOWN else found
 
-    def value(self, value: Value, path: str) -> Outgoing:  # noqa: C901, PLR0912  # one arm per kind of value
+    def value(self, value: Value, path: str) -> Outgoing:  # noqa: C901, PLR0911, PLR0912  # one arm per kind of value
         match value:
             case str():
                 return self._text(value, path)
             case Fields():
                 return self.object(value.root, path)
+            case Entry():
+                return replace(self.object(value.fields.root, path), is_always=False)
             case Items():
                 return self._items(value, path)
             case From():
@@ -114,11 +130,11 @@ class _Reading:
         return Outgoing("array", any(part.is_always for part in parts), item=replace(either(parts), is_always=True))
 
     def _for_each(self, value: ForEach, path: str) -> Outgoing:
-        item = self._item(value.give, path) if isinstance(value.give, Fields) else self.field(value.give, f"{path}[]")
+        item = self._item(value.give, path) if isinstance(value.give, Fields | Entry) else self.field(value.give, f"{path}[]")
         return Outgoing("array", item=replace(item, is_always=True))
 
     def _item(self, part: Value, path: str) -> Outgoing:
-        return self.object(part.root, f"{path}[]") if isinstance(part, Fields) else self.value(part, f"{path}[]")
+        return self.value(part, f"{path}[]")
 
     def _steps(self, source: Outgoing, steps: Iterable[Step]) -> Outgoing:
         return reduce(self._step, steps, source)

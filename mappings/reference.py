@@ -38,7 +38,7 @@ from mappings.source_specs import SHARED, SOURCES, kind_word
 from mappings.strict import Strict
 from mappings.transforms.catalogue import FAMILIES
 from mappings.transforms.step import Shown, Step
-from mappings.values import At, ChannelValue, Choose, FirstOf, ForEach, Image, Instant, Joined, Seen, TableValue, Wall
+from mappings.values import At, ChannelValue, Choose, Entry, FirstOf, ForEach, Image, Instant, Joined, Seen, TableValue, Wall
 from mappings.vocabulary import REASON_TEXTS, ReasonCode
 
 _PARTS: Mapping[str, type[Strict]] = {
@@ -71,7 +71,7 @@ _RULE_BLOCKS: Mapping[type[Strict], str] = {
     Choosing: "#### inside `duplicates`",
     WindowSpan: "#### inside `window`",
 }
-_INSIDE: Mapping[type[Strict], str] = {Wall: "#### inside `at`", Instant: "#### inside `in_zone`"}
+_INSIDE: Mapping[type[Strict], str] = {Wall: "#### inside `at`", Instant: "#### inside `in_zone`", Entry: "### Objects in a list"}
 _SHARED = frozenset({"on_error", "on_miss", "on_empty", "ignore"})
 
 _OPENING = """# The mapping language
@@ -121,7 +121,7 @@ def _sources() -> Iterator[str]:
 
 def _values() -> Iterator[str]:
     yield "## Values"
-    for model in (From, FirstOf, Choose, At, Wall, Seen, Instant, TableValue, Joined, ChannelValue, Image, ForEach, Meta):
+    for model in (From, FirstOf, Choose, At, Wall, Seen, Instant, TableValue, Joined, ChannelValue, Image, ForEach, Entry, Meta):
         yield _INSIDE.get(model, f"### `{_first_key(model)}`")
         yield _words(model.__doc__)
         yield _table(model, frozenset({"on_empty", "on_error"} if model is not Image else ()))
@@ -163,7 +163,7 @@ def _examples(step: type[Step]) -> Iterator[str]:
 
 def _event() -> Iterator[str]:
     yield "## The event"
-    yield "Any field may be filled; those that the service spells out are checked before anything is sent."
+    yield "These fields are checked before anything is sent. Any other field that the service takes is declared with `extra`."
     required = {path.split(".", 1)[0] for path in REQUIRED_FIELDS}
     lines = [f"| `{name}` | {'yes' if name in required else 'no'} |" for name in Event.model_fields]
     yield "\n".join(["| field | required |", "|---|---|", *lines])

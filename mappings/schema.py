@@ -47,6 +47,15 @@ def _list_version(text: str) -> str:
     return text
 
 
+def _payload_path(text: str) -> str:
+    if not all(text.split(".")) or "[" in text:
+        raise mistake(
+            f'"{text}" is not a field of the event', "write it like description, or offers.price for a field of all offers"
+        )
+    return text
+
+
+PayloadPath = Annotated[str, AfterValidator(_payload_path)]
 ListVersion = Annotated[str, AfterValidator(_list_version), WithJsonSchema({"type": "string", "examples": ["2026-04-01"]})]
 
 
@@ -109,6 +118,11 @@ class FeedMapping(Strict):
         " has changed since.",
     )
     event: Fields = Field(description="The payload: each field of the event, and where its value comes from.")
+    extra: Annotated[tuple[PayloadPath, ...], OneOrMany()] = Field(
+        default=(),
+        description="Fields of the event that the service takes although its page does not spell them out, with all inside"
+        " them: description, offers.price. Any other unknown field is a mistake.",
+    )
     publish: PublishPolicy = Field(default=PublishPolicy(), description="What to do about changes, and when to stop.")
     examples: tuple[Example, ...] = Field(default=(), description="Rows and what must become of them, run by the command check.")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, RootModel, Tag, ValidationInfo, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, RootModel, Tag, ValidationInfo, model_validator
 
 from mappings.choices import OneOf
 from mappings.conditions import Condition
@@ -189,7 +189,7 @@ class ForEach(Valued):
         return self
 
 
-class Items(RootModel[tuple["Value", ...]]):
+class Items(RootModel[Annotated[tuple["Value", ...], Field(min_length=1)]]):
     """A list of values; empty ones are left out."""
 
     model_config = {"frozen": True}
@@ -199,6 +199,26 @@ class Fields(RootModel[dict[str, "Value"]]):
     """An object: named fields, each with its value. A dotted name reaches into an object; empty fields are left out."""
 
     model_config = {"frozen": True}
+
+
+class Entry(Strict):
+    """An object in a list of the payload that is wanted only under a condition, or only with some of its fields.
+
+    Its other keys are its fields. It is left out, as any object in a list, where all that comes from the row is empty.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Value]
+
+    when: Condition | None = Field(default=None, description="Leave the object out where this does not hold.")
+    require: Annotated[tuple[Text, ...], OneOrMany()] = Field(
+        default=(), description="Leave the object out where one of these fields of it is empty."
+    )
+
+    @property
+    def fields(self) -> Fields:
+        """Its fields."""
+        return Fields.model_construct(self.__pydantic_extra__)
 
 
 MARKERS = ("from", "first_of", "choose", "at", "in_zone", "lookup", "join", "channel", "image", "for_each", "meta")
@@ -215,8 +235,10 @@ def _kind_of_value(value: object) -> str:
     if not isinstance(value, dict):
         return "value:object" if isinstance(value, Fields) else "value:" + type(value).__name__
     marker = next((marker for marker in MARKERS if marker in value), None)
+    if marker is None and ("when" in value or "require" in value):
+        return "value:entry"
     if marker is None and any(companion in value for companion in COMPANIONS):
-        return f"value:{next(key for key in value if key not in COMPANIONS or len(value) == 1)}"
+        return f"value:{next((key for key in value if key not in COMPANIONS), next(iter(value)))}"
     return "value:" + (marker or "object")
 
 
@@ -224,6 +246,7 @@ Value = Annotated[
     Annotated[Referring, Tag("value:text")]
     | Annotated[Items, Tag("value:list")]
     | Annotated[Fields, Tag("value:object")]
+    | Annotated[Entry, Tag("value:entry")]
     | Annotated[From, Tag("value:from")]
     | Annotated[FirstOf, Tag("value:first_of")]
     | Annotated[Choose, Tag("value:choose")]

@@ -75,7 +75,7 @@ REASON_TEXTS: Mapping[ReasonCode, str] = {
     ReasonCode.TOO_LONG: "This text is longer than agreed.",
     ReasonCode.BAD_TEXT: "This text cannot be used as it is.",
     ReasonCode.REPAIRED: "This text was damaged by a wrong encoding and has been mended: please look at it.",
-    ReasonCode.BAD_KEY: "The row's identifier was changed by a spreadsheet program and cannot be trusted.",
+    ReasonCode.BAD_KEY: "The row's identifier cannot be used as it is.",
     ReasonCode.DUPLICATE_KEY: "Another row of the same file has the same identifier and says something else.",
     ReasonCode.NO_DAY: "The row is to happen again and again, and no day comes of it.",
     ReasonCode.TOO_MANY: "The row stands for more events than agreed.",

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from mappings.publishing import Brakes
 from pipelines.options import BrakeName
 from state.accounts import StageReport
+from state.duplicates import place_of
 
 HISTORY_THAT_COUNTS = 20
 """A feed with fewer known rows has no history to compare new rows with."""
 TIMES_THAT_TELL = 2
 """So many earlier reads that replaced as many rows, and went out, make it this feed's habit: a weekly programme's."""
+AGREEING = 3
+"""Fewer rows that resemble others, or that a rule leaves out, stop nothing."""
 NAMED = 3
 """So many likely copies are named in a verdict; `eventsync rows` has all of them."""
 _ROUNDING = 1e-9
@@ -40,7 +43,10 @@ class BrakeVerdict:
 
 def judge(report: StageReport, limits: Brakes, accepted: tuple[BrakeName, ...]) -> tuple[BrakeVerdict, ...]:
     """Ask every brake of one finished stage, those that a person accepted included."""
-    verdicts = (_rejected(report, limits), _shrink(report, limits), _new(report, limits), _copies(report))
+    verdicts = (
+        *(_rejected(report, limits), _shrink(report, limits), _left_out(report, limits), _new(report, limits)),
+        *(_copies(report), _scope(report), _keys(report)),
+    )
     return tuple(
         BrakeVerdict(name, tripped, name in accepted, measured, allowed, sentence)
         for name, tripped, measured, allowed, sentence in verdicts
@@ -96,8 +102,13 @@ def _new(report: StageReport, limits: Brakes) -> _Answer:
     is_flood = _is_beyond(new, wanted, limits.new) and (new > 2 * stood or is_replacing or is_still_braked)
     is_redrafted = _is_beyond(report.redrafted, wanted, limits.new)
     share = max(new, report.redrafted) / wanted if wanted else 0.0
-    tripped = known >= HISTORY_THAT_COUNTS and (is_flood or is_redrafted)
-    sentence = f"{new} of {wanted} rows never seen before, {_beside(report, gone)}{_about_drafts(report)}{_alike(report)}"
+    is_alike = report.alike >= AGREEING and report.alike > new / 2 and limits.new is not None
+    is_usual = max(report.replaced_before, report.alike_before) >= TIMES_THAT_TELL
+    tripped = (known >= HISTORY_THAT_COUNTS and (is_flood or is_redrafted)) or (is_alike and not is_usual)
+    sentence = f"{new} of {wanted} rows never seen before, {_beside(report, gone)}{_about_drafts(report)}{_named(report)}"
+    if is_alike:
+        agree = "agree with rows that are gone in two of title, start and place: have dates, titles or keys changed?"
+        sentence += f"; {report.alike} of the new rows {agree}"
     return "new", tripped, share, 1.0 if limits.new is None else limits.new, sentence
 
 
@@ -124,17 +135,54 @@ def _gone(report: StageReport, new: int) -> int:
     return min(max((report.last_whole_read or 0) - (report.account.present - new), 0), report.known_before)
 
 
+def _left_out(report: StageReport, limits: Brakes) -> _Answer:
+    """Trip where rules newly leave out more than their share of the events to come: a partner has renamed a word."""
+    count, rows = sum(report.left_out.values()), report.to_come
+    tripped = count >= AGREEING and _is_beyond(count, rows, limits.left_out)
+    named = ", ".join(f"{rule} leaves out {number}" for rule, number in report.left_out.items())
+    sentence = f"{named} of {rows} delivered rows whose events are to come" if named else "no rule newly leaves out many rows"
+    allowed = 1.0 if limits.left_out is None else limits.left_out
+    return "left_out", tripped, count / rows if rows else 0.0, allowed, sentence
+
+
 def _copies(report: StageReport) -> _Answer:
-    held, new = report.account.held - report.ignored, report.account.new
+    elsewhere = report.alongside.held if report.alongside else 0
+    held, new = report.account.held - report.ignored - elsewhere, report.account.new
     share = held / (held + new) if held else 0.0
     tripped = held >= HISTORY_THAT_COUNTS and share > 0.5
     sentence = f"{held} rows look like copies of events sent under other keys, {new} do not"
-    return "copies", tripped, share, 0.5, sentence + _alike(report)
+    return "copies", tripped, share, 0.5, sentence + _named(report)
 
 
-def _alike(report: StageReport) -> str:
+def _scope(report: StageReport) -> _Answer:
+    """Trip where a feed that never delivered has the rows of one that does: it was renamed, or its namespace was lost."""
+    found = report.alongside
+    if found is None:
+        return "scope", False, 0.0, 0.5, "no other feed or namespace of the service delivers these rows"
+    sentence = f"{found.known} of {found.rows} rows are known {said_of_scope(found.feed, found.namespace)}"
+    return "scope", True, found.known / found.rows, 0.5, sentence
+
+
+def said_of_scope(feed: str, namespace: str) -> str:
+    """Say under which name rows are delivered already, and how to go on under it."""
+    where = " ".join(filter(None, (f"to feed {feed}" if feed else "", f"in namespace {namespace}" if namespace else "")))
+    remedies = (f"put `feed: {feed}` back" if feed else "", f"set EVENTSYNC_NAMESPACE={namespace}" if namespace else "")
+    return f"{where}: {' and '.join(filter(None, remedies))}, or both would deliver them"
+
+
+def _keys(report: StageReport) -> _Answer:
+    sentence = "the key is what it was"
+    if report.has_new_keys:
+        sentence = "the mapping's `key` has changed: every row gets another key, and would be sent once more"
+    return "keys", report.has_new_keys, float(report.has_new_keys), 0.0, sentence
+
+
+def _named(report: StageReport) -> str:
     """Name the first rows that look like copies of what was sent before."""
-    some = [f"{row.origin}: {row.row_key} looks like {row.twin_key}" for row in report.held[:NAMED]]
+    some = [
+        f"{row.origin}: {row.row_key} looks like {' '.join(filter(None, (row.twin_key, place_of(row.feed, row.namespace))))}"
+        for row in report.held[:NAMED]
+    ]
     more = report.account.held - report.ignored - len(some)
     return f" ({'; '.join(some)}{f'; and {more} more' if more > 0 else ''})" if some else ""
 

@@ -17,6 +17,7 @@ from mappings.schema import FeedMapping
 from pipelines.garbage import seldom_looked_for
 from pipelines.gate import brake_error, pass_the_gate, raise_if_braked
 from pipelines.holding import Hold
+from pipelines.logs import faults_as_errors
 from pipelines.marking import mark_rows
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, Outcome, outcome_of
@@ -26,12 +27,13 @@ from pipelines.stopping.interruption import InterruptedRunError
 from pipelines.stopping.interrupts import deferred, window
 from pipelines.sync import Published, Staged, publish, stage
 from pipelines.tracing.telemetry import Telemetry, Work
-from pipelines.verdicts import outcome_of_publish
+from pipelines.verdicts import outcome_of_publish, outcome_of_standing
 from pipelines.wiring import Workshop
 from state.accounts import PublishAccount
 from state.books import Books
 from state.lease import LeaseLostError
 from state.notices import put_pace
+from state.standing import Standing
 
 DONE = Outcome("done", ExitCode.DONE)
 _MISSING = "keys that are not in the source"
@@ -95,10 +97,11 @@ class FeedAtWork:
         published: Published | None = None
         outcome = DONE
         try:
-            with deferred(), self._held() as grip:
+            with faults_as_errors(lambda: "at work", self.ticket.run_id), deferred(), self._held() as grip:
                 if not self.options.publish_only:
                     staged = self._stage(grip)
                     raise_if_braked(staged, self.mapping.feed)
+                    outcome = self._outcome_of_stage(staged)
                 if not self.options.stage_only:
                     published = self._publish(grip)
                     outcome = outcome_of_publish(published, self.mapping)
@@ -151,7 +154,7 @@ class FeedAtWork:
             self.workshop.put_down(self.mapping, self.ticket.run_id, [told])
         if staged.stopping or self.options.stage_only:
             mark_rows(self.workshop, self.mapping, self.ticket.run_id)
-        self._close(self._unless_missing(_stage_outcome(staged, self.mapping.feed)))
+        self._close(self._unless_missing(self._outcome_of_stage(staged)))
         return staged
 
     def _published(self, grip: _Grip) -> Published:
@@ -165,6 +168,17 @@ class FeedAtWork:
         put_pace(self.workshop.engine, self.workshop.settings.destination, self.mapping.feed, self.ticket.run_id, published.pace)
         self._close(self._unless_missing(outcome_of_publish(published, self.mapping)), published.account)
         return published
+
+    def _outcome_of_stage(self, staged: Staged) -> Outcome:
+        """Judge a stage: by its brakes, and where the run ends with it also by what waits for a person."""
+        if staged.stopping:
+            return outcome_of(brake_error(staged, self.mapping.feed))
+        hint = f"`eventsync run {self.mapping.feed} --publish-only` sends what is staged"
+        outcome = Outcome("staged", ExitCode.DONE, "nothing was sent yet", hint)
+        return outcome_of_standing(self._standing(), self.mapping, outcome) if self.options.stage_only else outcome
+
+    def _standing(self) -> Standing:
+        return self.workshop.ledger(self.mapping).standing(self.mapping.publish.key_memory_s)
 
     def _unless_missing(self, outcome: Outcome) -> Outcome:
         """Return the outcome, or that somebody has to look, where the run was asked for keys that the source does not have.
@@ -181,7 +195,8 @@ class FeedAtWork:
     def _drained(self, job: PublishJob) -> Published:
         """Drain the outbox and tell the source; where Dagster interrupts, what was settled until then still enters the books."""
         try:
-            return replace(publish(job), written_back=mark_rows(self.workshop, self.mapping, self.ticket.run_id))
+            with faults_as_errors(lambda: "publishing", self.ticket.run_id):
+                return replace(publish(job), written_back=mark_rows(self.workshop, self.mapping, self.ticket.run_id))
         except LeaseLostError:
             raise  # the other run writes by now: what is ours of the numbers cannot be told
         except BaseException as left:
@@ -199,7 +214,8 @@ class FeedAtWork:
         with bound_contextvars(feed=work.feed, run_id=work.run_id), self._telemetry.run(work), seldom_looked_for():
             try:
                 holder = f"run {self.ticket.run_id}, launched by {self.ticket.launched_by}"
-                with self.workshop.lease(self.mapping, holder, is_patient=self.options.wait) as hold:
+                lease = self.workshop.lease(self.mapping, holder, is_patient=self.options.wait)
+                with faults_as_errors(lambda: doing[-1], self.ticket.run_id), lease as hold:
                     yield _Grip(hold, doing)
             except BaseException as left:
                 self._close_left(left, doing[-1])
@@ -237,6 +253,7 @@ class FeedAtWork:
             exit_code=int(outcome.exit_code),
             message=outcome.told,
             publish_account=account,
+            standing=self._standing(),
         )
 
 
@@ -249,17 +266,6 @@ def _account_of(job: PublishJob) -> PublishAccount | None:
 
 
 def _why_left(left: BaseException, phase: str) -> Outcome:
-    match left:
-        case SyncError():
-            return outcome_of(left)
-        case Exception():
-            hint = "its stack trace is in the Dagster UI, or on the terminal with --no-dagster; please report it"
-            return Outcome("failed", ExitCode.ATTENTION, f"a fault of eventsync while {phase}: {type(left).__name__}", hint)
-        case _:
-            return outcome_of(InterruptedRunError(f"interrupted while {phase}", hint="run again to go on"))
-
-
-def _stage_outcome(staged: Staged, feed: str) -> Outcome:
-    if staged.stopping:
-        return outcome_of(brake_error(staged, feed))
-    return Outcome("staged", ExitCode.DONE, "nothing was sent yet", f"`eventsync run {feed} --publish-only` sends what is staged")
+    if isinstance(left, SyncError):
+        return outcome_of(left)
+    return outcome_of(InterruptedRunError(f"interrupted while {phase}", hint="run again to go on"))

@@ -1,7 +1,4 @@
-"""What of a feed waits for a person once a run has ended, as the state DB counts it: for the run's page in the Dagster UI.
-
-How it is drawn there is `showing`'s; the same on the command line, `cli.standing`'s.
-"""
+"""What of a feed waits for a person once a run has ended, as the state DB counts it: for the run's page in the Dagster UI."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ from mappings.schema import FeedMapping
 from pipelines.wiring import Workshop
 from state.books import Books
 from state.views import Book, RowFilter, RowRecord
+from state.words import Waiting
 
 FIRST = 20
 
@@ -45,23 +43,23 @@ def left_open(workshop: Workshop, mapping: FeedMapping) -> LeftOpen:
     Raises:
         SyncError: the state DB does not answer.
     """
-    books, book = Books(workshop.engine), Book(workshop.settings.destination, mapping.feed)
+    books, book = Books(workshop.engine, workshop.now), Book(workshop.settings.destination, mapping.feed)
     counts = next((one.waiting for one in books.status(destination=book.destination, feed=book.feed)), {})
-    if not counts.get("drift") and not counts.get("vanished"):
+    if not counts.get(Waiting.DRIFT) and not counts.get(Waiting.VANISHED):
         return LeftOpen(counts)
     return LeftOpen(counts, tuple(islice(_differing(books, book), FIRST)))
 
 
 def _differing(books: Books, book: Book) -> Iterator[Differing]:
-    for record in books.rows(book, RowFilter(is_drifted=True, is_waiting=True), limit=FIRST):
+    for record in books.rows(book, RowFilter(waiting=Waiting.DRIFT), limit=FIRST):
         yield _told(record, record.drift_kind.value if record.drift_kind else "edited")
-    for record in books.rows(book, RowFilter(is_vanished=True, is_waiting=True), limit=FIRST):
+    for record in books.rows(book, RowFilter(waiting=Waiting.VANISHED), limit=FIRST):
         if record.drift_kind is None:
             yield _told(record, "vanished")
 
 
 def _told(record: RowRecord, what: str) -> Differing:
-    fields = tuple(_changed(record.body, record.drift_body or record.body))
+    fields = tuple(_changed(record.shown, record.drift_body or record.shown))
     return Differing(record.origin, record.row_key, record.event_id, what.replace("_", " "), fields)
 
 

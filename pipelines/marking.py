@@ -62,7 +62,7 @@ def _marked(workshop: Workshop, mapping: FeedMapping, sheet: GoogleSheetsSource,
         return WrittenBack(problem=_REHEARSING)
     try:
         with open_board(sheet, frozenset(column.column for column in keys), settings.access) as board:
-            marks = marks_of(Books(workshop.engine), Book(settings.destination, mapping.feed), len(keys))
+            marks = marks_of(Books(workshop.engine, workshop.now), Book(settings.destination, mapping.feed), len(keys))
             return write_back(WriteBackJob(board, columns, compile_key(keys), marks))
     except SyncError as error:
         return WrittenBack(problem=f"{error}; {error.hint}" if error.hint else str(error))

@@ -13,12 +13,15 @@ from pydantic import Field, model_validator
 from mappings.strict import Strict
 from pipelines.backfills.windows import Window
 
-BrakeName = Literal["rejected", "shrink", "new", "copies"]
+BrakeName = Literal["rejected", "shrink", "left_out", "new", "copies", "scope", "keys"]
 BRAKE_TEXTS: Mapping[BrakeName, str] = {
     "rejected": "Not more rejected rows than the feed allows.",
     "shrink": "The source is not suddenly empty or much smaller than the time before.",
+    "left_out": "The rules do not suddenly leave out many delivered rows whose events are to come.",
     "new": "Not far more new rows than the feed's history explains.",
     "copies": "The new rows are not mostly copies of events sent under other keys.",
+    "scope": "No other feed or namespace delivers these rows already.",
+    "keys": "The definition of the key is the one that the ledger knows.",
 }
 
 

@@ -17,7 +17,9 @@ class LaunchOptions(ConfigurableResource[RunOptions]):
     limit: int | None = Field(default=None, description="Send at most this many rows; the rest stay pending for the next run.")
     row_keys: list[str] = Field(default=[], description="Only these row keys, as `eventsync rows` shows them. Empty: every row.")
     as_draft: bool = Field(default=False, description="Send every event as a draft, whatever the mapping says.")
-    accept: list[str] = Field(default=[], description="Brakes that this one run may pass: rejected, shrink, new, copies.")
+    accept: list[str] = Field(
+        default=[], description="Brakes that this one run may pass: rejected, shrink, left_out, new, copies, scope, keys."
+    )
     wait: bool = Field(default=False, description="Wait for another run of the feed to end, instead of leaving.")
     full: bool = Field(default=False, description="Read the source from its start, also where only what changed would be read.")
     window: dict[str, str] = Field(

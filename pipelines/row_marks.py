@@ -5,7 +5,6 @@ Where the words are written is `write_back`'s; what `eventsync rows` tells a col
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -65,24 +64,25 @@ def marks_of(books: Books, book: Book, row_parts: int) -> Mapping[RowKey, RowMar
     marks = RowMarks(row_parts)
     for record in books.every_row(book, RowFilter()):
         marks.add(record.row_key, of_entry(record))
-    for kind in (ProblemKind.REJECTED, ProblemKind.HELD):
-        for problem in books.every_problem(book, kind):
-            if problem.row_key:
-                marks.add(problem.row_key, of_problem(problem))
+    for problem in books.every_problem(book, ProblemKind.REJECTED):
+        if problem.row_key:
+            marks.add(problem.row_key, of_problem(problem))
     return marks.by_key
 
 
 def of_problem(record: ProblemRecord) -> RowMark:
-    """Tell of a row that the last read could not use, or held back."""
-    status = WAITS if record.kind is ProblemKind.HELD else REJECTED
-    return RowMark(status, problem=_short(_told(record.reasons)))
+    """Return the mark of a row that the last read could not use."""
+    return RowMark(REJECTED, problem=_short(_told(record.reasons)))
 
 
 def of_entry(record: RowRecord) -> RowMark:
     """Tell of a row by where it stands with the service."""
-    ids = (*record.earlier_event_ids, *(() if record.event_id is None else (record.event_id,)))
+    is_gone = record.event_id is None or record.removed_at is not None
+    ids = (*record.earlier_event_ids, *(() if is_gone or record.event_id is None else (record.event_id,)))
     if record.is_set_aside:
         return RowMark(ASIDE, ids)
+    if record.removed_at is not None:
+        return RowMark(WAITS, ids, _DRIFTS[DriftKind.RETURNED]) if record.drift_kind else RowMark(ASIDE, ids)
     status, problem = _standing(record)
     return RowMark(status, ids, _short(problem))
 
@@ -97,8 +97,11 @@ def _standing(record: RowRecord) -> tuple[str, str]:
             return REJECTED, _refusal(record.answer)
         case EntryState.PENDING | EntryState.BLOCKED | EntryState.UNCERTAIN | EntryState.CONFLICT:
             return WAITS, _WAITING[record.state]
-        case EntryState.HELD | EntryState.SUPERSEDED:
-            return WAITS, "The event looks like one that is online already; a person has to look at it."
+        case EntryState.HELD:
+            other = f" (identifier {record.candidate})" if record.candidate else ""
+            return WAITS, f"It looks like an event that we know already{other}; one of us has to look at it."
+        case EntryState.SUPERSEDED:
+            return ASIDE, ""
         case _:
             assert_never(record.state)
 
@@ -112,12 +115,13 @@ _WAITING = {
 _DRIFTS = {
     DriftKind.TO_PUBLISH: "The event is still a draft; it is published by hand.",
     DriftKind.CANCELLED: "Cancelled here since the event was sent; it is withdrawn by hand.",
+    DriftKind.RETURNED: "The event was removed by hand; one of us decides whether it is put online again.",
     DriftKind.EDITED: "Changed here since the event was sent; the event is changed by hand.",
 }
 
 
 def _kind_of_event(record: RowRecord) -> str:
-    status = json.loads(record.body).get("status")
+    status = record.event.get("status")
     return status if status in {PUBLISHED, DRAFT} else SENT
 
 

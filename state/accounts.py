@@ -136,12 +136,29 @@ class RejectedRow:
 
 @dataclass(frozen=True, slots=True)
 class HeldRow:
-    """A row that is held: it looks like the entry `twin_key`, which is another feed's where `feed` is not ""."""
+    """A row that is held: it looks like the entry `twin_key`, which is another feed's where `feed` is not "", and in another
+    namespace where `namespace` is not "".
+    """
 
     origin: str
     row_key: RowKey
     twin_key: RowKey
     feed: str = ""
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Alongside:
+    """Another scope of the service that knows `known` of a feed's `rows`: one of another `feed` ("": of the same name), or in
+    another `namespace` ("": the same). `held`: so many rows are held for its sake.
+    """
+
+    scope_id: int
+    feed: str
+    namespace: str
+    known: int
+    rows: int
+    held: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +179,10 @@ class StageReport:
     rejected, and that this one, which was not full, has not read again. `is_blind`: rows wait behind a closed gate that this
     read has not heard of, so that it may not open it. `reasons` counts problems (not warnings). `brakes`:
     those that stop this run; `accepted`: those that would, had a person not accepted them for it; `stood`: those that stopped
-    the reads before, or passed for one run only.
+    the reads before, or passed for one run only. `left_out`: entries that a rule newly leaves out, by rule, of `to_come` whose
+    events are to come. `alike`: new rows that agree with absent ones in two of title, start and place; `alike_before`: earlier
+    reads that went out with at least half as many. `alongside`: who else delivers these rows. `key_definition`: what makes
+    the feed's keys; `has_new_keys`: it is not what the ledger knows.
     """
 
     run_id: str
@@ -193,3 +213,10 @@ class StageReport:
     brakes: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
     stood: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    to_come: int = 0
+    alike: int = 0
+    alike_before: int = 0
+    alongside: Alongside | None = None
+    key_definition: str = ""
+    has_new_keys: bool = False

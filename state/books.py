@@ -3,42 +3,58 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, exists, func, select
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, exists, func, select, tuple_
 
 from mappings.vocabulary import FeedName, RowKey
 from state.backfills import count_slices_left
 from state.claims import IS_SET_ASIDE
 from state.columns import storable
 from state.database import reading
-from state.drafts import is_of_change
 from state.earlier import earlier_events
 from state.gate import read_gate
 from state.holders import Holder, is_running
 from state.owners import find_owners
 from state.records import load_publish, load_read, load_reasons, load_report
+from state.standing import has_earlier, has_warning, load_standing, read_standing, waits
 from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE
-from state.views import RECORDS, Book, FeedStatus, LeaseHolder, ProblemRecord, RowFilter, RowRecord, RunRecord, as_record
-from state.words import Decision, DriftKind, EntryState, Phase, ProblemKind
+from state.views import (
+    RECORDS,
+    Book,
+    FeedStatus,
+    LeaseHolder,
+    OtherEntry,
+    ProblemRecord,
+    RowFilter,
+    RowRecord,
+    RunRecord,
+    as_record,
+)
+from state.words import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
 
 _PAGE = 500
-_WAITING = (
-    *(EntryState.CONFLICT, EntryState.REFUSED, EntryState.BLOCKED, EntryState.UNCERTAIN),
-    EntryState.DELIVERED_UNCONFIRMED,
-)
-_ITS_ENTRY = (ENTRY.c.scope_id == PROBLEM.c.scope_id, ENTRY.c.row_key == PROBLEM.c.row_key, ~IS_SET_ASIDE)
+_NEWER = PROBLEM.alias()
 _RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
 
 
 class Books:
-    """All feeds of a state DB. Pages go by age: pass the last record's id as `after` to read on."""
+    """All feeds of a state DB. Pages go by age: pass the last record's id as `after` to read on.
 
-    def __init__(self, engine: Engine) -> None:
+    `now`: by this clock, events that are over do not wait for a person; without it, none is over.
+    """
+
+    def __init__(self, engine: Engine, now: Callable[[], datetime] | None = None) -> None:
         self._engine = engine
+        self._clock = now
+
+    @property
+    def engine(self) -> Engine:
+        """The state DB."""
+        return self._engine
 
     def known(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[Book, ...]:
         """Return which feeds there are, by destination and name; where they stand is counted by `status`."""
@@ -50,7 +66,7 @@ class Books:
         """Return where each feed stands, by destination and name."""
         scopes = _of_books(select(SCOPE), destination, feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
         with reading(self._engine) as connection:
-            return tuple(_status(connection, scope) for scope in connection.execute(scopes).all())
+            return tuple(_status(connection, scope, self._now()) for scope in connection.execute(scopes).all())
 
     def run(self, destination: str, feed: FeedName, run_id: str) -> RunRecord | None:
         """Return one run, None if it never began."""
@@ -67,12 +83,22 @@ class Books:
 
     def rows(self, book: Book, which: RowFilter, *, after: int = 0, limit: int = _PAGE) -> tuple[RowRecord, ...]:
         """Return one page of a feed's entries, oldest first."""
-        page = RECORDS.where(*_filtered(which), ENTRY.c.id > after)
-        page = _of_books(page, book.destination, book.feed).order_by(ENTRY.c.id).limit(limit)
         with reading(self._engine) as connection:
-            found = connection.execute(page).all()
-            earlier = earlier_events(connection, [row.id for row in found if is_of_change(row.revision)])
-        return tuple(replace(as_record(row), earlier_event_ids=earlier.get(row.id, ())) for row in found)
+            scope_id = _scope_id(connection, book)
+            page = RECORDS.where(ENTRY.c.scope_id == scope_id, *_filtered(which, scope_id, self._now()), ENTRY.c.id > after)
+            found = connection.execute(page.order_by(ENTRY.c.id).limit(limit)).all()
+            earlier = earlier_events(connection, [row.id for row in found])
+            candidates = _candidates(connection, scope_id, {row.candidate_id for row in found if row.candidate_id})
+        return tuple(
+            replace(as_record(row), earlier_event_ids=earlier.get(row.id, ()), candidate=candidates.get(row.candidate_id))
+            for row in found
+        )
+
+    def count(self, book: Book, which: RowFilter) -> int:
+        """Count a feed's entries."""
+        with reading(self._engine) as connection:
+            scope_id = _scope_id(connection, book)
+            return _count(connection, ENTRY.c.scope_id == scope_id, *_filtered(which, scope_id, self._now()))
 
     def every_row(self, book: Book, which: RowFilter) -> Iterator[RowRecord]:
         """Yield all of a feed's entries that match, oldest first, however many there are."""
@@ -86,16 +112,26 @@ class Books:
     ) -> tuple[ProblemRecord, ...]:
         """Return one page of the rows that people must see, as a run lists them; without `run_id`, the last that staged.
 
-        A run that read only a part of the source has on its list what stands from earlier ones.
-
-        A held row that a person has decided on is left out.
+        A run that read only a part of the source has on its list what stands from earlier ones. Held rows and warnings are
+        listed for as long as their entries wait, whatever the run.
         """
         with reading(self._engine) as connection:
-            run = _last_staged(connection, book) if run_id is None else run_id
-            page = select(PROBLEM).join(SCOPE, SCOPE.c.id == PROBLEM.c.scope_id)
-            page = page.where(*_of_run(kind, run), PROBLEM.c.id > after)
-            page = _of_books(page, book.destination, book.feed).order_by(PROBLEM.c.id).limit(limit)
-            return tuple(_problem(row) for row in connection.execute(page))
+            scope_id = _scope_id(connection, book)
+            run = _last_staged(connection, scope_id) if run_id is None else run_id
+            page = select(PROBLEM).where(*_listed(kind, scope_id, run, self._now()), PROBLEM.c.id > after)
+            return tuple(_problem(row) for row in connection.execute(page.order_by(PROBLEM.c.id).limit(limit)))
+
+    def candidates(self, book: Book, row_keys: Collection[RowKey]) -> dict[RowKey, OtherEntry]:
+        """Return the entries that these held rows, a page of them, resemble."""
+        with reading(self._engine) as connection:
+            scope_id = _scope_id(connection, book)
+            ours = (ENTRY.c.scope_id == scope_id, ENTRY.c.row_key.in_(row_keys), ENTRY.c.candidate_id.is_not(None))
+            held = {
+                RowKey(key): entry
+                for key, entry in connection.execute(select(ENTRY.c.row_key, ENTRY.c.candidate_id).where(*ours))
+            }
+            found = _candidates(connection, scope_id, held.values())
+        return {key: found[entry] for key, entry in held.items() if entry in found}
 
     def every_problem(self, book: Book, kind: ProblemKind, *, run_id: str | None = None) -> Iterator[ProblemRecord]:
         """Yield all problems of one kind, however many there are."""
@@ -133,7 +169,7 @@ class Books:
 
     def event_ids(self, book: Book, row_keys: Collection[RowKey]) -> dict[RowKey, int]:
         """Return the events of those of these rows, a page of them, that have one."""
-        ours = (ENTRY.c.row_key.in_(row_keys), ENTRY.c.event_id.is_not(None))
+        ours = (ENTRY.c.row_key.in_(row_keys), ENTRY.c.event_id.is_not(None), ENTRY.c.removed_at.is_(None))
         found = select(ENTRY.c.row_key, ENTRY.c.event_id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(*ours)
         with reading(self._engine) as connection:
             return {RowKey(key): event_id for key, event_id in connection.execute(_of_books(found, book.destination, book.feed))}
@@ -144,18 +180,26 @@ class Books:
         with reading(self._engine) as connection:
             yield from connection.execution_options(yield_per=_PAGE).execute(keys).scalars()
 
+    def _now(self) -> datetime | None:
+        return self._clock and self._clock()
 
-def _of_run(kind: ProblemKind, run_id: str) -> Iterator[ColumnElement[bool]]:
+
+def _listed(kind: ProblemKind, scope_id: int, run_id: str, now: datetime | None) -> Iterator[ColumnElement[bool]]:
+    yield PROBLEM.c.scope_id == scope_id
     yield PROBLEM.c.kind == kind.value
     match kind:
         case ProblemKind.REJECTED:
             yield PROBLEM.c.listed_run == run_id
         case ProblemKind.HELD:
-            yield PROBLEM.c.listed_run == run_id
-            yield exists().where(*_ITS_ENTRY, ENTRY.c.state == EntryState.HELD.value)
-        case ProblemKind.WARNING:  # stays until its row or the mapping changes
-            yield PROBLEM.c.listed_run != ""
-            yield exists().where(*_ITS_ENTRY)
+            yield exists().where(ENTRY.c.row_key == PROBLEM.c.row_key, waits(Waiting.HELD, scope_id, now))
+            yield ~exists().where(
+                _NEWER.c.scope_id == scope_id,
+                _NEWER.c.kind == kind.value,
+                _NEWER.c.row_key == PROBLEM.c.row_key,
+                tuple_(_NEWER.c.seen_at, _NEWER.c.id) > tuple_(PROBLEM.c.seen_at, PROBLEM.c.id),
+            )
+        case ProblemKind.WARNING:
+            yield has_warning(scope_id, now)
 
 
 def _of_books(query: Select[Any], destination: str | None, feed: FeedName | None) -> Select[Any]:
@@ -164,62 +208,79 @@ def _of_books(query: Select[Any], destination: str | None, feed: FeedName | None
     return query if feed is None else query.where(SCOPE.c.feed == feed)
 
 
-def _filtered(which: RowFilter) -> Iterator[ColumnElement[bool]]:
+def _scope_id(connection: Connection, book: Book) -> int:
+    """Return the id of the feed's scope; 0, which none has, where nothing of it was run."""
+    ours = (SCOPE.c.destination == book.destination, SCOPE.c.feed == book.feed)
+    return int(connection.execute(select(SCOPE.c.id).where(*ours)).scalar() or 0)
+
+
+def _candidates(connection: Connection, scope_id: int, entries: Iterable[int]) -> dict[int, OtherEntry]:
+    wanted = list(entries)
+    if not wanted:
+        return {}
+    ours = connection.execute(select(SCOPE).where(SCOPE.c.id == scope_id)).one()
+    named = select(ENTRY.c.id, ENTRY.c.row_key, SCOPE.c.feed, SCOPE.c.namespace).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+    return {
+        row.id: OtherEntry(
+            RowKey(row.row_key),
+            "" if row.feed == ours.feed else row.feed,
+            "" if row.namespace == ours.namespace else row.namespace,
+        )
+        for row in connection.execute(named.where(ENTRY.c.id.in_(wanted)))
+    }
+
+
+def _filtered(which: RowFilter, scope_id: int, now: datetime | None) -> Iterator[ColumnElement[bool]]:
     if which.states:
         yield ENTRY.c.state.in_([state.value for state in which.states])
     if which.row_key is not None:
         yield ENTRY.c.row_key == which.row_key
-    if which.is_drifted:
-        yield ENTRY.c.drift_kind.is_not(None)
-    if which.is_vanished:
-        yield ENTRY.c.vanished_at.is_not(None)
-    if which.is_resent:
-        yield ENTRY.c.resent_run.is_not(None)
-    if which.is_waiting:
-        yield ~IS_SET_ASIDE
+    if which.waiting is not None:
+        yield waits(which.waiting, scope_id, now)
+    raw = {
+        ENTRY.c.drift_kind.is_not(None): which.is_drifted,
+        ENTRY.c.vanished_at.is_not(None): which.is_vanished,
+        ENTRY.c.resent_run.is_not(None): which.is_resent,
+        IS_SET_ASIDE: which.is_ignored,
+        has_earlier(scope_id, now): which.has_earlier,
+    }
+    yield from (predicate for predicate, is_asked in raw.items() if is_asked)
 
 
-def _status(connection: Connection, scope: Row[*tuple[Any, ...]]) -> FeedStatus:
+def _status(connection: Connection, scope: Row[*tuple[Any, ...]], now: datetime | None) -> FeedStatus:
     of_feed = ENTRY.c.scope_id == scope.id
     states = _counts(connection, ENTRY.c.state, of_feed)
-    drifts = _counts(connection, ENTRY.c.drift_kind, of_feed, ENTRY.c.drift_kind.is_not(None))
+    standing = read_standing(connection, scope.id, now)
     last = _RUNS.where(RUN.c.scope_id == scope.id).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)
     run, read = (connection.execute(which).one_or_none() for which in (last, last.where(RUN.c.read_account.is_not(None))))
     last_read = None if read is None else _run(read)
     return FeedStatus(
         book=Book(scope.destination, FeedName(scope.feed)),
         counts={state: states.get(state.value, 0) for state in EntryState},
-        drifted=sum(drifts.values()),
-        to_publish=drifts.get(DriftKind.TO_PUBLISH.value, 0),
-        vanished=_count(connection, of_feed, ENTRY.c.vanished_at.is_not(None)),
+        drifted=standing.drift.count,
+        to_publish=standing.drifts.get(DriftKind.TO_PUBLISH, 0),
+        vanished=standing.vanished.count,
         gate=read_gate(connection, scope.id),
         lease=_lease(connection, scope.id),
         last_whole_read=scope.last_whole_read,
         last_run=None if run is None else _run(run),
-        waiting=_waiting(connection, scope.id, last_read),
+        waiting=_rejected(connection, scope.id, last_read, now) | standing.counts,
         set_aside=_count(connection, of_feed, ENTRY.c.decision == Decision.IGNORE.value),
         last_read=last_read,
-        cancelled=drifts.get(DriftKind.CANCELLED.value, 0),
+        cancelled=standing.drifts.get(DriftKind.CANCELLED, 0),
         slices_left=count_slices_left(connection, scope.destination, FeedName(scope.feed)),
+        returned=standing.drifts.get(DriftKind.RETURNED, 0),
     )
 
 
-def _waiting(connection: Connection, scope_id: int, last_read: RunRecord | None) -> dict[str, int]:
-    """Count what waits for a person; what somebody has set aside does not."""
-    open_points = (ENTRY.c.scope_id == scope_id, ~IS_SET_ASIDE)
-    states = _counts(connection, ENTRY.c.state, *open_points, ENTRY.c.state.in_([state.value for state in _WAITING]))
-    run_id, read = (last_read.run_id, last_read.read) if last_read else ("", None)
-    held = select(func.count()).where(PROBLEM.c.scope_id == scope_id, *_of_run(ProblemKind.HELD, run_id))
-    rejected = select(func.count()).where(PROBLEM.c.scope_id == scope_id, *_of_run(ProblemKind.REJECTED, run_id))
-    standing = connection.execute(rejected.where(PROBLEM.c.run_id != run_id)).scalar_one()
-    counts = {
-        "rejected": (read.rejected if read else 0) + standing,
-        "held": connection.execute(held).scalar_one(),
-        **{state.value: states.get(state.value, 0) for state in _WAITING},
-        "drift": _count(connection, *open_points, ENTRY.c.drift_kind.is_not(None)),
-        "vanished": _count(connection, *open_points, ENTRY.c.vanished_at.is_not(None)),
-    }
-    return {name: count for name, count in counts.items() if count}
+def _rejected(connection: Connection, scope_id: int, last_read: RunRecord | None, now: datetime | None) -> dict[str, int]:
+    """Count the rows that the last read rejected, and those that earlier ones did and that it has not read again."""
+    if last_read is None or last_read.read is None:
+        return {}
+    listed = _listed(ProblemKind.REJECTED, scope_id, last_read.run_id, now)
+    others = select(func.count()).select_from(PROBLEM).where(*listed, PROBLEM.c.run_id != last_read.run_id)
+    count = last_read.read.rejected + connection.execute(others).scalar_one()
+    return {ProblemKind.REJECTED.value: count} if count else {}
 
 
 def _counts(connection: Connection, column: ColumnElement[Any], *which: ColumnElement[bool]) -> dict[str, int]:
@@ -238,8 +299,8 @@ def _lease(connection: Connection, scope_id: int) -> LeaseHolder | None:
     return LeaseHolder(row.holder, row.host.partition(" ")[0], row.pid, row.acquired_at, row.expires_at, is_gone)
 
 
-def _last_staged(connection: Connection, book: Book) -> str:
-    runs = _of_books(_RUNS, book.destination, book.feed).where(RUN.c.read_account.is_not(None))
+def _last_staged(connection: Connection, scope_id: int) -> str:
+    runs = select(RUN.c.id).where(RUN.c.scope_id == scope_id, RUN.c.read_account.is_not(None))
     run = connection.execute(runs.order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)).first()
     return "" if run is None else str(run.id)
 
@@ -262,6 +323,7 @@ def _run(row: Row[*tuple[Any, ...]]) -> RunRecord:
         brakes=tuple(json.loads(row.brakes)),
         notices=tuple(json.loads(row.notices)),
         pace=json.loads(row.pace),
+        standing=row.standing and load_standing(row.standing),
     )
 
 

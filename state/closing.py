@@ -6,31 +6,48 @@ What a brake makes of the report is the caller's; which absences mean nothing, `
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, case, select, update
 
-from state.accounts import StageReport
+from state.accounts import Alongside, StageReport
+from state.alongside import find_alongside
 from state.comparing import Progress
+from state.duplicates import lock_service, read_neighbours
 from state.earlier import waiting
-from state.gate import Opening, judge
+from state.gate import Opening, judge, read_report
+from state.held import hold_staged_beside, settle_held
 from state.listed import stem_of
-from state.over import count_unmarked, in_fews, mark_past, sort_out
+from state.over import count_to_come, count_unmarked, in_fews, mark_past, sort_out
+from state.reach import Reach
 from state.records import dump
 from state.repeating import is_lasting
 from state.tables import ENTRY
 from state.taken_back import TakenBack
 from state.turn import Turn
-from state.turnover import count_replacements
-from state.words import EntryState, Phase
+from state.turnover import count_alike, with_history
+from state.words import Decision, EntryState, Phase
 
 _PAGE = 2_000
+_ALIKE_AT_LEAST = 3
+_LEFT_OUT_AT_LEAST = 3
+"""Fewer rows than these trip no brake, and are not counted."""
 
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
-_VANISH = update(ENTRY).where(_SOME, ENTRY.c.vanished_at.is_(None)).values(vanished_at=bindparam("now"))
-_IS_UNMARKED = (ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
+# A row that a person has ignored is listed again: that it is gone is a change.
+_VANISH = (
+    update(ENTRY)
+    .where(_SOME, ENTRY.c.vanished_at.is_(None))
+    .values(
+        vanished_at=bindparam("now", type_=ENTRY.c.vanished_at.type),
+        vanished_by=bindparam("rule"),
+        decision=case((ENTRY.c.decision == Decision.IGNORE.value, None), else_=ENTRY.c.decision),
+    )
+)
 _PAGE_OF_STATE = (
     ENTRY.c.scope_id == bindparam("scope"),
     ENTRY.c.state == bindparam("in_state"),
@@ -44,7 +61,6 @@ _ENTRIES = (
     .limit(_PAGE)
 )
 _IDS = select(ENTRY.c.id).where(*_PAGE_OF_STATE).order_by(ENTRY.c.id).limit(_PAGE)
-_UNMARKED_OF = select(ENTRY.c.id, ENTRY.c.row_key).where(_SOME, *_IS_UNMARKED)
 _KEYS = select(ENTRY.c.id, ENTRY.c.row_key).where(*_PAGE_OF_STATE).order_by(ENTRY.c.id).limit(_PAGE)
 
 
@@ -55,11 +71,16 @@ def finish(
     tally = progress.tally
     _hear_of_rows(connection, turn, progress)
     unheard, taken_back = _withdraw(connection, turn, opening, progress)
-    before = progress.seen.count_present()
+    progress.duplicates.write(connection)
+    lock_service(connection, turn.scope_id)
+    held = settle_held(connection, turn, opening, progress)
+    hold_staged_beside(connection, turn, progress)
+    alongside = _alongside(connection, turn, opening, progress)
+    before = progress.seen.count_present() - held
     is_marking = progress.terms.on_vanish == "report"
     if is_marking:
-        absent = _newly_absent(connection, turn, opening, progress, present=before - taken_back)
-        sort_out(connection, absent, progress.seen, turn.now())
+        absent = _absent(connection, turn, opening, progress, present=before - taken_back)
+        sort_out(connection, absent, progress.seen, progress.unspoken, turn.now())
     tally.vanished = progress.seen.count_missed(is_over=False)
     tally.standing = progress.listed.standing
     tally.redrafted = sum(map(progress.seen.is_said, waiting(connection, turn.scope_id)))
@@ -68,18 +89,23 @@ def finish(
     )
     report.account.check()
     present = before - taken_back + tally.new - tally.restaged
-    report = replace(report, is_marking=is_marking, stood=opening.brakes, past=progress.seen.count_missed(is_over=True))
+    report = replace(report, is_marking=is_marking, past=progress.seen.count_missed(is_over=True))
     report = replace(report, met=before - tally.unreleased, present=present)
     report = replace(report, past_rows=report.past if progress.terms.row_parts is None else 0)
-    report = replace(report, replaced_before=count_replacements(connection, turn, report))
+    report = replace(report, alongside=alongside, stood=opening.brakes, **_left_out(connection, turn, progress))
+    report = replace(report, key_definition=progress.terms.key_definition, has_new_keys=_has_new_keys(opening, progress))
+    if report.account.new - report.restaged + report.waiting >= _ALIKE_AT_LEAST and progress.terms.reach is not Reach.PICKED:
+        alike = count_alike(connection, turn, progress.seen, is_whole=opening.is_whole, released_id=opening.released_id)
+        report = replace(report, alike=alike)
+    report = with_history(connection, turn, report)
     report = _braked(report, brake(report), progress.terms.accepted)
     report = replace(report, is_blind=bool(unheard) and not opening.is_whole and not opening.was_free)
     lasting = opening if is_lasting(connection, turn.scope_id, progress) else replace(opening, stamp="")
     if judge(connection, turn, lasting, report):
         progress.recorder.keep(connection, turn.scope_id, progress.seen.disputed)
     if not report.brakes:
-        _mark_vanished(connection, turn, progress.seen.missed(is_over=False))
-        mark_past(connection, progress.seen.missed(is_over=True), turn.now())
+        _mark_vanished(connection, turn, progress)
+        mark_past(connection, chain(progress.seen.missed(is_over=True), progress.seen.dropped), turn.now())
     turn.note(
         connection,
         phase=Phase.STAGED.value,
@@ -89,6 +115,43 @@ def finish(
         brakes=json.dumps(report.brakes),
     )
     return report
+
+
+def _alongside(connection: Connection, turn: Turn, opening: Opening, progress: Progress) -> Alongside | None:
+    """Return who else delivers the rows of a feed of which nothing was ever let out.
+
+    Where a person accepts that for this run, the rows that were held for its sake are freed.
+    """
+    if opening.released_id:
+        return None
+    found = find_alongside(connection, turn.scope_id)
+    if found is None and "scope" in opening.brakes:
+        found = _found_before(connection, turn, opening)
+    if found is None or "scope" not in progress.terms.accepted:
+        return found
+    progress.duplicates.apart.add(found.scope_id)
+    settle_held(connection, turn, opening, progress)
+    return replace(found, held=0)
+
+
+def _found_before(connection: Connection, turn: Turn, opening: Opening) -> Alongside | None:
+    """Return what the last read found, which freed the rows and was let out for nobody."""
+    stored = read_report(connection, turn.scope_id, opening.before_run)
+    found = stored.alongside if stored is not None else None
+    return found if found is not None and found.scope_id in read_neighbours(connection, turn.scope_id) else None
+
+
+def _left_out(connection: Connection, turn: Turn, progress: Progress) -> dict[str, Any]:
+    """Return how many entries, of how many, each rule newly leaves out though their events are to come."""
+    rules = Counter(rule for entry_id, rule in progress.left_out.items() if progress.seen.has_vanished(entry_id))
+    if rules.total() < _LEFT_OUT_AT_LEAST:
+        return {}
+    return {"left_out": dict(rules.most_common()), "to_come": count_to_come(connection, turn.scope_id, turn.now())}
+
+
+def _has_new_keys(opening: Opening, progress: Progress) -> bool:
+    asked = progress.terms.key_definition
+    return bool(asked and opening.key_definition and asked != opening.key_definition)
 
 
 def _withdraw(connection: Connection, turn: Turn, opening: Opening, progress: Progress) -> tuple[int, int]:
@@ -133,15 +196,17 @@ def _hear_of_rows(connection: Connection, turn: Turn, progress: Progress) -> Non
                 progress.seen.lose(row.id)
 
 
-def _newly_absent(connection: Connection, turn: Turn, opening: Opening, progress: Progress, *, present: int) -> Iterable[int]:
-    """Return the entries that a whole read has not met, though it might have, or that are gone by the source's word; of them
-    those that are not marked yet. `present`: how many of those before this read it has met, which are none of them marked.
+def _absent(connection: Connection, turn: Turn, opening: Opening, progress: Progress, *, present: int) -> Iterable[int]:
+    """Return the entries that a whole read has not met, and those that are gone by the source's word or by a rule.
+
+    `present`: how many of those before this read that are not held it has met, which are none of them marked as gone.
     """
-    seen, unspoken = progress.seen, progress.unspoken
-    if opening.is_whole and count_unmarked(connection, turn.scope_id, seen.boundary) == present:
+    seen = progress.seen
+    if progress.terms.reach is Reach.PICKED:
         return ()
-    rows = _unmarked_of(connection, _unmet(connection, turn, progress) if opening.is_whole else seen.gone)
-    return (row.id for row in rows if not seen.is_present(row.id) and not (unspoken.is_any and unspoken.covers(row.row_key)))
+    if opening.is_whole and count_unmarked(connection, turn.scope_id, seen.boundary) != present:
+        return _unmet(connection, turn, progress)
+    return seen.gone
 
 
 def _unmet(connection: Connection, turn: Turn, progress: Progress) -> Iterator[int]:
@@ -150,15 +215,14 @@ def _unmet(connection: Connection, turn: Turn, progress: Progress) -> Iterator[i
     return (row.id for row in rows if not seen.is_present(row.id))
 
 
-def _unmarked_of(connection: Connection, entries: Iterable[int]) -> Iterator[Row[*tuple[Any, ...]]]:
-    for few in in_fews(entries):
-        yield from connection.execute(_UNMARKED_OF, {"entries": few})
-
-
-def _mark_vanished(connection: Connection, turn: Turn, absent: Iterable[int]) -> None:
+def _mark_vanished(connection: Connection, turn: Turn, progress: Progress) -> None:
     """Mark the entries that a read has not met. A read that a brake stops is not believed so far: it marks none."""
-    for few in in_fews(absent):
-        connection.execute(_VANISH, {"entries": few, "now": turn.now()})
+    for few in in_fews(progress.seen.missed(is_over=False)):
+        by_rule = defaultdict(list)
+        for entry_id in few:
+            by_rule[progress.left_out.get(entry_id, "")].append(entry_id)
+        for rule, entries in by_rule.items():
+            connection.execute(_VANISH, {"entries": entries, "now": turn.now(), "rule": rule})
 
 
 def _never_sent(connection: Connection, turn: Turn, boundary: int) -> Iterator[Row[*tuple[Any, ...]]]:

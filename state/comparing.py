@@ -11,9 +11,9 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
+from mappings.keys import too_long_key
 from mappings.vocabulary import (
     Absorbed,
-    FeedName,
     Gone,
     MappedRow,
     Origin,
@@ -182,9 +182,12 @@ class Comparison:
             self._take_known(known, row)
 
     def _take_new(self, row: MappedRow) -> None:
+        if rejection := too_long_key(row):
+            self._reject(rejection)
+            return
         match plan_new(self.candidates.get(row.twin_digest) if self.progress.terms.holds_twins else None):
             case New():
-                self.candidates[row.twin_digest] = Candidate(0, row.row_key, FeedName(""), "")
+                self.candidates[row.twin_digest] = Candidate(0, row.row_key)
                 self.progress.duplicates.create(row.twin_digest, row.row_key)
                 self.progress.tally.new += 1
                 self.batch.create(row)
@@ -195,8 +198,8 @@ class Comparison:
                 self._hold(row, candidate)
 
     def _hold(self, row: MappedRow, candidate: Candidate | None) -> None:
-        self.progress.tally.hold(row, candidate)
-        self.problems.append(held(row, candidate))
+        self.progress.tally.hold(row.origin.place, row.row_key, candidate)
+        self.problems.append(held(row.origin.place, row.row_key, candidate, row.cells))
 
     def _hold_known(self, known: Known, row: MappedRow) -> None:
         self.progress.seen.hear(known.entry_id)
@@ -263,7 +266,9 @@ class Comparison:
             self.progress.tally.duplicate += 1
             return
         self._reject(_claimed_twice(row.row_key, row.origin, f"the first one is at {known.origin}", row.cells))
-        if known.is_never_sent and not self.progress.seen.is_disputed(known.entry_id):
+        if known.state == EntryState.HELD:
+            self.progress.seen.dispute(known.entry_id)
+        elif known.is_never_sent and not self.progress.seen.is_disputed(known.entry_id):
             self._dispute(known, row)
 
     def _dispute(self, known: Known, row: MappedRow) -> None:

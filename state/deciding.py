@@ -1,22 +1,31 @@
-"""What a person's choice does to a ledger entry: a pure decision over closed unions, with the risk that goes with it.
-
-How it is written, and who may write it when, is `decisions`'.
+"""The decision table: what a person's choice does to a ledger entry, as a pure function over closed unions, with its risk.
 
 | the entry is              | `event_id`   | `resend`                        | `ignore`                     |
 |---------------------------|--------------|---------------------------------|------------------------------|
-| pending, unanswered       | delivered    | pending, same key: a risk       | uncertain, set aside         |
+| pending, unanswered       | delivered    | pending, same key: a risk       | uncertain, ignored           |
 | pending, access denied    | delivered    | pending, same key, then next: a risk | not possible: nothing waits |
 | pending otherwise         | delivered    | as it is: the next run sends it | not possible: nothing waits  |
-| delivered                 | see below    | not possible                    | set aside, if drifted or gone|
-| delivered_unconfirmed     | delivered    | pending, next key: a risk       | set aside                    |
-| refused                   | delivered    | pending, same key: a retry      | set aside                    |
-| blocked                   | delivered    | pending, same key, then next: a risk | set aside               |
-| uncertain                 | delivered    | pending, same key: a risk       | set aside                    |
-| conflict                  | delivered    | pending, next key: a risk       | set aside                    |
+| delivered                 | see below    | not possible                    | ignored, if anything is listed |
+| delivered, removed, back in its source | not possible | pending, next key  | ignored                      |
+| delivered_unconfirmed     | delivered    | pending, next key: a risk       | ignored                      |
+| refused                   | delivered    | pending, same key: a retry      | ignored                      |
+| blocked                   | delivered    | pending, same key, then next: a risk | ignored                 |
+| uncertain                 | delivered    | pending, same key: a risk       | ignored                      |
+| conflict                  | delivered    | pending, next key: a risk       | ignored                      |
+| held                      | not possible | not possible                    | ignored                      |
+| superseded                | not possible | not possible                    | as it is                     |
 
-An id that the service itself has told stands; one that a person or a list has told may be corrected by a person.
+| choice     | possible for                                    | the entry is then                                        |
+|------------|-------------------------------------------------|----------------------------------------------------------|
+| `applied`  | a drift with a body, where an event exists      | as it was, with what the source asks for as its baseline |
+| `same_as`  | held, where the other entry has an event        | delivered as that event; the other one is superseded     |
+| `release`  | held                                            | pending, same key                                        |
+| `removed`  | vanished or cancelled, or with earlier events   | as it was, its event or its earlier ones removed         |
+| `undo`     | the last decision, while nothing was sent since | as it was before                                         |
+
+An id that the service itself has returned stands; one that a person or a list has given may be corrected by a person.
 The service has answered 409 for the key of a row that is in conflict or unconfirmed, and would do so again: only another
-key can create its event. What is set aside stays in its state; `undo` lists it again.
+key can create its event.
 """
 
 from __future__ import annotations
@@ -26,8 +35,9 @@ from http import HTTPStatus
 from typing import assert_never
 
 from mappings.errors import ConfigError
+from mappings.vocabulary import FeedName, RowKey
 from state.views import RowRecord
-from state.words import Decision, EntryState
+from state.words import Decision, DriftKind, EntryState
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +54,91 @@ class Resend:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """`ignore`: nobody needs to look at the row."""
+    """`ignore`: the row is off every list until it changes at its source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """`applied`: the drift was applied by hand at the service."""
+
+
+@dataclass(frozen=True, slots=True)
+class SameAs:
+    """`same_as`: the held row is the event of another key. `row_key`: that key; None for the candidate that is shown."""
+
+    row_key: RowKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """`release`: the held row is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """`removed`: the event is gone from the service."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakeBack:
-    """`undo`: what was set aside is listed again; a `resend` that no run has acted on yet is taken back."""
+    """`undo`: the last decision is taken back."""
 
 
-Choice = TakeEvent | Resend | SetAside | TakeBack
+Choice = TakeEvent | Resend | SetAside | Apply | SameAs | Release | Remove | TakeBack
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Another entry, whose event a held row takes over or has taken over. `feed` is "" where it is of the same feed."""
+
+    record: RowRecord
+    scope_id: int
+    feed: FeedName
+    destination: str
+
+    def __str__(self) -> str:
+        """Name it for people."""
+        return f"{self.record.row_key} of {self.feed}" if self.feed else str(self.record.row_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """The last decision about an entry, and the entry as that decision left it. `is_of_event`: not only of earlier events."""
+
+    decision: Decision
+    state: EntryState
+    revision: int
+    attempts: int
+    event_id: int | None
+    is_of_event: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is known of a row beside its entry. `other`: the entry that `same_as` means, or whose event was taken over."""
+
+    has_warnings: bool = False
+    other: Other | None = None
+    undo: Undo | None = None
+
+
+NOTHING_BESIDE = Beside()
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of the entry. `risk`: what may go wrong, as a person should know beforehand; "" if nothing can."""
+    """What becomes of the entry. `risk`: what may go wrong, as a person should know beforehand; "" if nothing can.
+
+    `removed`: the events that are gone from the service; `adopted`: the entry whose event this one takes over or gives back.
+    """
 
     state: EntryState
     decision: Decision | None
     event_id: int | None = None
     is_next_revision: bool = False
     risk: str = ""
+    removed: tuple[int, ...] = ()
+    adopted: Other | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +177,9 @@ _USED_KEY = (
 )
 
 
-def decide(record: RowRecord, choice: Choice) -> Change | AsItIs:
+def decide(  # noqa: C901, PLR0911  # one arm per choice
+    record: RowRecord, choice: Choice, beside: Beside = NOTHING_BESIDE
+) -> Change | AsItIs:
     """Decide what a choice does to an entry. Raises `NotPossibleError`."""
     match choice:
         case TakeEvent(event_id):
@@ -110,28 +187,65 @@ def decide(record: RowRecord, choice: Choice) -> Change | AsItIs:
         case Resend():
             return _resend(record)
         case SetAside():
-            return _set_aside(record)
+            return _set_aside(record, beside)
+        case Apply():
+            return _apply(record)
+        case SameAs():
+            return _adopt(record, beside.other)
+        case Release():
+            return _release(record)
+        case Remove():
+            return _remove(record)
         case TakeBack():
-            return _take_back(record)
+            return _take_back(record, beside)
         case _:
             assert_never(choice)
 
 
+def shows_event(record: RowRecord) -> bool:
+    """Whether the service shows an event of the entry, as far as we know."""
+    has_event = record.state in {EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED}
+    return has_event and record.removed_at is None
+
+
+def may_be_removed(record: RowRecord) -> bool:
+    """Whether the entry's event, and not only an earlier one, is what a person has to remove."""
+    return shows_event(record) and (record.vanished_at is not None or record.drift_kind is DriftKind.CANCELLED)
+
+
 def _take_event(record: RowRecord, event_id: int) -> Change | AsItIs:
-    if record.state is EntryState.DELIVERED:
-        if record.event_id == event_id:
+    match record.state:
+        case EntryState.HELD:
+            raise NotPossibleError(
+                f"{record.row_key} is held as a likely copy: no event of its own was ever sent",
+                hint="`--same-as KEY` takes over the event of another key, `--release` sends the row",
+            )
+        case EntryState.SUPERSEDED:
+            raise NotPossibleError(
+                f"the event of {record.row_key} was taken over by another key",
+                hint="`--undo` for that other key gives it back",
+            )
+        case _ if record.removed_at is not None:
+            raise NotPossibleError(
+                f"the event of {record.row_key} was removed from the service",
+                hint="`--undo` takes that back; `--resend` creates the event again once the row is back in its source",
+            )
+        case EntryState.DELIVERED if record.event_id == event_id:
             return AsItIs(f"it is delivered as event {event_id}")
-        if record.answer is None or record.answer.code not in {RESOLVED, FOUND}:
+        case EntryState.DELIVERED if record.answer is None or record.answer.code not in {RESOLVED, FOUND}:
             raise NotPossibleError(
                 f"{record.row_key} was delivered as event {record.event_id}, by the service's own answer",
                 hint=f"event {event_id} may be another row's: `eventsync rows` lists them all with their ids",
             )
-    return Change(EntryState.DELIVERED, Decision.EVENT_ID, event_id)
+        case _:
+            return Change(EntryState.DELIVERED, Decision.EVENT_ID, event_id)
 
 
-def _resend(record: RowRecord) -> Change | AsItIs:
+def _resend(record: RowRecord) -> Change | AsItIs:  # noqa: C901, PLR0911  # one arm per state
     is_unanswered = record.unanswered_at is not None
     match record.state:
+        case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED if record.removed_at is not None:
+            return _create_again(record)
         case EntryState.PENDING | EntryState.BLOCKED if waits_for_access(record):
             return Change(EntryState.PENDING, Decision.RETRY, risk=_DENIED)
         case EntryState.PENDING if record.decision is Decision.RESEND or not is_unanswered:
@@ -149,13 +263,27 @@ def _resend(record: RowRecord) -> Change | AsItIs:
                 f"{record.row_key} was delivered as event {record.event_id}: sending it again would make a second one",
                 hint="change or remove the event by hand on the service's pages; the service has no way to do it from here",
             )
-        case EntryState.HELD | EntryState.SUPERSEDED:
+        case EntryState.HELD:
             raise NotPossibleError(
-                f"{record.row_key} is {record.state}: nothing was sent under this key",
-                hint="`--release` sends a held row, `--same-as` says that it is an event that is known already",
+                f"{record.row_key} is held as a likely copy: nothing was sent yet",
+                hint="use `--release` to send it, or `--same-as` where it is an event that is known already",
+            )
+        case EntryState.SUPERSEDED:
+            raise NotPossibleError(
+                f"the event of {record.row_key} was taken over by another key: sending it again would make a second one",
+                hint="`--undo` for that other key gives the event back",
             )
         case _:
             assert_never(record.state)
+
+
+def _create_again(record: RowRecord) -> Change:
+    if record.drift_body is None:
+        raise NotPossibleError(
+            f"the event of {record.row_key} was removed, and its source does not ask for it",
+            hint="run the feed: once the row is back in its source, `--resend` creates its event again",
+        )
+    return Change(EntryState.PENDING, Decision.RESEND, is_next_revision=True)
 
 
 def waits_for_access(record: RowRecord) -> bool:
@@ -172,9 +300,9 @@ def _risk_of_unanswered(record: RowRecord) -> str:
     return _FORGOTTEN + _KEPT_FAILURE * has_failed + _KEPT_DENIAL * record.is_denied
 
 
-def _set_aside(record: RowRecord) -> Change | AsItIs:
+def _set_aside(record: RowRecord, beside: Beside) -> Change | AsItIs:
     if record.is_set_aside:
-        return AsItIs("it is set aside")
+        return AsItIs("it is ignored already")
     match record.state:
         case EntryState.PENDING if record.unanswered_at is None:
             raise NotPossibleError(
@@ -183,22 +311,166 @@ def _set_aside(record: RowRecord) -> Change | AsItIs:
             )
         case EntryState.PENDING:
             return Change(EntryState.UNCERTAIN, Decision.IGNORE)
-        case EntryState.DELIVERED if record.drift_kind is None and record.vanished_at is None:
+        case EntryState.SUPERSEDED:
+            return AsItIs("its event was taken over by another key, and nothing about it waits for a person")
+        case EntryState.DELIVERED if not (beside.has_warnings or _is_listed(record)):
+            if record.earlier_event_ids:
+                raise NotPossibleError(
+                    f"only earlier events of {record.row_key} are listed: {_ids(record.earlier_event_ids)}",
+                    hint="remove them on the service's pages; then `--removed` takes them off the list",
+                )
             return AsItIs(f"it is delivered as event {record.event_id}, and nothing about it waits for a person")
         case _:
             return Change(record.state, Decision.IGNORE, record.event_id)
 
 
-def _take_back(record: RowRecord) -> Change | AsItIs:
+def _is_listed(record: RowRecord) -> bool:
+    is_vanished = record.vanished_at is not None and record.removed_at is None
+    return record.drift_kind is not None or is_vanished
+
+
+def _apply(record: RowRecord) -> Change | AsItIs:
+    if record.drift_kind is DriftKind.CANCELLED:
+        raise NotPossibleError(
+            f"the source has cancelled {record.row_key}: there is no change to apply",
+            hint="remove its event on the service's pages; then use `--removed`",
+        )
+    if record.drift_kind is DriftKind.RETURNED:
+        raise NotPossibleError(
+            f"the event of {record.row_key} was removed by hand, and the row is back in its source",
+            hint="`--resend` creates the event again, `--ignore` leaves it so",
+        )
+    if record.removed_at is not None:
+        return AsItIs("its event was removed, and the source asks for nothing")
+    if not shows_event(record):
+        raise NotPossibleError(
+            f"{record.row_key} is {_words(record.state)}: no event of it is known that could have been changed by hand",
+            hint="`--event-id N` names its event where there is one; then use `--applied`",
+        )
+    if record.drift_kind is None or record.drift_body is None:
+        return AsItIs("the source asks for nothing else than what the service shows")
+    return Change(record.state, Decision.APPLIED, record.event_id)
+
+
+def _adopt(record: RowRecord, other: Other | None) -> Change | AsItIs:
+    if record.decision is Decision.SAME_AS and (other is None or other.record.candidate_id == record.entry_id):
+        return AsItIs(f"it has taken over event {record.event_id}")
+    if record.state is not EntryState.HELD:
+        raise NotPossibleError(
+            f"{record.row_key} is {_words(record.state)}: only a held row takes over the event of another key",
+            hint="name the held row first, and the key that has the event after `--same-as`",
+        )
+    if other is None:
+        raise NotPossibleError(
+            f"{record.row_key} has no single candidate whose event it could take over",
+            hint="`--same-as KEY` names the key that has the event, `--release` sends the row",
+        )
+    _check_giver(record, other)
+    return Change(other.record.state, Decision.SAME_AS, other.record.event_id, adopted=other)
+
+
+def _check_giver(record: RowRecord, other: Other) -> None:  # noqa: C901  # one arm per state
+    giver, problem, hint = other.record, "", ""
+    feed = other.feed or "FEED"
+    match giver.state:
+        case _ if giver.entry_id == record.entry_id:
+            problem, hint = "a row cannot take over its own event", "name the key that has the event"
+        case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED if giver.removed_at is None:
+            return
+        case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED:
+            problem, hint = f"the event of {other} was removed from the service", "`--release` sends the row"
+        case EntryState.PENDING | EntryState.BLOCKED:
+            problem, hint = f"{other} is {giver.state} and has no event yet", f"`eventsync run {feed}` first"
+        case EntryState.REFUSED:
+            problem, hint = f"{other} was refused and has no event", "`--release` sends the row"
+        case EntryState.HELD:
+            problem, hint = f"{other} is held itself and has no event", f"decide about {giver.row_key} first"
+        case EntryState.UNCERTAIN | EntryState.CONFLICT:
+            problem = f"it is not known whether {other} has an event: it is {giver.state}"
+            hint = f"`eventsync reconcile {feed}` looks for it; then say it again"
+        case EntryState.SUPERSEDED:
+            problem, hint = f"the event of {other} was taken over by another key", "name the key that has the event now"
+        case _:
+            assert_never(giver.state)
+    raise NotPossibleError(f"{record.row_key}: {problem}", hint=hint)
+
+
+def _release(record: RowRecord) -> Change | AsItIs:
+    if record.decision is Decision.RELEASE and record.state in {EntryState.HELD, EntryState.PENDING}:
+        return AsItIs("it is released: the next run sends it")
+    if record.state is not EntryState.HELD:
+        raise NotPossibleError(
+            f"{record.row_key} is {_words(record.state)}: only a held row can be released",
+            hint="`--resend` sends a row again that was sent before",
+        )
+    return Change(EntryState.PENDING if record.body else EntryState.HELD, Decision.RELEASE)
+
+
+def _remove(record: RowRecord) -> Change | AsItIs:
+    earlier = record.earlier_event_ids
+    if may_be_removed(record):
+        own = () if record.event_id is None else (record.event_id,)
+        return Change(record.state, Decision.REMOVED, record.event_id, removed=(*earlier, *own))
+    if earlier:
+        is_shown = shows_event(record) and not record.is_set_aside
+        decision = Decision.REMOVED if is_shown else record.decision
+        return Change(record.state, decision, record.event_id, removed=earlier)
+    if record.removed_at is not None:
+        return AsItIs("its event was removed already")
+    if shows_event(record):
+        raise NotPossibleError(
+            f"{record.row_key} is in its source, and not cancelled there",
+            hint="take the row out of the source or cancel it there, and run the feed; then use `--removed`",
+        )
+    raise NotPossibleError(
+        f"{record.row_key} is {_words(record.state)}: no event of it is known that could have been removed",
+        hint="`--ignore` takes it off the list",
+    )
+
+
+def _take_back(record: RowRecord, beside: Beside) -> Change | AsItIs:
+    undo = beside.undo
+    if undo is None:
+        return _take_back_unkept(record)
+    if undo.decision is Decision.IGNORE:
+        return Change(undo.state if record.is_set_aside else record.state, None, record.event_id)
+    if not undo.is_of_event:
+        return Change(record.state, None, record.event_id)
+    if (record.attempts, record.revision) != (undo.attempts, undo.revision):
+        raise _too_late(record, undo.decision, f"it was sent since, and is {_words(record.state)} now")
+    if undo.decision is Decision.RELEASE and record.state in {EntryState.HELD, EntryState.PENDING}:
+        return Change(EntryState.HELD, None)
+    if (record.state, record.event_id) != (undo.state, undo.event_id):
+        raise _too_late(record, undo.decision, f"it is {_words(record.state)} now")
+    if undo.decision is Decision.SAME_AS:
+        return _give_back(record, beside.other)
+    return Change(record.state, None, record.event_id)
+
+
+def _take_back_unkept(record: RowRecord) -> Change | AsItIs:
     if record.is_set_aside:
         return Change(record.state, None, record.event_id)
-    if record.state is EntryState.PENDING and record.decision is Decision.RESEND and record.unanswered_at is not None:
-        return Change(EntryState.UNCERTAIN, None)
-    if record.state is EntryState.PENDING and record.decision is Decision.RETRY and record.is_denied:
-        return Change(EntryState.PENDING, None)
     if record.decision is None:
         return AsItIs("nothing was decided about it")
-    raise NotPossibleError(
-        f"what was decided about {record.row_key} ({record.decision}) cannot be taken back: it is {record.state} now",
-        hint="a wrong event id is corrected by `--event-id` with the right one",
+    raise _too_late(record, record.decision, f"it is {_words(record.state)} now")
+
+
+def _give_back(record: RowRecord, giver: Other | None) -> Change:
+    if giver is None or giver.record.state is not EntryState.SUPERSEDED or giver.record.candidate_id != record.entry_id:
+        raise _too_late(record, Decision.SAME_AS, f"{giver or 'the row that had the event'} is back in its source")
+    return Change(EntryState.HELD, None, adopted=giver)
+
+
+def _too_late(record: RowRecord, decision: Decision, why: str) -> NotPossibleError:
+    return NotPossibleError(
+        f"what was decided about {record.row_key} ({decision}) cannot be taken back: {why}",
+        hint="a wrong event id is corrected by `--event-id` with the right one; `eventsync rows` shows where the row stands",
     )
+
+
+def _words(state: EntryState) -> str:
+    return state.value.replace("_", " ")
+
+
+def _ids(event_ids: tuple[int, ...]) -> str:
+    return f"event{'s' * (len(event_ids) > 1)} {', '.join(map(str, event_ids))}"

@@ -5,12 +5,14 @@ brake stopped. What the brakes look at is the caller's.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, or_, select, update
 
 from mappings.errors import PermanentError
 from state.accounts import StageReport
+from state.alongside import put_side_by_side
 from state.bookmark import Bookmark, ReadEnd, drop_bookmark, keep_bookmark
 from state.earlier import let_out
 from state.reach import Reach
@@ -57,6 +59,7 @@ class Opening:
     before: GateState
     before_run: str
     before_reason: str
+    key_definition: str = ""
     bookmark: Bookmark | None = None
 
     def ended(self, end: ReadEnd) -> Opening:
@@ -122,6 +125,7 @@ def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str, reac
         before=GateState(scope.gate),
         before_run=scope.gate_run,
         before_reason=scope.gate_reason,
+        key_definition=scope.key_definition,
     )
 
 
@@ -142,10 +146,11 @@ def judge(connection: Connection, turn: Turn, opening: Opening, report: StageRep
     if opens:
         _set(connection, turn, GateState.OPEN)
         _release(connection, turn.scope_id)
+        _remember_keys(connection, turn.scope_id, report)
         if opening.bookmark is not None:
             keep_bookmark(connection, turn.scope_id, opening.bookmark)
         if opening.is_whole:
-            _remember_read(connection, turn.scope_id, report.account.present, opening.stamp)
+            _remember_read(connection, turn.scope_id, report.account.present, opening.stamp, turn.now())
     elif tripped and (opening.brakes or not is_blind):
         still = opening.brakes if is_blind else ()
         _set(connection, turn, GateState.BRAKED, _STOPPED + ", ".join(dict.fromkeys((*still, *tripped))))
@@ -169,7 +174,7 @@ def accept(connection: Connection, scope_id: int, by: str) -> Gate:
         stopped, _, _ = gate.reason.partition("; ")
         opened = {"gate": GateState.OPEN.value, "gate_reason": f"{stopped}; accepted by {by}"}
         connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(**opened))
-        _accept_read(connection, scope_id, gate.run_id)
+        _accept_read(connection, scope_id, gate)
     return read_gate(connection, scope_id)
 
 
@@ -193,16 +198,34 @@ def _release(connection: Connection, scope_id: int) -> None:
     let_out(connection, scope_id)
 
 
-def _accept_read(connection: Connection, scope_id: int, run_id: str) -> None:
-    """From now on the accepted read is what the next one is compared with."""
+def read_report(connection: Connection, scope_id: int, run_id: str) -> StageReport | None:
+    """Return the report of a read, None where there is none (any more)."""
     stored = connection.execute(select(RUN.c.stage_report).where(RUN.c.scope_id == scope_id, RUN.c.id == run_id)).scalar()
-    report = load_report(stored) if stored else None
-    if report is not None and report.is_whole:
-        _remember_read(connection, scope_id, report.account.present, "")
+    return load_report(stored) if stored else None
 
 
-def _remember_read(connection: Connection, scope_id: int, rows: int, stamp: str) -> None:
-    connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(last_whole_read=rows, stamp=stamp))
+def _accept_read(connection: Connection, scope_id: int, gate: Gate) -> None:
+    """From now on the accepted read is what the next one is compared with."""
+    report = read_report(connection, scope_id, gate.run_id)
+    if report is None:
+        return
+    _remember_keys(connection, scope_id, report)
+    if "scope" in gate.brakes and report.alongside is not None:
+        put_side_by_side(connection, scope_id, report.alongside.scope_id)
+    if report.is_whole:
+        run = (RUN.c.scope_id == scope_id, RUN.c.id == gate.run_id)
+        read_at = connection.execute(select(RUN.c.started_at).where(*run)).scalar_one()
+        _remember_read(connection, scope_id, report.account.present, "", read_at)
+
+
+def _remember_keys(connection: Connection, scope_id: int, report: StageReport) -> None:
+    if report.key_definition:
+        connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(key_definition=report.key_definition))
+
+
+def _remember_read(connection: Connection, scope_id: int, rows: int, stamp: str, read_at: datetime) -> None:
+    columns = {"last_whole_read": rows, "stamp": stamp, "whole_read_at": read_at}
+    connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(**columns))
 
 
 def _set(connection: Connection, turn: Turn, state: GateState, reason: str = "") -> None:

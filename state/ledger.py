@@ -27,6 +27,7 @@ from state.recall import Remembering, doubtful, entries_of, read_parts
 from state.records import dump
 from state.repeating import Repetition, is_evident, read_stamp, repeat
 from state.stage import Stage, start_stage
+from state.standing import Standing, dump_standing, read_standing
 from state.tables import RUN, SCOPE
 from state.terms import USUAL, Terms
 from state.turn import Turn
@@ -91,9 +92,19 @@ class Ledger:
                 connection.execute(insert_if_new(connection, RUN), row)
 
     def finish_run(
-        self, run_id: str, *, outcome: str, exit_code: int, message: str, publish_account: PublishAccount | None = None
+        self,
+        run_id: str,
+        *,
+        outcome: str,
+        exit_code: int,
+        message: str,
+        publish_account: PublishAccount | None = None,
+        standing: Standing | None = None,
     ) -> None:
-        """Close the run's record: `outcome` in a word, `message` for people, the account of what was published, if any."""
+        """Close the run's record: `outcome` in a word, `message` for people, the account of what was published, if any.
+
+        `standing`: what waits for a person at the end of the run.
+        """
         columns = {
             "finished_at": self._now(),
             "phase": Phase.FINISHED.value,
@@ -103,9 +114,17 @@ class Ledger:
         }
         if publish_account is not None:
             columns["publish_account"] = dump(publish_account)
+        if standing is not None:
+            columns["standing"] = dump_standing(standing)
         ours = (RUN.c.scope_id == self._scope_id(), RUN.c.id == run_id)
         with writing(self._engine) as connection:
             connection.execute(update(RUN).where(*ours).values(**columns))
+
+    def standing(self, key_memory_s: float = KEY_MEMORY_S) -> Standing:
+        """Return what waits for a person now."""
+        scope_id = self._scope_id()
+        with reading(self._engine) as connection:
+            return read_standing(connection, scope_id, self._now(), key_memory_s)
 
     def runs(self, limit: int = 20) -> tuple[RunRecord, ...]:
         """Return the feed's latest runs, youngest first."""
@@ -196,9 +215,9 @@ class Ledger:
         with reading(self._engine) as connection:
             return read_bookmark(connection, scope_id)
 
-    def open_decisions(self, by: str, fence: int) -> Decisions:
-        """Write down what a person decides about rows. `by`: who, as `user@host`."""
-        return Decisions(self._turn("", fence), by)
+    def open_decisions(self, by: str, fence: int, others: Collection[Lease] = ()) -> Decisions:
+        """Record what a person decides about rows. `by`: who, as `user@host`; `others`: leases of feeds that give up an event."""
+        return Decisions(self._turn("", fence), by, others)
 
     def gate(self) -> Gate:
         """Return whether what is staged may be published."""

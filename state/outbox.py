@@ -28,7 +28,8 @@ from state.verdicts import Claim, effect_of, refused_as
 from state.words import EntryState, Phase
 
 KEY_MEMORY_S = 86_400.0
-_NEVER_AN_END = frozenset({EntryState.PENDING, EntryState.HELD, EntryState.SUPERSEDED})
+_ENDS = frozenset(EntryState) - {EntryState.PENDING, EntryState.HELD, EntryState.SUPERSEDED}
+"""What a drain may end in for an entry."""
 
 
 class NotClaimedError(SyncError):
@@ -135,7 +136,7 @@ class Outbox:
             if claims.pin(connection, intent.entry_id, body, self._turn.run_id, now) != 1:
                 raise _not_claimed(intent)
             if missing is not None:
-                warn_of_image(connection, self._turn.scope_id, intent.entry_id, missing, now)
+                warn_of_image(connection, self._turn.scope_id, self._turn.run_id, intent.entry_id, missing, now)
             if refused is not None:
                 claims.note_refusal(connection, intent.entry_id, refused_as(refused))
         told = claim.refused_request_id if refused is None else refused_as(refused)
@@ -157,7 +158,7 @@ class Outbox:
         """
         with reading(self._turn.engine) as connection:
             pending = sum(claims.count_pending(connection, self._turn.scope_id, self._turn.run_id))
-        ended = {state.value: self._ended[state] for state in EntryState if state not in _NEVER_AN_END}
+        ended = {state.value: self._ended[state] for state in _ENDS}
         account = PublishAccount(
             new=self._new, carried_over=self._carried_over, pending=pending, resent=len(self._resent), **ended
         )

@@ -192,7 +192,9 @@ def plan_new(candidate: Candidate | None) -> New | Held:
     return _NEW if candidate is None else Held(candidate)
 
 
-def plan_known(known: Known, row: MappedRow, on_change: OnChange = "report", past: Past = NO_PAST) -> PlanOfKnown:
+def plan_known(  # noqa: C901, PLR0911  # one arm for each row of the table
+    known: Known, row: MappedRow, on_change: OnChange = "report", past: Past = NO_PAST
+) -> PlanOfKnown:
     """Decide on a row that the ledger knows. `past` matters only where the payload has changed."""
     if known.state == EntryState.HELD:
         return _REPIN if known.decision == Decision.RELEASE else StillHeld()

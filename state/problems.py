@@ -14,7 +14,7 @@ from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey
 from state.asking import rounded
 from state.columns import storable
 from state.duplicates import Candidate
-from state.tables import ENTRY, PROBLEM, RUN
+from state.tables import ENTRY, PROBLEM
 from state.words import ProblemKind
 
 
@@ -40,10 +40,10 @@ def warned(row: MappedRow) -> Problem:
     return Problem(ProblemKind.WARNING, row.row_key, row.origin.place, row.warnings, row.cells)
 
 
-def held(row: MappedRow, candidate: Candidate | None) -> Problem:
+def held(place: str, row_key: RowKey, candidate: Candidate | None, cells: Mapping[str, str]) -> Problem:
     """List a row that looks like a known event under another key."""
-    reason = Reason(ReasonCode.TWIN, "", "", row.row_key, f"the other identifier is {candidate}" if candidate else "")
-    return Problem(ProblemKind.HELD, row.row_key, row.origin.place, (reason,), row.cells)
+    reason = Reason(ReasonCode.TWIN, "", "", row_key, f"the other identifier is {candidate}" if candidate else "")
+    return Problem(ProblemKind.HELD, row_key, place, (reason,), cells)
 
 
 _FIND = select(PROBLEM.c.digest).where(
@@ -60,7 +60,7 @@ _STRIKE = (
     update(PROBLEM)
     .where(
         PROBLEM.c.scope_id == bindparam("scope"),
-        PROBLEM.c.kind == ProblemKind.WARNING.value,
+        PROBLEM.c.kind == bindparam("of_kind"),
         PROBLEM.c.row_key.in_(bindparam("row_keys", expanding=True)),
     )
     .values(listed_run="")
@@ -83,16 +83,19 @@ def write_problems(connection: Connection, scope_id: int, run_id: str, now: date
 
 def strike_warnings(connection: Connection, scope_id: int, row_keys: Collection[RowKey]) -> None:
     """Take the warnings of rows from the list: the rows or the mapping have changed."""
+    strike(connection, scope_id, ProblemKind.WARNING, row_keys)
+
+
+def strike(connection: Connection, scope_id: int, kind: ProblemKind, row_keys: Collection[RowKey]) -> None:
+    """Take what is listed of rows from the list."""
     if row_keys:
-        connection.execute(_STRIKE, {"scope": scope_id, "row_keys": rounded([storable(key) for key in row_keys])})
+        listed = {"scope": scope_id, "of_kind": kind.value, "row_keys": rounded([storable(key) for key in row_keys])}
+        connection.execute(_STRIKE, listed)
 
 
-def warn_of_image(connection: Connection, scope_id: int, entry_id: int, reason: Reason, now: datetime) -> None:
-    """List a row that goes out without the cover image that it asked for, beside the other problems of the last read."""
+def warn_of_image(connection: Connection, scope_id: int, run_id: str, entry_id: int, reason: Reason, now: datetime) -> None:
+    """List a row that goes out without the cover image that it asked for."""
     entry = connection.execute(select(ENTRY.c.row_key, ENTRY.c.origin).where(ENTRY.c.id == entry_id)).one()
-    is_staged = (RUN.c.scope_id == scope_id, RUN.c.read_account.is_not(None))
-    last = select(RUN.c.id).where(*is_staged).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)
-    run_id = connection.execute(last).scalar() or ""
     problem = Problem(ProblemKind.WARNING, RowKey(entry.row_key), entry.origin, (reason,), {})
     write_problems(connection, scope_id, run_id, now, [problem])
 

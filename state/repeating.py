@@ -63,13 +63,11 @@ def repeat(
     """
     scope = lock(connection, turn.scope_id)
     last = _let_out(connection, scope, asked.known)
-    if last is None or not _is_told_by(last, connection, turn.scope_id, terms):
+    refused = _count_refused(connection, turn.scope_id)
+    if last is None or not _is_told_by(last, connection, turn.scope_id, terms, refused):
         return None
     opening = _opened(connection, turn.scope_id, scope, asked.stamp)
-    still_refused = _count_refused(connection, turn.scope_id)
-    if still_refused and (last.account.rejected or last.account.filtered):
-        return None  # rows of refused entries may be among those
-    report = _told_again(last, turn.run_id, opening, terms, still_refused)
+    report = _told_again(last, turn.run_id, opening, terms, refused)
     report.account.check()
     if brake(report):
         return None
@@ -110,6 +108,7 @@ def _opened(connection: Connection, scope_id: int, scope: Row[*tuple[Any, ...]],
         before=GateState(scope.gate),
         before_run=scope.gate_run,
         before_reason=scope.gate_reason,
+        key_definition=scope.key_definition,
     )
 
 
@@ -119,7 +118,14 @@ def _last_report(connection: Connection, scope_id: int, run_id: str) -> StageRep
     return load_report(stored) if stored else None
 
 
-def _is_told_by(last: StageReport, connection: Connection, scope_id: int, terms: Terms) -> bool:
+def _count_refused(connection: Connection, scope_id: int) -> int:
+    """Count the refused entries that the source still asks for."""
+    is_asked_for = (ENTRY.c.fingerprint != "", ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
+    refused = (ENTRY.c.scope_id == scope_id, ENTRY.c.state == EntryState.REFUSED.value, *is_asked_for)
+    return connection.execute(select(func.count()).select_from(ENTRY).where(*refused)).scalar_one()
+
+
+def _is_told_by(last: StageReport, connection: Connection, scope_id: int, terms: Terms, refused: int) -> bool:
     """Whether every row of the last read would come to what it was then, or be unchanged where it was new.
 
     A row that says what is pinned is unchanged in whatever state its entry is. Copies depend on the entries that they look like;
@@ -128,7 +134,8 @@ def _is_told_by(last: StageReport, connection: Connection, scope_id: int, terms:
     if last.standing or last.account.held or terms.drafts_only:
         return False
     of_feed = ENTRY.c.scope_id == scope_id
-    if _is_any(connection, of_feed, ENTRY.c.state.in_(_MOVING)) and not _says_all(last, connection, scope_id, terms):
+    is_moving = refused != last.account.still_refused or _is_any(connection, of_feed, ENTRY.c.state.in_(_MOVING))
+    if is_moving and not _says_all(last, connection, scope_id, terms):
         return False
     # Only a feed that hears nothing of changes has drifts of no kind; those of all others are found without reading every entry.
     drifted = ENTRY.c.drift_fingerprint if terms.on_change == "ignore" else ENTRY.c.drift_kind
@@ -150,24 +157,18 @@ def _says_all(last: StageReport, connection: Connection, scope_id: int, terms: T
         return False
     of_feed = ENTRY.c.scope_id == scope_id
     known = connection.execute(select(func.count()).where(of_feed)).scalar_one()
-    return known == account.new + account.unchanged + account.still_refused and not _is_any(connection, of_feed, ENTRY.c.drift_kind.is_not(None))
+    said = account.new + account.unchanged + account.still_refused
+    return known == said and not _is_any(connection, of_feed, ENTRY.c.drift_kind.is_not(None))
 
 
 def _is_any(connection: Connection, *which: ColumnElement[bool]) -> bool:
     return bool(connection.execute(select(exists().where(*which))).scalar())
 
 
-def _count_refused(connection: Connection, scope_id: int) -> int:
-    """Count the refused entries that the source still asks for."""
-    is_asked_for = (ENTRY.c.fingerprint != "", ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
-    refused = (ENTRY.c.scope_id == scope_id, ENTRY.c.state == EntryState.REFUSED.value)
-    return connection.execute(select(func.count()).select_from(ENTRY).where(*refused, *is_asked_for)).scalar_one()
-
-
-def _told_again(last: StageReport, run_id: str, opening: Opening, terms: Terms, still_refused: int) -> StageReport:
+def _told_again(last: StageReport, run_id: str, opening: Opening, terms: Terms, refused: int) -> StageReport:
     """Return the report of a read of the same rows: what was new is unchanged or refused, and nothing more is missed."""
-    known = last.account.unchanged + last.account.new + last.account.still_refused
-    account = replace(last.account, new=0, unchanged=known - still_refused, still_refused=still_refused)
+    said = last.account.new + last.account.unchanged + last.account.still_refused
+    account = replace(last.account, new=0, unchanged=said - refused, still_refused=refused)
     return StageReport(
         run_id=run_id,
         is_whole=True,
@@ -182,6 +183,8 @@ def _told_again(last: StageReport, run_id: str, opening: Opening, terms: Terms, 
         skipped=last.skipped,
         reasons=last.reasons,
         rejections=last.rejections,
+        key_definition=terms.key_definition,
+        has_new_keys=bool(terms.key_definition and opening.key_definition and terms.key_definition != opening.key_definition),
     )
 
 

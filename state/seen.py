@@ -71,6 +71,7 @@ class Seen:
         self.boundary = boundary
         self.disputed = array("q")
         self.gone = array("q")
+        self.dropped = array("q")
         self._present = _Marks(boundary + 1)  # the first mark, and said: the second
         self._staged = _Marks(0)
         self._disputed = _Marks(0)  # and gone
@@ -109,6 +110,14 @@ class Seen:
     def miss(self, entry_id: int, *, is_over: bool) -> None:
         """The row is newly gone from its source; `is_over`: its event has passed, so that this is no news."""
         self._missed.put(entry_id, _SECOND if is_over else _FIRST)
+
+    def drop(self, entry_id: int) -> None:
+        """The row is gone from its source, and no event of it can be out."""
+        self.dropped.append(entry_id)
+
+    def has_vanished(self, entry_id: int) -> bool:
+        """Whether the row is newly gone from its source, its event being to come."""
+        return self._missed.has(entry_id, _FIRST)
 
     def missed(self, *, is_over: bool) -> Iterator[int]:
         """Yield the entries newly gone from their source, oldest first: those that have passed, or the others."""

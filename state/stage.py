@@ -75,9 +75,7 @@ class Stage:
         Raises `ImbalanceError` if the rows do not add up; the gate then stays closed.
         """
         with self._turn.transaction() as connection:
-            report = finish(connection, self._turn, self._opening.ended(end), self._progress, brake)
-            self._progress.duplicates.write(connection)
-        return report
+            return finish(connection, self._turn, self._opening.ended(end), self._progress, brake)
 
 
 def start_stage(turn: Turn, *, is_whole: bool, stamp: str, terms: Terms, memory: Remembering | None) -> Stage:
@@ -86,8 +84,7 @@ def start_stage(turn: Turn, *, is_whole: bool, stamp: str, terms: Terms, memory:
         opening = shut(connection, turn, is_whole=is_whole, stamp=stamp, reach=terms.reach)
         is_anew = terms.reach is Reach.FULL or is_whole
         listed = no_list() if is_anew else carry_list(connection, turn, terms.row_parts)
-        duplicates = DuplicateIndex(turn.scope_id)
-        duplicates.write(connection)
+        duplicates = DuplicateIndex(connection, turn.scope_id)
     recorder = Recorder(memory, opening.boundary)
     newcomers = Newcomers(is_first=not opening.boundary)
     progress = Progress(Seen(opening.boundary), Tally(), terms, Unspoken(terms.days), listed, recorder, newcomers, duplicates)

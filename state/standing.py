@@ -1,66 +1,217 @@
-"""What of a feed waits for a person from run to run, until somebody decides: told by every run, so that it is not forgotten.
+"""What waits for a person: the one definition of each kind as SQL, and the counts that every run records.
 
-Deciding is `decisions`'; how it is told to people is the caller's.
+Each predicate leaves out what a person has ignored, what was removed by hand, and events that are over.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from typing import assert_never
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from pydantic import TypeAdapter
+from sqlalchemy import ColumnElement, Connection, and_, exists, false, func, or_, select, true
 
 from mappings.vocabulary import RowKey
 from state.claims import IS_SET_ASIDE, is_forgotten
-from state.tables import ENTRY
-from state.words import EntryState
+from state.over import count_unmarked
+from state.records import load_read
+from state.tables import EARLIER, ENTRY, PROBLEM, RUN
+from state.words import DriftKind, EntryState, ProblemKind, Waiting
 
 _NAMED = 3
+_NEWEST = 2**62
+_IS_PRESENT = and_(ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
+_OUT = (EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
+_MAY_BE_THERE = or_(
+    ENTRY.c.event_id.is_not(None),
+    ENTRY.c.state.in_([state.value for state in _OUT]),
+    and_(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.unanswered_at.is_not(None)),
+)
+# A draft that was never sent, and that no gate has let out, may still give way to the event before it.
+_IS_REPLACED = or_(EARLIER.c.is_let_out, ENTRY.c.state != EntryState.PENDING.value, ENTRY.c.attempts > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRows:
-    """So many rows, and the oldest few of them by name."""
+    """How many rows, and the keys of the oldest three."""
 
     count: int = 0
     first: tuple[RowKey, ...] = ()
 
     def __str__(self) -> str:
         named = ", ".join(self.first)
-        return f"{self.count} ({named}{', …' if self.count > len(self.first) else ''})" if named else str(self.count)
+        return f"{self.count:,} ({named}{', …' if self.count > len(self.first) else ''})" if named else f"{self.count:,}"
+
+    def beside(self, other: OpenRows) -> OpenRows:
+        """Return both together."""
+        return OpenRows(self.count + other.count, (*self.first, *other.first)[:_NAMED])
+
+
+_NONE = OpenRows()
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The rows that nobody has decided on. `uncertain`: the next run sends them again; `forgotten`: uncertain, and too old
-    for that without a person's word; `unconfirmed`: delivered, as far as we can tell, under an id that is not known.
+    """All entries of a feed that wait for a person, read in this run or not.
+
+    `uncertain`: the next run sends them again; `forgotten`: uncertain, and too old for that without a person's decision.
+    `drifts`: the drift by kind. `asked`: how many events the source asks for now, 0 where nothing is refused.
     """
 
-    conflict: OpenRows = OpenRows()
-    uncertain: OpenRows = OpenRows()
-    forgotten: OpenRows = OpenRows()
-    unconfirmed: OpenRows = OpenRows()
+    conflict: OpenRows = _NONE
+    blocked: OpenRows = _NONE
+    uncertain: OpenRows = _NONE
+    forgotten: OpenRows = _NONE
+    refused: OpenRows = _NONE
+    held: OpenRows = _NONE
+    unconfirmed: OpenRows = _NONE
+    drift: OpenRows = _NONE
+    vanished: OpenRows = _NONE
+    earlier: OpenRows = _NONE
+    warning: OpenRows = _NONE
+    drifts: Mapping[DriftKind, int] = field(default_factory=dict)
+    asked: int = 0
+
+    @property
+    def rows(self) -> dict[Waiting, OpenRows]:
+        """The rows by kind; kinds without any are left out."""
+        every = {
+            Waiting.CONFLICT: self.conflict,
+            Waiting.BLOCKED: self.blocked,
+            Waiting.UNCERTAIN: self.forgotten.beside(self.uncertain),
+            Waiting.REFUSED: self.refused,
+            Waiting.HELD: self.held,
+            Waiting.UNCONFIRMED: self.unconfirmed,
+            Waiting.DRIFT: self.drift,
+            Waiting.VANISHED: self.vanished,
+            Waiting.EARLIER: self.earlier,
+            Waiting.WARNING: self.warning,
+        }
+        return {kind: rows for kind, rows in every.items() if rows.count}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of entries by kind."""
+        return {kind.value: rows.count for kind, rows in self.rows.items()}
 
 
 NOTHING = Standing()
-"""Nobody has to decide on anything."""
+"""Nothing waits for a person."""
+
+_ROWS = TypeAdapter(dict[Waiting, OpenRows])
 
 
-def read_standing(connection: Connection, scope_id: int, now: datetime, key_memory_s: float) -> Standing:
-    """Return what waits. `key_memory_s`: how long in seconds the service is trusted to remember the key of an attempt."""
-    is_uncertain, is_late = ENTRY.c.state == EntryState.UNCERTAIN.value, is_forgotten(now, key_memory_s)
+def dump_standing(standing: Standing) -> str:
+    """Write the counts and first keys as JSON in ASCII."""
+    return json.dumps({kind: asdict(rows) for kind, rows in standing.rows.items()})
+
+
+def load_standing(stored: str) -> Mapping[Waiting, OpenRows]:
+    """Read what `dump_standing` wrote."""
+    return _ROWS.validate_json(stored)
+
+
+def waits(kind: Waiting, scope_id: int, now: datetime | None) -> ColumnElement[bool]:
+    """Return the predicate on a feed's entries that wait for this reason. `now`: events that are over by then do not wait."""
+    return and_(ENTRY.c.scope_id == scope_id, _is_of(kind, scope_id, now), ~IS_SET_ASIDE)
+
+
+def has_earlier(scope_id: int, now: datetime | None) -> ColumnElement[bool]:
+    """Return the predicate on entries with earlier events that a person still has to remove."""
+    is_there = and_(EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None), _is_to_come(EARLIER.c.ends_at, now))
+    of_feed = (ENTRY.c.scope_id == scope_id, is_there, _IS_REPLACED)
+    return ENTRY.c.id.in_(select(EARLIER.c.entry_id).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).where(*of_feed))
+
+
+def has_warning(scope_id: int, now: datetime | None) -> ColumnElement[bool]:
+    """Return the predicate on problem rows that are warnings of entries which wait."""
+    is_listed = and_(PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "", PROBLEM.c.scope_id == scope_id)
+    of_entry = (ENTRY.c.scope_id == scope_id, ENTRY.c.row_key == PROBLEM.c.row_key)
+    return and_(is_listed, exists().where(*of_entry, *_is_warned(now), ~IS_SET_ASIDE))
+
+
+def read_standing(connection: Connection, scope_id: int, now: datetime | None, key_memory_s: float | None = None) -> Standing:
+    """Return what waits.
+
+    `key_memory_s`: for how many seconds the service is trusted to remember the key of an attempt; None: nothing is forgotten.
+    """
+
+    def of(kind: Waiting, *which: ColumnElement[bool]) -> OpenRows:
+        return _open_rows(connection, waits(kind, scope_id, now), *which)
+
+    is_late = false() if key_memory_s is None or now is None else is_forgotten(now, key_memory_s)
+    refused = of(Waiting.REFUSED)
+    drift = of(Waiting.DRIFT)
     return Standing(
-        conflict=_open_rows(connection, scope_id, ENTRY.c.state == EntryState.CONFLICT.value),
-        uncertain=_open_rows(connection, scope_id, is_uncertain, ~is_late),
-        forgotten=_open_rows(connection, scope_id, is_uncertain, is_late),
-        unconfirmed=_open_rows(connection, scope_id, ENTRY.c.state == EntryState.DELIVERED_UNCONFIRMED.value),
+        conflict=of(Waiting.CONFLICT),
+        blocked=of(Waiting.BLOCKED),
+        uncertain=of(Waiting.UNCERTAIN, ~is_late),
+        forgotten=of(Waiting.UNCERTAIN, is_late),
+        refused=refused,
+        held=of(Waiting.HELD),
+        unconfirmed=of(Waiting.UNCONFIRMED),
+        drift=drift,
+        vanished=of(Waiting.VANISHED),
+        earlier=of(Waiting.EARLIER),
+        warning=of(Waiting.WARNING),
+        drifts=_by_kind(connection, scope_id, now) if drift.count else {},
+        asked=_count_asked(connection, scope_id) if refused.count else 0,
     )
 
 
-def _open_rows(connection: Connection, scope_id: int, *which: ColumnElement[bool]) -> OpenRows:
-    is_open = (ENTRY.c.scope_id == scope_id, *which, ~IS_SET_ASIDE)
-    count = connection.execute(select(func.count()).select_from(ENTRY).where(*is_open)).scalar_one()
+def _is_of(kind: Waiting, scope_id: int, now: datetime | None) -> ColumnElement[bool]:  # noqa: PLR0911  # one arm per kind
+    is_kept = and_(ENTRY.c.removed_at.is_(None), _is_to_come(ENTRY.c.ends_at, now))
+    match kind:
+        case Waiting.REFUSED | Waiting.BLOCKED:  # nothing was created: a row that is gone leaves nothing to do
+            return and_(ENTRY.c.state == kind.value, ENTRY.c.fingerprint != "", _IS_PRESENT, is_kept)
+        case Waiting.HELD:
+            return and_(ENTRY.c.state == kind.value, _IS_PRESENT, is_kept)
+        case Waiting.CONFLICT | Waiting.UNCERTAIN | Waiting.UNCONFIRMED:
+            return and_(ENTRY.c.state == kind.value, is_kept)
+        case Waiting.DRIFT:
+            is_returned = and_(ENTRY.c.drift_kind == DriftKind.RETURNED.value, _IS_PRESENT)
+            is_there = or_(ENTRY.c.removed_at.is_(None), is_returned)
+            return and_(ENTRY.c.drift_kind.is_not(None), is_there, _is_to_come(ENTRY.c.ends_at, now))
+        case Waiting.VANISHED:
+            return and_(ENTRY.c.vanished_at.is_not(None), _MAY_BE_THERE, is_kept)
+        case Waiting.EARLIER:
+            return has_earlier(scope_id, now)
+        case Waiting.WARNING:
+            listed = (PROBLEM.c.scope_id == scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
+            return and_(ENTRY.c.row_key.in_(select(PROBLEM.c.row_key).where(*listed)), *_is_warned(now))
+        case _:
+            assert_never(kind)
+
+
+def _is_warned(now: datetime | None) -> tuple[ColumnElement[bool], ...]:
+    is_asked_for = and_(ENTRY.c.fingerprint != "", ENTRY.c.state != EntryState.SUPERSEDED.value, _IS_PRESENT)
+    return is_asked_for, ENTRY.c.removed_at.is_(None), _is_to_come(ENTRY.c.ends_at, now)
+
+
+def _is_to_come(ends_at: ColumnElement[datetime | None], now: datetime | None) -> ColumnElement[bool]:
+    return true() if now is None else or_(ends_at.is_(None), ends_at > now)
+
+
+def _open_rows(connection: Connection, *which: ColumnElement[bool]) -> OpenRows:
+    count = connection.execute(select(func.count()).select_from(ENTRY).where(*which)).scalar_one()
     if not count:
-        return OpenRows()
-    first = select(ENTRY.c.row_key).where(*is_open).order_by(ENTRY.c.id).limit(_NAMED)
+        return _NONE
+    first = select(ENTRY.c.row_key).where(*which).order_by(ENTRY.c.id).limit(_NAMED)
     return OpenRows(count, tuple(RowKey(key) for key in connection.execute(first).scalars()))
+
+
+def _by_kind(connection: Connection, scope_id: int, now: datetime | None) -> Mapping[DriftKind, int]:
+    drifted = select(ENTRY.c.drift_kind, func.count()).where(waits(Waiting.DRIFT, scope_id, now)).group_by(ENTRY.c.drift_kind)
+    return {DriftKind(kind): count for kind, count in connection.execute(drifted)}
+
+
+def _count_asked(connection: Connection, scope_id: int) -> int:
+    """Count the events that the source asks for: those of the last read where it was whole, else the known ones."""
+    reads = select(RUN.c.is_whole, RUN.c.read_account).where(RUN.c.scope_id == scope_id, RUN.c.read_account.is_not(None))
+    last = connection.execute(reads.order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)).first()
+    if last is not None and last.is_whole:
+        return load_read(last.read_account).wanted
+    return count_unmarked(connection, scope_id, _NEWEST)

@@ -246,6 +246,7 @@ class SyncRun(Row, table=True):
     brakes: str = Field(default="[]", sa_type=PlainText)
     notices: str = Field(default="[]", sa_type=PlainText)
     pace: str = Field(default="{}", sa_type=PlainText)
+    standing: str | None = Field(default=None, sa_type=PlainText)
 
 
 class LeaseRow(Row, table=True):

@@ -12,9 +12,7 @@ from typing import assert_never
 from mappings.vocabulary import (
     Absorbed,
     Absorption,
-    FeedName,
     Gone,
-    MappedRow,
     Reason,
     ReasonCode,
     Rejection,
@@ -92,12 +90,23 @@ class Tally:
         self.drifted += not is_settled
         self.unchanged += is_settled
 
-    def hold(self, row: MappedRow, candidate: Candidate | None) -> None:
+    def hold(self, place: str, row_key: RowKey, candidate: Candidate | None) -> None:
         """Count a row that looks like a known event."""
         self.held += 1
         if len(self._held) < _EXAMPLES:
-            like = candidate or Candidate(0, RowKey(""), FeedName(""), "")
-            self._held.append(HeldRow(row.origin.place, row.row_key, like.row_key, like.feed))
+            like = candidate or Candidate(0, RowKey(""))
+            self._held.append(HeldRow(place, row_key, like.row_key, like.feed, like.namespace))
+
+    def hold_after_all(self, place: str, row_key: RowKey, candidate: Candidate) -> None:
+        """Count a new row as held: another feed has staged the same event meanwhile."""
+        self.new -= 1
+        self.hold(place, row_key, candidate)
+
+    def free(self, row_key: RowKey) -> None:
+        """Count a held row as new: nothing known looks like it any more."""
+        self.held -= 1
+        self.new += 1
+        self._held = [row for row in self._held if row.row_key != row_key]
 
     def hold_silently(self) -> None:
         """Count a row that is held and ignored."""

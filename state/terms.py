@@ -23,6 +23,7 @@ class Terms:
     entries are held. `drafts_only`: whatever this read pins is a draft. `accepted`: the brakes that this run may pass.
     `reach`: what the read takes in. `row_parts`: of how many parts a row's own key is, where a row may stand for several events
     whose keys begin with it; None: a row is an event.
+    `key_definition`: what makes the feed's keys, "" where that is not compared.
     `days`: the first and the last ISO day of recurring events of which this read says anything; None where no event recurs.
     """
 
@@ -34,6 +35,7 @@ class Terms:
     days: tuple[str, str] | None = None
     reach: Reach = Reach.FULL
     row_parts: int | None = None
+    key_definition: str = ""
 
 
 USUAL = Terms()

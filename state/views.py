@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,8 +16,9 @@ from state.accounts import PublishAccount, ReadAccount, StageReport
 from state.gate import Gate
 from state.packing import unpacked
 from state.records import load_answer
+from state.standing import OpenRows
 from state.tables import ENTRY, SCOPE
-from state.words import Decision, DriftKind, EntryState, Phase, ProblemKind
+from state.words import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +64,16 @@ class RunRecord:
     brakes: tuple[str, ...]
     notices: tuple[str, ...] = ()
     pace: Mapping[str, float] = field(default_factory=dict)
+    standing: Mapping[Waiting, OpenRows] | None = None
+    """What waited for a person when it ended; None for runs of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedStatus:
-    """Where one feed stands. `counts` has every state; `drifted` counts all drift; among it `to_publish` are drafts that the
-    source calls published, `cancelled` events that it has called off.
+    """Where one feed stands. `counts` has every state. Of the drift that waits for a person (`drifted`), `to_publish` are drafts
+    that the source calls published, `cancelled` events that it has called off, `returned` rows whose events were removed.
 
-    `waiting` counts what waits for a person, by the word that `rows --state` takes; `set_aside` what does not any more.
+    `waiting` counts what waits for a person, by the word that `rows --state` takes; `set_aside` what a person has ignored.
     `last_read`: the run that read the source last. `slices_left`: of backfills that are open.
     """
 
@@ -87,6 +91,20 @@ class FeedStatus:
     last_read: RunRecord | None = None
     cancelled: int = 0
     slices_left: int = 0
+    returned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OtherEntry:
+    """An entry that another one refers to; `feed` and `namespace` are "" where they are the same."""
+
+    row_key: RowKey
+    feed: str = ""
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        of_feed = f" of {self.feed}" if self.feed else ""
+        return f"{self.row_key}{of_feed}{f' in namespace {self.namespace}' if self.namespace else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +150,8 @@ class RowRecord:
     removed_at: datetime | None = None
     vanished_by: str = ""
     candidate_id: int | None = None
+    candidate: OtherEntry | None = None
+    """The entry that a held row resembles, or that has the event of a superseded one."""
 
     @property
     def is_set_aside(self) -> bool:
@@ -140,8 +160,14 @@ class RowRecord:
 
     @property
     def shown(self) -> bytes:
-        """The baseline: what the service shows as far as we know."""
-        return self.body if self.baseline_body is None else self.baseline_body
+        """The baseline: what the service shows as far as we know; `{}` in a held entry that an upgrade made."""
+        return (self.body if self.baseline_body is None else self.baseline_body) or b"{}"
+
+    @property
+    def event(self) -> dict[str, Any]:
+        """The baseline as a payload."""
+        payload: dict[str, Any] = json.loads(self.shown)
+        return payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +187,10 @@ class ProblemRecord:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which entries: in one of `states` (empty: any), with the key `row_key`, and only drifted or vanished ones.
+    """Which entries: in one of `states` (empty: any), with the key `row_key`, only drifted, vanished or resent ones.
 
-    `is_waiting`: without those that a person has set aside.
+    `waiting`: those that wait for a person for this reason; `is_ignored`: those that a person has ignored; `has_earlier`: those
+    with earlier events that a person still has to remove.
     """
 
     states: frozenset[EntryState] = field(default_factory=frozenset)
@@ -171,7 +198,9 @@ class RowFilter:
     is_drifted: bool = False
     is_vanished: bool = False
     is_resent: bool = False
-    is_waiting: bool = False
+    is_ignored: bool = False
+    has_earlier: bool = False
+    waiting: Waiting | None = None
 
 
 RECORDS = select(ENTRY, SCOPE.c.body_base).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
@@ -206,7 +235,7 @@ def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
         resent_run=row.resent_run or "",
         is_asked_for=bool(row.fingerprint),
         is_denied=bool(row.denied_request_id),
-        baseline_body=row.baseline_body,
+        baseline_body=row.baseline_body and unpacked(row.baseline_body, row.body_base),
         ends_at=row.ends_at,
         past_at=row.past_at,
         removed_at=row.removed_at,

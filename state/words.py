@@ -55,6 +55,21 @@ class DriftKind(StrEnum):
     RETURNED = "returned"
 
 
+class Waiting(StrEnum):
+    """Why an entry waits for a person, by the word that `rows --state` takes; an entry may wait for several reasons."""
+
+    CONFLICT = "conflict"
+    BLOCKED = "blocked"
+    UNCERTAIN = "uncertain"
+    REFUSED = "refused"
+    HELD = "held"
+    UNCONFIRMED = "delivered_unconfirmed"
+    DRIFT = "drift"
+    VANISHED = "vanished"
+    EARLIER = "earlier"
+    WARNING = "warning"
+
+
 class ProblemKind(StrEnum):
     """Why a row is listed for people: not usable, held back as a likely copy, or used with a warning."""
 

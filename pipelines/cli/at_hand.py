@@ -1,14 +1,11 @@
-"""One feed's ledger opened for a person who decides: found by the feed's name, leased for a moment, signed with who it is.
-
-What is decided is each verb's; how it is written `state.decisions`'.
-"""
+"""One feed's ledger opened for a person who decides: found by the feed's name, leased for a moment, with the person's name."""
 
 from __future__ import annotations
 
 import socket
 import unicodedata
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import psutil
@@ -21,10 +18,12 @@ from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.cli.shelf import Shelf
 from pipelines.clock import now
 from pipelines.settings import Settings
-from state.destination import split_destination
 from state.books import Books
 from state.database import StateDb
 from state.decisions import Decisions
+from state.destination import split_destination
+from state.holders import HeldByAnotherError
+from state.lease import Lease
 from state.ledger import Ledger
 from state.presence import existing_database
 from state.views import Book
@@ -43,21 +42,32 @@ class FeedAtHand:
     @property
     def books(self) -> Books:
         """What was written down so far."""
-        return Books(self.engine)
+        return Books(self.engine, now)
 
     @contextmanager
-    def deciding(self, verb: str) -> Iterator[Decisions]:
-        """Hold the feed for the length of the block.
+    def deciding(self, verb: str, others: Collection[Book] = ()) -> Iterator[Decisions]:
+        """Hold the feed for the length of the block, and other feeds with it.
 
         Raises:
-            HeldByAnotherError: a run holds it.
+            HeldByAnotherError: a run holds one of them.
         """
-        # The ledger's own namespace: a person may decide where no service is configured.
-        namespace = split_destination(self.book.destination)[1]
-        ledger = Ledger(self.engine, self.book.destination, self.book.feed, namespace=namespace, now=now)
         who = decider()
-        with ledger.acquire_lease(f"eventsync {verb} by {who}") as lease:
-            yield ledger.open_decisions(who, lease.token)
+        holder = f"eventsync {verb} by {who}"
+        with ExitStack() as leases:
+            lease, *more = [leases.enter_context(self._lease(book, holder)) for book in (self.book, *others)]
+            yield self._ledger(self.book).open_decisions(who, lease.token, more)
+
+    def _lease(self, book: Book, holder: str) -> Lease:
+        try:
+            return self._ledger(book).acquire_lease(holder)
+        except HeldByAnotherError as held:
+            raise HeldByAnotherError(
+                holder=held.holder, since=held.since, host=held.host, pid=held.pid, what=f"{book.feed} is held by"
+            ) from held
+
+    def _ledger(self, book: Book) -> Ledger:
+        # The ledger's own namespace: a person may decide where no service is configured.
+        return Ledger(self.engine, book.destination, book.feed, namespace=split_destination(book.destination)[1], now=now)
 
     def policy(self) -> PublishPolicy:
         """Return how the feed is published; the defaults where its mapping file cannot be read now."""
@@ -91,7 +101,7 @@ def feed_at_hand(settings: Settings, word: str) -> Iterator[FeedAtHand]:
     """
     destination = settings.destination if settings.base_url else None
     with existing_database(settings.state_url) as engine:
-        shelf = Shelf(settings, None if engine is None else Books(engine), destination)
+        shelf = Shelf(settings, None if engine is None else Books(engine, now), destination)
         name = shelf.feed_name(word)
         book = shelf.book(name)
         if engine is None or book is None:

@@ -29,7 +29,11 @@ def backfill(  # noqa: PLR0913, PLR0917  # the options of the surface
     limit: Annotated[int | None, typer.Option(min=1, help="Send at most this many rows now; the rest is left.")] = None,
     accept: Annotated[
         list[str] | None,
-        typer.Option(metavar="BRAKE", help="Pass a brake: rejected, shrink, new, copies.", autocompletion=brake_words),
+        typer.Option(
+            metavar="BRAKE",
+            help="Pass a brake: rejected, shrink, left_out, new, copies, scope, keys.",
+            autocompletion=brake_words,
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the slices that are left.")] = False,
     list_all: Annotated[bool, typer.Option("--list", help="Show the feed's backfills and how far they have come.")] = False,

@@ -1,7 +1,4 @@
-"""The commands `state export`, `import` and `migrate` at work: all of a state DB carried elsewhere, and what was carried told.
-
-What is carried, and how it is compared, is `state.contents`'.
-"""
+"""The commands `state export`, `import`, `migrate` and `rename` at work: a state DB or its service is elsewhere from now on."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from pipelines.settings import current_settings
 from state.addresses import shown_url
 from state.database import open_database
 from state.export_file import Carried, export_to, import_from
-from state.moving import migrate
+from state.moving import migrate, rename_service
 from state.presence import existing_database
 
 _COLUMNS = ("table", "rows")
@@ -88,6 +85,26 @@ def show_migration(url: str, *, as_json: bool) -> int:
         f"every row is there, and the same. Now set EVENTSYNC_STATE_URL to {there} wherever eventsync runs, "
         f"and take {name} away: a run that goes on with it would not know what the others have sent"
     )
+    return ExitCode.DONE
+
+
+def show_renaming(old: str, new: str, *, as_json: bool) -> int:
+    """Record that a service has moved to another address, and print what moved with it; return 0.
+
+    Raises:
+        HeldByAnotherError: a run is at work.
+        ConfigError: there is no state DB, it knows nothing of the old address, or rows of the new one.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    name = shown_url(settings.state_url)
+    with existing_database(settings.state_url) as engine:
+        if engine is None:
+            raise _nothing_at(name)
+        done = rename_service(engine, old, new, now)
+    document = {"state_db": name, "from": done.old, "to": done.new, "feeds": done.feeds, "rows": done.rows}
+    output.document(document)
+    output.table(f"{done.old} → {done.new}: {', '.join(done.feeds)}", _COLUMNS, list(done.rows.items()))
+    output.note(f"now set EVENT_API_BASE_URL to {done.new} wherever eventsync runs")
     return ExitCode.DONE
 
 

@@ -1,11 +1,9 @@
-"""The command `diff` at work: which rows differ from what was delivered, in what, and as of when.
-
-How two payloads are compared is `payload_diff`'s.
-"""
+"""The command `diff` at work: which rows differ from what the service shows, in what, and as of when."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -14,13 +12,21 @@ from pipelines.cli.output import Output
 from pipelines.cli.payload_diff import FieldDiff, payload_diff, shown
 from pipelines.settings import current_settings
 from state.views import RowFilter, RowRecord, RunRecord
-from state.words import DriftKind, EntryState
+from state.words import DriftKind, EntryState, Waiting
 
 _SHOWN = 100
 _LIST = ("what", "row key", "event", "field", "delivered", "now")
 _ONE = ("", "field", "delivered", "now")
 _TO_PUBLISH, _EDITED, _VANISHED, _SAME = "to be published by hand", "edited", "vanished", "as delivered"
-_CANCELLED = "cancelled at the source"
+_CANCELLED, _RETURNED, _EARLIER = "cancelled at the source", "removed by hand, back in the source", "earlier events"
+_KINDS = {
+    DriftKind.EDITED: _EDITED,
+    DriftKind.TO_PUBLISH: _TO_PUBLISH,
+    DriftKind.CANCELLED: _CANCELLED,
+    DriftKind.RETURNED: _RETURNED,
+}
+_WAITING = tuple(RowFilter(waiting=kind) for kind in (Waiting.DRIFT, Waiting.VANISHED, Waiting.EARLIER))
+_DIFFERING = (RowFilter(is_drifted=True), RowFilter(is_vanished=True), RowFilter(has_earlier=True))
 
 
 def show_differences(feed: str, row: str | None, *, limit: int | None, as_json: bool) -> int:
@@ -38,8 +44,10 @@ def show_differences(feed: str, row: str | None, *, limit: int | None, as_json: 
         most = limit or _SHOWN
         documents = [_document(record) for record in islice(records, most)]
         is_more = next(records, None) is not None
-    edited = status.drifted - status.to_publish - status.cancelled
-    counts = {_EDITED: edited, _TO_PUBLISH: status.to_publish, _CANCELLED: status.cancelled, _VANISHED: status.vanished}
+        ignored = sum(at_hand.books.count(at_hand.book, replace(which, is_ignored=True)) for which in _DIFFERING)
+    edited = status.drifted - status.to_publish - status.cancelled - status.returned
+    counts = {_EDITED: edited, _TO_PUBLISH: status.to_publish, _CANCELLED: status.cancelled, _RETURNED: status.returned}
+    counts |= {_VANISHED: status.vanished, _EARLIER: status.waiting.get(Waiting.EARLIER, 0), "ignored": ignored}
     as_of = _as_of(status.last_read)
     output.document({"feed": at_hand.book.feed, "as_of": as_of, "counts": counts, "rows": documents, "is_more": is_more})
     output.note(f"{at_hand.book.feed}: {_sentence(counts)}; {_as_of_words(status.last_read)}")
@@ -56,7 +64,7 @@ def _show_one(output: Output, at_hand: FeedAtHand, row: str, last_read: RunRecor
     if not found:
         raise at_hand.unknown([row])
     (record,) = found
-    fields = payload_diff(record.body, record.drift_body or record.body)
+    fields = payload_diff(record.shown, record.drift_body or record.shown)
     document = _document(record) | {"fields": fields}
     output.document({"feed": at_hand.book.feed, "as_of": _as_of(last_read), "row": document})
     event = f"event {record.event_id}" if record.event_id is not None else record.state.value.replace("_", " ")
@@ -67,14 +75,23 @@ def _show_one(output: Output, at_hand: FeedAtHand, row: str, last_read: RunRecor
 
 
 def _differing(at_hand: FeedAtHand) -> Iterator[RowRecord]:
-    """Yield rows that have drifted, then those that have vanished and not drifted."""
-    books, book = at_hand.books, at_hand.book
-    yield from books.every_row(book, RowFilter(is_drifted=True))
-    yield from (one for one in books.every_row(book, RowFilter(is_vanished=True)) if one.drift_kind is None)
+    """Yield what waits of each kind, then what a person has ignored; an entry of several kinds stands there once."""
+    listed = set[int]()
+    for which in (*_WAITING, *(replace(one, is_ignored=True) for one in _DIFFERING)):
+        for record in at_hand.books.every_row(at_hand.book, which):
+            is_listed = record.entry_id in listed or (_is_of_vanished(which) and record.drift_kind is not None)
+            if record.earlier_event_ids:
+                listed.add(record.entry_id)
+            if not is_listed:
+                yield record
+
+
+def _is_of_vanished(which: RowFilter) -> bool:
+    return which.is_vanished or which.waiting is Waiting.VANISHED
 
 
 def _document(record: RowRecord) -> dict[str, Any]:
-    changed = [one for one in payload_diff(record.body, record.drift_body or record.body) if one.is_changed]
+    changed = [one for one in payload_diff(record.shown, record.drift_body or record.shown) if one.is_changed]
     return {
         "row_key": record.row_key,
         "kind": _kind(record),
@@ -82,6 +99,8 @@ def _document(record: RowRecord) -> dict[str, Any]:
         "event_id": record.event_id,
         "place": record.origin,
         "vanished_at": record.vanished_at,
+        "vanished_by": record.vanished_by,
+        "earlier_event_ids": record.earlier_event_ids,
         "is_set_aside": record.is_set_aside,
         "changed": changed,
     }
@@ -90,29 +109,27 @@ def _document(record: RowRecord) -> dict[str, Any]:
 def _kind(record: RowRecord) -> str:
     if record.vanished_at is not None:
         return _VANISHED
-    match record.drift_kind:
-        case DriftKind.TO_PUBLISH:
-            return _TO_PUBLISH
-        case DriftKind.CANCELLED:
-            return _CANCELLED
-        case DriftKind.RETURNED:
-            return "removed by hand, back in the source"
-        case DriftKind.EDITED:
-            return _EDITED
-        case None:
-            return _SAME if record.state is EntryState.DELIVERED else f"as it was pinned ({record.state.value})"
+    if record.drift_kind is not None:
+        return _KINDS[record.drift_kind]
+    if record.removed_at is not None:
+        return "removed by hand"
+    if record.state is not EntryState.DELIVERED:
+        return f"as it was pinned ({record.state.value})"
+    return _SAME if record.baseline_body is None else "as changed by hand"
 
 
 def _lines(document: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """One line a field; the row stands on its first line only."""
+    """Yield one line for each field, the row on its first line only; then its earlier events."""
     event = "" if document["event_id"] is None else str(document["event_id"])
-    head = (document["kind"], document["row_key"], event)
+    kind = f"{document['kind']} by {document['vanished_by']}" if document["vanished_by"] else document["kind"]
+    head = (f"{kind} (ignored)" if document["is_set_aside"] else kind, document["row_key"], event)
     changed: list[FieldDiff] = document["changed"]
     if not changed:
-        cover = "" if document["kind"] in {_VANISHED, _CANCELLED} else "its cover image"
-        yield (*head, cover, "", "")
+        yield (*head, "its cover image" if document["kind"] in {_EDITED, _TO_PUBLISH} else "", "", "")
     for number, one in enumerate(changed):
         yield (*(head if number == 0 else ("", "", "")), one.path, shown(one.delivered), shown(one.now))
+    for earlier in document["earlier_event_ids"]:
+        yield f"earlier event {earlier}: remove by hand", "", str(earlier), "", "", ""
 
 
 def _sentence(counts: dict[str, int]) -> str:

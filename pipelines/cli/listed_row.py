@@ -1,18 +1,18 @@
-"""One row as `eventsync rows` tells it: where it stands, what is wrong, what somebody can do. Finding rows is `row_choices`'."""
+"""One row as `eventsync rows` lists it: where it stands, what is wrong, what a person can do."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from connectors.event_api.complaints import in_short
-from mappings.vocabulary import REASON_TEXTS, Reason
+from mappings.vocabulary import REASON_TEXTS, Reason, RowKey
 from pipelines.cli.tables_csv import ToldRow, told
 from state.deciding import waits_for_access
-from state.views import ProblemRecord, RowRecord
-from state.words import DriftKind, EntryState, ProblemKind
+from state.views import OtherEntry, ProblemRecord, RowRecord
+from state.words import DriftKind, EntryState, ProblemKind, Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +29,37 @@ class ListedRow:
     document: dict[str, Any]
 
 
-def of_problem(record: ProblemRecord, feed: str) -> ListedRow:
-    """Tell of a row that the last read could not use, held back, or used with a warning: a line for each reason."""
+def of_problem(record: ProblemRecord, feed: str, event_id: int | None, candidate: OtherEntry | None) -> ListedRow:
+    """Return a row that the last read could not use, that is held, or that was used with a warning: a line for each reason.
+
+    `event_id`: the event that an earlier version of the row has; `candidate`: the entry that a held row resembles.
+    """
+    problem = "\n".join(map(_problem, record.reasons))
     hint = "\n".join(reason.hint for reason in record.reasons)
-    if record.kind is ProblemKind.HELD:
-        resolve = f"eventsync resolve {feed} {shlex.quote(record.row_key)}"
-        hint += f"\n`{resolve} --resend` sends it all the same\n`{resolve} --ignore` says that it is a copy"
+    match record.kind:
+        case ProblemKind.HELD:
+            problem = f"it looks like the event of {candidate}" if candidate else problem
+            hint = _held_hint(feed, record.row_key, candidate)
+        case ProblemKind.REJECTED if event_id is not None:
+            problem += f"\nonline as event {event_id}, row now unusable"
+        case _:
+            pass
     return ListedRow(
         state=record.kind.value,
         place=record.origin,
         row_key=record.row_key,
-        event_id=None,
-        problem="\n".join(map(_problem, record.reasons)),
+        event_id=event_id,
+        problem=problem,
         hint=hint,
-        csv=told(record),
+        csv=_for_partner(record, event_id),
         document={
             "state": record.kind,
             "place": record.origin,
             "row_key": record.row_key,
+            "event_id": event_id,
+            "candidate": candidate,
+            "problem": problem,
+            "hint": hint,
             "reasons": record.reasons,
             "cells": record.cells,
             "run_id": record.run_id,
@@ -57,39 +70,60 @@ def of_problem(record: ProblemRecord, feed: str) -> ListedRow:
 
 
 def of_entry(record: RowRecord, feed: str) -> ListedRow:
-    """Tell of a ledger entry by its state."""
+    """Return a ledger entry by its state."""
     is_told = record.answer is not None and (record.state is not EntryState.DELIVERED or record.decision is not None)
     said = in_short(record.answer) if record.answer and is_told else ""
+    if record.state is EntryState.SUPERSEDED:
+        said = f"its event belongs to {record.candidate or 'another key'} now"
+    if record.removed_at is not None:
+        said = f"event {record.event_id} was removed by hand"
     return _entry(record, record.state.value, said or _FALLBACKS.get(record.state, ""), _hint(record, feed))
 
 
 def of_drift(record: RowRecord, feed: str) -> ListedRow:
-    """Tell what the source says now instead of what was sent."""
-    if record.drift_kind is DriftKind.TO_PUBLISH:
-        problem = "sent as a draft; the source now says published"
-        by_hand = f"publish {_event(record)} by hand on the service's pages"
-        return _entry(record, "drift", problem, _then_set_aside(by_hand, feed, record))
-    if record.drift_kind is DriftKind.CANCELLED:
-        by_hand = f"withdraw {_event(record)} by hand on the service's pages: there is no way to do it from here"
-        return _entry(record, "drift", "cancelled at the source since it was sent", _then_set_aside(by_hand, feed, record))
-    problem = f"changed since it was sent: {', '.join(_changed(record)) or 'its cover image'}"
-    by_hand = f"{_command('diff', feed, record)} shows all; change {_event(record)} by hand: the service has no way to update it"
-    return _entry(record, "drift", problem, _then_set_aside(by_hand, feed, record))
+    """Return what the source asks for now, where that is not what the service shows."""
+    applied, event = _command("resolve", feed, record, "--applied"), _event(record)
+    match record.drift_kind:
+        case DriftKind.TO_PUBLISH:
+            problem, hint = "sent as a draft; the source now says published", f"publish {event} by hand; then {applied}"
+        case DriftKind.CANCELLED:
+            removed = _command("resolve", feed, record, "--removed")
+            problem, hint = "cancelled at the source since it was sent", f"withdraw {event} by hand; then {removed}"
+        case DriftKind.RETURNED:
+            problem = f"{event} was removed by hand, and the row is back in the source"
+            hint = f"{_command('resolve', feed, record, '--resend')} creates the event again"
+        case _:
+            problem = f"changed since it was sent: {', '.join(_changed(record)) or 'its cover image'}"
+            hint = f"{_command('diff', feed, record)} shows all; change {event} by hand; then {applied}"
+    return _entry(record, Waiting.DRIFT, problem, _or_ignore(hint, feed, record))
 
 
 def of_vanished(record: RowRecord, feed: str) -> ListedRow:
-    """Tell that the source has the row no longer."""
+    """Return an entry whose row is gone from its source, or left out by a rule."""
     since = f"{record.vanished_at:%Y-%m-%d}" if record.vanished_at else "an earlier read"
-    problem = f"gone from its source since {since}"
-    by_hand = f"if it is cancelled, remove {_event(record)} by hand on the service's pages"
-    return _entry(record, "vanished", problem, _then_set_aside(by_hand, feed, record))
+    problem = f"left out since {since} by {record.vanished_by}" if record.vanished_by else f"gone from its source since {since}"
+    by_hand = f"if it is cancelled, remove {_event(record)} by hand; then {_command('resolve', feed, record, '--removed')}"
+    return _entry(record, Waiting.VANISHED, problem, _or_ignore(by_hand, feed, record))
 
 
-def of_resent(record: RowRecord) -> ListedRow:
+def of_earlier(record: RowRecord, feed: str) -> ListedRow:
+    """Return an entry with earlier events that a person has to remove."""
+    events = f"event{'s' * (len(record.earlier_event_ids) != 1)} {', '.join(map(str, record.earlier_event_ids))}"
+    problem = f"a changed row was sent as a new draft; earlier {events}: remove by hand"
+    by_hand = f"remove {events} by hand; then {_command('resolve', feed, record, '--removed')}"
+    return _entry(record, Waiting.EARLIER, problem, _or_ignore(by_hand, feed, record))
+
+
+def of_resent(record: RowRecord, _feed: str) -> ListedRow:
     """Tell that a row was sent again after an attempt without an answer: a service that ignores keys may have it twice."""
     problem = f"sent again after an attempt without an answer, in run {record.resent_run}; now {record.state.value}"
     hint = f"if the service ignores Idempotency-Key, look for a second event beside {_event(record)} on its pages"
     return _entry(record, "resent", problem, hint)
+
+
+def _for_partner(record: ProblemRecord, event_id: int | None) -> ToldRow:
+    row = told(record)
+    return row if event_id is None else replace(row, problem=f"{row.problem}\nAn earlier version of this row is online.")
 
 
 def _problem(reason: Reason) -> str:
@@ -133,8 +167,10 @@ def _hint(record: RowRecord, feed: str) -> str:  # noqa: C901, PLR0911  # one ar
         case EntryState.CONFLICT:
             used = "this key was used for something else, or by a ledger that was lost"
             return f"{used}: {_person_decides(feed, record)}"
-        case EntryState.HELD | EntryState.SUPERSEDED:
-            return ""
+        case EntryState.HELD:
+            return _held_hint(feed, record.row_key, record.candidate)
+        case EntryState.SUPERSEDED:
+            return "a row that returns under this key is held"
         case _:
             assert_never(record.state)
 
@@ -145,14 +181,20 @@ def _person_decides(feed: str, record: RowRecord) -> str:
     return f"`eventsync reconcile {feed}` looks for it; {resolve} says that it is there, {otherwise}"
 
 
-def _then_set_aside(by_hand: str, feed: str, record: RowRecord) -> str:
+def _held_hint(feed: str, row_key: RowKey, other: OtherEntry | None) -> str:
+    resolve = f"eventsync resolve {feed} {shlex.quote(row_key)}"
+    same = f"`{resolve} --same-as` moves the event of {other or 'the other key'} to this one"
+    return f"{same}\n`{resolve} --release` sends the row all the same\n`{resolve} --ignore` leaves it held, off this list"
+
+
+def _or_ignore(by_hand: str, feed: str, record: RowRecord) -> str:
     if record.is_set_aside:
         return _was_set_aside(feed, record)
-    return f"{by_hand}; then {_command('resolve', feed, record, '--ignore')} takes it off the list of what waits"
+    return f"{by_hand}; or {_command('resolve', feed, record, '--ignore')} takes it off the list until the row changes"
 
 
 def _was_set_aside(feed: str, record: RowRecord) -> str:
-    return f"it was set aside by {record.decided_by}: {_command('resolve', feed, record, '--undo')} lists it again"
+    return f"ignored by {record.decided_by}: {_command('resolve', feed, record, '--undo')} lists it again"
 
 
 def _command(verb: str, feed: str, record: RowRecord, option: str = "") -> str:
@@ -160,7 +202,7 @@ def _command(verb: str, feed: str, record: RowRecord, option: str = "") -> str:
 
 
 def _entry(record: RowRecord, state: str, problem: str, hint: str) -> ListedRow:
-    event = json.loads(record.body)
+    event = record.event
     document: dict[str, Any] = {
         "state": state,
         "place": record.origin,
@@ -174,9 +216,12 @@ def _entry(record: RowRecord, state: str, problem: str, hint: str) -> ListedRow:
         "hint": hint,
         "answer": record.answer,
         "event": event,
+        "candidate": record.candidate,
         "drift": record.drift_kind
         and {"kind": record.drift_kind, "event": json.loads(record.drift_body) if record.drift_body else None},
         "vanished_at": record.vanished_at,
+        "vanished_by": record.vanished_by,
+        "removed_at": record.removed_at,
         "decision": record.decision
         and {"what": record.decision, "by": record.decided_by, "at": record.decided_at, "is_set_aside": record.is_set_aside},
         "updated_at": record.updated_at,
@@ -189,7 +234,7 @@ def _entry(record: RowRecord, state: str, problem: str, hint: str) -> ListedRow:
 
 def _changed(record: RowRecord) -> list[str]:
     """Name the fields of the payload that differ."""
-    sent, asked = json.loads(record.body), json.loads(record.drift_body or record.body)
+    sent, asked = record.event, json.loads(record.drift_body or record.shown)
     return sorted(name for name in sent.keys() | asked.keys() if sent.get(name) != asked.get(name))
 
 

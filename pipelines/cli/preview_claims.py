@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from mappings.keys import too_long_key
 from mappings.vocabulary import (
     WHOLE_ROW,
     Absorbed,
@@ -95,6 +96,8 @@ class Claims:
         return replace(claim.against, cells=outcome.cells, part=outcome.part)
 
     def _first(self, row: MappedRow) -> Foreseen:
+        if rejection := too_long_key(row):
+            return rejection
         twin = self._twins.get(row.twin_digest)
         if twin is not None:
             return Held(row.origin, row.row_key, twin, row.part)

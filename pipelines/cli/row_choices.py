@@ -1,16 +1,24 @@
-"""Which rows somebody may ask for, by one word; and which ones wait for a person. How a row is told is `listed_row`'s."""
+"""The rows that a person may ask for by one word, and those that wait for a person."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from mappings.errors import ConfigError
 from mappings.refusals import did_you_mean
-from pipelines.cli.listed_row import ListedRow, of_drift, of_entry, of_problem, of_resent, of_vanished
-from pipelines.row_words import ALL, DRIFT, RESENT, VANISHED, WAITING
+from pipelines.cli.listed_row import ListedRow, of_drift, of_earlier, of_entry, of_problem, of_resent, of_vanished
+from pipelines.row_words import ALL, IGNORED, RESENT, WAITING
 from state.books import Books
-from state.views import Book, RowFilter
-from state.words import EntryState, ProblemKind
+from state.views import Book, RowFilter, RowRecord
+from state.words import EntryState, ProblemKind, Waiting
+
+_TELLERS: Mapping[str, Callable[[RowRecord, str], ListedRow]] = {
+    Waiting.DRIFT: of_drift,
+    Waiting.VANISHED: of_vanished,
+    Waiting.EARLIER: of_earlier,
+    RESENT: of_resent,
+}
+_FILTERS = {RESENT: RowFilter(is_resent=True), IGNORED: RowFilter(is_ignored=True)}
 
 
 def parse_choice(word: str | None) -> tuple[str, ...]:
@@ -29,20 +37,30 @@ def parse_choice(word: str | None) -> tuple[str, ...]:
 
 
 def chosen_rows(books: Books, book: Book, choices: tuple[str, ...]) -> Iterator[ListedRow]:
-    """Yield the rows asked for, choice by choice, oldest first; of what waits for a person, nothing that was set aside."""
+    """Yield the rows asked for, choice by choice, oldest first; an ignored row is on no list but that of ignored ones."""
     for choice in choices:
-        yield from _chosen(books, book, choice, is_waiting=choices == WAITING)
+        yield from _chosen(books, book, choice)
 
 
-def _chosen(books: Books, book: Book, choice: str, *, is_waiting: bool) -> Iterator[ListedRow]:  # one arm per choice
-    if choice == DRIFT:
-        drifted = books.every_row(book, RowFilter(is_drifted=True, is_waiting=is_waiting))
-        return (of_drift(record, book.feed) for record in drifted)
-    if choice == VANISHED:
-        return (of_vanished(row, book.feed) for row in books.every_row(book, RowFilter(is_vanished=True, is_waiting=is_waiting)))
-    if choice == RESENT:
-        return map(of_resent, books.every_row(book, RowFilter(is_resent=True)))
+def _chosen(books: Books, book: Book, choice: str) -> Iterator[ListedRow]:
     if choice in tuple(ProblemKind):
-        return (of_problem(record, book.feed) for record in books.every_problem(book, ProblemKind(choice)))
-    entries = books.every_row(book, RowFilter(states=frozenset({EntryState(choice)}), is_waiting=is_waiting))
-    return (of_entry(record, book.feed) for record in entries)
+        return _problems(books, book, ProblemKind(choice))
+    tell = _TELLERS.get(choice, of_entry)
+    return (tell(record, book.feed) for record in books.every_row(book, _filter(choice)))
+
+
+def _filter(choice: str) -> RowFilter:
+    if choice in tuple(Waiting):
+        return RowFilter(waiting=Waiting(choice))
+    return _FILTERS[choice] if choice in _FILTERS else RowFilter(states=frozenset({EntryState(choice)}))
+
+
+def _problems(books: Books, book: Book, kind: ProblemKind) -> Iterator[ListedRow]:
+    after = 0
+    while page := books.problems(book, kind, after=after):
+        keys = {record.row_key for record in page if record.row_key}
+        events = books.event_ids(book, keys)
+        candidates = books.candidates(book, keys) if kind is ProblemKind.HELD else {}
+        for record in page:
+            yield of_problem(record, book.feed, events.get(record.row_key), candidates.get(record.row_key))
+        after = page[-1].problem_id

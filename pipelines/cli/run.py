@@ -28,7 +28,11 @@ def run(  # noqa: PLR0913, PLR0917  # the options of the surface
     status: Annotated[str | None, typer.Option(metavar="draft", help="Send every event as a draft.")] = None,
     accept: Annotated[
         list[str] | None,
-        typer.Option(metavar="BRAKE", help="Pass a brake: rejected, shrink, new, copies.", autocompletion=brake_words),
+        typer.Option(
+            metavar="BRAKE",
+            help="Pass a brake: rejected, shrink, left_out, new, copies, scope, keys.",
+            autocompletion=brake_words,
+        ),
     ] = None,
     stage_only: Annotated[bool, typer.Option("--stage-only", help="Stage; send nothing.")] = False,
     publish_only: Annotated[bool, typer.Option("--publish-only", help="Send what is staged; do not read the source.")] = False,

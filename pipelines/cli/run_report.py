@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from mappings.schema import FeedMapping
 from pipelines.cli.output import Output
+from pipelines.cli.run_words import standing_line
 from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows, resent_lines
 from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
 from pipelines.outcomes import ExitCode, Outcome, message_and_hint
@@ -14,7 +15,9 @@ from pipelines.publishing.pace_told import pace_line
 from pipelines.wiring import Workshop
 from state.accounts import RejectedRow
 from state.books import Books
+from state.standing import OpenRows
 from state.views import RunRecord
+from state.words import Waiting
 
 SHOWN = 10
 """So many rejected rows are shown at the end of a run; `eventsync rows` has all of them."""
@@ -24,9 +27,9 @@ SHOWN = 10
 class RunReport:
     """One run of one feed: its outcome with the exit code, both accounts, what was rejected first, the brakes that stopped it.
 
-    `notices`: what it noticed of the service as a whole. `held`: likely copies that nobody has set aside; `vanished`: rows that
-    its read was the first to miss; `standing`: rows that earlier reads rejected and this one did not read again; `unmapped`:
-    values that no lookup knows, each once.
+    `notices`: what it noticed of the service as a whole. `held`: likely copies that were not ignored; `vanished`: rows that its
+    read was the first to miss; `rejected_before`: rows that earlier reads rejected and this one did not read again; `standing`: all
+    entries that wait for a person, by the word of `rows --state`; `unmapped`: values that no lookup knows.
     """
 
     feed: str
@@ -41,7 +44,8 @@ class RunReport:
     warnings: int = 0
     vanished: int = 0
     held: int = 0
-    standing: int = 0
+    rejected_before: int = 0
+    standing: Mapping[Waiting, OpenRows] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
     rejections: tuple[RejectedRow, ...] = ()
     notices: tuple[str, ...] = ()
@@ -110,7 +114,7 @@ def _lines(report: RunReport) -> list[str]:
         lines += [publish_line(report.publish), *resent_lines(report.feed, report.publish)]
     if noticed := _noticed(report):
         lines.append(f"also: {noticed}: see `eventsync rows {report.feed}`")
-    lines += filter(None, [pace_line(report.pace)])
+    lines += filter(None, [pace_line(report.pace), standing_line(report.feed, report.outcome, report.standing)])
     lines += [f"notice: {notice}" for notice in report.notices]
     lines += report.message.splitlines()
     if report.hint:
@@ -120,11 +124,10 @@ def _lines(report: RunReport) -> list[str]:
 
 def _noticed(report: RunReport) -> str:
     """Name what no equation shows, or shows without saying that somebody has to look at it."""
-    told = {"held as likely copies": report.held, "newly gone from the source": report.vanished}
-    if report.warnings:
-        told["with warnings (--state warning)"] = report.warnings
-    if report.standing:
-        told["rejected by earlier reads and not read again (--state rejected)"] = report.standing
+    told = {
+        "newly gone from the source": report.vanished,
+        "rejected by earlier reads and not read again (--state rejected)": report.rejected_before,
+    }
     return ", ".join(f"{count:,} {what}" for what, count in told.items() if count)
 
 
@@ -144,7 +147,8 @@ def _from_books(mapping: FeedMapping, record: RunRecord) -> RunReport:
         warnings=stage.warnings if stage else 0,
         vanished=stage.vanished if stage and not stage.brakes else 0,  # behind a brake no row is marked as gone
         held=stage.account.held - stage.ignored if stage else 0,
-        standing=stage.standing if stage else 0,
+        rejected_before=stage.standing if stage else 0,
+        standing=record.standing or {},
         skipped=dict(stage.skipped) if stage else {},
         rejections=stage.rejections if stage else (),
         notices=record.notices,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from pipelines.cli.tables import publish_line, read_line, resent_lines
 from pipelines.publishing.pace_told import pace_line
+from state.standing import OpenRows
 from state.views import RunRecord
+from state.words import Waiting
+
+_JUDGED = frozenset({"done", "needs attention", "staged"})
 
 
 def run_lines(run: RunRecord) -> list[str]:
@@ -17,8 +22,16 @@ def run_lines(run: RunRecord) -> list[str]:
         lines.append(read_line(asdict(run.read)))
     if run.publish:
         lines += [publish_line(asdict(run.publish)), *resent_lines(run.book.feed, asdict(run.publish))]
-    lines += filter(None, [pace_line(run.pace)])
+    lines += filter(None, [pace_line(run.pace), standing_line(run.book.feed, run.outcome or "", run.standing)])
     return [*lines, *(f"notice: {notice}" for notice in run.notices)]
+
+
+def standing_line(feed: str, outcome: str, standing: Mapping[Waiting, OpenRows] | None) -> str:
+    """Return what waited for a person when a run ended; "" where its message says so."""
+    if not standing or outcome in _JUDGED:
+        return ""
+    named = ", ".join(f"{kind.value.replace('_', ' ')} {rows}" for kind, rows in standing.items())
+    return f"waits for a person: {named}: see `eventsync rows {feed}`"
 
 
 def run_outcome(run: RunRecord) -> str:
@@ -56,4 +69,5 @@ def run_document(run: RunRecord) -> dict[str, Any]:
         "brakes": run.brakes,
         "notices": run.notices,
         "pace": run.pace,
+        "standing": run.standing,
     }

@@ -10,12 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mappings.errors import ConfigError
+from mappings.loader import load_folder
 from mappings.vocabulary import FeedName
 from pipelines.cli.chosen import chosen_feeds, folder_of
+from pipelines.clock import now
 from pipelines.settings import Settings
+from state.alongside import Estranged, find_estranged
 from state.books import Books
 from state.presence import existing_database
 from state.views import Book, FeedStatus, RunRecord
+from state.words import EntryState
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,21 @@ class Shelf:
         known = ", ".join(destination.partition("#")[0] for destination in self.elsewhere())
         return f"the state DB knows runs at {known}: set EVENT_API_BASE_URL to that service to see them" if known else ""
 
+    def estranged(self) -> tuple[str, ...]:
+        """Say which rows are delivered under a feed's name or a namespace that is not used any more."""
+        if self.books is None or self.destination is None or not self.settings.feeds.is_dir():
+            return ()
+        folder = load_folder(self.settings.feeds)
+        if folder.broken:
+            return ()  # a file that cannot be read may be the one
+        feeds = {str(feed.mapping.feed) for feed in folder.feeds}
+        found = find_estranged(self.books.engine, self.destination, feeds, now())
+        return tuple(map(estranged_told, found))
+
+    def has_delivered(self, feed: str) -> bool:
+        """Whether rows of a feed have ever been let out here."""
+        return any(status.counts.get(EntryState.DELIVERED) for status in self.statuses(feed))
+
     def feed_name(self, word: str) -> str:
         """Return the feed that a word means: one that was run, or one of the configured folder.
 
@@ -77,6 +96,16 @@ class Shelf:
         return books[0] if books else None
 
 
+def estranged_told(one: Estranged) -> str:
+    """Say under which name rows are delivered already, and how to go on under it."""
+    if one.namespace:
+        return (
+            f"{one.feed} never delivered in this namespace, and {one.rows:,} of its rows are at the service from namespace"
+            f" {one.namespace}: set EVENTSYNC_NAMESPACE={one.namespace}"
+        )
+    return f"{one.rows:,} events to come are of feed {one.feed}, which has no mapping file: put `feed: {one.feed}` back"
+
+
 @contextmanager
 def open_shelf(settings: Settings, *, upgrades: bool = True) -> Iterator[Shelf]:
     """Open what there is for the length of the block; `upgrades` False leaves the schema of the state DB as it is.
@@ -86,7 +115,7 @@ def open_shelf(settings: Settings, *, upgrades: bool = True) -> Iterator[Shelf]:
     """
     destination = settings.destination if settings.base_url else None
     with existing_database(settings.state_url, upgrades=upgrades) as engine:
-        yield Shelf(settings, None if engine is None else Books(engine), destination)
+        yield Shelf(settings, None if engine is None else Books(engine, now), destination)
 
 
 def _age(status: FeedStatus) -> float:

@@ -36,7 +36,12 @@ def show_status(feed: str | None, runs: int | None, *, as_json: bool) -> int:
         name = None if feed is None else shelf.feed_name(feed)
         most = _most(runs, is_one=name is not None, as_json=as_json)
         feeds = [(status, _runs(shelf, status, most)) for status in shelf.statuses(name)]
-        output.document({"feeds": [_document(status, some) for status, some in feeds], "elsewhere": shelf.elsewhere()})
+        estranged = shelf.estranged()
+        output.document(
+            {"feeds": [_document(status, some) for status, some in feeds], "elsewhere": shelf.elsewhere(), "estranged": estranged}
+        )
+        for sentence in estranged:
+            output.note(sentence)
         if feeds and name is None:
             _show_all(output, [status for status, _ in feeds])
         for status, some in feeds:
@@ -72,6 +77,7 @@ def _document(status: FeedStatus, runs: tuple[RunRecord, ...]) -> dict[str, Any]
         "drifted": status.drifted,
         "to_publish": status.to_publish,
         "cancelled": status.cancelled,
+        "returned": status.returned,
         "vanished": status.vanished,
         "waiting": status.waiting,
         "help": {what: _help(status, what) for what in status.waiting},
@@ -143,7 +149,8 @@ def _lines(status: FeedStatus) -> Iterable[str]:
     if status.drifted:
         by_hand = f", {status.to_publish:,} of them drafts to be published by hand" if status.to_publish else ""
         off = f", {status.cancelled:,} cancelled at the source, to be withdrawn by hand" if status.cancelled else ""
-        yield f"drift: {status.drifted:,} changed since they were sent{by_hand}{off}"
+        back = f", {status.returned:,} removed by hand and back in the source" if status.returned else ""
+        yield f"drift: {status.drifted:,} changed since they were sent{by_hand}{off}{back}"
     if status.vanished:
         yield f"vanished: {status.vanished:,} gone from the source"
     yield from _waiting_lines(status)
@@ -161,7 +168,7 @@ def _waiting_lines(status: FeedStatus) -> Iterable[str]:
     for what in status.waiting:
         yield f"  {what.replace('_', ' ')}: {_help(status, what)}"
     if status.set_aside:
-        yield f"set aside: {status.set_aside:,}, which nobody needs to look at"
+        yield f"ignored: {status.set_aside:,}: `eventsync rows {status.book.feed} --state ignored` lists them"
 
 
 def _waiting_told(status: FeedStatus) -> str:

@@ -112,3 +112,28 @@ def migrate(
     from pipelines.cli.carrying import show_migration  # noqa: PLC0415  # keeps `--help` fast
 
     return show_migration(url, as_json=as_json)
+
+
+def rename(
+    service: Annotated[
+        tuple[str, str],
+        typer.Option(metavar="OLD NEW", help="The address of the service until now, and from now on, as EVENT_API_BASE_URL."),
+    ],
+    as_json: AsJson = False,
+) -> int:
+    """Record that the service has moved to another address, so that no row is new to it.
+
+    For example:
+
+        # The service has another host name
+        eventsync state rename --service https://api.old.example https://api.new.example
+        # From then on
+        export EVENT_API_BASE_URL=https://api.new.example
+
+    The feeds, their rows, images and backfills of all namespaces at the old address are those of the new one, and every key
+    stays what it was. It is refused where the state DB knows rows at the new address already. Exit codes: 0 done, 2 nothing
+    is known of the old address or rows are known of the new one, 4 a run is at work, 6 as for `run`.
+    """
+    from pipelines.cli.carrying import show_renaming  # noqa: PLC0415  # keeps `--help` fast
+
+    return show_renaming(*service, as_json=as_json)

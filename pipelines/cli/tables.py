@@ -13,7 +13,7 @@ from mappings.vocabulary import REASON_TEXTS, Reason
 REJECTION_COLUMNS = ("place", "column", "found", "problem", "hint")
 BRAKE_COLUMNS = ("brake", "verdict", "why")
 
-_READ = ("filtered", "duplicate", "grouped", "rejected", "held", "unchanged", "drifted", "new", "gone")
+_READ = ("filtered", "duplicate", "grouped", "rejected", "held", "still_refused", "unchanged", "drifted", "new", "gone")
 _OWED = ("new", "carried_over")
 _PUBLISHED = ("delivered", "delivered_unconfirmed", "refused", "blocked", "uncertain", "conflict", "pending")
 _SPOKEN = {"pending": "still pending"}

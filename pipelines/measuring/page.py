@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from mappings.errors import SyncError
+from pipelines.clock import now
 from pipelines.measuring.exposition import Gauge
 from pipelines.measuring.gauges import gauges_in_the_dark, gauges_of
 from pipelines.settings import Settings
@@ -30,7 +31,7 @@ def look(settings: Settings) -> tuple[Gauge, ...]:
     with existing_database(settings.state_url, upgrades=False) as engine:
         if engine is None:
             return gauges_of((), {})
-        return gauges_of(Books(engine).status(destination=destination), last_done(engine, destination))
+        return gauges_of(Books(engine, now).status(destination=destination), last_done(engine, destination))
 
 
 @dataclass(slots=True)

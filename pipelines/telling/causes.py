@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from mappings.vocabulary import FeedName
 from pipelines.outcomes import ExitCode, message_and_hint
+from pipelines.row_words import SAID
 from pipelines.telling.waiting import HELP
 from state.views import FeedStatus, RunRecord
 
@@ -35,6 +36,7 @@ class Cause(StrEnum):
     HELD = "held"
     DRIFT = "drift"
     VANISHED = "vanished"
+    EARLIER = "earlier"
 
     @property
     def is_of_runs(self) -> bool:
@@ -53,16 +55,6 @@ _CAUSES = {
 }
 SILENT = frozenset({ExitCode.HELD, ExitCode.INTERRUPTED})
 """What runs leave with that found the feed held, or that somebody interrupted: they say nothing of how it is."""
-_ROWS = {
-    Cause.CONFLICT: "in conflict: the service says that their keys were used for something else",
-    Cause.REFUSED: "refused by the service",
-    Cause.BLOCKED: "blocked: this key may not publish into their channel",
-    Cause.UNCERTAIN: "uncertain: the service gave no usable answer",
-    Cause.REJECTED: "rejected: the mapping cannot make events of them",
-    Cause.HELD: "held back as likely copies of delivered ones",
-    Cause.DRIFT: "changed at the source since they were sent",
-    Cause.VANISHED: "gone from the source since they were sent",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +103,7 @@ def lost(told: str, feed: FeedName) -> Concern:
 
 
 def _of_rows(status: FeedStatus) -> Iterator[Concern]:
-    for cause, told in _ROWS.items():
+    for cause in Cause:
         if count := status.waiting.get(cause.value, 0):
             rows = "1 row" if count == 1 else f"{count:,} rows"
-            yield Concern(cause, f"{rows} {told}", HELP[cause.value].format(feed=status.book.feed), count)
+            yield Concern(cause, f"{rows} {SAID[cause.value]}", HELP[cause.value].format(feed=status.book.feed), count)

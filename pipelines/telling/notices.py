@@ -188,7 +188,7 @@ class Teller:
         log.info("a notice was sent", title=message.title)
 
     def _status(self, feed: FeedName) -> tuple[FeedStatus, ...]:
-        return Books(self.engine).status(destination=self.destination, feed=feed)
+        return Books(self.engine, self.now).status(destination=self.destination, feed=feed)
 
     @property
     def _sent(self) -> NoticesSent:

@@ -81,6 +81,7 @@ _TITLES = {
     Cause.HELD: "rows held back",
     Cause.DRIFT: "rows changed",
     Cause.VANISHED: "rows gone",
+    Cause.EARLIER: "earlier events to remove",
 }
 
 

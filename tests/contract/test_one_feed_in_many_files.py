@@ -44,6 +44,7 @@ key: REF
 let:
   day: {from: DAY, do: [{date: "%Y-%m-%d"}]}
   clock: {from: HOUR, do: [{time: "%H:%M"}], on_empty: omit}
+extra: [reference, price]
 event:
   channelId: {channel: city-agenda}
   title: TITLE_VALUE

@@ -255,9 +255,105 @@ def test_a_held_copy_goes_out_once_a_person_says_so_and_an_ignored_one_is_heard_
     desk.source([*lines(3), *renamed(range(2), "9")])
     run = desk.run().run
     assert (run["read"]["held"], run["held"]) == (2, 2)
-    assert desk.command("resolve", FEED, "90", "--resend", "--yes").code == 0
+    assert desk.command("resolve", FEED, "90", "--release", "--yes").code == 0
     assert desk.command("resolve", FEED, "91", "--ignore", "--yes").code == 0
     said = desk.run()
     assert (said.code, said.run["read"]["held"], said.run["publish"]["delivered"]) == (0, 1, 1), said.words
     assert service.titles().count("Evening 0") == 2
     assert desk.command("rows", FEED, "--state", "held", "--json").document["rows"] == []
+
+
+def renaming(desk: Desk, feed: str) -> None:
+    """Rename the feed in its mapping file."""
+    path = desk.folder / "feeds" / "town.yaml"
+    path.write_text(path.read_text("utf-8").replace(f"feed: {FEED}", f"feed: {feed}"), "utf-8")
+
+
+def with_rules(desk: Desk, *rules: str) -> None:
+    """Give the mapping rules for its rows."""
+    desk.mapping()
+    path = desk.folder / "feeds" / "town.yaml"
+    text = path.read_text("utf-8").replace("event:\n", "rows:\n" + "".join(f"  - {rule}\n" for rule in rules) + "event:\n", 1)
+    path.write_text(text, "utf-8")
+
+
+def only_run(said: Said) -> list[str]:
+    (one,) = said.document["runs"]
+    return list(one["brakes"]) if said.code == 5 else []
+
+
+def test_a_feed_under_another_name_sends_nothing_again_until_a_person_wants_both(desk: Desk, service: Service) -> None:
+    desk.source(lines(30))
+    assert desk.run().code == 0
+    renaming(desk, "city-hall")
+    said = desk.command("run", "city-hall", "--no-dagster", "--json")
+    assert (only_run(said), len(service.events())) == (["scope"], 30), said.words
+    assert f"put `feed: {FEED}` back" in said.words
+    for asking in (("status",), ("check", "--live")):
+        assert f"30 events to come are of feed {FEED}, which has no mapping file" in desk.command(*asking).words
+    rehearsed = desk.command("run", "city-hall", "--dry-run")
+    assert rehearsed.code == 5
+    assert f"put `feed: {FEED}` back" in rehearsed.words
+    assert desk.command("run", "city-hall", "--no-dagster", "--accept", "scope").code == 0
+    assert len(service.events()) == 60
+    desk.source(lines(31))
+    assert desk.command("run", "city-hall", "--no-dagster").code == 0
+    assert len(service.events()) == 61
+
+
+@pytest.mark.parametrize("lost", ["another", ""])
+def test_a_feed_that_lost_its_namespace_sends_nothing_again(desk: Desk, service: Service, lost: str) -> None:
+    desk.env["EVENTSYNC_NAMESPACE"] = "city"
+    desk.source(lines(5))
+    assert desk.run().code == 0
+    desk.env["EVENTSYNC_NAMESPACE"] = lost
+    desk.source([line(number, title=f"Night {number}") for number in range(5)])
+    said = desk.run()
+    assert (stopped_by(said), len(service.events())) == (["scope"], 5)
+    assert "EVENTSYNC_NAMESPACE=city" in said.words
+    for asking in (("status",), ("check", "--live")):
+        assert "set EVENTSYNC_NAMESPACE=city" in desk.command(*asking).words
+
+
+def test_a_word_that_a_partner_renames_does_not_empty_the_feed_in_silence(desk: Desk, service: Service) -> None:
+    with_rules(desk, "{keep: {column: GENRE, in: [concert]}, because: no concert}")
+    desk.source(lines(10))
+    assert desk.run().code == 0
+    renamed_words = [line(number, genre="Konzert" if number < 4 else "concert") for number in range(10)]
+    desk.source(renamed_words)
+    said = desk.run()
+    assert stopped_by(said) == ["left_out"], said.words
+    assert "rule 1: no concert leaves out 4 of 10 delivered rows whose events are to come" in said.words
+    assert vanished(desk) == 0
+    assert desk.run("--accept", "left_out").code == 0
+    assert vanished(desk) == 4
+    assert desk.run().code == 0
+
+
+def test_days_and_months_that_change_places_do_not_double_the_events_that_are_over(desk: Desk, service: Service) -> None:
+    desk.source([f"{day}.5.,Dance {day},2020-05-{day:02},19:30,concert," for day in range(1, 13) if day != 5])
+    assert desk.run().code == 0
+    desk.source([f"5.{day}.,Dance {day},2020-{day:02}-05,19:30,concert," for day in range(1, 13) if day != 5])
+    said = desk.run()
+    assert (stopped_by(said), len(service.events())) == (["new"], 11), said.words
+    assert "agree with rows that are gone in two of title, start and place" in said.words
+    assert desk.run("--accept", "new").code == 0
+
+
+def test_titles_that_are_part_of_the_key_do_not_double_events_when_they_change(desk: Desk, service: Service) -> None:
+    desk.source([line(number) for number in range(8)])
+    assert desk.run().code == 0
+    desk.source([f"x{line(number, title=f'EVENING no. {number}')}" for number in range(8)])
+    said = desk.run()
+    assert (stopped_by(said), len(service.events())) == (["new"], 8), said.words
+
+
+def test_another_key_stops_the_feed_until_a_person_accepts_it(desk: Desk, service: Service) -> None:
+    desk.source(lines(5))
+    assert desk.run().code == 0
+    path = desk.folder / "feeds" / "town.yaml"
+    path.write_text(path.read_text("utf-8").replace("key: [ID]", "key: [ID, GENRE]"), "utf-8")
+    desk.source([line(number, title=f"Other {number}", day=f"2033-01-0{number + 1}") for number in range(5)])
+    assert stopped_by(desk.run()) == ["keys"]
+    assert desk.run("--accept", "keys").code == 0
+    assert (len(service.events()), desk.run().code) == (10, 0)

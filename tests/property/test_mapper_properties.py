@@ -34,6 +34,7 @@ let:
 rows:
   - skip: {any: [{column: KIND, contains: online}, {column: TITLE, matches: "^TEST"}]}
     because: not wanted
+extra: [slug, land, cost, words, imported, place, description, price, more]
 event:
   channelId: {channel: city-agenda}
   title: {from: TITLE, do: [html_unescape, strip_control, collapse, {truncate: 40}]}

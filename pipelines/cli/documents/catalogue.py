@@ -40,6 +40,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "state export": others.Exported,
     "state import": others.Imported,
     "state migrate": others.Migrated,
+    "state rename": others.Renamed,
     "state verify": others.Verified,
     "status": feeds.Status,
     "vocabulary": others.Vocabulary,

@@ -77,7 +77,8 @@ class Feeds(TypedDict):
 
 class Standing(TypedDict):
     """Where a feed stands. `counts`: rows by state; `waiting`: what waits for a person, by the word of `rows --state`, and what
-    would `help`. `gate`: whether staged rows may be published; `lease`: who holds the feed; `runs`: the last ones;
+    would `help`; `set_aside`: entries that a person has
+    ignored. `gate`: whether staged rows may be published; `lease`: who holds the feed; `runs`: the last ones;
     `slices_left`: of backfills that are open.
     """
 
@@ -87,6 +88,7 @@ class Standing(TypedDict):
     drifted: int
     to_publish: int
     cancelled: int
+    returned: int
     vanished: int
     waiting: Mapping[str, int]
     help: Mapping[str, str]
@@ -99,10 +101,13 @@ class Standing(TypedDict):
 
 
 class Status(TypedDict):
-    """Where the feeds stand at the configured service, or at all. `elsewhere`: other destinations that the state DB knows."""
+    """Where the feeds stand at the configured service, or at all. `elsewhere`: other destinations that the state DB knows;
+    `estranged`: sentences about rows that are delivered under a feed's name or a namespace that is not used any more.
+    """
 
     feeds: list[Standing]
     elsewhere: list[str]
+    estranged: tuple[str, ...]
 
 
 class CheckedFile(TypedDict):

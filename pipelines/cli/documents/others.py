@@ -130,6 +130,16 @@ class Migrated(TypedDict):
     rows: Mapping[str, int]
 
 
+class Renamed(TypedDict):
+    """From where to where a service has moved, the feeds that moved with it, and how many rows of each table."""
+
+    state_db: str
+    from_: Annotated[str, Field(serialization_alias="from")]
+    to: str
+    feeds: tuple[str, ...]
+    rows: Mapping[str, int]
+
+
 class SchemaFile(TypedDict):
     """The file that a JSON Schema was written to; printed, the schema itself is the document."""
 

@@ -18,15 +18,22 @@ from pipelines.cli.unmapped import Unmapped
 from pipelines.reconciliation.matching import Verdict
 from pipelines.reconciliation.search import ListRead
 from state.turned_away import LeftAlone
+from state.views import OtherEntry
 from state.words import Decision, DriftKind, EntryState, ProblemKind
 
 
 class Problem(TypedDict):
-    """A row that could not be used, was held back, or used with a warning, with its raw cells."""
+    """A row that could not be used, is held, or was used with a warning, with its raw cells. `event_id`: the event that an
+    earlier version of the row has; `candidate`: the entry that a held row resembles.
+    """
 
     state: ProblemKind
     place: str
     row_key: str
+    event_id: int | None
+    candidate: OtherEntry | None
+    problem: str
+    hint: str
     reasons: list[Reason]
     cells: Mapping[str, str]
     run_id: str
@@ -52,7 +59,8 @@ class Decided(TypedDict):
 
 class Entry(TypedDict):
     """A row as the ledger has it. `state`: the word it was asked for by; `entry_state`: where it stands with the service;
-    `event`: the payload that was, or is to be, delivered; `answer`: what the service said last.
+    `event`: the payload that the service shows, or that is to be delivered; `answer`: what the service said last; `candidate`:
+    the entry that a held row resembles, or that has the event of a superseded one; `vanished_by`: the rule that leaves it out.
     """
 
     state: str
@@ -67,8 +75,11 @@ class Entry(TypedDict):
     hint: str
     answer: Answer | None
     event: dict[str, Any]
+    candidate: OtherEntry | None
     drift: Drifted | None
     vanished_at: datetime | None
+    vanished_by: str
+    removed_at: datetime | None
     decision: Decided | None
     updated_at: datetime
 
@@ -99,7 +110,9 @@ class AsOf(TypedDict):
 
 
 class Differing(TypedDict):
-    """A row whose source says something else than was delivered, and in which fields."""
+    """A row whose source says something else than the service shows, and in which fields. `earlier_event_ids`: events of the row
+    to be removed by hand; `is_set_aside`: a person has ignored it.
+    """
 
     row_key: str
     kind: str
@@ -107,6 +120,8 @@ class Differing(TypedDict):
     event_id: int | None
     place: str
     vanished_at: datetime | None
+    vanished_by: str
+    earlier_event_ids: list[int]
     is_set_aside: bool
     changed: list[FieldDiff]
 

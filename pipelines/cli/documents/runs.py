@@ -13,7 +13,8 @@ from pipelines.brakes import BrakeVerdict
 from pipelines.cli.run_report import RunReport
 from state.accounts import PublishAccount, ReadAccount, RejectedRow, StageReport
 from state.backfills import BackfillState, SliceState
-from state.words import Phase
+from state.standing import OpenRows
+from state.words import Phase, Waiting
 
 From = Annotated[date, Field(serialization_alias="from")]
 """A first day, by the word that is Python's own."""
@@ -66,7 +67,8 @@ class Rehearsals(TypedDict):
 
 class Run(TypedDict):
     """A run as the books have it. `read` and `publish` balance; what it did not come to is null, and so is the end of one that
-    is at work. `pace`: how fast it sent, in numbers.
+    is at work. `pace`: how fast it sent, in numbers. `standing`: the entries that waited for a person when it ended, by the word
+    of `rows --state`; null for runs of versions before 0.2.
     """
 
     feed: str
@@ -85,6 +87,7 @@ class Run(TypedDict):
     brakes: list[str]
     notices: list[str]
     pace: Mapping[str, float]
+    standing: Mapping[Waiting, OpenRows] | None
 
 
 class PastRuns(TypedDict):

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from mappings.schema import FeedMapping
 from pipelines.cli.asking import Lists, ask_everything
-from pipelines.cli.findings import LiveFinding
+from pipelines.cli.findings import LiveFinding, unwise
 from pipelines.cli.live.channels import ask_channels, of_channels
 from pipelines.cli.live.contract import of_contract
 from pipelines.cli.live.service import of_account, refused
 from pipelines.cli.live.slugs import of_classifications
 from pipelines.cli.live.source import of_source
+from pipelines.cli.shelf import open_shelf
 from pipelines.clock import now
 from pipelines.publishing.slug_list import ListMemory
 from pipelines.settings import Settings
@@ -37,10 +38,12 @@ def ask_for(
     """
     lists = ask_everything(settings, is_probing=is_probing)
     problems = ask_channels(settings, mappings, is_sending=is_telling)
-    with _memory(settings) as memory:
+    with _memory(settings) as memory, open_shelf(settings) as shelf:
+        estranged = shelf.estranged()
         return {
             mapping.path: (
                 *_service(settings, lists, mapping, memory),
+                *(unwise("ledger", told) for told in estranged if not shelf.has_delivered(mapping.feed)),
                 *of_source(settings, mapping),
                 *of_channels(settings, mapping, problems, is_sending=is_telling),
             )

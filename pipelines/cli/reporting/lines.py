@@ -5,17 +5,15 @@ Which rows stand in which section is `sections`'; what the operator is told of t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from mappings.delivery import Answer
 from mappings.vocabulary import REASON_TEXTS, Reason, RowKey
 from pipelines.cli.payload_diff import payload_diff, shown
 from pipelines.cli.reporting.page import Change, Line, Point
-from state.views import ProblemRecord, RowRecord
+from state.views import OtherEntry, ProblemRecord, RowRecord
 from state.words import DriftKind, EntryState
 
 _LONGEST = 300
@@ -39,9 +37,17 @@ class Teller:
     since: datetime | None = None
     link: str = ""
 
-    def problem(self, record: ProblemRecord, first_met: datetime, online: Mapping[RowKey, int]) -> Line:
-        """Tell of a row that could not be used, is held back, or is used with a warning; `online`: events of such rows."""
+    def problem(
+        self, record: ProblemRecord, first_met: datetime, online: Mapping[RowKey, int], like: OtherEntry | None = None
+    ) -> Line:
+        """Return the line of a row that could not be used, is held back, or is used with a warning.
+
+        `online`: events of such rows; `like`: the entry that a held row resembles.
+        """
         event_id = online.get(record.row_key)
+        points = tuple(_point(reason) for reason in record.reasons)
+        if like is not None:
+            points = (Point(f"It looks like the event with the identifier {text_of(str(like))}."),)
         cells = tuple((text_of(name), text_of(cell)) for name, cell in record.cells.items() if cell)
         return Line(
             at=text_of(record.origin),
@@ -49,7 +55,7 @@ class Teller:
             is_new=self._is_new(first_met),
             event_id=event_id,
             link=self._link(event_id),
-            points=tuple(_point(reason) for reason in record.reasons),
+            points=points,
             cells=cells,
             note="" if event_id is None else "An earlier version of this row is online, and stays as it is.",
         )
@@ -58,7 +64,7 @@ class Teller:
         """Tell of an event that is online, waits, or was not accepted."""
         points: tuple[Point, ...] = ()
         if record.state is EntryState.DELIVERED:
-            points = (Point("As a draft: somebody of ours has to publish it."),) if _said(record)["status"] == "draft" else ()
+            points = (Point("As a draft: one of us has to publish it."),) if _said(record)["status"] == "draft" else ()
         else:
             points = _standing(record)
         return self._line(record, points, is_new=self._is_new(record.created_at))
@@ -69,15 +75,25 @@ class Teller:
             return self._line(record, (Point("Called off in your file; it is removed by hand."),))
         if record.drift_kind is DriftKind.TO_PUBLISH:
             return self._line(record, (Point("It went out as a draft; your file says that it may be published now."),))
-        fields = [one for one in payload_diff(record.body, record.drift_body or record.body) if one.is_changed]
+        if record.drift_kind is DriftKind.RETURNED:
+            return self._line(
+                record, (Point("It was removed by hand, and is in your file again. We decide whether it goes online."),)
+            )
+        fields = [one for one in payload_diff(record.shown, record.drift_body or record.shown) if one.is_changed]
         changes = tuple(Change(_plain(one.path), text_of(shown(one.delivered)), text_of(shown(one.now))) for one in fields)
         return self._line(record, () if changes else (Point("Its cover image is another one."),), changes)
 
+    def earlier(self, record: RowRecord) -> Line:
+        """Return the line of an event whose earlier versions have to be removed."""
+        events = ", ".join(map(str, record.earlier_event_ids))
+        return self._line(record, (Point(f"Earlier versions that are still online: event {events}."),))
+
     def vanished(self, record: RowRecord) -> Line:
-        """Tell that the source has the row no longer."""
+        """Tell that the source has the row no longer, or that a rule leaves it out."""
         since = "" if record.vanished_at is None else f" since the read of {record.vanished_at:%Y-%m-%d}"
         is_new = record.vanished_at is not None and self._is_new(record.vanished_at)
-        return self._line(record, (Point(f"Not in your file{since}."),), is_new=is_new)
+        said = "Left out of what is put online" if record.vanished_by else "Not in your file"
+        return self._line(record, (Point(f"{said}{since}."),), is_new=is_new)
 
     def _line(
         self, record: RowRecord, points: tuple[Point, ...], changes: tuple[Change, ...] = (), *, is_new: bool = False
@@ -133,7 +149,7 @@ def _refusal(answer: Answer | None) -> Point:
 
 def _said(record: RowRecord) -> dict[str, str]:
     """Return what its payload says: title, when it starts, and whether it is a draft."""
-    body: dict[str, Any] = json.loads(record.body)
+    body = record.event
     zone = body.get("timezone")
     when = " ".join(str(body.get("startAt", ""))[:16].split("T"))
     return {

@@ -26,6 +26,7 @@ class SectionName(StrEnum):
     REFUSED = "refused"
     CHANGED = "changed"
     GONE = "gone"
+    EARLIER = "earlier"
     LOOK = "look"
     UNDER_WAY = "under-way"
     ONLINE = "online"
@@ -73,6 +74,12 @@ HEADINGS: dict[SectionName, Heading] = {
         "These events were put online, and their rows are no longer there. If one is called off, tell us: it is removed by hand.",
         "vanished",
     ),
+    SectionName.EARLIER: Heading(
+        "Replaced by a newer version",
+        "replaced",
+        "These events were sent again as your file has them now. The earlier versions are still online: we remove them by hand.",
+        "earlier",
+    ),
     SectionName.LOOK: Heading(
         "Used, with something to look at",
         "to look at",
@@ -93,8 +100,11 @@ _UNUSUAL = "something about it is unusual, and we are looking into it"
 _STOPPED = {
     "rejected": "too many of its rows cannot be used. Mend them, or ask us to send the others",
     "shrink": "most of the rows that were there before are missing. Is the file complete?",
+    "left_out": "many events that are online are now left out. Has a word in one of the columns changed?",
     "new": "far more rows are new than usual. Have their identifiers changed?",
     "copies": "too many rows look like events that are known under another identifier. Have the identifiers changed?",
+    "scope": "these events are online already under another name of this list. We are looking into it",
+    "keys": "what identifies a row has changed on our side. We are looking into it",
 }
 """What stops a read, by brake, in words for who can do something about it."""
 

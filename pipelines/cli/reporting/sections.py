@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 from pydantic_core import PydanticCustomError
@@ -23,11 +24,11 @@ from pipelines.clock import now
 from pipelines.settings import current_settings
 from state.books import Books
 from state.views import Book, FeedStatus, RowFilter, RowRecord
-from state.words import EntryState, ProblemKind
+from state.words import EntryState, ProblemKind, Waiting
 
 _COLUMNS = ("what", "rows", "new")
 _LINK = re.compile(r"https?://[^\s\"'<>]*\{id\}[^\s\"'<>]*", re.ASCII)
-_UNDER_WAY = frozenset(EntryState) - {EntryState.DELIVERED, EntryState.REFUSED}
+_UNDER_WAY = (Waiting.BLOCKED, Waiting.UNCERTAIN, Waiting.CONFLICT, Waiting.UNCONFIRMED)
 
 
 def show_report(feed: str, *, html: Path | None, since: str | None, link: str | None, as_json: bool) -> int:
@@ -96,14 +97,16 @@ class _Reader:
             case SectionName.LOOK:
                 return self._problems(ProblemKind.WARNING)
             case SectionName.CHANGED:
-                return self._entries(RowFilter(is_drifted=True, is_waiting=True), self._teller.drift)
+                return self._waiting(self._teller.drift, Waiting.DRIFT)
             case SectionName.GONE:
-                return self._entries(RowFilter(is_vanished=True, is_waiting=True), self._teller.vanished)
+                return self._waiting(self._teller.vanished, Waiting.VANISHED)
+            case SectionName.EARLIER:
+                return self._waiting(self._teller.earlier, Waiting.EARLIER)
             case SectionName.REFUSED:
-                refused = frozenset({EntryState.REFUSED})
-                return self._entries(RowFilter(states=refused, is_waiting=True), self._teller.entry)
+                return self._waiting(self._teller.entry, Waiting.REFUSED)
             case SectionName.UNDER_WAY:
-                return self._entries(RowFilter(states=_UNDER_WAY, is_waiting=True), self._teller.entry)
+                pending = self._entries(RowFilter(states=frozenset({EntryState.PENDING})), self._teller.entry)
+                return chain(pending, self._waiting(self._teller.entry, *_UNDER_WAY))
             case SectionName.ONLINE:
                 return self._entries(RowFilter(states=frozenset({EntryState.DELIVERED})), self._teller.entry)
 
@@ -113,9 +116,13 @@ class _Reader:
         while page := self._books.problems(self._book, kind, after=after):
             online = {} if kind is ProblemKind.WARNING else self._books.event_ids(self._book, [one.row_key for one in page])
             met = self._books.first_met(page)
+            like = self._books.candidates(self._book, [one.row_key for one in page]) if kind is ProblemKind.HELD else {}
             self._bar.advance(len(page))
-            yield from (self._teller.problem(record, met[record.problem_id], online) for record in page)
+            yield from (self._teller.problem(record, met[record.problem_id], online, like.get(record.row_key)) for record in page)
             after = page[-1].problem_id
+
+    def _waiting(self, tell: Callable[[RowRecord], Line], *kinds: Waiting) -> Iterator[Line]:
+        return chain.from_iterable(self._entries(RowFilter(waiting=kind), tell) for kind in kinds)
 
     def _entries(self, which: RowFilter, tell: Callable[[RowRecord], Line]) -> Iterator[Line]:
         for record in self._books.every_row(self._book, which):

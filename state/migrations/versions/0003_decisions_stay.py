@@ -60,6 +60,7 @@ def upgrade() -> None:
     _change_scopes(connection)
     op.add_column("earlier_event", sa.Column("ends_at", UtcTime(), nullable=True))
     op.add_column("earlier_event", sa.Column("removed_at", UtcTime(), nullable=True))
+    op.add_column("sync_run", sa.Column("standing", sa.Text(), nullable=True))
     if connection.dialect.name == "sqlite":
         _rebuild_entries(connection)
     else:

@@ -155,3 +155,14 @@ def assert_counts_agree(desk: Desk, feeds: list[str]) -> None:
         counts = {name: account[name] for name in ("read", "expanded", "duplicate", "grouped", "rejected", "held")}
         counts |= {"new": account["events"], "filtered": sum(account["skipped"].values())}
         assert counts == {name: one["read"][name] for name in counts}, one["feed"]
+
+
+def test_a_key_that_is_too_long_is_rejected_in_the_preview_as_in_a_run(desk: Desk) -> None:
+    desk.source([f"{'x' * 2_001},Jazz,2030-05-01,19:30,,concert", ROWS[4]])
+    told = desk.run("preview", "town-hall", "--json").document
+    assert [reason["code"] for reason in told["rows"][0]["rejected"]] == ["bad_key"]
+    assert (told["account"]["events"], told["account"]["rejected"]) == (1, 1)
+    with desk.service():
+        rehearsed = desk.run("run", "town-hall", "--dry-run", "--json").document["rehearsals"][0]["read"]
+        sent = desk.run("run", "town-hall", "--no-dagster", "--json").document["runs"][0]["read"]
+    assert (rehearsed["new"], rehearsed["rejected"]) == (sent["new"], sent["rejected"]) == (1, 1)

@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 from unit.cli.conftest import Desk
 
+from mappings.vocabulary import FeedName
 from pipelines.clock import now
 from state.books import Books
 from state.database import open_database
@@ -171,3 +172,49 @@ def test_no_state_db_moves_while_a_run_holds_a_feed(desk: Desk) -> None:
         said = desk.run("state", "migrate", "sqlite:///new.db", "--json")
     engine.dispose()
     assert (said.code, "held by eventsync run" in said.document["error"]["message"]) == (4, True)
+
+
+def _service_of(desk: Desk) -> str:
+    with closing(sqlite3.connect(desk.state)) as database:
+        (service,) = database.execute("SELECT DISTINCT service FROM scope").fetchone()
+    return str(service)
+
+
+def test_a_service_that_moved_to_another_address_knows_its_rows_there(desk: Desk) -> None:
+    _deliver(desk)
+    old, new = _service_of(desk), "https://api.new.example"
+    said = desk.run("state", "rename", "--service", old, f"{new}/api/public/v1/", "--json")
+    assert said.code == 0, said.err
+    assert (said.document["from"], said.document["to"], said.document["feeds"]) == (old, new, ["town-hall"])
+    assert said.document["rows"]["scope"] == 1
+    assert _service_of(desk) == new
+    assert desk.run("state", "verify").code == 0
+    again = desk.run("state", "rename", "--service", old, new)
+    assert again.code == 2
+    assert f"knows no feed at {old}" in again.err
+
+
+def test_a_service_is_not_renamed_to_one_whose_rows_are_known_nor_while_a_run_is_at_work(desk: Desk) -> None:
+    _deliver(desk)
+    old = _service_of(desk)
+    with closing(sqlite3.connect(desk.state)) as database, database:
+        database.execute(
+            "INSERT INTO scope (destination, feed, gate, gate_run, gate_reason, released_id, stamp, created_at, cursor,"
+            " cursor_fit, marked_id, service, namespace, key_definition) SELECT 'https://new.example#x', feed, gate, gate_run,"
+            " gate_reason, 0, '', created_at, '', '', 0, 'https://new.example', 'x', '' FROM scope"
+        )
+        database.execute(
+            "UPDATE ledger_entry SET scope_id = (SELECT max(id) FROM scope) WHERE id = (SELECT max(id) FROM ledger_entry)"
+        )
+    said = desk.run("state", "rename", "--service", old, "https://new.example")
+    assert (said.code, _said_in(said.err, "knows rows at https://new.example already")) == (2, True)
+    engine = open_database(f"sqlite:///{desk.state}")
+    with closing(sqlite3.connect(desk.state)) as database:
+        (destination,) = database.execute("SELECT destination FROM scope ORDER BY id").fetchone()
+    with Ledger(engine, destination, FeedName("town-hall"), namespace="", now=now).acquire_lease("a run"):
+        assert desk.run("state", "rename", "--service", old, "https://other.example").code == 4
+    engine.dispose()
+
+
+def _said_in(text: str, words: str) -> bool:
+    return words in " ".join(text.split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,6 +99,7 @@ COMMANDS = (
     ("state", "compact"),
     ("state", "export", "state.ndjson.gz"),
     ("state", "migrate", "sqlite:///moved.db"),
+    ("state", "rename", "--service", "SERVICE", "http://127.0.0.1:2"),
 )
 BEFORE = tuple(
     words
@@ -120,7 +122,8 @@ def test_what_commands_print_is_as_their_schemas_say(desk: Desk) -> None:
         desk.source([ROWS[0].replace("Jazz", "Jazz trio"), *ROWS[1:-1]])
         run_id = desk.run("run", FEED, "--no-dagster", "--json").document["runs"][0]["run_id"]
         for words in COMMANDS:
-            said = desk.run(*(run_id if word == "RUN" else word for word in words), "--json")
+            known = {"RUN": run_id, "SERVICE": os.environ["EVENT_API_BASE_URL"]}
+            said = desk.run(*(known.get(word, word) for word in words), "--json")
             assert "error" not in said.document, said.err
             assert surprises(words, said.document) == [], words
         for words in MISTAKES:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.event import Event
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
 from mappings.schema import FeedMapping
@@ -31,14 +32,17 @@ Build = Callable[..., FeedMapping]
 
 @pytest.fixture
 def build(tmp_path: Path) -> Build:
-    """Return a function from extra YAML to a loaded feed; `event` lines replace those of the same field."""
+    """Return a function from extra YAML to a loaded feed; `event` lines replace those of the same field.
+
+    Fields that the service does not name are declared, unless `top` says which are.
+    """
 
     def feed(*, event: str = "", top: str = "", files: dict[str, str] | None = None) -> FeedMapping:
         for name, text in (files or {}).items():
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
-        return parse_feed(HEAD + top + _merged(event), tmp_path / "sample.yaml", LookupShelf())
+        return parse_feed(HEAD + top + _declared(event, top) + _merged(event), tmp_path / "sample.yaml", LookupShelf())
 
     return feed
 
@@ -61,6 +65,12 @@ def row() -> Callable[..., SourceRow]:
         return SourceRow(Origin("sample.csv:2", 2), {"ID": "1", "TITLE": "Jazz"} | cells)
 
     return source_row
+
+
+def _declared(event: str, top: str) -> str:
+    names = {line.split(":", 1)[0].split(".")[0] for line in event.splitlines() if line[:1].isalpha()}
+    unnamed = sorted(names - set(Event.model_fields))
+    return f"extra: {unnamed}\n" if unnamed and "extra:" not in top else ""
 
 
 def _merged(event: str) -> str:

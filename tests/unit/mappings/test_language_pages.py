@@ -37,7 +37,7 @@ def test_the_json_schema_knows_every_step_and_each_of_its_parameters() -> None:
 
 def test_no_object_field_can_be_mistaken_for_a_value() -> None:
     forbidden = set(feed_json_schema()["$defs"]["Fields"]["propertyNames"]["not"]["enum"])
-    assert forbidden == {*MARKERS, *COMPANIONS}
+    assert forbidden == {*MARKERS, *COMPANIONS, "when", "require"}
     assert {field.alias or name for name, field in From.model_fields.items()} <= forbidden
 
 

@@ -20,7 +20,7 @@ ANY_AND_ALL = """
 Build = Callable[..., FeedMapping]
 
 
-def warned(build: Build, **parts: str) -> list[str]:
+def warned(build: Build, **parts: object) -> list[str]:
     """Return the warnings about a feed, but that about its examples."""
     told = [str(warning).partition(": ")[2] for warning in build(**parts).warnings]
     return [message for message in told if "example" not in message]
@@ -79,7 +79,6 @@ def test_a_name_that_nothing_uses_is_told(build: Build) -> None:
         ("{from: A, do: [trim, trim]}", 'the step "trim" does nothing a second time'),
         ("{from: A, do: [collapse, trim]}", 'the step "trim" does nothing after "collapse"'),
         ("{from: A, do: [lower, {map: {Jazz: music}}]}", '"Jazz" is never met: the step "lower" comes before, write "jazz"'),
-        ("{from: A, on_error: omit}", "on_error never applies"),
         ("fill-in", 'a value is still to be filled in ("fill-in")'),
     ],
 )
@@ -110,22 +109,52 @@ def test_a_secret_in_an_address_is_told_and_not_repeated(tmp_path: Path, path: s
 @pytest.mark.parametrize(
     ("event", "told"),
     [
-        ("offers: [{nme: {from: P}}]", '"nme" in offers of the event; it is sent as it stands, did you mean "name"?'),
-        ("locatonName: {from: V}", '"locatonName" in the event; it is sent as it stands, did you mean "locationName"?'),
-        ("approxLocation.city.nam: {from: C}", '"nam" in approxLocation.city of the event'),
+        ("offers: [{nme: {from: P}}]", ':12:18: unknown field "nme" in offers, did you mean "name"?'),
+        ("offers: [{whn: {column: P, is: present}, name: x}]", 'unknown field "whn" in offers, did you mean "when"?'),
+        ("locatonName: {from: V}", ':12:16: unknown field "locatonName" in the event, did you mean "locationName"?'),
+        ("approxLocation.city.nam: {from: C}", 'unknown field "nam" in approxLocation.city, did you mean "name"?'),
         ("offers: {for_each: {from: P, do: [{split: ','}]}, as: p, give: {nmae: $p}}", 'did you mean "name"?'),
+        ("description: {from: D}", "if the service takes it, declare it with extra: [description]"),
+        ("audience: {age: {from: A}}", "extra: [audience]"),
+        ("offers: [{url: {from: U}, price: {from: P}}]", "extra: [offers.price]"),
+        ("approxLocation.city: {lookup: cities.csv, by: {from: C}}", 'unknown field "mayor" in approxLocation.city'),
     ],
 )
-def test_a_name_that_is_nearly_one_of_the_services_is_told_and_sent_all_the_same(build: Build, event: str, told: str) -> None:
-    (message,) = warned(build, event=event)
-    assert told in message
+def test_a_field_that_the_page_does_not_spell_out_is_a_mistake(build: Build, event: str, told: str) -> None:
+    cities = {"cities.csv": "city,placeId,mayor\nLisboa,pt-lisboa,somebody\n"}
+    with pytest.raises(MappingFileError) as caught:
+        build(event=event, top="extra: []\n", files=cities)
+    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "event", ["description: {from: D}", "audience: {age: {from: A}}", "offers: [{url: {from: U}, price: {from: P}}]"]
+    ("event", "extra"),
+    [
+        ("description: {from: D}", "description"),
+        ("audience: {age: {from: A}}", "audience"),
+        ("audience: {age: {from: A}}", "audience.age"),
+        ("audience.age: {from: A}", "[audience.age]"),
+        ("offers: [{url: {from: U}, price: {from: P}}]", "[offers.price]"),
+        ("approxLocation.city: {lookup: cities.csv, by: {from: C}}", "approxLocation.city.mayor"),
+    ],
 )
-def test_optional_fields_that_the_page_does_not_spell_out_are_no_slips(build: Build, event: str) -> None:
-    assert warned(build, event=event) == []
+def test_a_field_that_the_feed_declares_is_sent(build: Build, event: str, extra: str) -> None:
+    cities = {"cities.csv": "city,placeId,mayor\nLisboa,pt-lisboa,somebody\n"}
+    assert warned(build, event=event, top=f"extra: {extra}\n", files=cities) == []
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        ("[descripton]", ':4:9: the event has no field "descripton", did you mean "description"?'),
+        ("[description, offers.price]", 'the event has no field "offers.price"'),
+        ("[description, 'offers[0].url']", '"offers[0].url" is not a field of the event'),
+    ],
+)
+def test_a_declared_field_that_no_event_has_is_a_mistake(build: Build, extra: str, told: str) -> None:
+    with pytest.raises(MappingFileError) as caught:
+        build(event="description: {from: D}", top=f"extra: {extra}\n")
+    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize(

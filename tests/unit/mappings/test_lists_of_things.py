@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import orjson
@@ -46,6 +47,7 @@ def event_of(outcome: RowOutcome) -> Any:
 
 
 def test_each_item_of_a_cell_becomes_an_offer_with_numbers_that_are_numbers(mapper: Mapper, row: Row) -> None:
+    mapper = partial(mapper, top="extra: [offers.price]\n")
     event = event_of(mapper(event=OF_ONE_CELL)(row(PRICES="12,50 €; free seats", LINK="ex.org/a")))
     assert event["offers"] == [
         {"name": "Ticket 12,50 €", "url": "https://ex.org/a", "price": 12.5},

@@ -24,6 +24,7 @@ source: {kind: csv, path: one.csv}
 key: [ID]
 let:
   place: {from: PLACE, do: [{lookup: places.csv}], on_empty: omit}
+extra: [seats, tags, stage, hall]
 event:
   channelId: "7"
   title: {from: TITLE, do: [collapse, {truncate: 60}]}

@@ -2,24 +2,57 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from unit.state.world import DESTINATION, FEED, World, answer, row
+from sqlalchemy import select, update
+from unit.state.world import DESTINATION, FEED, World, answer, row, skipped
 
 from connectors.errors import KeyRefusedError
-from mappings.delivery import Blocked, Conflict, Denial, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
-from mappings.identity import idempotency_key
-from mappings.vocabulary import FeedName, RowKey
+from mappings.delivery import (
+    Blocked,
+    Conflict,
+    Denial,
+    Intent,
+    Postponed,
+    Receipt,
+    Refusal,
+    Superseded,
+    Uncertain,
+    Unconfirmed,
+    Verdict,
+)
+from mappings.identity import fingerprint, idempotency_key
+from mappings.vocabulary import FeedName, MappedRow, Reason, ReasonCode, RowKey, Skipped
 from state.books import Books
-from state.deciding import AsItIs, Change, Choice, NotPossibleError, Resend, SetAside, TakeBack, TakeEvent
+from state.database import reading, writing
+from state.deciding import (
+    Apply,
+    AsItIs,
+    Change,
+    Choice,
+    NotPossibleError,
+    Release,
+    Remove,
+    Resend,
+    SameAs,
+    SetAside,
+    TakeBack,
+    TakeEvent,
+)
 from state.decisions import Decisions, EventTakenError, Found, Resolved
+from state.drafts import twin_digest_of
+from state.lease import LeaseLostError
 from state.ledger import Ledger
 from state.outbox import Settled
 from state.standing import OpenRows
+from state.tables import ENTRY
+from state.terms import Terms
 from state.turned_away import LeftAlone
 from state.views import Book, RowFilter
-from state.words import Decision, EntryState, ProblemKind
+from state.words import Decision, DriftKind, EntryState, ProblemKind
 
 ANN = "ann@desk"
 BOOK = Book(DESTINATION, FEED)
@@ -340,20 +373,545 @@ def test_drift_handled_by_hand_is_set_aside_until_the_source_changes_again(world
     assert len(Books(world.engine).rows(BOOK, RowFilter(is_drifted=True, is_waiting=True))) == 1
 
 
-def test_a_held_row_is_released_set_aside_or_held_again(world: World) -> None:
-    books = Books(world.engine)
-    world.stage([row("a", twin="same")])
+def event(key: str, title: str = "Jazz", **more: Any) -> MappedRow:
+    """A row with a whole payload: rows of one title look like copies of each other."""
+    place = {"approxLocation": {"city": {"placeId": "lis"}}, "channelId": 7}
+    body = json.dumps({"status": "published", "title": title, "startAt": "2030-05-01T20:00:00+02:00", **place, **more}).encode()
+    return replace(row(key, title), body=body, fingerprint=fingerprint(body, ""), twin_digest=twin_digest_of(body))
+
+
+def held(world: World) -> None:
+    """Row a2 is delivered and gone from its source, row n2 takes its place and is held."""
+    world.stage([event("a2")])
     world.publish()
-    world.stage([row("a", twin="same"), row("b", twin="same")])
-    assert [one.row_key for one in books.problems(BOOK, ProblemKind.HELD)] == ["b"]
-    assert decisions(world).release(RowKey("b"), SetAside()) == "ignore"
-    assert books.problems(BOOK, ProblemKind.HELD) == ()
-    assert books.status()[0].waiting == {}
-    assert decisions(world).release(RowKey("b"), Resend()) == "resend"
-    assert decisions(world).release(RowKey("b"), TakeBack()) == ""
-    assert len(books.problems(BOOK, ProblemKind.HELD)) == 1
-    with pytest.raises(NotPossibleError, match="likely copy"):
-        decisions(world).release(RowKey("b"), TakeEvent(7))
+    world.stage([event("n2")])
+    assert world.known("n2").state is EntryState.HELD
+
+
+def delivered(world: World, *titles: str) -> None:
+    """Row a, delivered with the first of these titles and edited to each of the others."""
+    world.stage([event("a", titles[0])])
+    world.publish()
+    for title in titles[1:]:
+        world.stage([event("a", title)])
+
+
+def cancelled(key: str) -> Skipped:
+    return replace(skipped(key), is_cancelled=True)
+
+
+def sent(world: World) -> list[Intent]:
+    world.clock.turn(minutes=5)
+    return world.outbox().settle_and_claim([], 9)
+
+
+def drift_of(world: World, key: str = "a") -> str | None:
+    body = world.known(key).drift_body
+    return None if body is None else str(json.loads(body)["title"])
+
+
+def is_listed(world: World, key: str) -> bool:
+    """Whether an entry is drifted or vanished, and nobody has ignored it."""
+    which = (RowFilter(is_drifted=True, is_waiting=True), RowFilter(is_vanished=True, is_waiting=True))
+    return any(one.row_key == key for each in which for one in Books(world.engine).rows(BOOK, each))
+
+
+def columns(world: World) -> dict[str, dict[str, Any]]:
+    """All that matters of all entries, by key."""
+    with reading(world.engine) as connection:
+        rows = connection.execute(select(ENTRY)).all()
+    left_out = {"updated_at", "row_digest", "undo"}
+    return {row.row_key: {name: value for name, value in row._asdict().items() if name not in left_out} for row in rows}
+
+
+def test_a_drift_that_was_applied_by_hand_is_the_baseline_and_going_back_is_drift_again(world: World) -> None:
+    delivered(world, "A", "B")
+    resolved(world, "a", Apply())
+    entry = world.known("a")
+    assert (entry.drift_kind, json.loads(entry.shown)["title"], entry.decision) == (None, "B", Decision.APPLIED)
+    assert isinstance(resolved(world, "a", Apply()).outcome, AsItIs)
+    assert world.stage([event("a", "B")]).account.unchanged == 1
+    assert world.stage([event("a", "A")]).account.drifted == 1
+    assert (drift_of(world), sent(world)) == ("A", [])
+
+
+def test_what_was_shown_is_applied_and_not_what_a_later_read_finds(world: World) -> None:
+    delivered(world, "A", "B")
+    resolved(world, "a", Apply())
+    world.stage([event("a", "C")])
+    assert (json.loads(world.known("a").shown)["title"], drift_of(world)) == ("B", "C")
+
+
+def test_a_draft_that_was_published_by_hand_is_applied(world: World) -> None:
+    world.stage([event("a", status="draft")])
+    world.publish()
+    world.stage([event("a")])
+    assert world.known("a").drift_kind is DriftKind.TO_PUBLISH
+    resolved(world, "a", Apply())
+    assert world.stage([event("a")]).account.unchanged == 1
+
+
+def test_a_copy_of_the_applied_baseline_is_held_and_one_of_the_delivered_body_is_not(world: World) -> None:
+    delivered(world, "A", "B")
+    resolved(world, "a", Apply())
+    world.stage([event("x", "A"), event("y", "B")])
+    assert world.states() == {"a": "delivered", "x": "pending", "y": "held"}
+
+
+def test_a_cancelled_event_cannot_be_applied_but_removed(world: World) -> None:
+    delivered(world, "A")
+    world.stage([cancelled("a")])
+    with pytest.raises(NotPossibleError, match="cancelled") as told:
+        resolved(world, "a", Apply())
+    assert "--removed" in told.value.hint
+    outcome = resolved(world, "a", Remove()).outcome
+    assert isinstance(outcome, Change)
+    assert outcome.removed == (world.known("a").event_id,)
+    world.stage([cancelled("a")])
+    assert not is_listed(world, "a")
+
+
+def test_undo_of_applied_keeps_what_the_source_asks_for_now_as_drift_against_the_old_baseline(world: World) -> None:
+    delivered(world, "A", "B")
+    before = columns(world)
+    resolved(world, "a", Apply())
+    resolved(world, "a", TakeBack())
+    assert columns(world) == before
+    for now, drift in (("C", "C"), ("A", None)):
+        world.stage([event("a", "B")])
+        resolved(world, "a", Apply())
+        world.stage([event("a", now)])
+        resolved(world, "a", TakeBack())
+        assert (json.loads(world.known("a").shown)["title"], drift_of(world)) == ("A", drift)
+
+
+def test_undo_of_applied_lists_an_ignored_change_only_if_it_is_another_one_now(world: World) -> None:
+    delivered(world, "A", "B")
+    resolved(world, "a", SetAside())
+    resolved(world, "a", Apply())
+    resolved(world, "a", TakeBack())
+    assert (drift_of(world), is_listed(world, "a")) == ("B", False)
+    resolved(world, "a", Apply())
+    world.stage([event("a", "C")])
+    resolved(world, "a", TakeBack())
+    assert (drift_of(world), is_listed(world, "a")) == ("C", True)
+
+
+def test_an_ignored_change_stays_ignored_when_the_row_goes_back_and_forth(world: World) -> None:
+    delivered(world, "A", "B")
+    resolved(world, "a", SetAside())
+    for title in ("A", "B", "A", "B"):
+        world.stage([event("a", title)])
+        assert not is_listed(world, "a"), title
+    world.stage([event("a", "C")])
+    assert is_listed(world, "a")
+
+
+def test_undo_of_an_ignored_change_lists_it_again_when_the_row_returns_to_it(world: World) -> None:
+    delivered(world, "A", "B")
+    resolved(world, "a", SetAside())
+    world.stage([event("a", "C")])
+    resolved(world, "a", TakeBack())
+    world.stage([event("a", "B")])
+    assert is_listed(world, "a")
+
+
+def test_a_warning_alone_can_be_ignored_until_the_row_changes(world: World) -> None:
+    warning = (Reason(ReasonCode.REQUIRED, "description", "TEXT", "", "write more"),)
+    books = Books(world.engine)
+    world.stage([replace(event("a"), warnings=warning)])
+    world.publish()
+    assert [one.row_key for one in books.problems(BOOK, ProblemKind.WARNING)] == ["a"]
+    resolved(world, "a", SetAside())
+    world.stage([replace(event("a"), warnings=warning)])
+    assert books.problems(BOOK, ProblemKind.WARNING) == ()
+    resolved(world, "a", TakeBack())
+    assert [one.row_key for one in books.problems(BOOK, ProblemKind.WARNING)] == ["a"]
+    resolved(world, "a", SetAside())
+    world.stage([replace(event("a", "Other"), warnings=warning)])
+    assert [one.row_key for one in books.problems(BOOK, ProblemKind.WARNING)] == ["a"]
+
+
+def test_a_row_without_warnings_or_drift_has_nothing_to_ignore(world: World) -> None:
+    delivered(world, "A")
+    assert isinstance(resolved(world, "a", SetAside()).outcome, AsItIs)
+
+
+def test_undo_of_an_ignored_row_that_was_pending_makes_it_pending_again(world: World) -> None:
+    world.stage([event("a")])
+    world.outbox().settle_and_claim([], 1)
+    world.crash()
+    before = columns(world)
+    resolved(world, "a", SetAside())
+    assert world.states() == {"a": "uncertain"}
+    resolved(world, "a", TakeBack())
+    assert columns(world) == before
+
+
+def test_a_held_row_is_released_and_sent_once(world: World) -> None:
+    held(world)
+    resolved(world, "n2", Release())
+    assert isinstance(resolved(world, "n2", Release()).outcome, AsItIs)
+    (intent,) = sent(world)
+    assert intent.key == idempotency_key("tests", FEED, RowKey("n2"))
+    world.crash()
+    world.publish()
+    assert (world.states(), sent(world)) == ({"a2": "delivered", "n2": "delivered"}, [])
+    with pytest.raises(NotPossibleError, match="sent since"):
+        resolved(world, "n2", TakeBack())
+
+
+def test_a_release_is_taken_back_while_nothing_was_sent_and_the_row_is_held_again(world: World) -> None:
+    held(world)
+    before = columns(world)
+    resolved(world, "n2", Release())
+    resolved(world, "n2", TakeBack())
+    assert columns(world) == before
+    resolved(world, "n2", Release())
+    world.stage([event("n2", "Blues")])
+    resolved(world, "n2", TakeBack())
+    assert (world.known("n2").state, json.loads(world.known("n2").body)["title"]) == (EntryState.HELD, "Blues")
+    assert sent(world) == []
+
+
+def test_a_released_row_is_marked_so_that_a_copy_of_it_is_held(world: World) -> None:
+    held(world)
+    resolved(world, "n2", Release())
+    resolved(world, "n2", TakeBack())
+    world.stage([event("n2", "Blues")])
+    resolved(world, "n2", Release())
+    world.stage([event("n2", "Blues"), event("n3", "Blues")])
+    assert (world.states()["n2"], world.states()["n3"]) == ("pending", "held")
+
+
+def test_a_held_row_that_an_upgrade_made_is_sent_after_the_next_read_once_it_is_released(world: World) -> None:
+    held(world)
+    with writing(world.engine) as connection:
+        connection.execute(update(ENTRY).where(ENTRY.c.row_key == "n2").values(body=b"", fingerprint="", row_digest=b""))
+    resolved(world, "n2", Release())
+    assert (world.states()["n2"], sent(world)) == ("held", [])
+    world.stage([event("n2")])
+    assert [intent.key for intent in sent(world)] == [idempotency_key("tests", FEED, RowKey("n2"))]
+
+
+def test_an_ignored_held_row_is_not_sent_and_not_listed(world: World) -> None:
+    held(world)
+    resolved(world, "n2", SetAside())
+    assert world.stage([event("n2")]).account.held == 1
+    assert (world.states()["n2"], sent(world)) == ("held", [])
+    assert Books(world.engine).problems(BOOK, ProblemKind.HELD) == ()
+    resolved(world, "n2", TakeBack())
+    world.stage([event("n2")])
+    assert len(Books(world.engine).problems(BOOK, ProblemKind.HELD)) == 1
+
+
+def test_the_event_of_the_candidate_moves_to_the_held_row_and_nothing_is_sent(world: World) -> None:
+    held(world)
+    event_id = world.known("a2").event_id
+    outcome = resolved(world, "n2", SameAs()).outcome
+    assert isinstance(outcome, Change)
+    assert str(outcome.adopted) == "a2"
+    old, new = world.known("a2"), world.known("n2")
+    assert (new.state, new.event_id, new.decision, new.drift_kind) == (EntryState.DELIVERED, event_id, Decision.SAME_AS, None)
+    assert (old.state, old.event_id, old.candidate_id) == (EntryState.SUPERSEDED, None, new.entry_id)
+    assert old.key == idempotency_key("tests", FEED, RowKey("a2"), revision=1)
+    assert isinstance(resolved(world, "n2", SameAs()).outcome, AsItIs)
+    assert isinstance(resolved(world, "n2", SameAs(RowKey("a2"))).outcome, AsItIs)
+    account = world.stage([event("n2")]).account
+    assert (account.unchanged, account.held, sent(world)) == (1, 0, [])
+    assert not is_listed(world, "a2")
+    assert event_id is not None
+    assert Books(world.engine).owners(DESTINATION, [event_id]) == {event_id: "row n2 of agenda"}
+
+
+def test_a_later_edit_of_an_adopted_event_is_drift_of_it(world: World) -> None:
+    held(world)
+    resolved(world, "n2", SameAs())
+    assert world.stage([event("n2", "Blues")]).account.drifted == 1
+    assert (drift_of(world, "n2"), sent(world)) == ("Blues", [])
+
+
+def test_what_the_held_row_asks_for_is_drift_against_the_baseline_that_it_takes_over(world: World) -> None:
+    delivered(world, "A", "Jazz")
+    resolved(world, "a", Apply())
+    world.stage([event("n2", description="Tonight")])
+    resolved(world, "n2", SameAs())
+    entry = world.known("n2")
+    assert json.loads(entry.shown) == json.loads(event("a", "Jazz").body)
+    assert entry.drift_kind is DriftKind.EDITED
+    assert entry.drift_body == event("n2", description="Tonight").body
+    world.stage([event("x")])
+    assert world.states()["x"] == "held", "the adopted event is in the index of duplicates"
+
+
+def test_the_row_whose_event_was_adopted_is_held_when_it_returns_and_goes_out_under_its_next_key(world: World) -> None:
+    held(world)
+    resolved(world, "n2", SameAs())
+    world.stage([event("n2"), event("a2")])
+    assert world.states() == {"a2": "held", "n2": "delivered"}
+    assert world.known("a2").candidate_id == world.known("n2").entry_id
+    resolved(world, "a2", Release())
+    assert [intent.key for intent in sent(world)] == [idempotency_key("tests", FEED, RowKey("a2"), revision=1)]
+
+
+def test_undo_of_an_adoption_restores_both_entries(world: World) -> None:
+    held(world)
+    before = columns(world)
+    resolved(world, "n2", SameAs())
+    resolved(world, "n2", TakeBack())
+    assert columns(world) == before
+
+
+def test_undo_of_an_adoption_holds_the_row_with_what_it_asks_for_now(world: World) -> None:
+    held(world)
+    resolved(world, "n2", SameAs())
+    world.stage([event("n2", "Blues")])
+    resolved(world, "n2", TakeBack())
+    assert (world.known("n2").state, json.loads(world.known("n2").body)["title"]) == (EntryState.HELD, "Blues")
+
+
+def test_an_adoption_stands_once_the_old_row_is_back_or_the_event_was_decided_on(world: World) -> None:
+    held(world)
+    resolved(world, "n2", SameAs())
+    world.stage([event("n2", "Blues")])
+    resolved(world, "n2", Apply())
+    resolved(world, "n2", TakeBack())
+    with pytest.raises(NotPossibleError, match="cannot be taken back"):
+        resolved(world, "n2", TakeBack())
+
+
+def test_an_adoption_cannot_be_taken_back_once_the_old_row_is_in_its_source_again(world: World) -> None:
+    held(world)
+    resolved(world, "n2", SameAs())
+    world.stage([event("n2"), event("a2")])
+    with pytest.raises(NotPossibleError, match="a2 is back in its source"):
+        resolved(world, "n2", TakeBack())
+
+
+def test_a_row_takes_over_the_event_of_the_key_that_a_person_names(world: World) -> None:
+    world.stage([event("a2"), event("b2", "Blues")])
+    world.publish()
+    world.stage([event("n2")])
+    resolved(world, "n2", SameAs(RowKey("b2")))
+    assert world.states() == {"a2": "delivered", "b2": "superseded", "n2": "delivered"}
+    assert drift_of(world, "n2") == "Jazz"
+    with pytest.raises(NotPossibleError, match="there is no row nothing"):
+        resolved(world, "a2", SameAs(RowKey("nothing")))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        (None, "run"),
+        (REFUSED, "--release"),
+        (Blocked(answer(403)), "run"),
+        (Uncertain(answer(503)), "reconcile"),
+        (Conflict(answer(409)), "reconcile"),
+    ],
+)
+def test_an_entry_without_an_event_has_none_to_give_up(world: World, verdict: Verdict | None, said: str) -> None:
+    world.stage([event("a2")])
+    world.publish()
+    world.stage([event("a2"), event("n2"), event("c2", "Other")])
+    if verdict is not None:
+        world.publish(verdict)
+    with pytest.raises(NotPossibleError) as told:
+        resolved(world, "n2", SameAs(RowKey("c2")))
+    assert said in told.value.hint
+    assert world.states()["n2"] == "held"
+
+
+def test_of_an_unconfirmed_event_the_held_row_is_unconfirmed(world: World) -> None:
+    world.stage([event("a2")])
+    world.publish(Unconfirmed(answer(409)))
+    world.stage([event("n2")])
+    resolved(world, "n2", SameAs())
+    assert world.states() == {"a2": "superseded", "n2": "delivered_unconfirmed"}
+
+
+def test_two_rows_cannot_take_over_one_event_and_neither_does(world: World) -> None:
+    world.stage([event("a2")])
+    world.publish()
+    world.stage([event("n2"), event("n3")])
+    with pytest.raises(NotPossibleError, match="cannot become 2 rows"):
+        decisions(world).resolve_all([RowKey("n2"), RowKey("n3")], SameAs())
+    assert world.states() == {"a2": "delivered", "n2": "held", "n3": "held"}
+
+
+def test_an_event_of_another_feed_is_taken_over_under_the_leases_of_both(world: World) -> None:
+    world.stage([event("a2")])
+    world.publish()
+    other = Ledger(world.engine, DESTINATION, FeedName("other"), namespace="tests", now=world.clock, keeping=world.clock.keeping)
+    with other.acquire_lease("test") as lease:
+        other.begin_run("r", launched_by="a test")
+        stage = other.open_stage("r", is_whole=True, fence=lease.token)
+        stage.write([event("n2")])
+        stage.close(lambda _report: ())
+        with pytest.raises(LeaseLostError):
+            other.open_decisions(ANN, lease.token).resolve(RowKey("n2"), SameAs())
+        before = columns(world)
+        door = other.open_decisions(ANN, lease.token, [world.lease])
+        assert door.resolve(RowKey("n2"), SameAs()) is not None
+        assert world.states() == {"a2": "superseded", "n2": "delivered"}
+        assert world.known("a2").key == idempotency_key("tests", FEED, RowKey("a2"), revision=1)
+        assert door.resolve(RowKey("n2"), TakeBack()) is not None
+        assert columns(world) == before
+
+
+def test_a_vanished_event_that_was_removed_is_off_the_list_and_returns_under_the_next_key_on_a_persons_word(world: World) -> None:
+    delivered(world, "A")
+    world.stage([])
+    event_id = world.known("a").event_id
+    outcome = resolved(world, "a", Remove()).outcome
+    assert isinstance(outcome, Change)
+    assert outcome.removed == (event_id,)
+    assert world.known("a").removed_at == world.clock()
+    assert isinstance(resolved(world, "a", Remove()).outcome, AsItIs)
+    with pytest.raises(NotPossibleError, match="source does not ask for it"):
+        resolved(world, "a", Resend())
+    world.stage([event("a", "A")])
+    assert world.known("a").drift_kind is DriftKind.RETURNED
+    resolved(world, "a", Resend())
+    (intent,) = sent(world)
+    assert (intent.key, intent.body) == (idempotency_key("tests", FEED, RowKey("a"), revision=1), event("a", "A").body)
+    world.crash()
+    world.publish()
+    entry = world.known("a")
+    assert (entry.state, entry.removed_at, entry.drift_kind) == (EntryState.DELIVERED, None, None)
+    assert sent(world) == []
+
+
+def test_undo_of_removed_restores_what_was_listed(world: World) -> None:
+    delivered(world, "A")
+    world.stage([])
+    before = columns(world)
+    resolved(world, "a", Remove())
+    resolved(world, "a", TakeBack())
+    assert columns(world) == before
+
+
+def test_undo_of_removed_keeps_a_change_of_the_row_that_came_back_as_drift(world: World) -> None:
+    delivered(world, "A")
+    world.stage([])
+    resolved(world, "a", Remove())
+    world.stage([event("a", "B")])
+    resolved(world, "a", TakeBack())
+    assert (world.known("a").drift_kind, drift_of(world)) == (DriftKind.EDITED, "B")
+    world.stage([])
+    resolved(world, "a", Remove())
+    world.stage([event("a", "A")])
+    resolved(world, "a", TakeBack())
+    assert (world.known("a").drift_kind, world.known("a").removed_at) == (None, None)
+
+
+def test_a_row_that_comes_back_after_its_removal_can_be_ignored(world: World) -> None:
+    delivered(world, "A")
+    world.stage([])
+    resolved(world, "a", Remove())
+    world.stage([event("a", "A")])
+    with pytest.raises(NotPossibleError, match="removed by hand"):
+        resolved(world, "a", Apply())
+    resolved(world, "a", SetAside())
+    world.stage([event("a", "A")])
+    assert not is_listed(world, "a")
+
+
+def test_undo_of_the_new_creation_of_a_removed_event_lists_the_row_again(world: World) -> None:
+    delivered(world, "A")
+    world.stage([])
+    resolved(world, "a", Remove())
+    world.stage([event("a", "B")])
+    before = columns(world)
+    resolved(world, "a", Resend())
+    resolved(world, "a", TakeBack())
+    assert columns(world) == before
+
+
+DRAFTING = Terms(on_change="create_draft_again")
+
+
+def redrafted(world: World) -> int:
+    """Row a, whose change was delivered as a draft of its own; return the id of its earlier event."""
+    delivered(world, "A")
+    world.stage([event("a", "B")], terms=DRAFTING)
+    world.publish(Receipt(2_000, answer(201)))
+    (earlier,) = world.known("a").earlier_event_ids
+    return earlier
+
+
+def test_only_earlier_events_are_removed_where_the_row_is_in_its_source(world: World) -> None:
+    earlier = redrafted(world)
+    with pytest.raises(NotPossibleError, match="only earlier events"):
+        resolved(world, "a", SetAside())
+    outcome = resolved(world, "a", Remove()).outcome
+    assert isinstance(outcome, Change)
+    assert outcome.removed == (earlier,)
+    entry = world.known("a")
+    assert (entry.earlier_event_ids, entry.removed_at, entry.event_id) == ((), None, 2_000)
+    resolved(world, "a", TakeBack())
+    assert (world.known("a").earlier_event_ids, world.known("a").decision) == ((earlier,), None)
+
+
+def test_the_event_and_its_earlier_ones_are_removed_where_the_row_has_vanished(world: World) -> None:
+    earlier = redrafted(world)
+    world.stage([], terms=DRAFTING)
+    outcome = resolved(world, "a", Remove()).outcome
+    assert isinstance(outcome, Change)
+    assert outcome.removed == (earlier, 2_000)
+    resolved(world, "a", TakeBack())
+    assert (world.known("a").earlier_event_ids, world.known("a").removed_at) == ((earlier,), None)
+
+
+def test_earlier_events_are_removed_while_the_draft_that_follows_them_waits_to_be_sent(world: World) -> None:
+    delivered(world, "A")
+    world.stage([event("a", "B")], terms=DRAFTING)
+    resolved(world, "a", Remove())
+    assert world.known("a").earlier_event_ids == ()
+    assert len(sent(world)) == 1
+
+
+def test_a_named_event_is_taken_back(world: World) -> None:
+    ended(world, Conflict(answer(409)))
+    before = columns(world)
+    resolved(world, "a", TakeEvent(11))
+    resolved(world, "a", TakeBack())
+    assert columns(world) == before
+
+
+@pytest.mark.parametrize("verdict", [Conflict(answer(409)), Unconfirmed(answer(409)), REFUSED, Blocked(answer(404))])
+def test_a_resend_is_taken_back_while_nothing_was_sent(world: World, verdict: Verdict) -> None:
+    ended(world, verdict)
+    before = columns(world)
+    resolved(world, "a", Resend())
+    resolved(world, "a", TakeBack())
+    assert columns(world) == before
+    resolved(world, "a", Resend())
+    assert len(sent(world)) == 1
+    with pytest.raises(NotPossibleError, match="sent since"):
+        resolved(world, "a", TakeBack())
+
+
+def test_undo_of_a_resend_keeps_the_body_that_was_sent_and_lists_the_change_as_drift(world: World) -> None:
+    world.stage([event("a", "A")])
+    world.publish(Conflict(answer(409)))
+    before = world.known("a").body
+    resolved(world, "a", Resend())
+    world.stage([event("a", "B")])
+    resolved(world, "a", TakeBack())
+    entry = world.known("a")
+    assert (entry.state, entry.body, drift_of(world)) == (EntryState.CONFLICT, before, "B")
+
+
+def test_several_rows_are_decided_all_or_none_with_all_problems_in_one_error(world: World) -> None:
+    world.stage([event("a", "A"), event("b", "B"), event("c", "C")])
+    world.publish()
+    world.stage([event("a", "A2"), event("b", "B"), cancelled("c")])
+    before = columns(world)
+    with pytest.raises(NotPossibleError, match="cancelled c"):
+        decisions(world).resolve_all([RowKey("a"), RowKey("c")], Apply())
+    assert columns(world) == before
+    done = decisions(world).resolve_all([RowKey("a"), RowKey("b")], Apply())
+    assert [isinstance(one.outcome, Change) for one in done] == [True, False]
 
 
 def test_what_waits_for_a_person_is_counted_run_after_run_until_it_is_decided(world: World) -> None:

@@ -1,24 +1,41 @@
-"""docs/ledger.md tells what a person's decisions do, state by state: as the code does it."""
+"""docs/ledger.md says what a person's decisions do, state by state: as the code does it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from unit.state.world import World, answer, row
+from unit.state.world import World, answer, row, skipped
 
 from connectors.errors import KeyRefusedError
 from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
-from state.deciding import AsItIs, Choice, NotPossibleError, Resend, SetAside, TakeEvent, decide
+from mappings.vocabulary import FeedName, RowKey
+from state.deciding import (
+    Apply,
+    AsItIs,
+    Beside,
+    Choice,
+    NotPossibleError,
+    Other,
+    Release,
+    Remove,
+    Resend,
+    SameAs,
+    SetAside,
+    TakeEvent,
+    decide,
+    may_be_removed,
+)
+from state.terms import Terms
 from state.views import RowRecord
 from state.words import EntryState
 
 PAGE = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text("utf-8")
 VERDICTS: dict[str, Verdict] = {
     "delivered": Receipt(7, answer(201)),
-    "delivered, drifted": Receipt(7, answer(201)),
     "delivered_unconfirmed": Unconfirmed(answer(409)),
     "refused": Refusal(answer(400)),
     "pending, access denied": Postponed(answer(401), KeyRefusedError("the key is revoked")),
@@ -26,50 +43,100 @@ VERDICTS: dict[str, Verdict] = {
     "uncertain": Uncertain(answer(503)),
     "conflict": Conflict(answer(409)),
 }
-CHOICES: dict[str, Choice] = {"--event-id N": TakeEvent(4711), "--resend": Resend(), "--ignore": SetAside()}
+CHOICES: dict[str, Choice] = {
+    "--event-id N": TakeEvent(4711),
+    "--resend": Resend(),
+    "--ignore": SetAside(),
+    "--applied": Apply(),
+    "--removed": Remove(),
+    "--same-as": SameAs(),
+    "--release": Release(),
+}
 
 
 def _told() -> Iterator[tuple[str, str, str]]:
-    """Yield the page's table: the entry, the decision, what comes of it."""
-    table = PAGE.partition("| the entry is |")[2].partition("\n\n")[0]
-    for line in table.splitlines()[2:]:
-        entry, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-        for choice, cell in zip(CHOICES, cells, strict=True):
-            yield entry, choice, cell
+    """Yield the page's tables: the entry, the decision, what comes of it."""
+    for table in PAGE.split("| the entry is |")[1:]:
+        head, _, *lines = table.partition("\n\n")[0].splitlines()
+        choices = [cell.strip().strip("`") for cell in head.strip("|").split("|") if cell.strip()]
+        for line in lines:
+            entry, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+            for choice, cell in zip(choices, cells, strict=True):
+                yield entry, choice, cell
 
 
-def _entry(world: World, name: str) -> RowRecord:
+def _held(world: World) -> None:
+    world.stage([row("b", twin="same")])
+    world.publish()
+    world.stage([row("a", twin="same")])
+
+
+def _entry(world: World, name: str) -> RowRecord:  # noqa: C901  # one arm per kind of entry
+    if name.startswith("held") or name == "superseded":
+        _held(world)
+        if name == "superseded":
+            world.ledger.open_decisions("ann@desk", world.lease.token).resolve(RowKey("a"), SameAs())
+            return world.known("b")
+        return world.known("a")
     world.stage([row("a")])
-    if name in VERDICTS:
-        world.publish(VERDICTS[name])
+    state, _, more = name.partition(", ")
+    if name in VERDICTS or state in VERDICTS:
+        world.publish(VERDICTS.get(name) or VERDICTS[state])
     elif name == "pending, unanswered":
         world.outbox().settle_and_claim([], 1)
-    if name == "delivered, drifted":
-        world.stage([row("a", "edited")])
+    match more:
+        case "drifted":
+            world.stage([row("a", "edited")])
+        case "cancelled":
+            world.stage([replace(skipped("a"), is_cancelled=True)])
+        case "vanished":
+            world.stage([])
+        case "with earlier events":
+            world.stage([row("a", "edited")], terms=Terms(on_change="create_draft_again"))
+            world.publish(Receipt(8, answer(201)))
+        case "removed" | "removed and back in its source":
+            world.stage([])
+            world.ledger.open_decisions("ann@desk", world.lease.token).resolve(RowKey("a"), Remove())
+            if more != "removed":
+                world.stage([row("a")])
     return world.known("a")
 
 
-def _done(record: RowRecord, choice: Choice) -> str:
+def _other(world: World) -> Beside:
+    entry = world.entry("b")
+    return Beside(other=None if entry is None else Other(entry, 1, FeedName(""), ""))
+
+
+def _done(record: RowRecord, choice: Choice, beside: Beside) -> str:  # noqa: PLR0911  # one arm per choice
     try:
-        outcome = decide(record, choice)
+        outcome = decide(record, choice, beside)
     except NotPossibleError:
         return "not possible"
     if isinstance(outcome, AsItIs):
         return "as it is"
-    if isinstance(choice, SetAside):
-        return "set aside" if outcome.state is record.state else f"{outcome.state.value}, set aside"
-    if outcome.state is EntryState.PENDING:
-        asks = " (asks)" if outcome.risk else ""
-        return f"pending, {'next' if outcome.is_next_revision else 'same'} key{asks}"
-    return outcome.state.value
+    match choice:
+        case SetAside():
+            return "ignored" if outcome.state is record.state else f"{outcome.state.value}, ignored"
+        case Apply():
+            return "the drift is the baseline"
+        case Remove():
+            return "removed" if may_be_removed(record) else "earlier events removed"
+        case SameAs():
+            return "delivered, as the other entry was"
+        case _ if outcome.state is EntryState.PENDING:
+            asks = " (asks)" if outcome.risk else ""
+            return f"pending, {'next' if outcome.is_next_revision else 'same'} key{asks}"
+        case _:
+            return outcome.state.value
 
 
 @pytest.mark.parametrize(("entry", "choice", "told"), [pytest.param(*one, id=f"{one[0]} {one[1]}") for one in _told()])
 def test_the_page_tells_what_each_decision_does(world: World, entry: str, choice: str, told: str) -> None:
-    assert _done(_entry(world, entry), CHOICES[choice]) == told
+    assert _done(_entry(world, entry), CHOICES[choice], _other(world)) == told
 
 
-def test_the_page_has_every_state() -> None:
+def test_the_page_has_every_state_and_every_choice() -> None:
     states = PAGE.partition("## States")[2].partition("\n\n**Nothing")[0]
     assert set(re.findall(r"^\| (\w+) \|", states, re.MULTILINE)) - {"state"} == {state.value for state in EntryState}
     assert {entry.partition(",")[0] for entry, _, _ in _told()} == {state.value for state in EntryState}
+    assert {choice for _, choice, _ in _told()} == set(CHOICES)

@@ -63,7 +63,7 @@ def test_a_first_read_that_was_cut_short_is_known_to_the_next_one(world: World) 
     stage = world.ledger.open_stage(world.run(), is_whole=True, fence=world.lease.token)
     stage.write([row("a"), row("b", twin="jazz")])
     world.crash()
-    assert world.stage([row("a"), row("c", twin="jazz")]).account.held == 1
+    assert world.stage([row("a"), row("b", twin="jazz"), row("c", twin="jazz")]).account.held == 1
 
 
 def test_nothing_that_was_heard_is_missed_and_hardly_anything_else_is_asked_about() -> None:

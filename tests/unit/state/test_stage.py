@@ -3,17 +3,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from unit.state.world import DESTINATION, FEED, World, answer, body_of, no_brakes, receipt, rejection, row, skipped
 
 from mappings.delivery import Refusal
 from mappings.vocabulary import Cover, Reason, ReasonCode
 from state.accounts import ImbalanceError, ReadAccount
 from state.books import Books
+from state.database import writing
 from state.gate import GateClosedError
 from state.lease import LeaseLostError
 from state.outbox import Settled
-from state.tables import SCOPE
+from state.tables import ENTRY, SCOPE
 from state.terms import Terms
 from state.views import Book
 from state.words import DriftKind, EntryState, ProblemKind
@@ -184,6 +185,29 @@ def test_a_change_of_a_row_outside_the_window_is_listed_and_not_drafted_again(wo
     changed = replace(row("1", "Another title"), outside="already over")
     report = world.stage([changed], terms=Terms(on_change="create_draft_again"))
     assert (report.account.drifted, report.account.new) == (1, 0)
+
+
+LONG = "é" * 1_000
+
+
+def test_a_new_row_whose_key_is_longer_than_an_index_holds_is_rejected_and_the_others_go_on(world: World) -> None:
+    report = world.stage([row(LONG), row(f"{LONG}x"), row("short")])
+    assert (report.account.new, report.account.rejected) == (2, 1)
+    assert report.account.imbalance() == 0
+    (rejected,) = report.rejections
+    assert [reason.code for reason in rejected.reasons] == [ReasonCode.BAD_KEY]
+    assert "at most 2,000 bytes would be accepted, and this one has 2,001" in rejected.reasons[0].hint
+    assert world.stage([row(LONG), row(f"{LONG}x"), row("short")]).account.rejected == 1
+
+
+def test_a_long_key_that_the_ledger_holds_stays_usable(world: World) -> None:
+    world.stage([row("1")])
+    world.publish()
+    longer = row(f"{LONG}{LONG}")
+    with writing(world.engine) as connection:
+        connection.execute(update(ENTRY).values(row_key=longer.row_key, fingerprint=longer.fingerprint))
+    account = world.stage([longer]).account
+    assert (account.unchanged, account.rejected) == (1, 0)
 
 
 def test_a_problem_that_stays_the_same_is_kept_once_and_seen_again(world: World) -> None:

@@ -116,6 +116,7 @@ class World:
     place: Path | str
     clock: Clock = field(default_factory=Clock)
     feed: FeedName = FEED
+    namespace: str = ""
     engine: Engine = field(init=False)
     ledger: Ledger = field(init=False)
     lease: Lease = field(init=False)
@@ -131,7 +132,9 @@ class World:
 
     def _open(self) -> None:
         self.engine = open_database(self.url)
-        self.ledger = Ledger(self.engine, DESTINATION, self.feed, namespace="tests", now=self.clock, keeping=self.clock.keeping)
+        destination = f"{DESTINATION}#{self.namespace}" if self.namespace else DESTINATION
+        namespace = self.namespace or "tests"
+        self.ledger = Ledger(self.engine, destination, self.feed, namespace=namespace, now=self.clock, keeping=self.clock.keeping)
 
     def crash(self) -> None:
         self.engine.dispose()
@@ -142,7 +145,7 @@ class World:
     def run(self) -> str:
         self.runs += 1
         self.clock.turn(seconds=1)
-        run_id = f"run-{self.runs}"
+        run_id = f"{self.feed}-{self.runs}" if self.feed != FEED else f"run-{self.runs}"
         self.ledger.begin_run(run_id, launched_by="a test")
         return run_id
 

@@ -81,7 +81,7 @@ class Progress:
 
     def hear(self, outcomes: Sequence[RowOutcome]) -> None:
         """Note what these rows leave unsaid, and what they speak for."""
-        rules = {} if self.terms.reach is Reach.PICKED else {id(row): rule for row in outcomes if (rule := _rule_of_all(row))}
+        rules = {} if self.terms.reach is Reach.PICKED else {id(row): name for row in outcomes if (name := _rule_of_all(row))}
         self.unspoken.hear(outcome for outcome in outcomes if id(outcome) not in rules)
         if self.terms.row_parts is None:
             return

@@ -172,13 +172,12 @@ class Decisions:
         which = [*is_as_read, ENTRY.c.state.in_([state.value for state in states])]
         if found.shown is not None:
             which.append(ENTRY.c.drift_body == found.shown)
-            columns |= {"baseline_body": found.shown, "baseline_fingerprint": ENTRY.c.drift_fingerprint}
-            columns |= {"twin_digest": twin_digest_of(found.shown), "ends_at": ends_at_of(found.shown)}
-            columns |= {"drift_body": None, "drift_fingerprint": None, "drift_kind": None, "ignored_fingerprint": None}
-        is_written = connection.execute(update(ENTRY).where(*which).values(**columns)).rowcount == 1
-        if is_written and found.shown is not None:
-            mark_anew(connection, [(found.entry_id, twin_digest_of(found.shown))])
-        return is_written
+            row = connection.execute(select(ENTRY).where(*which)).one_or_none()
+            if row is None:
+                return False
+            columns |= applied(row)
+            mark_anew(connection, [(row.id, columns["twin_digest"])])
+        return connection.execute(update(ENTRY).where(*which).values(**columns)).rowcount == 1
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:

@@ -207,9 +207,7 @@ def test_a_row_that_goes_out_without_its_image_is_listed_with_place_address_and_
     assert "row 0" in said.run["message"]
 
 
-def test_an_event_without_its_picture_is_listed_in_every_later_run_until_its_row_changes(
-    desk: Desk, service: Service, pictures: Pictures
-) -> None:
+def test_an_event_without_its_picture_is_listed_in_every_later_run_until_its_row_changes(desk: Desk, pictures: Pictures) -> None:
     _with_pictures(desk, pictures, "/missing.png", "")
     for _ in range(2):  # the second run finds the source unchanged
         said = desk.run(**ALLOWED)

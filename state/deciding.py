@@ -10,7 +10,6 @@ The table of states and choices is in docs/ledger.md, and a test compares it wit
 | `removed`  | vanished or cancelled, or with earlier events   | as it was, its event or its earlier ones removed         |
 | `undo`     | the last decision, while nothing was sent since | as it was before                                         |
 
-An id that the service itself has returned stands; one that a person or a list has given may be corrected by a person.
 The service has answered 409 for the key of a row that is in conflict or unconfirmed, and would do so again: only another
 key can create its event.
 """
@@ -43,6 +42,7 @@ from state.choices import (
     SetAside,
     TakeBack,
     TakeEvent,
+    Undo,
 )
 from state.views import RowRecord
 from state.words import Decision, DriftKind, EntryState
@@ -300,12 +300,11 @@ def _remove(record: RowRecord) -> Change | AsItIs:
 
 def _take_back(record: RowRecord, beside: Beside) -> Change | AsItIs:
     undo = beside.undo
-    if undo is None:
+    if undo is None or is_ignored_anew(record, undo):
         return _take_back_unkept(record)
-    if undo.decision is Decision.IGNORE:
-        return Change(undo.state if record.is_set_aside else record.state, None, record.event_id)
-    if not undo.is_of_event:
-        return Change(record.state, None, record.event_id)
+    if undo.decision is Decision.IGNORE or not undo.is_of_event:
+        is_as_left = undo.is_of_event and record.is_set_aside
+        return Change(undo.state if is_as_left else record.state, None, record.event_id)
     if (record.attempts, record.revision) != (undo.attempts, undo.revision):
         raise _too_late(record, undo.decision, f"it was sent since, and is {_words(record.state)} now")
     if undo.decision is Decision.RELEASE and record.state in {EntryState.HELD, EntryState.PENDING}:
@@ -315,6 +314,11 @@ def _take_back(record: RowRecord, beside: Beside) -> Change | AsItIs:
     if undo.decision is Decision.SAME_AS:
         return _give_back(record, beside.other)
     return Change(record.state, None, record.event_id)
+
+
+def is_ignored_anew(record: RowRecord, undo: Undo) -> bool:
+    """Whether a read has ignored the entry once more since the last decision, as its row went back to what was ignored."""
+    return record.is_set_aside and undo.is_of_event and undo.decision is not Decision.IGNORE
 
 
 def _take_back_unkept(record: RowRecord) -> Change | AsItIs:

@@ -30,7 +30,7 @@ from state.choices import (
     TakeEvent,
     Undo,
 )
-from state.deciding import may_be_removed
+from state.deciding import is_ignored_anew, may_be_removed
 from state.decision_columns import applied, next_key, pinned
 from state.duplicates import mark_anew
 from state.lease import Lease, LeaseLostError, show_token
@@ -302,12 +302,14 @@ class Decisions:
 
     def _restore(self, connection: Connection, situation: Situation, columns: dict[str, Any]) -> None:
         row, kept, giver = situation.row, situation.kept, situation.giver
-        if kept is not None:
+        if kept is None or is_ignored_anew(situation.record, kept.undo):
+            columns["ignored_fingerprint"] = None
+        else:
             columns = restored(row, kept) | {"undo": None, "updated_at": self._turn.now()}
             ours = (EARLIER.c.entry_id == row.id, EARLIER.c.revision.in_(kept.revisions))
             connection.execute(update(EARLIER).where(*ours).values(removed_at=None))
         self._update(connection, row.id, columns)
-        if giver is not None:
+        if giver is not None and columns["state"] == EntryState.HELD:
             self._check_lease(giver.scope_id)
             before = load_kept(giver.undo).before
             self._update(connection, giver.id, {**before, "undo": None, "updated_at": self._turn.now()})

@@ -516,6 +516,22 @@ def test_undo_of_an_ignored_change_lists_it_again_when_the_row_returns_to_it(wor
     assert is_listed(world, "a")
 
 
+def test_what_a_read_ignores_once_more_is_listed_again_by_undo_whatever_was_decided_since(world: World) -> None:
+    delivered(world, "A", "B")
+    resolved(world, "a", SetAside())
+    world.stage([event("a", "C")])
+    resolved(world, "a", SetAside())
+    resolved(world, "a", TakeBack())
+    world.stage([])
+    resolved(world, "a", Remove())
+    resolved(world, "a", TakeBack())
+    world.stage([event("a", "B")])
+    assert not is_listed(world, "a")
+    resolved(world, "a", TakeBack())
+    world.stage([event("a", "B")])
+    assert is_listed(world, "a")
+
+
 def test_a_warning_alone_can_be_ignored_until_the_row_changes(world: World) -> None:
     warning = (Reason(ReasonCode.REQUIRED, "description", "TEXT", "", "write more"),)
     books = Books(world.engine)

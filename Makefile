@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 EXAMPLES ?= 400
+MUTANTS ?= 20000
+SEED ?= $(shell date +%s)
 VENV := .venv
 BIN := $(VENV)/bin
 export DAGSTER_DISABLE_TELEMETRY := yes
@@ -54,8 +56,8 @@ bench-quick: $(VENV)/.installed-test ## the same with few rows, printed only, no
 torture: $(VENV)/.installed-test ## hundreds of kills on SQLite and on PostgreSQL, a table of what they met (TORTURE="--seed 7 --kills 50")
 	PYTHONPATH=tests $(BIN)/python -m torture $(TORTURE)
 
-hunt: $(VENV)/.installed-test ## the machines and properties with hundreds of random examples (HUNT="--hypothesis-seed 7", EXAMPLES=2000)
-	EVENTSYNC_TEST_PROFILE=hunt EVENTSYNC_TEST_EXAMPLES=$(EXAMPLES) $(BIN)/pytest tests/property --numprocesses auto -o faulthandler_timeout=0 $(HUNT)
+hunt: $(VENV)/.installed-test ## the machines and properties with hundreds of random examples (HUNT="--hypothesis-seed 7", EXAMPLES=2000, MUTANTS=500, SEED=7)
+	EVENTSYNC_TEST_PROFILE=hunt EVENTSYNC_TEST_EXAMPLES=$(EXAMPLES) EVENTSYNC_TEST_MUTANTS=$(MUTANTS) EVENTSYNC_TEST_DAMAGES=$(EXAMPLES) EVENTSYNC_TEST_MUTANTS_SEED=$(SEED) $(BIN)/pytest tests/property --numprocesses auto -o faulthandler_timeout=0 $(HUNT)
 
 reliability: $(VENV)/.installed-test ## every fault against every treatment of keys; writes docs/reliability.md (RELIABILITY="--only reset")
 	PYTHONPATH=tests $(BIN)/python -m reliability $(RELIABILITY)

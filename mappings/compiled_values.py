@@ -94,7 +94,11 @@ def _first_of(compiler: Compiler, value: FirstOf, spot: Spot) -> Compiled:
                 return found
         return None
 
-    source = Compiled(first, _common_flow(parts), column)
+    if value.on_empty is not None and any(part.constant is not None for part in parts):
+        compiler.misfit(
+            spot.inner("on_empty"), "on_empty never applies: one of these values is the same in every row", "leave it out"
+        )
+    source = Compiled(first, _common_flow(parts), column, refuses=any(part.refuses for part in parts))
     return compiler.through(source, value.do, compiler.ends(value, spot, column), spot)
 
 
@@ -114,7 +118,7 @@ def _choose(compiler: Compiler, value: Choose, spot: Spot) -> Compiled:
         try:
             found = _branch(branches, row)(row)
         except Refusal as refusal:
-            return ends.on_error(row, refusal)
+            return ends.hear(row, refusal) if refusal.is_final or not may_end_empty else ends.on_error(row, refusal)
         return found if may_end_empty or not is_empty(found) else refused_empty(ends, row)
 
     return Compiled(chosen, _common_flow(every), column)
@@ -141,7 +145,10 @@ def _table_value(compiler: Compiler, value: TableValue, spot: Spot) -> Compiled:
     getters = tuple(part.get for part in parts)
 
     def looked_up(row: RowState) -> Any:
-        keys = [get(row) for get in getters]
+        try:
+            keys = [get(row) for get in getters]
+        except Refusal as unusable:
+            return ends.hear(row, unusable)
         if any(map(is_empty, keys)):
             missing = next(part.column for key, part in zip(keys, parts, strict=True) if is_empty(key))
             return ends.on_empty(row, required(missing or column))
@@ -169,7 +176,7 @@ def _joined(compiler: Compiler, value: Joined, spot: Spot) -> Compiled:
             return ""
         return separator.join(str(found) for found in pieces if found is not None)
 
-    source = Compiled(joined, Flow(Kind.TEXT), column)
+    source = Compiled(joined, Flow(Kind.TEXT), column, refuses=any(part.refuses for part in parts))
     return compiler.through(source, value.do, compiler.ends(value, spot, column), spot)
 
 
@@ -192,18 +199,19 @@ def _channel(compiler: Compiler, value: ChannelValue, spot: Spot) -> Compiled:
         return compiler.misfit(spot.inner("channel"), f'the key has no channel "{inner.constant}"', hint)
     find = _channel_finder(compiler)
     if inner.constant is not None:
+        for key in (key for key in ("on_empty", "on_error") if getattr(value, key) is not None):
+            compiler.misfit(spot.inner(key), f"{key} never applies: the channel is the same in every row", "leave it out")
         channel_id = find(inner.constant)
         return Compiled(lambda _row: channel_id, Flow(Kind.NUMBER))
     ends = compiler.ends(value, spot, inner.column)
 
     def channel(row: RowState) -> Any:
-        slug = inner.get(row)
-        if is_empty(slug):
-            return refused_empty(ends, row)
+        slug = ""
         try:
-            return find(str(slug))
+            slug = inner.get(row)
+            return refused_empty(ends, row) if is_empty(slug) else find(str(slug))
         except Refusal as refusal:
-            return ends.on_error(row, refusal.about(inner.column, str(slug), "channel"))
+            return ends.hear(row, refusal.about(inner.column, "" if is_empty(slug) else str(slug), "channel"))
 
     return Compiled(channel, Flow(Kind.NUMBER), inner.column)
 

@@ -32,7 +32,8 @@ ANYTHING = Flow(Kind.ANY)
 class Compiled:
     """A compiled value: what gives it, of what kind, the column a person would look at, its text if it is constant.
 
-    `is_cell`: it is that column's raw text. `reads`: the columns whose cells alone decide it, None where more does.
+    `is_cell`: it is that column's raw text. `reads`: the columns whose cells alone decide it, None where more does. `refuses`:
+    it may be there and unusable, as far as the file tells.
     """
 
     get: Getter
@@ -41,6 +42,7 @@ class Compiled:
     constant: str | None = None
     is_cell: bool = False
     reads: frozenset[str] | None = None
+    refuses: bool = True
 
     @property
     def is_constant(self) -> bool:
@@ -118,7 +120,7 @@ class Compiler:
         """Return the value of a column's raw text."""
         self.columns.add(name)
         self._reads.columns.add(name)
-        return Compiled(column_reader(name), Flow(Kind.TEXT), name, is_cell=True)
+        return Compiled(column_reader(name), Flow(Kind.TEXT), name, is_cell=True, refuses=False)
 
     def reference(self, name: str, spot: Spot) -> Compiled:
         """Return a named value, worked out once a row; the first who needs it compiles it."""
@@ -166,24 +168,34 @@ class Compiler:
             mending("omit" if spot.may_be_empty and not chosen else on_empty, spot.path),
             mending(value.on_error, spot.path),
             is_empty_chosen=chosen,
+            is_error_chosen=value.on_error is not None,
         )
 
     def through(self, source: Compiled, steps: tuple[AnyStep, ...], ends: Ends, spot: Spot) -> Compiled:
         """Pass a value through steps."""
         stages: list[Stage] = []
-        flow = source.flow
+        flow, refuses = source.flow, source.refuses
         for position, step in enumerate(steps):
+            before = flow
+            refuses = refuses or step.leaves_refusals or (before.kind is Kind.ANY and step.policy is None)
             try:
                 stage, flow = compile_step(step, flow, self.tables, spot.path)
             except MisfitError as error:
                 self.problems.append(Problem((*spot.loc, "do", position), str(error)))
                 return Compiled(nothing, Flow(Kind.ANY))
+            if step.on_error is not None and not step.refuses and before.kind is not Kind.ANY:
+                told = f'on_error never applies: the step "{step.name}" refuses nothing'
+                self.problems.append(Problem((*spot.loc, "do", position, "on_error"), told, "leave it out"))
             stages.append(stage if self.watch is None else watched(stage, spot.path, self.watch))
+        if ends.is_error_chosen and not refuses:
+            hint = "on_empty says what becomes of nothing" if not steps else "leave it out"
+            self.misfit(spot.inner("on_error"), "on_error never applies: nothing can refuse this value", hint)
+        refuses = refuses and not ends.is_error_chosen
         if source.is_cell and self.watch is not None:
             read = told_value(source.get, f"from {source.column}", spot.path, self.watch)
-            return Compiled(stepped(read, tuple(stages), ends), flow, source.column)
+            return Compiled(stepped(read, tuple(stages), ends), flow, source.column, refuses=refuses)
         get = stepped_cell(source.column, tuple(stages), ends) if source.is_cell else stepped(source.get, tuple(stages), ends)
-        return Compiled(get, flow, source.column)
+        return Compiled(get, flow, source.column, refuses=refuses)
 
     def condition(self, condition: Condition, loc: Loc) -> Holds:
         """Compile a condition."""
@@ -210,7 +222,7 @@ def nothing(_row: RowState) -> Any:
 def constant(text: str) -> Compiled:
     """Return a value that is the same for every row."""
     text = nfc(text)
-    return Compiled(lambda _row: text, Flow(Kind.TEXT), constant=text)
+    return Compiled(lambda _row: text, Flow(Kind.TEXT), constant=text, refuses=False)
 
 
 def is_reference(text: str) -> bool:
@@ -230,7 +242,7 @@ def lenient(get: Getter) -> Getter:
         try:
             found = get(row)
         except Refusal as refusal:
-            if refusal.is_empty:
+            if refusal.is_empty and not refusal.is_final:
                 return None
             raise
         return None if is_empty(found) else found

@@ -11,7 +11,7 @@ from pydantic import Field, Tag, model_validator
 
 from mappings.choices import OneOf
 from mappings.file_context import Referring
-from mappings.measures import OneOrMany, Pattern, Text, Texts, mistake
+from mappings.measures import OneOrMany, Pattern, PlainNumber, Text, Texts, mistake
 from mappings.strict import Strict
 from mappings.tables import Ignorable
 
@@ -33,10 +33,10 @@ class Test(Strict):
     state: Literal["present", "missing"] | None = Field(default=None, alias="is", description="It is there, or it is empty.")
     before: Referring | None = Field(default=None, description="It is earlier than this date, time or $name.")
     after: Referring | None = Field(default=None, description="It is later than this date, time or $name.")
-    less: Text | None = Field(default=None, description="It is less than this number.")
-    greater: Text | None = Field(default=None, description="It is greater than this number.")
+    less: PlainNumber | None = Field(default=None, description="It is less than this number.")
+    greater: PlainNumber | None = Field(default=None, description="It is greater than this number.")
     ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(
-        default=(), description="Differences that do not count for equals, in and contains."
+        default=(), description="Differences that do not count for equals, in and contains; case also for matches."
     )
 
     @model_validator(mode="after")
@@ -56,6 +56,13 @@ class Test(Strict):
         )
         if all(test is None for test in tests):
             raise mistake("a condition needs a test", f"one of {', '.join(TESTS)}")
+        if self.ignore and self.equals is None and self.among is None and self.contains is None:
+            if self.matches is None:
+                raise mistake(
+                    "ignore never applies: nothing is compared as a text", "it stands beside equals, in, contains or matches"
+                )
+            if set(self.ignore) - {"case"}:
+                raise mistake("a pattern can ignore case only", "write ignore: [case], or the signs into the pattern: [eé]")
         if self.value is not None and not self.value.startswith("$"):
             raise mistake(f'"{self.value}" is not a named value', f'write "column: {self.value}" if the column is meant')
         return self

@@ -67,7 +67,7 @@ def _value_checks(test: Test) -> list[Check]:
     if test.among is not None:
         checks.append(_is_among({same(text) for text in test.among}, same))
     if test.matches is not None:
-        checks.append(_matches(test.matches))
+        checks.append(_matches(test.matches, ignores_case="case" in test.ignore))
     if test.contains is not None:
         checks.append(_contains(tuple(same(text) for text in test.contains), same))
     if test.state is not None:
@@ -84,8 +84,8 @@ def _is_among(known: set[str], same: Callable[[str], str]) -> Check:
     return lambda value: same(_as_text(value)) in known
 
 
-def _matches(pattern: str) -> Check:
-    search = re.compile(pattern).search
+def _matches(pattern: str, *, ignores_case: bool) -> Check:
+    search = re.compile(pattern, re.IGNORECASE if ignores_case else 0).search
     return lambda value: search(short_enough(_as_text(value))) is not None
 
 
@@ -113,12 +113,19 @@ def _number_checks(test: Test) -> list[Check]:
 def _comparisons(test: Test, refer: Refer) -> list[tuple[Callable[[Any, Any], bool], Getter]]:
     found: list[tuple[Callable[[Any, Any], bool], Getter]] = []
     if test.equals is not None and _is_reference(test.equals):
-        found.append((lambda value, other: value == other, refer(test.equals)))
+        found.append((_equals(test), refer(test.equals)))
     if test.before is not None:
         found.append((is_earlier, _time_or_reference(test.before, refer)))
     if test.after is not None:
         found.append((lambda value, other: is_earlier(other, value), _time_or_reference(test.after, refer)))
     return found
+
+
+def _equals(test: Test) -> Callable[[Any, Any], bool]:
+    if not test.ignore:
+        return lambda value, other: bool(value == other)
+    same = normaliser(test.ignore)
+    return lambda value, other: same(_as_text(value)) == same(_as_text(other))
 
 
 def _time_or_reference(text: str, refer: Refer) -> Getter:

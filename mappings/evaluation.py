@@ -119,8 +119,10 @@ def column_reader(column: str) -> Getter:
 def mending(policy: Policy | None, path: str) -> Mend:
     """Compile an author's choice for the value of the event's field `path`."""
     match policy:
-        case None | "reject":
+        case None:
             return _reject
+        case "reject":
+            return _reject_finally
         case "omit":
             return _omit
         case "warn":
@@ -134,6 +136,12 @@ def mending(policy: Policy | None, path: str) -> Mend:
 
 
 def _reject(_row: RowState, refusal: Refusal) -> Any:
+    raise refusal
+
+
+def _reject_finally(_row: RowState, refusal: Refusal) -> Any:
+    refusal = refusal.about("", "", "")
+    refusal.is_final = True
     raise refusal
 
 

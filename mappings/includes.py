@@ -5,6 +5,7 @@ Every part keeps its place in the file where it was written. What `steps` are fo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Self
@@ -95,6 +96,8 @@ def _added(document: Block, shared: Block) -> Iterator[Slip]:
     for part in _SHARED:
         names = shared.get(part)
         if not isinstance(names, Block):
+            if part in shared:
+                yield Slip(shared.value_places[part], "a block of keys is needed")
             continue
         if part not in document:
             document[part] = Block(names.place)
@@ -127,16 +130,12 @@ def is_shared(path: Path) -> bool:
 
 def including(shared: Path, feeds: Iterable[Path]) -> list[Path]:
     """Return those of the feed files that include the file `shared`."""
-    return [path for path in feeds if shared.resolve() in _named_by(path)]
+    return [path for path in feeds if os.path.realpath(shared) in map(os.path.realpath, included_by(path))]
 
 
 def included_by(feed: Path) -> list[Path]:
     """Return the files that a feed file includes, as the places of what they share name them."""
     return [feed.parent / name for name, _ in _named_files(_document(feed)) if "\0" not in name]
-
-
-def _named_by(path: Path) -> set[Path]:
-    return {included.resolve() for included in included_by(path)}
 
 
 def _document(path: Path) -> Block:

@@ -90,7 +90,6 @@ def _hint(loc: Loc) -> str:
 
 def _values(value: object, loc: Loc) -> Iterator[Problem]:
     if isinstance(value, dict):
-        yield from _policies(value, loc)
         steps = value.get("do")
         if isinstance(steps, list):
             yield from _steps(steps, (*loc, "do"))
@@ -99,14 +98,6 @@ def _values(value: object, loc: Loc) -> Iterator[Problem]:
                 yield from _formats(value[name], (*loc, name))
     for key, inner in _entries(value):
         yield from _values(inner, (*loc, key))
-
-
-def _policies(value: Mapping[str, Any], loc: Loc) -> Iterator[Problem]:
-    is_bare = isinstance(value.get("from"), str) and not value.get("do") and not str(value["from"]).startswith("$")
-    if is_bare and "on_error" in value:
-        yield Problem(
-            (*loc, "on_error"), "on_error never applies: no step can refuse this value", "on_empty says what becomes of nothing"
-        )
 
 
 def _formats(formats: Sequence[Any], loc: Loc) -> Iterator[Problem]:

@@ -6,7 +6,9 @@ What the keys mean is `schema`'s, what they do `engine`'s.
 from __future__ import annotations
 
 import hashlib
+import traceback
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import orjson
 from pydantic import ValidationError
 
 from mappings.engine import Directory, attempt
-from mappings.errors import FileProblem, MappingFileError
+from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.feed_names import may_be_named, same_name
 from mappings.file_context import FileContext
 from mappings.file_problems import Told, told_by
@@ -30,12 +32,13 @@ from mappings.named_steps import open_named_steps
 from mappings.objects_needed import find_no_objects
 from mappings.publishing import PublishPolicy
 from mappings.schema import FeedMapping
-from mappings.soundness import find_circles, find_problems, item_names
+from mappings.soundness import find_circles, find_overgrown, find_problems, item_names
 from mappings.spots import Problem
 from mappings.tables import Table
 from mappings.vocabulary import FeedName
 
 SUFFIXES = (".yaml", ".yml")
+FAULT = "a fault of eventsync while loading this file"
 _ABOUT_ROWS = ("feed", "source", "key", "let", "rows", "event")
 
 
@@ -104,6 +107,11 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
     Raises:
         MappingFileError: with every problem, in the order of the lines.
     """
+    with _own_faults(path):
+        return _parsed(text, path, shelf)
+
+
+def _parsed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
     document, slips = _assembled(text, path)
     told = [_told_slip(slip) for slip in slips]
     if not isinstance(document, Block):
@@ -116,15 +124,32 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
         problems = (*find_problems(document, context.tables), *find_circles(document.get("let")))
         raise _error(path, text, [*told, *told_by(error, document), *_placed(document, problems)], unwise) from None
     mapping = mapping.loaded(path, _digest(document, context.tables, mapping.publish), context.tables)
+    if overgrown := tuple(find_overgrown(document.get("let"))):
+        raise _error(path, text, [*told, *_placed(document, overgrown)], unwise)
     mapper, misfits = attempt(mapping, Directory())
-    told.extend(_placed(document, misfits or find_circles(document.get("let"))))
-    told.extend(_placed(document, (*find_problems(document, context.tables), *find_no_objects(mapping))))
+    circles = tuple(find_circles(document.get("let")))
+    told.extend(_placed(document, misfits or circles))
+    told.extend(_placed(document, find_problems(document, context.tables)))
+    told.extend(_placed(document, () if circles else find_no_objects(mapping)))
     told.extend(_placed(document, (*_find_unseen(mapping), *find_unknown_names(mapping))))
     told.extend(_placed(document, find_read_and_written(mapping, mapper.columns)))
     if told:
         raise _error(path, text, told, unwise)
     warnings = _file_problems(path, text, [*unwise, *_placed(document, find_warnings(mapping, mapper))])
     return mapping.loaded(path, mapping.digest, context.tables, warnings)
+
+
+@contextmanager
+def _own_faults(path: Path) -> Iterator[None]:
+    """Turn an exception that no check foresaw into a problem of the file, so that the other feeds go on."""
+    try:
+        yield
+    except SyncError:
+        raise
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        told = f"{FAULT}: {type(error).__name__} in {Path(frame.filename).name}, line {frame.lineno}: {error}"
+        raise MappingFileError(path, (FileProblem(path, 1, 1, told, "please report it, with the file"),)) from error
 
 
 def document_of(path: Path) -> Mapping[str, Any]:
@@ -136,8 +161,9 @@ def document_of(path: Path) -> Mapping[str, Any]:
 def readable_document(path: Path) -> Mapping[str, Any]:
     """Return what can still be read of the document of a file that cannot be used; nothing of one that is gone, or no text."""
     try:
-        return document_of(path)
-    except (OSError, UnicodeDecodeError):
+        with _own_faults(path):
+            return document_of(path)
+    except MappingFileError:
         return {}
 
 

@@ -26,19 +26,24 @@ class LookupShelf:
         return lambda name: self._open(folder, name)
 
     def _open(self, folder: Path, name: str) -> Table:
-        for place in (folder, folder.parent / FOLDER):
-            path = place / name
-            if path.is_file():
-                return self._read(path, name)
-        raise TableError(_missing(folder, name))
+        try:
+            path = next((place / name for place in (folder, folder.parent / FOLDER) if (place / name).is_file()), None)
+        except OSError as error:
+            raise TableError(f"the lookup file cannot be read: {error.strerror}") from error
+        if path is None:
+            raise TableError(_missing(folder, name))
+        return self._read(path, name)
 
     def _read(self, path: Path, name: str) -> Table:
         path = path.resolve()
         if path not in self._tables:
             try:
                 self._tables[path] = parse_table(name, path.read_text("utf-8-sig"))
-            except (OSError, UnicodeDecodeError) as error:
-                raise TableError(f"the lookup file {name} cannot be read: {error}") from error
+            except OSError as error:
+                raise TableError(f"the lookup file {name} cannot be read: {error.strerror}") from error
+            except UnicodeDecodeError as error:
+                line = error.object.count(b"\n", 0, error.start) + 1
+                raise TableError(f"the lookup file {name} is not UTF-8 from line {line} on: save it as UTF-8") from error
         return self._tables[path]
 
 

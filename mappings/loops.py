@@ -42,7 +42,7 @@ def compile_loop(compiler: Compiler, value: ForEach, spot: Spot, compile_give: G
         try:
             built = each(row, read(row))
         except Refusal as refusal:
-            return (ends.on_empty if refusal.is_empty else ends.on_error)(row, refusal.about(column, "", "for_each"))
+            return ends.hear(row, refusal.about(column, "", "for_each"))
         return built or refused_empty(ends, row)
 
     return Compiled(loop, Flow(ANYTHING.kind, is_list=True), column)

@@ -183,4 +183,5 @@ def _yaml_slip(error: yaml.YAMLError, text: str) -> Slip:
 
 def place_after(before: str) -> Place:
     """Return the place of the character that follows this beginning of a file."""
-    return (before.count("\n") + 1, len(before) - before.rfind("\n"))
+    lines = f"{before}.".splitlines()
+    return (len(lines), len(lines[-1]))

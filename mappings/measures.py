@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from decimal import Decimal, InvalidOperation
 from typing import Annotated
 
 from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator, WithJsonSchema
@@ -80,6 +81,17 @@ def parse_clock(text: str) -> str:
     return text
 
 
+def parse_plain_number(text: str) -> str:
+    """Check a number written with a point, or with none."""
+    try:
+        is_number = Decimal(text.strip()).is_finite()
+    except InvalidOperation:
+        is_number = False
+    if not is_number:
+        raise mistake(f'"{text}" is not a number', "write it like 12 or 12.50")
+    return text
+
+
 def parse_zone(name: str) -> str:
     """Check an IANA zone name; bare offsets and abbreviations are not zones."""
     if find_zone(name) is None:
@@ -130,6 +142,7 @@ Share = Annotated[
 Pattern = Annotated[str, AfterValidator(parse_pattern), WithJsonSchema({"type": "string", "format": "regex"})]
 Clock = Annotated[Text, AfterValidator(parse_clock)]
 """A time of day, `00:00` to `23:59`."""
+PlainNumber = Annotated[Text, AfterValidator(parse_plain_number)]
 Zone = Annotated[str, AfterValidator(parse_zone), WithJsonSchema({"type": "string", "examples": ["Europe/Lisbon"]})]
 Switch = Annotated[
     bool,

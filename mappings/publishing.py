@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 
@@ -45,12 +46,29 @@ def _is_cron_part(part: str, least: int, most: int) -> bool:
     return all(_is_cron_value(value, least, most) for value in (found[1], found[2]) if value is not None)
 
 
-def _is_never(day: str, month: str) -> bool:
-    """Whether none of the months named has any of the days named, as with the 31st of June; ranges always have one."""
-    if not (day.replace(",", "").isdigit() and month.replace(",", "").isalnum()):
-        return False
-    months = [int(name) if name.isdigit() else MONTHS.index(name.lower()) + 1 for name in month.split(",")]
-    return min(map(int, day.split(","))) > max(_LONGEST[number - 1] for number in months)
+def _is_never(days: str, months: str) -> bool:
+    """Whether none of the months named has any of the days named, as with the 31st of June."""
+    longest = max(_LONGEST[month - 1] for month in cron_values(months, 1, 12, MONTHS))
+    return min(cron_values(days, 1, 31)) > longest
+
+
+def cron_values(field: str, least: int, most: int, names: Sequence[str] = ()) -> list[int]:
+    """Return what a field of a cron line means, which was checked when its file was read."""
+    return sorted({value for part in field.split(",") for value in _span(part, least, most, names)})
+
+
+def _span(part: str, least: int, most: int, names: Sequence[str]) -> list[int]:
+    """Return the values of a part; a range that ends before it begins goes on from the least: 22-6 is the night."""
+    span, _, step = part.partition("/")
+    first, _, last = (f"{least}-{most}" if span == "*" else span).partition("-")
+    begin = _number(first, least, names)
+    end = _number(last, least, names) if last else most if step else begin
+    size = most - least + 1
+    return [least + (value - least) % size for value in range(begin, end + 1 if end >= begin else end + size + 1, int(step or 1))]
+
+
+def _number(word: str, least: int, names: Sequence[str]) -> int:
+    return int(word) if word.isdecimal() else least + names.index(word.lower())
 
 
 def _is_cron_value(value: str, least: int, most: int) -> bool:

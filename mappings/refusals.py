@@ -25,6 +25,8 @@ class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an 
         self.column = column
         self.found = found
         self.step = step
+        self.is_final = False
+        """Whether the author chose to reject the row for it, so that no other choice around the value matters."""
 
     @property
     def is_empty(self) -> bool:
@@ -33,7 +35,9 @@ class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an 
 
     def about(self, column: str, found: str, step: str) -> Refusal:
         """Fill in what the raiser could not know; what it did know stays."""
-        return Refusal(self.code, self.hint, column=self.column or column, found=self.found or found, step=self.step or step)
+        told = Refusal(self.code, self.hint, column=self.column or column, found=self.found or found, step=self.step or step)
+        told.is_final = self.is_final
+        return told
 
     def reason(self, field: str) -> Reason:
         """The reason shown to people, for the event's `field`."""

@@ -60,6 +60,12 @@ class WindowSpan(Strict):
     longest: Duration | None = Field(default=None, description="An event from startAt to endAt may last no longer than this.")
     on_longer: Literal["reject", "skip"] = Field(default="reject", description="What becomes of one that lasts longer.")
 
+    @model_validator(mode="after")
+    def _check_longest(self) -> Self:
+        if self.longest is None and self.on_longer != "reject":
+            raise mistake("on_longer never applies: nothing says how long is too long", "write longest as well, or leave it out")
+        return self
+
 
 class Window(Strict):
     """Leave out events that are over, too far ahead or too long, once their times are known. An `assert` after it rejects none

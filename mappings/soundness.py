@@ -6,7 +6,9 @@ It looks at the plain document, so that it can speak even where some part is not
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, judge
@@ -23,6 +25,9 @@ _SINGLE = re.compile(
 )
 """The fields that the service spells out and that are no objects."""
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_MOST_VALUES = 10_000
+_MOST_LEVELS = 120
+"""So much may stand in a named value, with what it uses: a chain of names is as deep as a value that is written out."""
 
 
 def find_problems(document: Mapping[str, Any], tables: Mapping[str, Table]) -> Iterator[Problem]:
@@ -35,14 +40,29 @@ def find_problems(document: Mapping[str, Any], tables: Mapping[str, Table]) -> I
 
 def find_circles(let: object) -> Iterator[Problem]:
     """Yield the named values that need themselves, each circle once."""
-    needs = {name: set(_names_in(value)) for name, value in let.items()} if isinstance(let, dict) else {}
-    told: set[str] = set()
-    for name in needs:
-        circle = _circle(name, needs)
-        if circle and not told & set(circle):
-            told |= set(circle)
-            shown = " -> ".join("$" + each for each in (*circle, circle[0]))
-            yield Problem(("let", name), f"the named values go in a circle: {shown}")
+    for circle in _circles(_extents(let)):
+        shown = " -> ".join("$" + each for each in (*circle, circle[0]))
+        yield Problem(("let", circle[0]), f"the named values go in a circle: {shown}")
+
+
+def find_overgrown(let: object) -> Iterator[Problem]:
+    """Yield the named values that grow too large once the values that they use are put in their places."""
+    extents = _extents(let)
+    circular = {name for circle in _circles(extents) for name in circle}
+    needs = {name: one.used - circular for name, one in extents.items() if name not in circular}
+    sizes: dict[str, int] = {}
+    depths: dict[str, int] = {}
+    for name in TopologicalSorter(needs).static_order():
+        if not needs[name] <= sizes.keys():
+            continue  # what it uses is reported
+        uses = [(other, at) for other, at in extents[name].uses if other in sizes]
+        size = extents[name].size + sum(sizes[other] for other, _ in uses)
+        depth = max([extents[name].depth, *(at + depths[other] for other, at in uses)])
+        if size > _MOST_VALUES or depth > _MOST_LEVELS:
+            message = f"the named values used here repeat each other more than {_MOST_VALUES:,} times, or nest too deeply"
+            yield Problem(("let", name), message, "name fewer values one by means of the other")
+        else:
+            sizes[name], depths[name] = size, depth
 
 
 def item_names(node: object) -> frozenset[str]:
@@ -125,23 +145,48 @@ def _nested(path: str, value: Any) -> Any:
     return value
 
 
-def _names_in(value: object) -> Iterator[str]:
-    if isinstance(value, str) and value.startswith("$"):
-        yield value[1:]
+@dataclass(slots=True)
+class _Extent:
+    """How many parts a named value has, how deep they lie, and which other names it uses, each with how deep it stands."""
+
+    size: int = 0
+    depth: int = 0
+    uses: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def used(self) -> set[str]:
+        """The names that it uses."""
+        return {name for name, _ in self.uses}
+
+
+def _extents(let: object) -> dict[str, _Extent]:
+    if not isinstance(let, dict):
+        return {}
+    extents = {name: _Extent() for name in let}
+    for name, extent in extents.items():
+        _measure(let[name], 1, extent, extents)
+    return extents
+
+
+def _measure(value: object, depth: int, extent: _Extent, known: Collection[str]) -> None:
+    extent.size += 1
+    extent.depth = max(extent.depth, depth)
+    if isinstance(value, str) and value[:1] == "$" and value[1:] in known:
+        extent.uses.append((value[1:], depth))
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _names_in(inner)
+        _measure(inner, depth + 1, extent, known)
 
 
-def _circle(start: str, needs: Mapping[str, set[str]]) -> Sequence[str]:
-    """Return a way from a name back to itself, or nothing."""
-    ways = [[start]]
-    seen = {start}
-    while ways:
-        way = ways.pop()
-        for name in sorted(needs.get(way[-1], ())):
-            if name == start:
-                return way
-            if name not in seen:
-                seen.add(name)
-                ways.append([*way, name])
-    return ()
+def _circles(extents: Mapping[str, _Extent]) -> Iterator[list[str]]:
+    """Yield the names of each circle in the order of their need, the one written first at the beginning."""
+    needs = {name: sorted(one.used) for name, one in extents.items()}
+    while True:
+        try:
+            TopologicalSorter(needs).prepare()
+        except CycleError as error:
+            circle: list[str] = error.args[1][:0:-1]
+        else:
+            return
+        first = circle.index(next(name for name in needs if name in circle))
+        yield [*circle[first:], *circle[:first]]
+        needs = {name: [other for other in others if other not in circle] for name, others in needs.items() if name not in circle}

@@ -5,6 +5,7 @@ Which kinds of source there are is `source_specs`'s; how one is read is `connect
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Annotated, Self
 
@@ -21,6 +22,8 @@ _ENCODINGS = (
     *("utf-16", "shift_jis", "cp949", "euc-kr", "gb18030", "big5", "koi8-r", "macroman"),
 )
 """Those that partners' files are in, to tell an author which was probably meant."""
+_NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs", "oem"})
+"""Codecs of Python that make texts of bytes, and are no character sets of files."""
 
 
 def _spelt_out(text: object) -> object:
@@ -39,12 +42,19 @@ def _one_character(text: str) -> str:
     return text
 
 
-def _text_encoding(name: str) -> str:
+def is_text_encoding(name: str) -> bool:
+    """Whether files can be in this encoding: one that Python knows, and not such as `idna` or `hex`."""
     try:
-        b"?".decode(name, "replace")
-    except (LookupError, UnicodeError):
+        "".encode(name)  # refuses codecs that turn bytes into bytes
+        return codecs.lookup(name).name.replace("-", "_") not in _NO_CHARSETS
+    except (LookupError, ValueError):
+        return False
+
+
+def _text_encoding(name: str) -> str:
+    if not is_text_encoding(name):
         known = did_you_mean(name, _ENCODINGS) or f"write it like {', '.join(_ENCODINGS[:3])}; `eventsync init FILE` guesses it"
-        raise mistake(f'"{name}" is not an encoding that Python knows', known) from None
+        raise mistake(f'"{name}" is not an encoding that Python knows', known)
     return name
 
 

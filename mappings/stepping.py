@@ -40,16 +40,24 @@ class Stage:
     works_on_empty: bool
     mend: Mend | None
     path: str = ""
+    uses_repaired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """How a value's way may end otherwise. `is_empty_chosen`: the author said what to do with nothing."""
+    """How a value's way may end otherwise. `is_empty_chosen`, `is_error_chosen`: the author said what to do."""
 
     column: str
     on_empty: Mend
     on_error: Mend
     is_empty_chosen: bool = False
+    is_error_chosen: bool = False
+
+    def hear(self, row: RowState, refusal: Refusal) -> Any:
+        """Return what the author chose for a refusal, unless a choice inside the value is to reject the row."""
+        if refusal.is_final:
+            raise refusal
+        return (self.on_empty if refusal.is_empty else self.on_error)(row, refusal)
 
 
 Watch = Callable[[str, str, Any, Any], None]
@@ -104,22 +112,35 @@ def compile_step(step: Step, flow: Flow, tables: Mapping[str, Table], path: str)
         one = guarded(one, step.takes)
     mend = None if step.policy is None else mending(step.policy, path)
     every = _each(one, works_on_empty=works_on_empty) if is_each else one
-    stage = Stage(step.name, one, every, is_each, works_on_empty, mend, path)
+    stage = Stage(step.name, one, every, is_each, works_on_empty, mend, path, step.policy in (None, "warn", "draft"))
     return stage, _after(step, flow, is_each=is_each)
 
 
 def stepped(read: Getter, stages: tuple[Stage, ...], ends: Ends) -> Getter:
     """Return the value that `read` gives once it has passed all stages."""
-    runs = tuple((stage.run, stage.works_on_empty) for stage in stages)
-    has_default = any(stage.works_on_empty for stage in stages)
-    careful = _careful(stages, ends)
+    works_on_empty = any(stage.works_on_empty for stage in stages)
+    passed = _passed(stages, ends)
 
     def value(row: RowState) -> Any:
-        found = current = read(row)
-        if is_empty(found):
-            if not has_default:
-                return ends.on_empty(row, required(ends.column))
-            found = current = ""
+        try:
+            found = read(row)
+        except Refusal as refusal:
+            if refusal.is_final or not (works_on_empty and refusal.is_empty):
+                return ends.hear(row, refusal)
+            found = ""
+        if not is_empty(found):
+            return passed(row, found)
+        return passed(row, "") if works_on_empty else ends.on_empty(row, required(ends.column))
+
+    return value
+
+
+def _passed(stages: tuple[Stage, ...], ends: Ends) -> Walk:
+    runs = tuple((stage.run, stage.works_on_empty) for stage in stages)
+    careful = _careful(stages, ends)
+
+    def passed(row: RowState, found: Any) -> Any:
+        current = found
         try:
             for run, works_on_empty in runs:
                 if works_on_empty or not is_empty(current):
@@ -128,7 +149,7 @@ def stepped(read: Getter, stages: tuple[Stage, ...], ends: Ends) -> Getter:
             return careful(row, found)
         return ends.on_empty(row, nothing_left(ends.column, found)) if is_empty(current) else current
 
-    return value
+    return passed
 
 
 def stepped_cell(column: str, stages: tuple[Stage, ...], ends: Ends) -> Getter:
@@ -175,7 +196,7 @@ def _careful(stages: tuple[Stage, ...], ends: Ends) -> Walk:
         try:
             return walk(row, found)
         except Refusal as refusal:
-            return (ends.on_empty if refusal.is_empty else ends.on_error)(row, refusal)
+            return ends.hear(row, refusal)
 
     return careful
 
@@ -192,8 +213,12 @@ def _try_one(row: RowState, stage: Stage, item: Any, found: str, column: str) ->
     try:
         return stage.one(item)
     except Repaired as repaired:
-        row.warnings.append(repaired.about(column, found, stage.name).reason(stage.path))
-        return repaired.value
+        told = repaired.about(column, found, stage.name)
+        if stage.mend is None:
+            row.warnings.append(told.reason(stage.path))
+            return repaired.value
+        mended = stage.mend(row, told)
+        return repaired.value if stage.uses_repaired else mended
     except Refusal as refusal:
         told = refusal.about(column, found, stage.name)
         if stage.mend is None:

@@ -189,7 +189,7 @@ class ForEach(Valued):
         return self
 
 
-class Items(RootModel[tuple["Value", ...]]):
+class Items(RootModel[Annotated[tuple["Value", ...], Field(min_length=1)]]):
     """A list of values; empty ones are left out."""
 
     model_config = {"frozen": True}
@@ -238,7 +238,7 @@ def _kind_of_value(value: object) -> str:
     if marker is None and ("when" in value or "require" in value):
         return "value:entry"
     if marker is None and any(companion in value for companion in COMPANIONS):
-        return f"value:{next(key for key in value if key not in COMPANIONS or len(value) == 1)}"
+        return f"value:{next((key for key in value if key not in COMPANIONS), next(iter(value)))}"
     return "value:" + (marker or "object")
 
 

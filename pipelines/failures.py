@@ -16,6 +16,7 @@ from dagster import AssetExecutionContext, DagsterExecutionInterruptedError, Fai
 from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
 from mappings.errors import SyncError, TransientError
+from pipelines.logs import faults_as_errors
 from pipelines.outcomes import outcome_of
 from state.holders import HeldByAnotherError
 from state.lease import LeaseLostError
@@ -28,9 +29,10 @@ STEP_DELAY_S = 10.0
 
 @contextmanager
 def as_failures(context: StepContext) -> Iterator[None]:
-    """Raise every `SyncError` of the block as a `Failure` that says what would help and whether a retry can."""
+    """Raise every error of the block as a `Failure` that says what would help and whether a retry can."""
     try:
-        yield
+        with faults_as_errors(lambda: "at work", context.run.run_id, passing=(Failure,)):
+            yield
     except SyncError as error:
         raise failure_of(context, error) from error
 

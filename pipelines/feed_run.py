@@ -17,6 +17,7 @@ from mappings.schema import FeedMapping
 from pipelines.garbage import seldom_looked_for
 from pipelines.gate import brake_error, pass_the_gate, raise_if_braked
 from pipelines.holding import Hold
+from pipelines.logs import faults_as_errors
 from pipelines.marking import mark_rows
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, Outcome, outcome_of
@@ -96,7 +97,7 @@ class FeedAtWork:
         published: Published | None = None
         outcome = DONE
         try:
-            with deferred(), self._held() as grip:
+            with faults_as_errors(lambda: "at work", self.ticket.run_id), deferred(), self._held() as grip:
                 if not self.options.publish_only:
                     staged = self._stage(grip)
                     raise_if_braked(staged, self.mapping.feed)
@@ -194,7 +195,8 @@ class FeedAtWork:
     def _drained(self, job: PublishJob) -> Published:
         """Drain the outbox and tell the source; where Dagster interrupts, what was settled until then still enters the books."""
         try:
-            return replace(publish(job), written_back=mark_rows(self.workshop, self.mapping, self.ticket.run_id))
+            with faults_as_errors(lambda: "publishing", self.ticket.run_id):
+                return replace(publish(job), written_back=mark_rows(self.workshop, self.mapping, self.ticket.run_id))
         except LeaseLostError:
             raise  # the other run writes by now: what is ours of the numbers cannot be told
         except BaseException as left:
@@ -212,7 +214,8 @@ class FeedAtWork:
         with bound_contextvars(feed=work.feed, run_id=work.run_id), self._telemetry.run(work), seldom_looked_for():
             try:
                 holder = f"run {self.ticket.run_id}, launched by {self.ticket.launched_by}"
-                with self.workshop.lease(self.mapping, holder, is_patient=self.options.wait) as hold:
+                lease = self.workshop.lease(self.mapping, holder, is_patient=self.options.wait)
+                with faults_as_errors(lambda: doing[-1], self.ticket.run_id), lease as hold:
                     yield _Grip(hold, doing)
             except BaseException as left:
                 self._close_left(left, doing[-1])
@@ -263,11 +266,6 @@ def _account_of(job: PublishJob) -> PublishAccount | None:
 
 
 def _why_left(left: BaseException, phase: str) -> Outcome:
-    match left:
-        case SyncError():
-            return outcome_of(left)
-        case Exception():
-            hint = "its stack trace is in the Dagster UI, or on the terminal with --no-dagster; please report it"
-            return Outcome("failed", ExitCode.ATTENTION, f"a fault of eventsync while {phase}: {type(left).__name__}", hint)
-        case _:
-            return outcome_of(InterruptedRunError(f"interrupted while {phase}", hint="run again to go on"))
+    if isinstance(left, SyncError):
+        return outcome_of(left)
+    return outcome_of(InterruptedRunError(f"interrupted while {phase}", hint="run again to go on"))

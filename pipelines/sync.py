@@ -15,6 +15,7 @@ from itertools import chain, islice
 from typing import TypeVar
 
 from connectors.sources.contract import Ending, Reading, Source
+from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.sights import Sight
 from mappings.engine import RowMapper
 from mappings.errors import SyncError
@@ -49,6 +50,11 @@ from state.terms import Terms
 
 CHUNK_ROWS = 2_000
 """Rows of one stage transaction: large enough for batched statements and few flushes to disk, small enough for flat memory."""
+
+_MUCH_SHORTER = 0.5
+"""The share of the rows of the last whole read that may not be missing where nothing proves that the source came whole."""
+_MAY_BE_CUT_OFF = "the server does not say how long the file is, so the answer may have been cut off"
+_KNOWN_END_HINT = "run again later; if it is so short now, say `settle: 30s` in its source, or have the server send its length"
 
 T = TypeVar("T")
 
@@ -143,11 +149,14 @@ def _told_again(job: StageJob, sight: Sight) -> Staged | None:
     return Staged(report, tuple(verdicts), notices, version=_version(sight.read_as))
 
 
-def _brake(job: StageJob, verdicts: list[BrakeVerdict]) -> Callable[[StageReport], list[str]]:
-    """Return what asks the brakes of a report, and keeps their verdicts."""
+def _brake(job: StageJob, verdicts: list[BrakeVerdict], *, has_known_end: bool = True) -> Callable[[StageReport], list[str]]:
+    """Return what asks the brakes of a report, and keeps their verdicts. `has_known_end`: of what was read."""
 
     def brake(report: StageReport) -> list[str]:
         verdicts.extend(judge(report, job.mapping.publish.brakes, job.options.accept))
+        for verdict in verdicts:
+            if verdict.name == "shrink" and verdict.measured > _MUCH_SHORTER and not has_known_end:
+                raise SourceUnavailableError(f"{verdict.sentence}: {_MAY_BE_CUT_OFF}", hint=_KNOWN_END_HINT)
         return [verdict.name for verdict in verdicts if verdict.is_tripped]
 
     return brake
@@ -185,7 +194,8 @@ def _read(job: StageJob, trace: Trace) -> Staged:
             del chunk  # before the next one is made: memory holds one at a time
         ending = reading.ending()
         bookmark = job.approach.bookmark(ending.cursor, is_full=reach is Reach.FULL)
-        report = staging.close(_brake(job, verdicts), ReadEnd(bookmark, is_short=ending.is_short))
+        brake = _brake(job, verdicts, has_known_end=reading.has_known_end)
+        report = staging.close(brake, ReadEnd(bookmark, is_short=ending.is_short))
     report.account.check()
     notices = (*job.notices, *job.approach.notices, *_noticed(report, reach, ending), *(sieve.notices() if sieve else ()))
     return Staged(report, tuple(verdicts), notices, tuple(sorted(missing)), _version(reading.stamp))

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-from mappings.publishing import MONTHS, WEEKDAYS, Schedule
+from mappings.publishing import MONTHS, WEEKDAYS, Schedule, cron_values
 
 HOUR, DAY = 60, 24 * 60
 """In minutes."""
@@ -22,7 +22,7 @@ _LONGEST = timedelta(days=8 * 366)
 def ticks_of_day(cron: str) -> Sequence[int]:
     """Return the minutes of a day at which a line ticks, on the days on which it does, the earliest first."""
     minute, hour, *_ = cron.split()
-    return [HOUR * each + minutes for each in _values(hour, 0, 23) for minutes in _values(minute, 0, 59)]
+    return [HOUR * each + minutes for each in cron_values(hour, 0, 23) for minutes in cron_values(minute, 0, 59)]
 
 
 def gaps_of_day(ticks: Sequence[int]) -> set[int]:
@@ -56,27 +56,8 @@ def _moment(day: date, minute: int, zone: ZoneInfo) -> datetime:
 def _is_day_of(cron: str, day: date) -> bool:
     """Whether a line ticks on a day: where it names days of the month and of the week, either will do, as cron has it."""
     _, _, days, months, weekdays = cron.split()
-    if day.month not in _values(months, 1, 12, MONTHS):
+    if day.month not in cron_values(months, 1, 12, MONTHS):
         return False
-    is_day = day.day in _values(days, 1, 31)
-    is_weekday = day.isoweekday() % 7 in _values(weekdays, 0, 6, WEEKDAYS)
+    is_day = day.day in cron_values(days, 1, 31)
+    is_weekday = day.isoweekday() % 7 in cron_values(weekdays, 0, 6, WEEKDAYS)
     return is_day or is_weekday if ANY not in {days, weekdays} else is_day and is_weekday
-
-
-def _values(field: str, least: int, most: int, names: Sequence[str] = ()) -> list[int]:
-    """Return what a field of a cron line means, which was checked when its file was read."""
-    return sorted({value for part in field.split(",") for value in _span(part, least, most, names)})
-
-
-def _span(part: str, least: int, most: int, names: Sequence[str]) -> list[int]:
-    """Return the values of a part; a range that ends before it begins goes on from the least: 22-6 is the night."""
-    span, _, step = part.partition("/")
-    first, _, last = (f"{least}-{most}" if span == ANY else span).partition("-")
-    begin = _number(first, least, names)
-    end = _number(last, least, names) if last else most if step else begin
-    size = most - least + 1
-    return [least + (value - least) % size for value in range(begin, end + 1 if end >= begin else end + size + 1, int(step or 1))]
-
-
-def _number(word: str, least: int, names: Sequence[str]) -> int:
-    return int(word) if word.isdecimal() else least + names.index(word.lower())

@@ -35,10 +35,12 @@ async def list_events(sandbox: Sandbox, visit: Visit) -> Answer:
     channel_ids = [channel.id for channel in sandbox.channels_of(key)]
     newest_first = sandbox.switches.event_order == "newest"
     found = sandbox.records.created(channel_ids, page.offset, page.limit, newest_first=newest_first)
-    is_full = sandbox.switches.event_items == "full"
-    return said(
-        minimal_envelope([event_doc(event, is_full=is_full) for event in found], page, sandbox.records.count(channel_ids))
-    )
+    items = [_item(event, sandbox.switches.event_items) for event in found]
+    return said(minimal_envelope(items, page, sandbox.records.count(channel_ids)))
+
+
+def _item(event: StoredEvent, shows: str) -> dict[str, object]:
+    return {"id": event.id} if shows == "id" else event_doc(event, is_full=shows == "full")
 
 
 def event_doc(event: StoredEvent, *, is_full: bool) -> dict[str, object]:

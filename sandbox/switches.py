@@ -77,8 +77,8 @@ class Switches:
     created_doc: Literal["minimal", "full"] = field(
         default="minimal", metadata=_says("Fields of the created `doc`: `id` and `title`, or the whole event.")
     )
-    event_items: Literal["minimal", "full"] = field(
-        default="minimal", metadata=_says("Fields of the items of GET /events: `id` and `title`, or the whole event.")
+    event_items: Literal["minimal", "full", "id"] = field(
+        default="minimal", metadata=_says("Fields of the items of GET /events: `id` and `title`, the whole event, or `id` alone.")
     )
     event_order: Literal["newest", "oldest"] = field(default="newest", metadata=_says("Which events GET /events lists first."))
     list_scope: Literal["none", "events:read"] = field(default="none", metadata=_says("Scope that GET /events asks for."))

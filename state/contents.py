@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Table, func, insert, select, text
 
 from mappings.errors import ConfigError
 from state.portable import Form, Sum, form_of
-from state.tables import DUPLICATE_MARK, METADATA, ROUTE_WORKER
+from state.tables import DUPLICATE_MARK, ENTRY, METADATA, ROUTE_WORKER
 from state.trouble import StateUnavailableError
 
 TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if table not in (DUPLICATE_MARK, ROUTE_WORKER))
@@ -22,6 +22,8 @@ TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if t
 marks of twins are made anew."""
 
 PAGE = 1_000
+LONGEST_KEY = 2_000
+"""Bytes of the longest row key that is taken in; ledgers of version 0.1 may hold longer ones."""
 
 Tell = Callable[[int], None]
 
@@ -115,10 +117,23 @@ def _put_part(connection: Connection, part: Part, tell: Tell) -> Sum:
     for page in _pages(part.lines):
         for line in page:
             found.add(line)
-        connection.execute(insert(part.form.table), [part.form.row(line) for line in page])
+        rows = [part.form.row(line) for line in page]
+        if part.form.table is ENTRY and any(len(str(row["row_key"]).encode()) > LONGEST_KEY for row in rows):
+            _allow_long_keys(connection)
+        connection.execute(insert(part.form.table), rows)
         tell(len(page))
     set_mark(connection, part.form.table, part.mark)
     return found
+
+
+def _allow_long_keys(connection: Connection) -> None:
+    """Let PostgreSQL hold row keys that its B-trees cannot (2,704 bytes): only ledgers that have them pay for two indexes."""
+    if connection.dialect.name != "postgresql":
+        return
+    connection.execute(text("ALTER TABLE ledger_entry DROP CONSTRAINT IF EXISTS uq_ledger_entry_scope_id_row_key"))
+    unique = "CREATE UNIQUE INDEX IF NOT EXISTS uq_ledger_entry_scope_id_md5 ON ledger_entry (scope_id, md5(row_key))"
+    connection.execute(text(unique))
+    connection.execute(text("CREATE INDEX IF NOT EXISTS ix_ledger_entry_row_key ON ledger_entry USING hash (row_key)"))
 
 
 def _pages(lines: Iterator[bytes]) -> Iterator[Sequence[bytes]]:

@@ -187,8 +187,22 @@ def _stay_in_place(connection: Connection) -> None:
 
 
 def _bring_to_head(engine: Engine) -> None:
-    if schema_revision(engine) == HEAD:
+    revision = schema_revision(engine)
+    if revision == HEAD:
         return
+    try:
+        _upgrade(engine)
+    except StateUnavailableError as error:
+        if revision is None:
+            raise
+        raise StateUnavailableError(
+            f"the state DB {shown(engine.url)} has the tables of an earlier version (schema {revision}, ours is {HEAD}), and they"
+            f" cannot be upgraded: {error}",
+            hint=f"{error.hint}; any command of a user who may write to it upgrades it, `eventsync status` for example",
+        ) from error
+
+
+def _upgrade(engine: Engine) -> None:
     with writing(engine) as connection:
         _take_turn(connection)
         revision = _revision(connection)

@@ -12,13 +12,13 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, and_, delete, exists, func, or_, select, update
 
 from state.accounts import READS_THAT_TELL
 from state.backfills import BackfillState
 from state.database import reading, writing
 from state.tables import BACKFILL, BACKFILL_SLICE, EARLIER, ENTRY, LEASE, NOTICE_SENT, PROBLEM, RUN, SCOPE
-from state.words import EntryState
+from state.words import EntryState, ProblemKind
 
 _PAGE = 1_000
 _PAGE_OF_BACKFILLS = 10
@@ -79,11 +79,11 @@ def _count(connection: Connection, scope_id: int, before: datetime) -> Pruned:
     lists, kept = _runs_that_list(connection, scope_id), _runs_that_tell(connection, scope_id)
     problems, runs = _old_problems(scope_id, before), _old_runs(scope_id, before)
     counts = (
-        select(func.count()).select_from(PROBLEM).where(problems, PROBLEM.c.listed_run.not_in(lists)),
+        select(func.count()).select_from(PROBLEM).where(problems, ~_is_listed(lists)),
         select(func.count()).select_from(RUN).where(runs, RUN.c.id.not_in(kept)),
         select(func.count()).select_from(ENTRY).where(_old_answers(scope_id, before)),
         select(func.count()).select_from(EARLIER).where(_old_earlier(scope_id, before)),
-        select(func.count()).select_from(PROBLEM).where(problems, PROBLEM.c.listed_run.in_(lists)),
+        select(func.count()).select_from(PROBLEM).where(problems, _is_listed(lists)),
         select(func.count()).select_from(RUN).where(runs, RUN.c.id.in_(kept)),
     )
     gone, went, answers, earlier, standing, telling = (connection.execute(count).scalar_one() for count in counts)
@@ -139,8 +139,8 @@ def _be_alone(connection: Connection, scope_id: int) -> None:
 
 
 def _take_problems(connection: Connection, scope_id: int, before: datetime, _after: int) -> tuple[int, int]:
-    is_unlisted = PROBLEM.c.listed_run.not_in(_runs_that_list(connection, scope_id))
-    page = select(PROBLEM.c.id).where(_old_problems(scope_id, before), is_unlisted).limit(_PAGE)
+    is_listed = _is_listed(_runs_that_list(connection, scope_id))
+    page = select(PROBLEM.c.id).where(_old_problems(scope_id, before), ~is_listed).limit(_PAGE)
     return connection.execute(delete(PROBLEM).where(PROBLEM.c.id.in_(page))).rowcount, 0
 
 
@@ -176,6 +176,13 @@ def _emptied(connection: Connection, table: Table, key: ColumnElement[int], whic
 
 def _old_problems(scope_id: int, before: datetime) -> ColumnElement[bool]:
     return and_(PROBLEM.c.scope_id == scope_id, PROBLEM.c.seen_at < before)
+
+
+def _is_listed(lists: Sequence[str]) -> ColumnElement[bool]:
+    """On a feed's present list. A warning is on it whatever run listed it, for as long as its entry is there."""
+    has_entry = exists().where(ENTRY.c.scope_id == PROBLEM.c.scope_id, ENTRY.c.row_key == PROBLEM.c.row_key)
+    is_warning = and_(PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "", has_entry)
+    return or_(PROBLEM.c.listed_run.in_(lists), is_warning)
 
 
 def _old_runs(scope_id: int, before: datetime) -> ColumnElement[bool]:

@@ -27,6 +27,8 @@ _PAGE = 500
 class Sought:
     """One entry without an event id. A rival is not looked for, but may be the one whom an event belongs to: a row of
     another feed, one that was set aside, or one that the next run asks about by itself.
+
+    `baseline`: what a person says the service shows, `asked`: what the source asks for now; None where it is `body`.
     """
 
     entry_id: int
@@ -38,6 +40,8 @@ class Sought:
     body: bytes
     origin: str
     is_rival: bool
+    baseline: bytes | None = None
+    asked: bytes | None = None
 
 
 def read_sought(engine: Engine, book: Book, now: datetime, key_memory_s: float) -> Iterator[Sought]:
@@ -77,4 +81,6 @@ def _as_sought(row: Row[*tuple[Any, ...]]) -> Sought:
         body=row.body,
         origin=row.origin,
         is_rival=not row.is_sought,
+        baseline=row.baseline_body,
+        asked=row.drift_body,
     )

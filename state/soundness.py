@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, Row, and_, exists, func, select, unio
 from state.database import reading, schema_revision
 from state.duplicates import MARK
 from state.entry_checks import Finding, Signs, check_earlier, check_entry
-from state.migrations.upgrade import HEAD, differences
+from state.migrations.upgrade import HEAD, differences, is_known
 from state.records import load_publish, load_read, load_report
 from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, RUN, SCOPE
 from state.trouble import StateDamagedError
@@ -142,7 +142,8 @@ def _in_schema(connection: Connection, schema: str | None) -> Iterator[Finding]:
     if schema is None:
         yield Finding("tables", "there are none of ours: the first run makes them")
     elif schema != HEAD:
-        yield Finding("tables", f"the schema is {schema}, ours is {HEAD}: the next run brings an older one up to ours")
+        what = "`eventsync status` or the next run upgrades it" if is_known(schema) else "a newer version wrote it"
+        yield Finding("tables", f"the schema is {schema}, ours is {HEAD}: {what}")
     else:
         yield from (Finding("tables", difference) for difference in differences(connection))
 

@@ -196,7 +196,7 @@ class ProblemRow(Row, table=True):
     __table_args__ = (
         UniqueConstraint("scope_id", "digest"),
         Index(None, "scope_id", "listed_run", "kind", "id"),
-        Index(None, "scope_id", "kind", "row_key"),
+        Index(None, "scope_id", "kind", "row_key"),  # on PostgreSQL a hash index of warnings: keys may be long
     )
 
     id: int | None = Field(default=None, sa_column=Column(BIG_ID, primary_key=True, autoincrement=True))

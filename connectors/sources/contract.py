@@ -95,8 +95,9 @@ class Reading:
     consumed once. `stamp` is cheap evidence of the content's version, taken before the first row was read: equal
     stamps of one source mean equal content; "" means that the source gives no evidence. `is_whole`: the rows are all
     there are, so that an absent one has vanished; else only those that changed since, and the deleted among them say
-    so themselves (`SourceRow.is_gone`). `ending` is asked once the rows are consumed. `records`: the same rows as bytes, None
-    where the source has no such.
+    so themselves (`SourceRow.is_gone`). `has_known_end`: something proves that the source came whole; else rows may be missing
+    behind those that are given, and nobody can tell. `ending` is asked once the rows are consumed. `records`: the same rows as
+    bytes, None where the source has no such.
     """
 
     columns: tuple[str, ...]
@@ -105,6 +106,7 @@ class Reading:
     is_whole: bool = True
     ending: Callable[[], Ending] = Ending
     records: Records | None = None
+    has_known_end: bool = True
 
     def with_empty(self, columns: tuple[str, ...]) -> Reading:
         """Return the same with columns that the source lacks by leave: empty in every row."""

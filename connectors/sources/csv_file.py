@@ -41,7 +41,8 @@ class CsvFile:
         """Keep the promises of `Source.read`. A row's number is the physical line of the file on which it begins."""
         with opened(self.file) as file:
             with told_of_change(file):
-                lines = Lines(file.stream, chosen_encoding(file.stream, self.spec.encoding), file.name)
+                encoding = chosen_encoding(file.stream, self.spec.encoding)
+                lines = Lines(file.stream, encoding, file.name, needs_end=not file.has_known_end)
                 records = CsvRecords(lines, file.name, self.spec)
                 present = read_header(self.spec.header, file.name, records.next_row, hint="check `source.delimiter`")
                 columns = wanted_columns(present, self.asked, file.name, _advice(present, self.spec))
@@ -50,7 +51,8 @@ class CsvFile:
             odd = OddRows(self.spec, columns.names, faults, self.spec.delimiter, rejects_short=is_strict)
             raw = _raw(file, self.spec, records, columns.names)
             rows = within_limits(whole(file, _asked_rows(self.spec, records, odd, raw)), self.spec)
-            yield Reading(columns.names, rows, file.stamp, records=raw).with_empty(columns.absent)
+            reading = Reading(columns.names, rows, file.stamp, records=raw, has_known_end=file.has_known_end)
+            yield reading.with_empty(columns.absent)
 
 
 def _raw(file: OpenedFile, spec: DelimitedSource, records: CsvRecords, columns: Sequence[str]) -> RawRecords | None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from connectors.sources.errors import BadSourceError
+from connectors.sources.errors import BadSourceError, CutOffError
 from connectors.sources.text_file import Lines, replaced_bytes
 from mappings.source_bases import DelimitedSource
 
@@ -77,7 +77,8 @@ class CsvRecords:
             message = f"the cell in column {column} is larger than {LARGEST_CELL // 2**20} million characters"
             return self._bad(start, message, hint="a quote that opens this cell is probably never closed")
         if self.lines.is_exhausted:
-            return self._bad(start, f"the quote that opens the cell in column {column} is never closed", hint=doubled)
+            message = f"the quote that opens the cell in column {column} is never closed"
+            return CutOffError(f"{self.name}:{start}", message, hint=doubled)
         end = self.next_line - 1
         message = f"the quoting of the row that begins here breaks on line {end}, so we cannot tell where the next row begins"
         return self._bad(start, message, hint=doubled)

@@ -5,12 +5,31 @@ What is wrong with a single row is no error: it travels with the row (`SourceRow
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import errno
+import lzma
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+from xml.parsers import expat
 
 from rapidfuzz import fuzz, process
 
 from connectors.sources.names import folded
 from mappings.errors import PermanentError, TransientError
+
+T = TypeVar("T")
+
+_DAMAGE = (
+    *(EOFError, ValueError, LookupError, ArithmeticError, RuntimeError, MemoryError, OSError),
+    *(struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile, expat.ExpatError),
+)
+"""Everything that Python's readers of archives, packed files, texts and XML raise for bytes that are not what they should be."""
+
+_ODD_SHAPE = (ValueError, LookupError, ArithmeticError, AttributeError, TypeError, RecursionError)
+"""What reading a JSON document raises that is made otherwise than its API describes."""
 
 _NEAR = 50.0
 _MOST_NAMES_SHOWN = 40
@@ -36,6 +55,10 @@ class BadSourceError(PermanentError):
         self.place = place
 
 
+class CutOffError(BadSourceError):
+    """The content ends where it cannot end: within a record, or before the end that its format prescribes."""
+
+
 class EmptySourceError(BadSourceError):
     """Nothing at all is there, not even a header: a file that was cut off, or not yet written."""
 
@@ -58,6 +81,79 @@ class MissingColumnsError(PermanentError):
         super().__init__(
             f"{place} lacks the column{'s' * (len(self.missing) > 1)} {', '.join(said)}", hint=_hint(present, advice)
         )
+
+
+@contextmanager
+def as_bad_source(
+    place: Callable[[], str], what: str, *, hint: str = "ask the partner for the whole file", is_end: bool = False
+) -> Iterator[None]:
+    """Raise what a reader of bytes raises in the block as an error with a place; `what` says what cannot be read.
+
+    `is_end`: all bytes have been read, so that any error means that more should follow.
+
+    Raises:
+        BadSourceError: the bytes are damaged, `CutOffError` where they end too early.
+        SourceUnavailableError: the disk failed.
+    """
+    try:
+        yield
+    except _DAMAGE as error:
+        # The disk's own errors have a number, those of Python's readers have none; a seek to a damaged offset is invalid.
+        if isinstance(error, OSError) and error.errno not in {None, errno.EINVAL}:
+            raise SourceUnavailableError(f"{place()} broke off: {error.strerror}", hint="run again later") from error
+        kind = CutOffError if is_end or isinstance(error, EOFError) else BadSourceError
+        raise kind(place(), f"{what}{_reason(error)}", hint=hint) from error
+
+
+@contextmanager
+def as_odd_answer(place: str, service: str) -> Iterator[None]:
+    """Raise what an answer of another shape than its API describes leads to in the block as an error of the source.
+
+    Raises:
+        SourceUnavailableError: it is such.
+    """
+    try:
+        yield
+    except _ODD_SHAPE as error:
+        message = f"{place}: {service} answered in another shape than its API describes ({type(error).__name__})"
+        raise SourceUnavailableError(message, hint="run again; if it stays so, please report it") from error
+
+
+def in_known_shape(rows: Iterator[T], place: str, service: str) -> Iterator[T]:
+    """Give the rows that are made of answers while they are asked for; raises as `as_odd_answer`."""
+    with as_odd_answer(place, service):
+        yield from rows
+
+
+@contextmanager
+def cut_off_is_passing(name: str, *, has_known_end: bool) -> Iterator[None]:
+    """Let content that ends too early be worth another attempt, where nothing tells that it has come whole.
+
+    Raises:
+        SourceUnavailableError: in place of `CutOffError`.
+    """
+    try:
+        yield
+    except CutOffError as error:
+        if has_known_end:
+            raise
+        message = f"{error}; the server of {name} does not say how long it is, so the answer may have been cut off"
+        hint = (
+            "run again later; if the file is whole like this, say `settle: 30s` in its source, or have the server send its length"
+        )
+        raise SourceUnavailableError(message, hint=hint) from error
+
+
+def _reason(error: BaseException) -> str:
+    match error:
+        case expat.ExpatError():
+            return f": {expat.errors.messages.get(error.code, str(error.code))}"
+        case UnicodeDecodeError():
+            return f" ({error.reason})"
+        case UnicodeError():
+            return f" ({error})"
+        case _:
+            return ""
 
 
 def _nearest(missing: Sequence[str], present: Sequence[str]) -> Mapping[str, str]:

@@ -18,6 +18,7 @@ LARGEST_BYTES = 2 * 1024**3
 class Fetching:
     """`largest`: bytes. `silence_s`: between two pieces; `longest_s`: the whole, retries included. A file that comes slower than
     `slowest_bytes` a second, over any `window_s`, is given up. `hops`: redirects in a row.
+    `settle_s`: a file whose length nothing tells is fetched again after so long, and is whole if it is the same; None: it is not.
     """
 
     largest: int = LARGEST_BYTES
@@ -27,6 +28,7 @@ class Fetching:
     slowest_bytes: float = 1024.0
     window_s: float = 60.0
     hops: int = 5
+    settle_s: float | None = None
     retries: RetryPolicy = field(default=RetryPolicy(attempts=4, budget_s=120.0))
     clockwork: Clockwork = REAL
 

@@ -54,8 +54,9 @@ def file_at(path: str, base: Path) -> FileAt:
 
 def choice_of(spec: FileSource, base: Path, clockwork: Clockwork) -> FileChoice:
     """Return the choice of the files that a source means, wherever they are."""
-    files = _files(spec.path, base, Fetching(largest=spec.largest or LARGEST_BYTES, clockwork=clockwork))
-    return FileChoice(spec, files, clockwork)
+    settle_s = None if spec.settle is None else spec.settle.total_seconds()
+    bounds = Fetching(largest=spec.largest or LARGEST_BYTES, settle_s=settle_s, clockwork=clockwork)
+    return FileChoice(spec, _files(spec.path, base, bounds), clockwork)
 
 
 def _source(spec: FileSpec, base: Path, asked: Asked, since: str, clockwork: Clockwork) -> Source:

@@ -18,11 +18,15 @@ _CHUNK_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """An open, seekable file as it is stored. `name` is what people call it, `stamp` evidence of its version or ""."""
+    """An open, seekable file as it is stored. `name` is what people call it, `stamp` evidence of its version or "".
+
+    `has_known_end`: something proves that it has come whole: the disk, its length, or its second coming.
+    """
 
     stream: BinaryIO
     name: str
     stamp: str
+    has_known_end: bool = True
 
 
 OpenStored = Callable[[], AbstractContextManager[StoredFile]]
@@ -69,13 +73,14 @@ class KeptFile:
     """What the other side says of the version, to be asked about later; "" if it says nothing of use."""
     age_s: float | None = None
     """How long it had been as it is, by the other side's clock; None if that is not known."""
+    has_known_end: bool = True
 
     @contextmanager
     def opened(self) -> Iterator[StoredFile]:
         """Open the copy from its start; whoever reads it may close what it is given."""
         self.stream.seek(0)
         with os.fdopen(os.dup(self.stream.fileno()), "rb") as own:
-            yield StoredFile(own, self.name, self.stamp)
+            yield StoredFile(own, self.name, self.stamp, self.has_known_end)
 
 
 def through_a_copy(fetch: Callable[[], AbstractContextManager[KeptFile]]) -> OpenStored:

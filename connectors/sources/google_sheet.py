@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice
+from typing import IO
 
 from connectors.sources.access import Access
 from connectors.sources.cell_faults import CellFaults
 from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Ending, Reading, unchanged
-from connectors.sources.errors import EmptySourceError, SourceUnavailableError
+from connectors.sources.errors import EmptySourceError, SourceUnavailableError, as_odd_answer, in_known_shape
 from connectors.sources.google_cells import GoogleCells
 from connectors.sources.google_client import opened_spreadsheet
 from connectors.sources.google_copy import Copy, Part, copy_whole
@@ -67,16 +68,20 @@ class GoogleSheet:
             opened_spreadsheet(self.spec, self.access, clockwork=self.clockwork) as sheet,
             tempfile.SpooledTemporaryFile(_IN_MEMORY) as file,
         ):
-            # Before anything is read: what somebody edits meanwhile has a later version, and is the next reading's.
-            version = sheet.version() if self.asks_version else ""
-            cursor = _cursor(self.spec, sheet.id, version)
-            if cursor and cursor == self.since:
-                yield unchanged(tuple(sorted(self.asked.columns)), cursor, self.spec.place)
-                return
-            looked = sheet.look()
-            part = part_of(self.spec, looked)
-            first = sheet.piece(part.place(part.area.top, part.first_height), formulas=bool(version) and _is_tab(part, looked))
-            yield self._opened(_Copying(self.spec, sheet, Copy(file, GoogleCells(looked.locale)), part, first, version), looked)
+            with as_odd_answer(self.spec.place, "Google"):
+                reading = self._read(sheet, file)
+            yield replace(reading, rows=in_known_shape(reading.rows, self.spec.place, "Google"))
+
+    def _read(self, sheet: GoogleSpreadsheet, file: IO[bytes]) -> Reading:
+        # Before anything is read: what somebody edits meanwhile has a later version, and is the next reading's.
+        version = sheet.version() if self.asks_version else ""
+        cursor = _cursor(self.spec, sheet.id, version)
+        if cursor and cursor == self.since:
+            return unchanged(tuple(sorted(self.asked.columns)), cursor, self.spec.place)
+        looked = sheet.look()
+        part = part_of(self.spec, looked)
+        first = sheet.piece(part.place(part.area.top, part.first_height), formulas=bool(version) and _is_tab(part, looked))
+        return self._opened(_Copying(self.spec, sheet, Copy(file, GoogleCells(looked.locale)), part, first, version), looked)
 
     def _opened(self, copying: _Copying, looked: Spreadsheet) -> Reading:
         part, name = copying.part, f"{looked.title} ({copying.part.tab})"

@@ -153,11 +153,13 @@ def find_spreadsheet(wire: GoogleWire, title: str) -> tuple[str, str]:
         "pageSize": 10,
         "fields": f"files(id,name,{_VERSION})",
     }
-    found = wire.ask(Question(DRIVE_FILES_API_V3_URL, f'looking for "{title}"', params)).get("files", ())
+    found: list[tuple[str, str]] = wire.ask(
+        Question(DRIVE_FILES_API_V3_URL, f'looking for "{title}"', params, read=_whole(_files))
+    )
     if len(found) == 1:
-        return str(found[0]["id"]), _version(found[0])
+        return found[0]
     if found:
-        ids = ", ".join(file["id"] for file in found)
+        ids = ", ".join(file for file, _ in found)
         hint = f"give the id or the address of the right one in `source.spreadsheet`: {ids}"
         raise SourceRefusedError(f'{len(found)} spreadsheets are called "{title}"', hint=hint)
     hint = "is it shared with us, and its title spelt exactly so? The address from the browser is surer than a title"
@@ -210,6 +212,10 @@ def _has_formula(content: bytes) -> bool:
 
 def _is_worked_out(cell: Mapping[str, Any]) -> bool:
     return "formulaValue" in (cell.get("userEnteredValue") or ()) or "pivotTable" in cell or "dataSourceTable" in cell
+
+
+def _files(told: Any) -> list[tuple[str, str]]:
+    return [(str(file["id"]), _version(file)) for file in told.get("files", ())]
 
 
 def _version(told: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from connectors.sources.errors import BadSourceError, EmptySourceError
+from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.ics_lengths import end_after
 from connectors.sources.nested import OWN_TEXT
 from connectors.sources.opened_file import OpenedFile
@@ -119,7 +119,12 @@ def _unfolded(lines: Lines, encoding: str) -> Iterator[tuple[int, str]]:
 
 
 def _mended(text: str, encoding: str) -> str:
-    return text.encode(encoding, "surrogateescape").decode(encoding, "surrogateescape") if has_undecodable(text) else text
+    if not has_undecodable(text):
+        return text
+    try:
+        return text.encode(encoding, "surrogateescape").decode(encoding, "surrogateescape")
+    except UnicodeError:  # UTF-16 has no single bytes to join: its rows say that they are not text
+        return text
 
 
 def _events(lines: Iterator[tuple[int, str]], name: str) -> Iterator[Record]:
@@ -162,7 +167,7 @@ class _Calendar:
         if self._open:
             what, line = self._open[-1]
             hint = "it was cut off: ask the partner for the whole file"
-            raise BadSourceError(f"{self._name}:{line}", f"the file ends within the {what} that begins here", hint=hint)
+            raise CutOffError(f"{self._name}:{line}", f"the file ends within the {what} that begins here", hint=hint)
 
     def _begin(self, what: str, number: int) -> None:
         self._is_begun = True

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from connectors.sources.cell_faults import short
-from connectors.sources.errors import BadSourceError
+from connectors.sources.errors import BadSourceError, CutOffError
 from connectors.sources.json_values import JsonTexts
 from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
@@ -142,7 +142,7 @@ class _JsonText:
     def skip(self, mark: str) -> None:
         """Pass over a mark that must stand here."""
         if self.peek() != mark:
-            raise self.bad(self._ended(f'"{mark}" should stand here'))
+            raise self._ended(f'"{mark}" should stand here')
         self._place += 1
 
     def value(self) -> Any:
@@ -155,7 +155,8 @@ class _JsonText:
                 reached = error.pos - self._place
                 if not self._more():
                     self._place += reached
-                    raise self.bad(self._ended(f"this is not JSON: {error.msg}")) from error
+                    is_open = error.msg.startswith("Unterminated string")
+                    raise self._ended(f"this is not JSON: {error.msg}", is_open=is_open) from error
             except RecursionError as error:
                 raise self.bad("the document nests too deeply") from error
             else:
@@ -170,9 +171,12 @@ class _JsonText:
         found = f' (found: "{near}")' if near else ""
         return BadSourceError(f"{self._pieces.name}:{self.line}", f"{message}{found}", hint=hint)
 
-    def _ended(self, message: str) -> str:
-        is_end = self._is_all and self._place >= len(self._buffer)
-        return f"the document ends too early: {message}" if is_end else message
+    def _ended(self, message: str, *, is_open: bool = False) -> BadSourceError:
+        """Return the error for the place reached, which may be the end. `is_open`: a text that begins here has no end."""
+        error = self.bad(message)
+        if not self._is_all or not (is_open or self._place >= len(self._buffer)):
+            return error
+        return CutOffError(error.place, f"the document ends too early: {message}", hint=error.hint)
 
     def _more(self) -> bool:
         if self._is_all:

@@ -46,7 +46,8 @@ class ManyFiles:
                 return
             with opened_together(files, choice, self.open_one) as (columns, parts), closing(_rows(parts, columns)) as rows:
                 stamp = stamp_of_files((part.file.name, part.stamp) for part in parts)
-                yield Reading(columns, rows, stamp, ending=lambda: Ending(version))
+                has_known_end = all(part.has_known_end for part in parts)
+                yield Reading(columns, rows, stamp, ending=lambda: Ending(version), has_known_end=has_known_end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Part:
     folder: str
     columns: tuple[str, ...]
     stamp: str
+    has_known_end: bool
 
     def rows(self, columns: tuple[str, ...]) -> Iterator[SourceRow]:
         """Read the file's rows, with all of the columns.
@@ -92,7 +94,7 @@ def opened_together(
             source = open_one(copies.opener(file))
             with source.read() as reading:
                 folder = _folder(file, choice) if is_told_apart or _has_namesake(file, files) else ""
-                parts.append(Part(file, source, folder, reading.columns, reading.stamp))
+                parts.append(Part(file, source, folder, reading.columns, reading.stamp, reading.has_known_end))
         yield tuple(dict.fromkeys(column for part in parts for column in part.columns)), parts
 
 

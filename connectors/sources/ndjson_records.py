@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from connectors.sources.errors import BadSourceError, EmptySourceError
+from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.json_records import NO_OBJECT
 from connectors.sources.json_values import JsonTexts
 from connectors.sources.opened_file import OpenedFile
@@ -30,7 +30,8 @@ class NdjsonRecords:
         Raises:
             BadSourceError: not even the first line is JSON, or the last one breaks off.
         """
-        lines = Lines(file.stream, chosen_encoding(file.stream, self.spec.encoding or ("utf-8",)), file.name)
+        encoding = chosen_encoding(file.stream, self.spec.encoding or ("utf-8",))
+        lines = Lines(file.stream, encoding, file.name, needs_end=not file.has_known_end)
         try:
             yield from _records(lines, file.name)
         finally:
@@ -51,7 +52,7 @@ def _records(lines: Lines, name: str) -> Iterator[Record]:
             raise BadSourceError(str(record.origin), f"the first line is no JSON object ({record.problem})", hint=hint)
         is_any = is_any or bool(record.value)
         if record.problem and not line.endswith(("\n", "\r")):
-            raise BadSourceError(
+            raise CutOffError(
                 str(record.origin), "the file ends in the middle of this line", hint="ask the partner for all of it"
             )
         yield record

@@ -13,22 +13,26 @@ from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import BinaryIO, TypeVar
 
-from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceUnavailableError
+from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceUnavailableError, cut_off_is_passing
 from connectors.sources.found_file import OpenStored
-from connectors.sources.unpacking import unpacked
+from connectors.sources.unpacking import as_stored, unpacked
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """An open, seekable file. `name` is what people call it (`events.csv`), `stamp` evidence of its version or ""."""
+    """An open, seekable file. `name` is what people call it (`events.csv`), `stamp` evidence of its version or "".
+
+    `has_known_end`: its length or the format that it is packed in proves that it has come whole.
+    """
 
     stream: BinaryIO
     name: str
     stamp: str
     _stored: BinaryIO
     _before: tuple[int, int]
+    has_known_end: bool = True
 
     def has_changed(self) -> bool:
         """Whether somebody wrote into it since it was opened. A file put in its place as a whole does not count."""
@@ -55,13 +59,15 @@ def opened(file: FileAt, *, unpacks: bool = True) -> Iterator[OpenedFile]:
         SourceUnavailableError: the other side or the disk did not answer.
         BadSourceError: it is an archive in which not one file is meant, or damaged.
     """
-    with file.open_stored() as stored:
+    with file.open_stored() as stored, cut_off_is_passing(stored.name, has_known_end=stored.has_known_end):
         if not unpacks and not file.member:
-            yield OpenedFile(stored.stream, stored.name, stored.stamp, stored.stream, _version(stored.stream))
+            with as_stored(stored.stream, stored.name) as stream:
+                yield OpenedFile(stream, stored.name, stored.stamp, stored.stream, _version(stored.stream))
             return
-        with unpacked(stored.stream, stored.name, file.member) as (stream, inner):
+        with unpacked(stored.stream, stored.name, file.member) as (stream, inner, is_packed):
             if unpacks:
-                yield OpenedFile(stream, inner, stored.stamp, stored.stream, _version(stored.stream))
+                has_known_end = stored.has_known_end or is_packed
+                yield OpenedFile(stream, inner, stored.stamp, stored.stream, _version(stored.stream), has_known_end)
                 return
             with TemporaryFile(prefix="eventsync-") as plain:
                 shutil.copyfileobj(stream, plain)

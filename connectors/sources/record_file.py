@@ -21,6 +21,7 @@ from connectors.sources.nested import Flattening, picks_among
 from connectors.sources.opened_file import FileAt, OpenedFile, opened, told_of_change, whole
 from connectors.sources.text_file import has_undecodable
 from mappings.source_bases import RecordSource
+from mappings.source_specs import NdjsonSource
 from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
 
 SAMPLE = 1000
@@ -70,7 +71,10 @@ class RecordFile:
             pairs = tuple(zip(columns.names, present, strict=True))
             with closing(self.cut(file)) as records:
                 rows = _Rows(flattening, pairs, CellFaults(self.asked.columns, self.spec.encoding or ("utf-8",))).of(records)
-                yield Reading(columns.names, whole(file, rows), file.stamp).with_empty(columns.absent)
+                # The other formats say themselves where they end.
+                has_known_end = file.has_known_end or not isinstance(self.spec, NdjsonSource)
+                reading = Reading(columns.names, whole(file, rows), file.stamp, has_known_end=has_known_end)
+                yield reading.with_empty(columns.absent)
 
     def _present(self, file: OpenedFile, flattening: Flattening) -> Sequence[str]:
         present: dict[str, None] = {}

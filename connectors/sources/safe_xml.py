@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn, Protocol
 from xml.parsers import expat  # every declaration and use of an entity of the file's own is refused below
 
-from connectors.sources.errors import BadSourceError
+from connectors.sources.errors import BadSourceError, as_bad_source
 
 DEEPEST = 200
 """Elements inside one another. No table is deeper."""
@@ -56,16 +56,16 @@ class XmlPieces:
         Raises:
             BadSourceError: this is no XML, ends early, declares entities or nests too deeply.
         """
-        try:
-            for chunk in chunks:
-                self._parser.Parse(chunk, False)
-                yield
-            self._parser.Parse(b"", True)
-        except expat.ExpatError as error:
-            message = f"this is not XML here: {expat.errors.messages.get(error.code, str(error.code))}"
-            hint = "the file may be cut off, or not be XML at all"
-            raise BadSourceError(f"{self._name}:{error.lineno}", message, hint=hint) from error
+        for chunk in chunks:
+            self._parse(chunk, is_end=False)
+            yield
+        self._parse(b"", is_end=True)
         yield
+
+    def _parse(self, chunk: bytes | str, *, is_end: bool) -> None:
+        what, hint = "this is not XML here", "the file may be cut off, or not be XML at all"
+        with as_bad_source(lambda: f"{self._name}:{self._parser.ErrorLineNumber}", what, hint=hint, is_end=is_end):
+            self._parser.Parse(chunk, is_end)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1

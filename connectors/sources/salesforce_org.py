@@ -122,8 +122,8 @@ class Org:
             page = Page.of(self.ask("the next page", lambda org: org.query_more(address, identifier_is_url=True)))
         except _RefusedAfreshError as error:
             raise LocatorLostError(str(error), hint=error.hint) from error
-        if page.more == address and not page.records:
-            raise SourceUnavailableError("Salesforce gave a page without records that leads to itself", hint="run again later")
+        if page.more == address:
+            raise SourceUnavailableError("Salesforce gave a page of records that leads to itself", hint="run again later")
         return page
 
     def limits(self) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from math import ceil
 from connectors.sources.access import Access
 from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Reading
+from connectors.sources.errors import as_odd_answer, in_known_shape
 from connectors.sources.names import Asked
 from connectors.sources.salesforce_bulk import NotInBulkError, query_job
 from connectors.sources.salesforce_errors import SlowQueryError
@@ -42,10 +43,13 @@ class SalesforceRecords:
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`."""
         with closing(Org(self.access, self.clockwork)) as org:
-            selection = self._selection(org)
-            walk = self._walk(org, selection)
+            with as_odd_answer(self.spec.place, "Salesforce"):
+                selection = self._selection(org)
+                walk = self._walk(org, selection)
             with closing(walk.texts()) as texts:
-                rows = _Rows(org, self.spec.place, selection, walk.progress).of(texts)
+                rows = _Rows(org, self.spec.place, selection, walk.progress).of(
+                    in_known_shape(texts, self.spec.place, "Salesforce")
+                )
                 reading = Reading(selection.names, rows, "", not walk.progress.before, walk.progress.ending)
                 yield reading.with_empty(selection.absent)
 
@@ -55,7 +59,7 @@ class SalesforceRecords:
         Raises:
             SyncError: as `read` does.
         """
-        with closing(Org(self.access, self.clockwork)) as org:
+        with closing(Org(self.access, self.clockwork)) as org, as_odd_answer(self.spec.place, "Salesforce"):
             selection = self._selection(org)
             walk = _Walk(self.spec, org, selection, progress_of(self.spec, selection, org.address, ""))
             records = walk.count()

@@ -130,8 +130,9 @@ class StoreFiles:
                         watch.saw(len(piece), received)
                 if _mark(store.info(inside)) != _mark(before) or before.get("size") not in {None, received}:
                     raise SourceUnavailableError(f"{shown} changed while we fetched it", hint="run again later")
-            version = _version_of(before)
-            yield KeptFile(copy, name_of(path), f"{version} size={received}" if version else digest_of(copy))
+            version, has_known_end = _version_of(before), before.get("size") is not None
+            stamp = f"{version} size={received}" if version else digest_of(copy)
+            yield KeptFile(copy, name_of(path), stamp, has_known_end=has_known_end)
 
 
 def _mark(found: Mapping[str, Any]) -> tuple[object, str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import BinaryIO
 
-from connectors.sources.errors import BadSourceError, SourceUnavailableError
+from connectors.sources.errors import BadSourceError, CutOffError, as_bad_source
 
 LONGEST_LINE = 64 * 1024 * 1024
 """Characters. A longer line means that the file is no text file with rows; reading on would fill the memory."""
@@ -26,6 +26,7 @@ _OTHER_KINDS = {
     "%PDF": "a PDF: ask for the table as CSV",
 }
 """What files that are no text begin with, and what to do about each."""
+NOT_DECODED = "the file may be cut off; else correct `source.encoding`"
 _WEB_PAGES = ("<!doctype html", "<html")
 _CHUNK_BYTES = 1024 * 1024
 _BOMS = (
@@ -58,7 +59,7 @@ def _decodes(stream: BinaryIO, encoding: str) -> bool:
         while chunk := stream.read(_CHUNK_BYTES):
             decode(chunk)
         decode(b"", True)
-    except UnicodeDecodeError:
+    except UnicodeError:
         return False
     finally:
         stream.seek(0)
@@ -105,10 +106,11 @@ class Lines:
 
     `held` collects the lines since it was last cleared; `is_tainted` says that one of them holds bytes that are no text;
     `is_exhausted` that the file has ended. Byte order marks at the start, one or several, are gone. `before`: how many lines of
-    the file stand before the stream, where that is only a piece of it.
+    the file stand before the stream, where that is only a piece of it. `needs_end`: the file is whole only if its last line has
+    an end.
     """
 
-    def __init__(self, stream: BinaryIO, encoding: str, name: str, before: int = 0) -> None:
+    def __init__(self, stream: BinaryIO, encoding: str, name: str, before: int = 0, *, needs_end: bool = False) -> None:
         self.held: list[str] = []
         self.is_tainted = False
         self.is_exhausted = False
@@ -118,6 +120,7 @@ class Lines:
         self.encoding = codecs.lookup(encoding).name
         self._name = name
         self._number = before
+        self._needs_end = needs_end
 
     def clear(self) -> None:
         """Forget the lines held so far."""
@@ -135,19 +138,12 @@ class Lines:
             BadSourceError: the file is binary, a web page, of another encoding, or has an endless line.
             SourceUnavailableError: the disk failed.
         """
-        try:
+        what = f"from about here on the file is not {self._encoding}"
+        with as_bad_source(lambda: f"{self._name}:{self._number + 1}", what, hint=NOT_DECODED):
             yield from self._read()
-        except UnicodeDecodeError as error:
-            raise BadSourceError(
-                f"{self._name}:{self._number + 1}",
-                f"from about here on the file is not {self._encoding} ({error.reason})",
-                hint="the file may be cut off; else correct `source.encoding`",
-            ) from error
-        except OSError as error:
-            raise SourceUnavailableError(f"{self._name} broke off after line {self._number}: {error.strerror}") from error
 
     def _read(self) -> Iterator[str]:
-        hold = self.held.append
+        hold, line = self.held.append, ""
         for line in self._lines():
             if len(line) >= LONGEST_LINE or ("\0" in line and not self._number):
                 raise self._no_text(line)
@@ -159,6 +155,8 @@ class Lines:
             yield text
             self._number += 1
         self.is_exhausted = True
+        if self._needs_end and line and not line.endswith(("\n", "\r")):
+            raise CutOffError(f"{self._name}:{self._number}", "the last line has no end")
 
     def _lines(self) -> Iterator[str]:
         read_line = partial(self._text.readline, LONGEST_LINE)

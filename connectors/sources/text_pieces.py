@@ -8,9 +8,9 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
-from connectors.sources.errors import BadSourceError, EmptySourceError, SourceUnavailableError
+from connectors.sources.errors import BadSourceError, EmptySourceError, as_bad_source
 from connectors.sources.opened_file import OpenedFile
-from connectors.sources.text_file import chosen_encoding, refuse_other_kinds
+from connectors.sources.text_file import NOT_DECODED, chosen_encoding, refuse_other_kinds
 
 PIECE = 64 * 1024
 """Characters."""
@@ -33,13 +33,8 @@ class TextPieces:
             BadSourceError: the file is of another kind, or of another encoding from here on.
             SourceUnavailableError: the disk failed.
         """
-        try:
+        with as_bad_source(lambda: self.name, f"the file is not {self._encoding} throughout", hint=NOT_DECODED):
             piece = self._text.read(size)
-        except UnicodeDecodeError as error:
-            hint = "the file may be cut off; else correct `source.encoding`"
-            raise BadSourceError(self.name, f"the file is not {self._encoding} throughout ({error.reason})", hint=hint) from error
-        except OSError as error:
-            raise SourceUnavailableError(f"{self.name} broke off: {error.strerror}") from error
         return piece if self._is_begun else self._first(piece)
 
     def release(self) -> None:

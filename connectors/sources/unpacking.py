@@ -13,17 +13,17 @@ import lzma
 import os
 import shutil
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from tempfile import TemporaryFile
 from typing import BinaryIO, Protocol
 
-from connectors.sources.errors import BadSourceError
+from connectors.sources.errors import BadSourceError, as_bad_source
 from mappings.errors import ConfigError
 
 _BUFFER_BYTES = 64 * 1024
 _MOST_SHOWN = 20
+_DAMAGED = "the packed file is damaged or cut off"
 
 HARMLESS_BYTES = 32 * 1024 * 1024
 """So much may come out of any file, however small it is packed."""
@@ -43,8 +43,8 @@ class _Packed(Protocol):
 
 
 @contextmanager
-def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[BinaryIO, str]]:
-    """Give the stream to read a stored file by, and what people call it: itself, unless it is packed.
+def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[BinaryIO, str, bool]]:
+    """Give the stream to read a stored file by, what people call it, and whether it was packed.
 
     `member`: which file of a zip archive is meant, by a pattern such as `*/events.csv`; "": its only one.
 
@@ -52,25 +52,30 @@ def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[Bi
         BadSourceError: it is an archive in which not one file is meant, or damaged.
         ConfigError: it is packed with Zstandard, and what unpacks that is not installed.
     """
-    head = stored.read(6)
-    stored.seek(0)
-    size = os.fstat(stored.fileno()).st_size
+    with as_bad_source(lambda: name, "the file cannot be read"):
+        head = stored.read(6)
+        stored.seek(0)
     with ExitStack() as open_things:
         if head.startswith(b"PK\x03\x04"):
-            archive = open_things.enter_context(_archive(stored, name))
-            stream, name, size = _one_member(archive, stored, name, member)
+            archive = open_things.enter_context(opened_archive(stored, name))
+            stream = _one_member(archive, name, member)
         else:
-            stream = _stream(head, stored)
-        if stream is stored:
-            yield stored, name
+            stream = _stream(head, stored, name)
+        if stream is None:
+            stored.seek(0)
+            yield open_things.enter_context(as_stored(stored, name)), name, False
         else:
-            watched = io.BufferedReader(Unpacking(stream, size, name), _BUFFER_BYTES)
-            yield open_things.enter_context(watched), name
+            yield open_things.enter_context(io.BufferedReader(stream, _BUFFER_BYTES)), stream.name, True
+
+
+def as_stored(stored: BinaryIO, name: str) -> io.BufferedReader:
+    """Return the bytes of a file as they are stored; reading them raises errors of `connectors.sources.errors` only."""
+    return io.BufferedReader(_watched(stored, stored, name), _BUFFER_BYTES)
 
 
 @contextmanager
-def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[BinaryIO]:
-    """Give what a server packed for the way only (`Content-Encoding`), in a nameless file of its own if it did.
+def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[tuple[BinaryIO, bool]]:
+    """Give what a server packed for the way only (`Content-Encoding`), in a nameless file of its own if it did; and whether.
 
     Raises:
         BadSourceError: it is packed in a way that nobody asked for, damaged, or unpacks without end.
@@ -78,32 +83,36 @@ def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[Binary
     stream.seek(0)
     match encoding.strip().lower():
         case "" | "identity":
-            yield stream
+            yield stream, False
         case "gzip" | "x-gzip":
             if stream.read(2) != b"\x1f\x8b":
                 stream.seek(0)
-                yield stream
+                yield stream, False
                 return
             stream.seek(0)
             with TemporaryFile(prefix="eventsync-") as plain:
-                packed = gzip.GzipFile(fileobj=stream)
-                with io.BufferedReader(Unpacking(packed, os.fstat(stream.fileno()).st_size, name), _BUFFER_BYTES) as watched:
-                    shutil.copyfileobj(watched, plain)
+                with io.BufferedReader(_watched(gzip.GzipFile(fileobj=stream), stream, name), _BUFFER_BYTES) as unpacked_stream:
+                    shutil.copyfileobj(unpacked_stream, plain)
                 plain.seek(0)
-                yield plain
+                yield plain, True
         case other:
             message = f'the server sends it packed as "{other}", which nobody asked for'
             raise BadSourceError(name, message, hint="ask the partner to send the file as it is, or packed with gzip")
 
 
-def _stream(head: bytes, stored: BinaryIO) -> _Packed:
+def _stream(head: bytes, stored: BinaryIO, name: str) -> Unpacking | None:
+    """Return the unpacked bytes of a file that begins like a packed one, None where it does not."""
     if head.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=stored)
+        return _watched(gzip.GzipFile(fileobj=stored), stored, name)
     if head.startswith(b"BZh"):
-        return bz2.BZ2File(stored)
+        return _watched(bz2.BZ2File(stored), stored, name)
     if head.startswith(b"\x28\xb5\x2f\xfd"):
-        return _zstandard(stored)
-    return lzma.LZMAFile(stored) if head.startswith(b"\xfd7zXZ\x00") else stored
+        return _watched(_zstandard(stored), stored, name)
+    return _watched(lzma.LZMAFile(stored), stored, name) if head.startswith(b"\xfd7zXZ\x00") else None
+
+
+def _watched(packed: _Packed, stored: BinaryIO, name: str) -> Unpacking:
+    return Unpacking(packed, os.fstat(stored.fileno()).st_size, name)
 
 
 def _zstandard(stored: BinaryIO) -> _Packed:
@@ -115,25 +124,41 @@ def _zstandard(stored: BinaryIO) -> _Packed:
     return ZstandardFile(stored)
 
 
-def _archive(stored: BinaryIO, name: str) -> zipfile.ZipFile:
-    try:
+def opened_archive(stored: BinaryIO, name: str) -> zipfile.ZipFile:
+    """Return the zip archive that a file is.
+
+    Raises:
+        BadSourceError: it is none, or damaged.
+    """
+    with as_bad_source(lambda: name, "the zip archive is damaged or cut off", is_end=True):
         return zipfile.ZipFile(stored)
-    except (zipfile.BadZipFile, ValueError) as error:
-        message = "the zip archive is damaged or cut off"
-        raise BadSourceError(name, message, hint="ask the partner for the whole file") from error
 
 
-def _one_member(archive: zipfile.ZipFile, stored: BinaryIO, name: str, pattern: str) -> tuple[_Packed, str, int]:
-    members = [member for member in archive.infolist() if not member.is_dir() and not member.filename.startswith("__MACOSX/")]
+def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Unpacking:
+    """Return the unpacked bytes of a file in an archive, which people call `name`.
+
+    Raises:
+        BadSourceError: its entry is damaged, or it is packed or locked in a way that cannot be undone here.
+    """
+    if member.flag_bits & 1:
+        raise BadSourceError(name, "the archive is locked with a password", hint="ask for it without one")
+    with as_bad_source(lambda: name, _DAMAGED):
+        return Unpacking(archive.open(member), member.compress_size, name)
+
+
+def _one_member(archive: zipfile.ZipFile, name: str, pattern: str) -> Unpacking | None:
+    """Return the file of the archive that is meant, None where the archive is a workbook."""
+    members = [
+        member
+        for member in archive.infolist()
+        if not member.filename.endswith("/") and not member.filename.startswith("__MACOSX/")
+    ]
     if "[Content_Types].xml" in archive.NameToInfo:
-        stored.seek(0)
-        return stored, name, 0
+        return None
     meant = [member for member in members if fnmatch.fnmatchcase(member.filename, pattern)] if pattern else members
     if len(meant) != 1:
         raise _not_one(name, pattern, members, meant)
-    if meant[0].flag_bits & 1:
-        raise BadSourceError(name, "the archive is locked with a password", hint="ask for it without one")
-    return archive.open(meant[0]), f"{name}/{meant[0].filename}", meant[0].compress_size
+    return opened_member(archive, meant[0], f"{name}/{meant[0].filename}")
 
 
 def _not_one(name: str, pattern: str, members: list[zipfile.ZipInfo], meant: list[zipfile.ZipInfo]) -> BadSourceError:
@@ -148,13 +173,16 @@ def _not_one(name: str, pattern: str, members: list[zipfile.ZipInfo], meant: lis
 
 
 class Unpacking(io.RawIOBase):
-    """A stream of unpacked bytes that stops a bomb. `packed_bytes` is the size of what it is unpacked from."""
+    """A stream of unpacked bytes that stops a bomb. `packed_bytes` is the size of what it is unpacked from.
+
+    Reading it raises errors of `connectors.sources.errors` only, also where the disk fails.
+    """
 
     def __init__(self, stream: _Packed, packed_bytes: int, name: str) -> None:
         super().__init__()
         self._stream = stream
         self._most = max(HARMLESS_BYTES, packed_bytes * MOST_RATIO)
-        self._name = name
+        self.name = name
         self._given = 0
 
     def readable(self) -> bool:
@@ -168,7 +196,8 @@ class Unpacking(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go there, and begin to count anew."""
         self._given = 0
-        return self._stream.seek(offset, whence)
+        with as_bad_source(lambda: self.name, _DAMAGED):
+            return self._stream.seek(offset, whence)
 
     def tell(self) -> int:
         """Return where it is."""
@@ -180,25 +209,14 @@ class Unpacking(io.RawIOBase):
         Raises:
             BadSourceError: far more has come out than went in, or the file is damaged.
         """
-        try:
+        with as_bad_source(lambda: self.name, _DAMAGED):
             chunk = self._stream.read(len(buffer))
-        except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError) as error:
-            raise self._damaged() from error
-
-        except OSError as error:
-            # The disk's own errors have a number, the unpacker's have none.
-            if error.errno is not None:
-                raise
-            raise self._damaged() from error
         self._given += len(chunk)
         if self._given > self._most:
             message = f"unpacks to more than {self._most // 2**20} million bytes, {MOST_RATIO} times its size"
-            raise BadSourceError(self._name, message, hint="no table of text does: is this the right file?")
+            raise BadSourceError(self.name, message, hint="no table of text does: is this the right file?")
         buffer[: len(chunk)] = chunk
         return len(chunk)
-
-    def _damaged(self) -> BadSourceError:
-        return BadSourceError(self._name, "the packed file is damaged or cut off", hint="ask the partner for the whole file")
 
     def close(self) -> None:
         """Close both."""

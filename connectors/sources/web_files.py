@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from connectors.sources.errors import SourceUnavailableError
+from connectors.sources.errors import SourceUnavailableError, cut_off_is_passing
 from connectors.sources.fetching import Fetching, Watch
 from connectors.sources.found_file import FoundFile, KeptFile, OpenStored, digest_of, through_a_copy
 from connectors.sources.unpacking import sent_unpacked
@@ -97,13 +97,30 @@ class WebFiles:
             # Nameless from the beginning: nothing is left behind, not even by `kill -9`.
             stream = open_things.enter_context(TemporaryFile(prefix="eventsync-"))
             door = open_things.enter_context(closing(WebDoor(self.bounds)))
-            answer = _Download(door, path, stream, Watch.begun(self.bounds, without_secrets(path))).run(known)
+            download = _Download(door, path, stream, Watch.begun(self.bounds, without_secrets(path)))
+            answer = download.run(known)
             if answer is None:
                 yield None
                 return
-            name = name_of(path)
-            whole = open_things.enter_context(sent_unpacked(stream, name, answer.headers.get("content-encoding", "")))
-            yield KeptFile(whole, name, version_of(answer) or digest_of(whole), firm_version_of(answer), _age_s(answer))
+            name, age_s, has_known_end = name_of(path), _age_s(answer), download.has_known_end
+            if not has_known_end and self.bounds.settle_s is not None:
+                self._await_again(door, path, digest_of(stream))
+                has_known_end, age_s = True, max(age_s or 0.0, self.bounds.settle_s)
+            with cut_off_is_passing(name, has_known_end=has_known_end):
+                encoding = answer.headers.get("content-encoding", "")
+                whole, was_packed = open_things.enter_context(sent_unpacked(stream, name, encoding))
+            stamp = version_of(answer) or digest_of(whole)
+            yield KeptFile(whole, name, stamp, firm_version_of(answer), age_s, has_known_end or was_packed)
+
+    def _await_again(self, door: WebDoor, path: str, digest: str) -> None:
+        """Fetch a file for the second time, after a while: what breaks off hardly does so twice at the same byte."""
+        settle_s, shown = self.bounds.settle_s or 0.0, without_secrets(path)
+        self.bounds.clockwork.sleep(settle_s)
+        with TemporaryFile(prefix="eventsync-") as stream:
+            _Download(door, path, stream, Watch.begun(self.bounds, shown)).run("")
+            if digest_of(stream) != digest:
+                message = f"{shown} is still being written, or its answers are cut off: it came differently twice"
+                raise SourceUnavailableError(f"{message} within {settle_s:.0f} s", hint="run again later; nothing was read")
 
 
 @dataclass(slots=True)
@@ -118,6 +135,8 @@ class _Download:
     size: int | None = None
     validator: str = ""
     headers: httpx.Response | None = None
+    has_known_end: bool = False
+    """By the server's word on its length, or by the last of its chunks: an answer that ends with the connection has none."""
 
     def run(self, known: str) -> httpx.Response | None:
         """Fetch until all is there; return the answer that describes it, None if it still has the known version."""
@@ -155,6 +174,8 @@ class _Download:
             else:
                 self._begin(answer)
             self._take(answer)
+            is_chunked = answer.status_code == 200 and "transfer-encoding" in answer.headers
+        self.has_known_end = self.size is not None or is_chunked
         self._check_all_is_there()
         return self.headers
 

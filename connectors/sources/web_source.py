@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from connectors.sources.contract import Ending, Reading, unchanged
 from connectors.sources.errors import SourceUnavailableError
@@ -39,7 +39,7 @@ class WebSource:
                 return
             self._await_end(kept)
             with self.open_one(kept.opened).read() as reading:
-                yield Reading(reading.columns, reading.rows, reading.stamp, ending=lambda: Ending(kept.version))
+                yield replace(reading, ending=lambda: Ending(kept.version), records=None)
 
     def _await_marker(self) -> None:
         if self.spec.marker:

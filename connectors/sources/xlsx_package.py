@@ -6,8 +6,6 @@ What a sheet's cells mean is `xlsx_cells`'s. The parts are named by ECMA-376, pa
 from __future__ import annotations
 
 import posixpath
-import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -15,12 +13,13 @@ from typing import BinaryIO
 
 from rapidfuzz import process
 
-from connectors.sources.errors import BadSourceError, EmptySourceError
+from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.names import folded
 from connectors.sources.safe_xml import XmlPieces
-from connectors.sources.unpacking import Unpacking
+from connectors.sources.unpacking import opened_archive, opened_member
 
 _CHUNK_BYTES = 64 * 1024
+_CUT = "no workbook, or one that was cut off"
 _KINDS = {
     b"\xd0\xcf\x11\xe0": ("an old .xls workbook, or one with a password", "save it as .xlsx, without a password"),
     b"<": ("a web page or XML", "the address may ask for a login"),
@@ -51,13 +50,14 @@ class XlsxPackage:
         if not head:
             raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
         try:
-            self._zip = zipfile.ZipFile(stream)
-        except (zipfile.BadZipFile, ValueError, OSError) as error:
+            self._zip = opened_archive(stream, name)
+        except BadSourceError as error:
             what, hint = next(
                 (kind for magic, kind in _KINDS.items() if head.startswith(magic)),
-                ("no workbook, or one that was cut off", "ask the partner for the whole file as .xlsx"),
+                (_CUT, "ask the partner for the whole file as .xlsx"),
             )
-            raise BadSourceError(name, f"this is {what}, not an .xlsx workbook", hint=hint) from error
+            kind = CutOffError if what is _CUT else BadSourceError
+            raise kind(name, f"this is {what}, not an .xlsx workbook", hint=hint) from error
         self.workbook_part = self._workbook_part()
         self._targets = dict(self._relations(self.workbook_part))
 
@@ -67,13 +67,12 @@ class XlsxPackage:
         Raises:
             BadSourceError: it is damaged, or unpacks without end.
         """
-        try:
-            info = self._zip.getinfo(part)
-            with Unpacking(self._zip.open(info), info.compress_size, f"{self.name} ({part})") as stream:
-                yield from iter(partial(stream.read, _CHUNK_BYTES), b"")
-        except (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
-            message = f"the workbook is damaged: its part {part} cannot be read"
-            raise BadSourceError(self.name, message, hint="open it in a spreadsheet program and save it again") from error
+        info = self._zip.NameToInfo.get(part)
+        if info is None:
+            message = f"the workbook is damaged: its part {part or 'for the sheet'} is missing"
+            raise BadSourceError(self.name, message, hint="open it in a spreadsheet program and save it again")
+        with opened_member(self._zip, info, f"{self.name} ({part})") as stream:
+            yield from iter(partial(stream.read, _CHUNK_BYTES), b"")
 
     def has(self, part: str) -> bool:
         """Whether there is such a part."""

@@ -16,6 +16,7 @@ from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
 from connectors.sources.safe_xml import XmlPieces
 from connectors.sources.text_pieces import TextPieces
+from mappings.source_parts import is_text_encoding
 from mappings.source_specs import XmlSource
 from mappings.vocabulary import Origin
 
@@ -23,6 +24,7 @@ LARGEST_RECORD = 64 * 1024 * 1024
 """Characters of one record."""
 
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
+_WIDE = ("utf-16-le", "utf-16-be")
 _SURROGATE = re.compile("[\udc80-\udcff]")
 _STAND_IN = re.compile("[\U0010fe80-\U0010feff]")
 _OFFSET = 0x10FE80 - 0xDC80
@@ -68,17 +70,18 @@ class XmlRecords:
 
 
 def _declared(file: OpenedFile) -> str:
+    """Return the encoding of a document without a byte order mark (XML 1.0, appendix F): its bytes go before what it declares."""
     head = file.stream.read(300)
     file.stream.seek(0)
+    for encoding in _WIDE:
+        if head.startswith("<?".encode(encoding)):
+            return encoding
     found = _DECLARED.match(head)
     name = found[1].decode("ascii") if found else "utf-8"
-    try:
-        "".encode(name)
-    except LookupError:
-        raise BadSourceError(
-            file.name, f'it says to be in "{name}", which is no known encoding', hint="set `source.encoding`"
-        ) from None
-    return name
+    if not is_text_encoding(name):
+        raise BadSourceError(file.name, f'it says to be in "{name}", which is no encoding of text', hint="set `source.encoding`")
+    # A declaration of UTF-16 that can be read as ASCII is wrong: .NET writes it at the head of UTF-8.
+    return name if "<?xml".encode(name).endswith(b"<?xml") else "utf-8"
 
 
 def _encodable(piece: str) -> str:

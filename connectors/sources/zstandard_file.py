@@ -9,15 +9,16 @@ from backports import zstd
 
 
 class ZstandardFile(zstd.ZstdFile):
-    """The same, with the errors of Python's other unpackers."""
+    """The same; damage is a `ValueError`."""
 
     def read(self, size: int | None = -1) -> bytes:
         """Read up to so many bytes.
 
         Raises:
-            EOFError: the file is damaged, or ends too early.
+            ValueError: the file is damaged.
+            EOFError: it ends too early.
         """
         try:
             return super().read(size)
         except zstd.ZstdError as error:
-            raise EOFError(str(error)) from error
+            raise ValueError(str(error)) from error

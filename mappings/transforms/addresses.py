@@ -40,6 +40,7 @@ class DropQuery(Step):
     """Remove parameters from an address: those that only follow readers around."""
 
     name: ClassVar[str] = "drop_query"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{drop_query: [utm_*, fbclid]}", "https://ex.org/a?id=7&utm_source=x&fbclid=y#top", "https://ex.org/a?id=7#top"),
         Shown('{drop_query: "*"}', "https://ex.org/a?id=7", "https://ex.org/a"),
@@ -60,6 +61,7 @@ class SetQuery(Step):
     """Give an address parameters; one that it has already gets the new value."""
 
     name: ClassVar[str] = "set_query"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{set_query: {from: our agenda}}", "https://ex.org/a?id=7#top", "https://ex.org/a?id=7&from=our%20agenda#top"),
         Shown("{set_query: {id: 8}}", "https://ex.org/a?id=7", "https://ex.org/a?id=8"),
@@ -106,6 +108,7 @@ class UrlTemplate(Step):
     """Put a value into an address, percent-encoded."""
 
     name: ClassVar[str] = "url_template"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown(
             '{url_template: "https://ex.org/e/{}?from=agenda"}',

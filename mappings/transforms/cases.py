@@ -39,6 +39,7 @@ class Lower(_Case):
     """Write in lower case."""
 
     name: ClassVar[str] = "lower"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("lower", "JAZZ", "jazz"),
         Shown("{lower: true, locale: tr}", "IŞIK", "ışık"),
@@ -54,6 +55,7 @@ class Upper(_Case):
     """Write in upper case."""
 
     name: ClassVar[str] = "upper"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("upper", "jazz", "JAZZ"),
         Shown("{upper: true, locale: tr}", "izmir", "İZMİR"),
@@ -69,6 +71,7 @@ class Title(_Case):
     """Begin every word with a capital, the rest in lower case; apostrophes do not begin a word."""
 
     name: ClassVar[str] = "title"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("title", "THE DEVIL'S VIOLIN", "The Devil's Violin"),
         Shown("{title: true, locale: tr}", "İSTANBUL ŞENLİĞİ", "İstanbul Şenliği"),
@@ -86,6 +89,7 @@ class Sentence(_Case):
     """Begin every sentence with a capital, the rest in lower case: for texts that are written in capitals throughout."""
 
     name: ClassVar[str] = "sentence"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("sentence", "JAZZ AND BLUES. «LIVE» ON STAGE!", "Jazz and blues. «Live» on stage!"),
     )

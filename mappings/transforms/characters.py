@@ -29,6 +29,7 @@ class StripChars(Step):
     """Remove these characters from both ends of a text, as often as they stand there."""
 
     name: ClassVar[str] = "strip_chars"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{strip_chars: "*-# "}', "*** Jazz -- live #", "Jazz -- live"),)
     chars: Text = Field(alias="strip_chars", min_length=1, description="The characters, one after the other.")
 
@@ -42,6 +43,7 @@ class MapCharacters(Step):
     """Replace single characters wherever they stand; one that becomes nothing is removed."""
 
     name: ClassVar[str] = "map_characters"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("""{map_characters: {"“": '"', "”": '"', "•": ""}}""", "• “Jazz”", ' "Jazz"'),)
     table: dict[str, Text] = Field(alias="map_characters", min_length=1, description="The characters, and what each becomes.")
 
@@ -62,6 +64,7 @@ class Normalize(Step):
     """Bring a text to a Unicode form: NFKC also replaces full-width letters, ligatures and circled digits by plain ones."""
 
     name: ClassVar[str] = "normalize"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{normalize: NFKC}", "Ｊａｚｚ ﬁnale ①", "Jazz finale 1"),
         Shown("{normalize: NFC}", "Ｊａｚｚ", "Ｊａｚｚ"),
@@ -106,6 +109,7 @@ class Hash(Step):
     """Digest a text to so many hexadecimal digits: a short name for a long text, the same on every machine and for ever."""
 
     name: ClassVar[str] = "hash"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("{hash: 12}", "Jazz and the blues", "e90d6ff8629f"),)
     digits: int = Field(alias="hash", ge=8, le=64, description="How many digits, 8 to 64; fewer than 16 may meet by chance.")
 

@@ -31,6 +31,7 @@ class Part(Step):
     """Take one part of what a lookup or a price has found."""
 
     name: ClassVar[str] = "part"
+    refuses: ClassVar[bool] = False
     takes: ClassVar[Kind] = Kind.OBJECT
     gives: ClassVar[Kind] = Kind.UNKNOWN
     shown: ClassVar[tuple[Shown, ...]] = (

@@ -20,6 +20,7 @@ class Split(Step):
     """Cut a text at every separator; the parts are trimmed, empty ones are dropped unless they keep other lists in step."""
 
     name: ClassVar[str] = "split"
+    refuses: ClassVar[bool] = False
     gives: ClassVar[Kind] = Kind.LIST
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{split: ","}', "jazz, blues,,", ("jazz", "blues")),
@@ -79,6 +80,7 @@ class First(Step):
     """Take the first part of a list; an empty list gives an empty value."""
 
     name: ClassVar[str] = "first"
+    refuses: ClassVar[bool] = False
     takes: ClassVar[Kind] = Kind.LIST
     gives: ClassVar[Kind] = Kind.ANY
     shown: ClassVar[tuple[Shown, ...]] = (Shown("first", ("Porto", "Lisboa"), "Porto"),)
@@ -93,6 +95,7 @@ class Last(Step):
     """Take the last part of a list; an empty list gives an empty value."""
 
     name: ClassVar[str] = "last"
+    refuses: ClassVar[bool] = False
     takes: ClassVar[Kind] = Kind.LIST
     gives: ClassVar[Kind] = Kind.ANY
     shown: ClassVar[tuple[Shown, ...]] = (Shown("last", ("Porto", "Lisboa"), "Lisboa"),)
@@ -107,6 +110,7 @@ class JoinParts(Step):
     """Put the parts of a list together, with a text between them."""
 
     name: ClassVar[str] = "join"
+    refuses: ClassVar[bool] = False
     takes: ClassVar[Kind] = Kind.LIST
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{join: ", "}', ("Porto", "Lisboa"), "Porto, Lisboa"),)
     separator: Text = Field(alias="join", description="What stands between the parts.")
@@ -121,6 +125,7 @@ class Slice(Step):
     """Keep only some parts of a list, counted from 1; negative numbers count from the end."""
 
     name: ClassVar[str] = "slice"
+    refuses: ClassVar[bool] = False
     takes: ClassVar[Kind] = Kind.LIST
     gives: ClassVar[Kind] = Kind.LIST
     shown: ClassVar[tuple[Shown, ...]] = (
@@ -145,6 +150,7 @@ class Count(Step):
     """Count the parts of a list."""
 
     name: ClassVar[str] = "count"
+    refuses: ClassVar[bool] = False
     takes: ClassVar[Kind] = Kind.LIST
     gives: ClassVar[Kind] = Kind.NUMBER
     shown: ClassVar[tuple[Shown, ...]] = (Shown("count", ("Porto", "Lisboa"), "2"),)
@@ -159,6 +165,7 @@ class Sort(Step):
     """Put the parts of a list in order; capitals and accents do not count."""
 
     name: ClassVar[str] = "sort"
+    refuses: ClassVar[bool] = False
     takes: ClassVar[Kind] = Kind.LIST
     gives: ClassVar[Kind] = Kind.LIST
     shown: ClassVar[tuple[Shown, ...]] = (Shown("sort", ("Porto", "Évora", "lisboa"), ("Évora", "lisboa", "Porto")),)
@@ -174,6 +181,7 @@ class Unique(Step):
     """Drop the parts that already stand earlier in the list."""
 
     name: ClassVar[str] = "unique"
+    refuses: ClassVar[bool] = False
     takes: ClassVar[Kind] = Kind.LIST
     gives: ClassVar[Kind] = Kind.LIST
     shown: ClassVar[tuple[Shown, ...]] = (Shown("unique", ("jazz", "blues", "jazz"), ("jazz", "blues")),)

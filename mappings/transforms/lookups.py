@@ -31,10 +31,23 @@ class _Lookup(Step):
     )
     on_miss: MissPolicy | None = Field(default=None, description=_MISS)
 
+    @model_validator(mode="after")
+    def _check_policies(self) -> Self:
+        if self.on_miss is not None and self.on_error is not None:
+            raise mistake(
+                "on_miss and on_error say the same thing twice: a miss is all that a lookup refuses", "write one of them"
+            )
+        return self
+
     @property
     def policy(self) -> Policy | None:
         """A miss is the one refusal of a lookup; `on_error` means the same."""
         return self.on_error if self.on_miss is None or self.on_miss == "keep" else self.on_miss
+
+    @property
+    def leaves_refusals(self) -> bool:
+        """What a list does not know may be kept."""
+        return self.policy is None and not self.keeps
 
     @property
     def keeps(self) -> bool:

@@ -46,6 +46,7 @@ class HtmlUnescape(Step):
     """Undo HTML's character references, however many times over they were escaped."""
 
     name: ClassVar[str] = "html_unescape"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("html_unescape", "Jazz &amp;amp; blues &#8211; live", "Jazz & blues – live"),)
     switch: Switch = Field(default=True, alias="html_unescape")
 
@@ -61,6 +62,7 @@ class Unescape(Step):
     """
 
     name: ClassVar[str] = "unescape"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{unescape: percent}", "Caf%C3%A9%20Central 100%", "Café Central 100%"),
         Shown("{unescape: backslash}", r"Caf\u00e9\, Rua A\nLisboa", "Café, Rua A\nLisboa"),
@@ -76,6 +78,7 @@ class HtmlToText(Step):
     """Keep the words of an HTML text: tags, scripts and comments go, paragraphs become lines."""
 
     name: ClassVar[str] = "html_to_text"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("html_to_text", "<p>Jazz &amp; <b>blues</b></p><p>Live</p><script>x()</script>", "Jazz & blues\nLive"),
         Shown("html_to_text", "5 < 7 €", "5 < 7 €"),

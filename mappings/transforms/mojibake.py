@@ -19,7 +19,7 @@ class FixMojibake(Step):
     """Undo UTF-8 that somebody read as windows-1252, up to three times over.
 
     Only a text that becomes UTF-8 as a whole is changed; any other is left as it is. A row whose text was changed is
-    counted and shown.
+    counted and shown; with `on_error: draft` it is also sent as a draft, with omit, reject or {use: X} the text is not used.
     """
 
     name: ClassVar[str] = "fix_mojibake"
@@ -28,6 +28,11 @@ class FixMojibake(Step):
         Shown("fix_mojibake", "«CAFÉ»", "«CAFÉ»"),
     )
     switch: Switch = Field(default=True, alias="fix_mojibake")
+
+    @property
+    def leaves_refusals(self) -> bool:
+        """A text that was changed is used, unless the step itself says otherwise."""
+        return False
 
     def function(self) -> Run:
         """Return the step's function."""

@@ -112,6 +112,7 @@ class DayOf(Step):
     """Keep only the calendar day of a date and time."""
 
     name: ClassVar[str] = "day_of"
+    refuses: ClassVar[bool] = False
     takes: ClassVar[Kind] = Kind.ANY
     gives: ClassVar[Kind] = Kind.DATE
     shown: ClassVar[tuple[Shown, ...]] = (Shown("day_of", "2026-07-01T18:00:00+01:00", "2026-07-01"),)
@@ -130,6 +131,7 @@ class ClockOf(Step):
     """Keep only the time of day of a date and time."""
 
     name: ClassVar[str] = "clock_of"
+    refuses: ClassVar[bool] = False
     takes: ClassVar[Kind] = Kind.ANY
     gives: ClassVar[Kind] = Kind.CLOCK
     shown: ClassVar[tuple[Shown, ...]] = (Shown("clock_of", "2026-07-01T18:00:00+01:00", "18:00:00"),)

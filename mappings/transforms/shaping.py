@@ -22,6 +22,7 @@ class Prefix(Step):
     """Put a text before the value, unless it begins with it already."""
 
     name: ClassVar[str] = "prefix"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{prefix: "Sala "}', "Azul", "Sala Azul"),
         Shown('{prefix: "#"}', "#jazz", "#jazz"),
@@ -38,6 +39,7 @@ class Suffix(Step):
     """Put a text after the value, unless it ends with it already."""
 
     name: ClassVar[str] = "suffix"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{suffix: " (repeat)"}', "Hamlet", "Hamlet (repeat)"),)
     text: Text = Field(alias="suffix", min_length=1, description="What the value ends with afterwards.")
 
@@ -51,6 +53,7 @@ class Pad(Step):
     """Fill a text up to so many characters, from the left: the zeros that a spreadsheet has taken off an identifier."""
 
     name: ClassVar[str] = "pad"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{pad: 5}", "2134", "02134"),
         Shown('{pad: 4, with: "."}', "ab", "..ab"),
@@ -69,6 +72,7 @@ class Characters(Step):
     """Keep only some of a text's characters, counted from 1; negative numbers count from the end."""
 
     name: ClassVar[str] = "characters"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{characters: 1, to: 10}", "2026-07-01T18:00:00", "2026-07-01"),
         Shown("{characters: -4}", "Ref. 2026", "2026"),

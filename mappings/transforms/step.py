@@ -62,6 +62,8 @@ class Step(Strict):
     lists: ClassVar[Kind] = Kind.TEXT
     """What the items are of a list that it gives."""
     shown: ClassVar[tuple[Shown, ...]]
+    refuses: ClassVar[bool] = True
+    """Whether it may refuse a value of the kind that it takes."""
 
     on_error: Policy | None = Field(default=None, description="What to do when this step refuses a value (default: reject).")
 
@@ -101,6 +103,11 @@ class Step(Strict):
     def policy(self) -> Policy | None:
         """What the author chose for a value that this step refuses."""
         return self.on_error
+
+    @property
+    def leaves_refusals(self) -> bool:
+        """Whether what becomes of a value that it refuses is said by the value that it stands in."""
+        return self.refuses and self.policy is None
 
     @property
     def works_on_empty(self) -> bool:

@@ -23,6 +23,7 @@ class Trim(Step):
     """Remove white space of every kind (also no-break and zero-width) from both ends."""
 
     name: ClassVar[str] = "trim"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("trim", " \u00a0Jazz\u200b ", "Jazz"),)
     switch: Switch = Field(default=True, alias="trim")
 
@@ -35,6 +36,7 @@ class Collapse(Step):
     """Turn every run of white space, line ends included, into one space, and trim."""
 
     name: ClassVar[str] = "collapse"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("collapse", "Jazz \u00a0 &\n blues ", "Jazz & blues"),)
     switch: Switch = Field(default=True, alias="collapse")
 
@@ -56,6 +58,7 @@ class Newlines(Step):
     """Replace every line end (with the space around it) by a text."""
 
     name: ClassVar[str] = "newlines"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{newlines: ", "}', "Rua A\r\nLisboa\n", "Rua A, Lisboa"),)
     by: Text = Field(alias="newlines", description="What stands between the lines instead.")
 
@@ -69,6 +72,7 @@ class StripPrefix(Step):
     """Remove the first of these texts that the value begins with."""
 
     name: ClassVar[str] = "strip_prefix"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{strip_prefix: ["Local: ", "Sala: "]}', "Sala: Azul", "Azul"),)
     prefixes: Texts = Field(alias="strip_prefix", description="The beginnings to remove.")
 
@@ -86,6 +90,7 @@ class StripSuffix(Step):
     """Remove the first of these texts that the value ends with."""
 
     name: ClassVar[str] = "strip_suffix"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{strip_suffix: " (repeat)"}', "Hamlet (repeat)", "Hamlet"),)
     suffixes: Texts = Field(alias="strip_suffix", description="The endings to remove.")
 
@@ -103,6 +108,7 @@ class Replace(Step):
     """Replace every occurrence of a text by another."""
 
     name: ClassVar[str] = "replace"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("{replace: ' - ', with: ' – '}", "Hamlet - premiere", "Hamlet – premiere"),)
     old: Text = Field(alias="replace", min_length=1, description="The text to look for, taken literally.")
     new: Text = Field(default="", alias="with", description="What stands there instead (default: nothing).")
@@ -117,6 +123,7 @@ class StripControl(Step):
     """Remove control characters, except tab and line ends."""
 
     name: ClassVar[str] = "strip_control"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("strip_control", "Ja\u0007zz", "Jazz"),)
     switch: Switch = Field(default=True, alias="strip_control")
 
@@ -129,6 +136,7 @@ class Truncate(Step):
     """Shorten to at most so many characters, at a word's end where there is one, with an ellipsis."""
 
     name: ClassVar[str] = "truncate"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{truncate: 14}", "Jazz and the blues", "Jazz and the…"),
         Shown("{truncate: 40}", "Jazz and the blues", "Jazz and the blues"),
@@ -154,6 +162,7 @@ class Default(Step):
     """Use this text where the value is empty by now."""
 
     name: ClassVar[str] = "default"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("{default: Bilhetes}", "", "Bilhetes"), Shown("{default: x}", "5 €", "5 €"))
     text: Text = Field(alias="default", min_length=1, description="The text to use.")
 
@@ -172,6 +181,7 @@ class EmptyIf(Step):
     """Take these texts for an empty value: how this partner writes that there is nothing."""
 
     name: ClassVar[str] = "empty_if"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{empty_if: [NA, "-"]}', " - ", ""),
         Shown("{empty_if: n/a, ignore: [case]}", "N/A", ""),

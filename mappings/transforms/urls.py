@@ -34,6 +34,7 @@ class EncodeSpaces(Step):
     """Write the spaces inside an address as %20, where the cell holds nothing but the address; `url` ends at a space."""
 
     name: ClassVar[str] = "encode_spaces"
+    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("encode_spaces", " https://example.org/photo 1.jpg", "https://example.org/photo%201.jpg"),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import TYPE_CHECKING, ParamSpec
 
 import typer
 
@@ -41,7 +41,12 @@ from pipelines.cli import (
 from pipelines.stopping.interrupts import deferred, window
 from pipelines.stopping.threshold import INTERRUPTED
 
+if TYPE_CHECKING:
+    from mappings.errors import SyncError
+
 P = ParamSpec("P")
+_NO_FAULTS = (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError)
+"""What may leave a verb beside a `SyncError`: words that mean nothing, and readers of stdout that have gone."""
 
 app = typer.Typer(
     name="eventsync",
@@ -75,10 +80,11 @@ def _code_of(work: Callable[[], int]) -> int:
     # What an interruption needs to be told is imported before: whatever is being imported then is half made.
     from mappings.errors import SyncError  # noqa: PLC0415  # keeps `--help` fast
     from pipelines.cli.output import Output  # noqa: PLC0415  # as above
+    from pipelines.logs import faults_as_errors  # noqa: PLC0415  # as above
     from pipelines.stopping.interruption import InterruptedRunError  # noqa: PLC0415  # as above
 
     try:
-        with window():
+        with faults_as_errors(lambda: f"at work on `eventsync {' '.join(sys.argv[1:2])}`", passing=_NO_FAULTS), window():
             return work()
     except SyncError as error:
         return _explain(error)
@@ -88,13 +94,10 @@ def _code_of(work: Callable[[], int]) -> int:
         return INTERRUPTED
 
 
-def _explain(error: Exception) -> int:
-    from mappings.errors import SyncError  # noqa: PLC0415  # keeps `--help` fast
-    from pipelines.cli.output import Output  # noqa: PLC0415  # as above
+def _explain(error: SyncError) -> int:
+    from pipelines.cli.output import Output  # noqa: PLC0415  # keeps `--help` fast
     from pipelines.outcomes import outcome_of  # noqa: PLC0415  # as above
 
-    if not isinstance(error, SyncError):
-        raise error
     Output(json="--json" in sys.argv).error(error)
     return int(outcome_of(error).exit_code)
 

@@ -55,10 +55,11 @@ def chosen_feeds(folder: FeedFolder, wanted: Sequence[str]) -> tuple[LoadedFeed,
 
 def _is_called(path: Path, name: str) -> bool:
     """Whether a file that cannot be loaded says that it is the feed of this name."""
-    return (
-        re.search(rf"^feed:\s*['\"]?{re.escape(name)}['\"]?\s*(#.*)?$", path.read_text("utf-8", "replace"), re.MULTILINE)
-        is not None
-    )
+    try:
+        text = path.read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return re.search(rf"^feed:\s*['\"]?{re.escape(name)}['\"]?\s*(#.*)?$", text, re.MULTILINE) is not None
 
 
 def _stem_of(name: str) -> str:

@@ -18,7 +18,7 @@ def diff(
     limit: Annotated[int | None, typer.Option(min=1, help="At most this many rows (100).")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show, field by field, where the source has moved on since its rows were delivered.
+    """Show, field by field, where the source differs from what the service shows as far as we know.
 
     For example:
 
@@ -27,10 +27,11 @@ def diff(
         # One row in full
         eventsync diff lisbon-agenda A-17
 
-    Rows are edited, to be published by hand (sent as drafts, published in the source), or vanished from the source. The
-    service has no way to change or remove an event: that is done by hand on its pages; `eventsync resolve FEED KEY
-    --ignore` then takes the row off the list until it changes again. As of the last read: only the state DB is asked,
-    neither the source nor the service. Exit codes: 0, or 2 if there is no such row.
+    Rows are edited, to be published by hand (sent as drafts, published in the source), cancelled, removed by hand and back in
+    the source, vanished from it, or have earlier events to remove; ignored ones come last, marked. The service has no way to
+    change or remove an event: that is done by hand on its pages; `eventsync resolve FEED KEY --applied` or `--removed` then
+    records it, and `--ignore` takes the row off the lists until it changes again. As of the last read: only the state DB is
+    asked, neither the source nor the service. Exit codes: 0, or 2 if there is no such row.
     """
     from pipelines.cli.differences import show_differences  # noqa: PLC0415  # keeps `--help` fast
 

@@ -110,19 +110,21 @@ def _document(feed: str, read: ListRead, one: RowVerdict, *, is_dry: bool) -> di
         "verdict": one.verdict,
         "event_ids": one.event_ids,
         "why": one.why if one.verdict is not Verdict.ABSENT else f"{one.why}; {read.events:,} were read",
-        "help": _help(feed, one, is_dry=is_dry),
+        "help": _help(feed, read, one, is_dry=is_dry),
     }
 
 
-def _help(feed: str, one: RowVerdict, *, is_dry: bool) -> str:
+def _help(feed: str, read: ListRead, one: RowVerdict, *, is_dry: bool) -> str:
     command = f"eventsync resolve {shlex.quote(feed)} {shlex.quote(one.row.row_key)}"
     match one.verdict:
         case Verdict.FOUND:
             return f"`eventsync reconcile {feed}` records it" if is_dry else ""
         case Verdict.CANDIDATE:
             return "\n".join(f"{command} --event-id {event_id}" for event_id in one.event_ids[:_NAMED])
-        case Verdict.ABSENT:
+        case Verdict.ABSENT if one.may_be_resent and read.is_whole:
             return f"if the list is complete: {command} --resend"
+        case Verdict.ABSENT:
+            return ""
 
 
 def _row(document: dict[str, Any]) -> tuple[str, ...]:

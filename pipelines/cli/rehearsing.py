@@ -18,6 +18,7 @@ from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
 from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.gate import brake_error, pass_the_gate
+from pipelines.logs import faults_as_errors
 from pipelines.options import RunOptions
 from pipelines.outcomes import BrakeError, ExitCode, Outcome, outcome_of
 from pipelines.settings import Settings
@@ -55,6 +56,7 @@ def rehearse_feeds(settings: Settings, feeds: Sequence[FeedMapping], options: Ru
 def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar: Progress) -> Rehearsal:
     try:
         with (
+            faults_as_errors(lambda: "rehearsing"),
             existing_database(settings.state_url) as engine,
             rehearsal_copy(engine, settings.destination, mapping.feed) as copy,
         ):

@@ -20,21 +20,10 @@ from pipelines.publishing.service import open_api
 from pipelines.publishing.shared_pace import sharing_over
 from pipelines.reconciliation.search import is_listed
 from pipelines.settings import current_settings
-from state.deciding import (
-    Apply,
-    AsItIs,
-    Change,
-    Choice,
-    Release,
-    Remove,
-    Resend,
-    SameAs,
-    SetAside,
-    TakeBack,
-    TakeEvent,
-)
-from state.decisions import Resolved, Weighed, raise_all, weigh
+from state.choices import Apply, AsItIs, Change, Choice, Release, Remove, Resend, SameAs, SetAside, TakeBack, TakeEvent
+from state.decisions import Resolved
 from state.views import Book
+from state.weighing import Weighed, raise_all, weigh
 
 _COLUMNS = ("row key", "was", "is", "event", "what happens")
 _BARE: Mapping[str, Choice] = {
@@ -215,6 +204,8 @@ def _what(change: Change, resolved: Resolved) -> str:  # noqa: C901, PLR0911  # 
             return f"it has taken over {event} from {change.adopted}; nothing is sent"
         case "release":
             return "the next run sends it"
+        case "removed":
+            return "its event is recorded as removed from the service"
         case None:
             return "it is listed again" if resolved.before.is_set_aside else "it is as it was before"
         case _ if change.is_next_revision:

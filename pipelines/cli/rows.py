@@ -15,8 +15,8 @@ StateWord = Annotated[
     typer.Option(
         "--state",
         metavar="S",
-        help="pending, delivered, delivered_unconfirmed, refused, blocked, uncertain, conflict;"
-        " or rejected, held, warning; or drift, vanished, resent. Without it: what waits for a person.",
+        help="conflict, blocked, uncertain, refused, held, delivered_unconfirmed, drift, vanished, earlier, warning, rejected;"
+        " or pending, delivered, superseded, resent, ignored. Without it: what waits for a person.",
         autocompletion=state_words,
     ),
 ]
@@ -45,8 +45,10 @@ def rows(
         # What changed after it was delivered
         eventsync rows lisbon-agenda --state drift
 
-    Rejected, held and warned rows are those of the last run that read the source. The CSV file repeats the partner's
-    columns, then adds place, problem and hint; it is safe to open in a spreadsheet. Exit code 0.
+    Rows that a person has ignored (ignored), and events that are over, wait no longer. A row may be on several lists. Earlier
+    events are those that a changed row has replaced by a new draft; a superseded row has given its event to another key.
+    Warnings stay until the row or the mapping changes. The CSV file repeats the partner's columns of rejected, held and warned
+    rows, then adds place, problem and hint; it is safe to open in a spreadsheet. Exit code 0.
     """
     from pipelines.cli.row_list import list_rows, list_unmapped  # noqa: PLC0415  # keeps `--help` fast
 

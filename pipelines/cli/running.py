@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from uuid import uuid4
 
 import httpx
 
@@ -25,9 +26,9 @@ from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.launching.dagster_home import prepare_dagster_home
 from pipelines.launching.request import launch_config, launch_tags, launched_job, wanted_assets
 from pipelines.launching.webserver import Launch, Webserver, webserver_url
-from pipelines.logs import configure_logs
+from pipelines.logs import configure_logs, faults_as_errors
 from pipelines.options import RunOptions
-from pipelines.outcomes import ExitCode
+from pipelines.outcomes import ExitCode, FaultError, outcome_of
 from pipelines.publishing.service import require_service
 from pipelines.settings import Settings, current_settings
 from pipelines.stopping.interrupts import deferred_to_the_end, is_stop_asked, window
@@ -143,11 +144,13 @@ def runner_of(request: Request, settings: Settings, output: Output) -> Runner:
 
 
 def _with_engine(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> Iterator[RunReport]:
-    for mapping in feeds:
+    def run(mapping: FeedMapping, run_id: str) -> RunReport:
         with output.progress(mapping.feed) as bar, open_workshop(settings, output.aside) as workshop:
-            ticket = RunTicket(new_run_id(now()), "cli")
-            result = FeedAtWork(workshop, mapping, ticket, options, watcher_of(bar)).run()
-            yield report_of(workshop, mapping, ticket.run_id, result.outcome)
+            result = FeedAtWork(workshop, mapping, RunTicket(run_id, "cli"), options, watcher_of(bar)).run()
+            return report_of(workshop, mapping, run_id, result.outcome)
+
+    for mapping in feeds:
+        yield _unless_at_fault(run, mapping, new_run_id(now()))
 
 
 def _on_webserver(
@@ -190,11 +193,25 @@ def run_in_process(
 
         wanted = {mapping.feed for mapping in feeds}
         definitions = build_definitions(settings, lambda: open_workshop(settings, output.aside), wanted=wanted)
-    for mapping in feeds:
+
+    def run(mapping: FeedMapping, run_id: str) -> RunReport:
         with output.waiting(f"running {mapping.feed}"):
-            run_id, status = run_job(definitions, mapping, options, launched_by)
+            status = run_job(definitions, mapping, options, run_id, launched_by)
         with open_workshop(settings) as workshop:
-            yield report_of(workshop, mapping, run_id, dagster_status=status)
+            return report_of(workshop, mapping, run_id, dagster_status=status)
+
+    for mapping in feeds:
+        yield _unless_at_fault(run, mapping, str(uuid4()))
+
+
+def _unless_at_fault(run: Callable[[FeedMapping, str], RunReport], mapping: FeedMapping, run_id: str) -> RunReport:
+    """Return the report of one feed's run; an unexpected exception is that feed's failure, and the next one runs."""
+    try:
+        with faults_as_errors(lambda: "at work", run_id):
+            return run(mapping, run_id)
+    except FaultError as fault:
+        failed = outcome_of(fault)
+        return RunReport(mapping.feed, run_id, failed.name, int(failed.exit_code), failed.message, failed.hint)
 
 
 def watcher_of(bar: Progress) -> Watcher:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-SEVERITY = (130, 2, 3, 5, 6, 4, 1, 0)
+SEVERITY = (130, 2, 3, 5, 1, 4, 6, 0)
 """The first of these that occurred is the command's."""
 
 

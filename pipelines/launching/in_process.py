@@ -5,8 +5,6 @@ Launching on a webserver that is already there is `webserver`'s. The tags let ot
 
 from __future__ import annotations
 
-from uuid import uuid4
-
 from dagster import AssetKey, DagsterEventType, DagsterInstance, Definitions, ExecuteInProcessResult
 from dagster._core.events import RunFailureReason
 
@@ -20,10 +18,9 @@ QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
 """The event log keeps everything, stack traces included; the terminal is the person's, who gets a report."""
 
 
-def run_job(definitions: Definitions, mapping: FeedMapping, options: RunOptions, launched_by: str = "cli") -> tuple[str, str]:
-    """Run the job of one feed; return the run's id and its status. How it ended in words stands in the state DB."""
+def run_job(definitions: Definitions, mapping: FeedMapping, options: RunOptions, run_id: str, launched_by: str = "cli") -> str:
+    """Run the job of one feed; return the run's status. How it ended in words stands in the state DB."""
     job = definitions.resolve_job_def(launched_job(mapping, options))
-    run_id = str(uuid4())
     with DagsterInstance.get() as instance, ended_on_leaving(instance, run_id):
         end_runs_of_the_dead(instance)
         result = job.execute_in_process(
@@ -34,7 +31,7 @@ def run_job(definitions: Definitions, mapping: FeedMapping, options: RunOptions,
             tags={**launch_tags(mapping, options, launched_by), **process_tags()},
             raise_on_error=False,
         )
-    return run_id, _status(result)
+    return _status(result)
 
 
 def _status(result: ExecuteInProcessResult) -> str:

@@ -26,13 +26,15 @@ _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}")
 
 
 class Strength(StrEnum):
-    """How much an item says for being a row's event. `certain`: it tells the row's very key; `strong`: title and start
-    agree, and nothing differs; `weak`: one of the two is not told, and nothing differs.
+    """How much an item says for being a row's event. `certain`: it shows the row's very key; `strong`: title and start
+    agree, and nothing differs; `weak`: one of the two is not shown, and nothing differs; `near`: title and start agree, and
+    something else than the channel differs, as after an edit by hand.
     """
 
     CERTAIN = "certain"
     STRONG = "strong"
     WEAK = "weak"
+    NEAR = "near"
     NONE = "none"
 
 
@@ -81,9 +83,11 @@ def moment(value: object) -> datetime | None:
 
 
 def _strength(agree: tuple[str, ...], differ: tuple[str, ...]) -> Strength:
-    if differ or not {"title", "startAt"} & set(agree):
-        return Strength.NONE
-    return Strength.STRONG if {"title", "startAt"} <= set(agree) else Strength.WEAK
+    shown = {"title", "startAt"} & set(agree)
+    if differ:
+        is_another = {"idempotency key", *_CHANNEL} & set(differ)
+        return Strength.NEAR if len(shown) == 2 and not is_another else Strength.NONE
+    return Strength.STRONG if len(shown) == 2 else Strength.WEAK if shown else Strength.NONE
 
 
 def _told(name: str, item: Mapping[str, Any]) -> object:

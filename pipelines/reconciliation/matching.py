@@ -15,18 +15,19 @@ from typing import Any
 import orjson
 
 from connectors.event_api.event_list import ListedEvent
-from pipelines.reconciliation.likeness import KEY_FIELDS, REFERENCE_FIELDS, Strength, likeness, moment, words
+from pipelines.reconciliation.likeness import KEY_FIELDS, REFERENCE_FIELDS, Likeness, Strength, likeness, moment, words
 from state.sought import Sought
 
 _KEPT = 20
 _FIELDS_NAMED = 200
+_ORDER = tuple(Strength)
 _CROWD = 50
 """Rows of one title and start (or of one title, where no start is told): more are not compared one by one."""
 
 
 class Verdict(StrEnum):
     """What the list says about a row. `found`: one event, and no other row's; `candidate`: events that it may be, for a
-    person to decide; `absent`: none.
+    person to decide; `absent`: none, as far as the list shows.
     """
 
     FOUND = "found"
@@ -36,36 +37,51 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowVerdict:
-    """The verdict on one row: the events in question, the first few, and why, for people."""
+    """The verdict on one row: the events in question, the first few, and why, for people.
+
+    `shown`: the body that a found event shows, where it is what the source asks for now and not the pinned one.
+    `may_be_resent`: no event of the list can be the row's.
+    """
 
     row: Sought
     verdict: Verdict
     event_ids: tuple[int, ...]
     why: str
+    shown: bytes | None = None
+    may_be_resent: bool = False
 
 
 @dataclass(slots=True)
 class _Met:
-    """Events of one strength that were met: how many, the first few, and what agreed with the first."""
+    """Events of one strength that were met: how many, and the first few with how each is alike, and with which body."""
 
     count: int = 0
-    ids: list[int] = field(default_factory=list)
-    agree: tuple[str, ...] = ()
+    ids: dict[int, tuple[Likeness, bytes] | None] = field(default_factory=dict)
 
-    def note(self, event_id: int, agree: tuple[str, ...]) -> None:
+    def note(self, event_id: int, alike: tuple[Likeness, bytes] | None = None) -> None:
         self.count += 1
-        self.agree = self.agree or agree
         if len(self.ids) < _KEPT:
-            self.ids.append(event_id)
+            self.ids[event_id] = alike
+
+    @property
+    def first(self) -> Likeness | None:
+        """How the first one is alike."""
+        alike = next(iter(self.ids.values()), None)
+        return alike and alike[0]
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """A row and the events that were met for it."""
+    """A row, the payloads that its event may show, by their bodies, and the events that were met for it."""
 
     row: Sought
-    payload: Mapping[str, Any]
+    payloads: Mapping[bytes, Mapping[str, Any]]
     met: dict[Strength, _Met] = field(default_factory=dict)
+
+    def likeness(self, event: ListedEvent) -> tuple[Likeness, bytes]:
+        """Compare with the body that the event is most alike; of several the pinned one."""
+        found = ((likeness(payload, self.row.key, event.fields), body) for body, payload in self.payloads.items())
+        return min(found, key=lambda one: (_ORDER.index(one[0].strength), len(one[0].differ)))
 
 
 @dataclass(slots=True)
@@ -80,12 +96,13 @@ class Matching:
     """One search: rows first, then every event once, then the verdicts. Memory grows with the rows, not with the events."""
 
     def __init__(self, rows: Iterable[Sought]) -> None:
-        self._wanted = [_Wanted(row, orjson.loads(row.body)) for row in rows]
+        self._wanted = [_Wanted(row, _payloads(row)) for row in rows]
         self._by_key = {str(one.row.key): one for one in self._wanted}
         self._alike: dict[tuple[str, datetime | None], _Alike] = defaultdict(_Alike)
         for one in self._wanted:
-            for place in _places(one.payload):
+            for place in _places(one):
                 self._alike[place].rows.append(one)
+        self._unreadable = 0
         self._claims: dict[int, int] = defaultdict(int)
         self.fields: set[str] = set()
 
@@ -109,24 +126,27 @@ class Matching:
         told = (event.fields.get(name) for name in (*KEY_FIELDS, *REFERENCE_FIELDS))
         one = next((self._by_key[key] for key in told if isinstance(key, str) and key in self._by_key), None)
         if one is not None:
-            one.met.setdefault(Strength.CERTAIN, _Met()).note(event.event_id, ("idempotency key",))
+            one.met.setdefault(Strength.CERTAIN, _Met()).note(event.event_id, one.likeness(event))
         return one is not None
 
     def _meet_likeness(self, event: ListedEvent) -> None:
-        alike = self._alike.get((words(event.fields.get("title")), moment(event.fields.get("startAt"))))
+        title, start = words(event.fields.get("title")), moment(event.fields.get("startAt"))
+        self._unreadable += not title and start is None
+        alike = self._alike.get((title, start))
         if alike is None:
             return
         if len(alike.rows) > _CROWD:
-            alike.crowd.note(event.event_id, ())
+            alike.crowd.note(event.event_id)
             return
         for one in alike.rows:
-            found = likeness(one.payload, one.row.key, event.fields)
-            if found.strength is not Strength.NONE:
-                one.met.setdefault(found.strength, _Met()).note(event.event_id, found.agree)
-                self._claims[event.event_id] += found.strength is Strength.STRONG
+            found = one.likeness(event)
+            strength = found[0].strength
+            if strength is not Strength.NONE:
+                one.met.setdefault(strength, _Met()).note(event.event_id, found)
+                self._claims[event.event_id] += strength is Strength.STRONG
 
     def _all_met(self, one: _Wanted) -> dict[Strength, _Met]:
-        crowds = (self._alike[place].crowd for place in _places(one.payload))
+        crowds = (self._alike[place].crowd for place in _places(one))
         crowd = next((met for met in crowds if met.count), None)
         return one.met if crowd is None else {Strength.WEAK: crowd} | one.met
 
@@ -134,25 +154,42 @@ class Matching:
         met = self._all_met(one)
         certain = met.get(Strength.CERTAIN, _Met())
         if certain.count:
-            return _settled(one, certain, _free(certain, owners), "it tells the row's idempotency key", owners)
+            return _settled(one, certain, _free(certain, owners), "it shows the row's idempotency key", owners)
         strong = met.get(Strength.STRONG, _Met())
-        if strong.count:
+        if strong.count and strong.first:
             free = _free(strong, owners)
             shared = [event_id for event_id in free if self._claims[event_id] > 1]
             if shared:
                 why = f"title and start agree, but {self._claims[shared[0]]} rows without an event look like it"
                 return RowVerdict(one.row, Verdict.CANDIDATE, tuple(free), why)
-            return _settled(one, strong, free, f"{', '.join(strong.agree)} agree, and nothing differs", owners)
-        weak = met.get(Strength.WEAK, _Met())
-        return _weakly(one, weak, _free(weak, owners))
+            return _settled(one, strong, free, f"{', '.join(strong.first.agree)} agree, and nothing differs", owners)
+        return self._unsure(one, met, owners)
+
+    def _unsure(self, one: _Wanted, met: Mapping[Strength, _Met], owners: Mapping[int, str]) -> RowVerdict:
+        for strength in (Strength.WEAK, Strength.NEAR):
+            alike = met.get(strength, _Met())
+            if free := _free(alike, owners):
+                return RowVerdict(one.row, Verdict.CANDIDATE, tuple(free), _why_unsure(alike.first))
+        if taken := [owners[event_id] for alike in met.values() for event_id in alike.ids]:
+            return RowVerdict(one.row, Verdict.ABSENT, (), f"each one that looks like it is another row's: {taken[0]}")
+        if self._unreadable:
+            why = f"the list shows neither title nor start of {self._unreadable:,} events: nothing can be said"
+            return RowVerdict(one.row, Verdict.ABSENT, (), why)
+        return RowVerdict(one.row, Verdict.ABSENT, (), "no event of the list looks like it", may_be_resent=True)
 
 
-def _places(payload: Mapping[str, Any]) -> Iterator[tuple[str, datetime | None]]:
-    """Return what a row is looked up by: title and start, and either of them for items that do not tell the other."""
-    title, start = words(payload.get("title")), moment(payload.get("startAt"))
-    yield title, start
-    yield title, None
-    yield "", start
+def _payloads(row: Sought) -> dict[bytes, Mapping[str, Any]]:
+    bodies = (row.body, row.baseline, row.asked)
+    return {body: orjson.loads(body) for body in bodies if body is not None}
+
+
+def _places(one: _Wanted) -> Iterable[tuple[str, datetime | None]]:
+    """Return what a row is looked up by: title and start, and either of them for items that do not show the other."""
+    found: dict[tuple[str, datetime | None], None] = {}
+    for payload in one.payloads.values():
+        title, start = words(payload.get("title")), moment(payload.get("startAt"))
+        found |= dict.fromkeys(((title, start), (title, None), ("", start)))
+    return found
 
 
 def _free(met: _Met, owners: Mapping[int, str]) -> list[int]:
@@ -161,14 +198,18 @@ def _free(met: _Met, owners: Mapping[int, str]) -> list[int]:
 
 def _settled(one: _Wanted, met: _Met, free: list[int], why: str, owners: Mapping[int, str]) -> RowVerdict:
     if not free and met.count <= _KEPT:
-        return RowVerdict(one.row, Verdict.ABSENT, (), f"the one that looks like it is {owners.get(met.ids[0], 'another row')}")
+        owner = owners.get(next(iter(met.ids)), "another row")
+        return RowVerdict(one.row, Verdict.ABSENT, (), f"the one that looks like it is {owner}")
     if len(free) == 1 and met.count <= _KEPT:
-        return RowVerdict(one.row, Verdict.FOUND, (free[0],), why)
+        alike = met.ids[free[0]]
+        is_asked = alike is not None and not alike[0].differ and alike[1] not in {one.row.body, one.row.baseline}
+        return RowVerdict(one.row, Verdict.FOUND, (free[0],), why, alike[1] if alike is not None and is_asked else None)
     return RowVerdict(one.row, Verdict.CANDIDATE, tuple(free), f"{met.count} events look like it")
 
 
-def _weakly(one: _Wanted, met: _Met, free: list[int]) -> RowVerdict:
-    if not free:
-        return RowVerdict(one.row, Verdict.ABSENT, (), "no event of the list looks like it")
-    why = f"no more than {', '.join(met.agree)} can be compared" if met.agree else "many rows and events are alike"
-    return RowVerdict(one.row, Verdict.CANDIDATE, tuple(free), why)
+def _why_unsure(alike: Likeness | None) -> str:
+    if alike is None:
+        return "many rows and events are alike"
+    if alike.differ:
+        return f"{', '.join(alike.agree)} agree, but not {', '.join(alike.differ)}"
+    return f"no more than {', '.join(alike.agree)} can be compared"

@@ -120,4 +120,5 @@ def _recorded(record: Callable[[Sequence[Found]], Collection[Found]], verdicts: 
 
 def _as_found(one: RowVerdict) -> Found:
     (event_id,) = one.event_ids
-    return Found(one.row.entry_id, one.row.revision, event_id, f"found in the service's list as event {event_id}: {one.why}")
+    how = f"found in the service's list as event {event_id}: {one.why}"
+    return Found(one.row.entry_id, one.row.revision, event_id, how, one.shown)

@@ -10,6 +10,13 @@ from sqlalchemy import Connection
 HEAD = "0003"
 """The newest revision in `versions`; a constant, so that a database which has it opens without importing Alembic."""
 
+_OF_ROW_KEYS = frozenset(
+    {
+        *("uq_ledger_entry_scope_id_row_key", "uq_ledger_entry_scope_id_md5", "ix_ledger_entry_row_key"),
+        "ix_problem_row_scope_id_kind_row_key",
+    }
+)
+"""Indexes that are not the same on PostgreSQL, whose B-trees hold no key above 2,704 bytes."""
 _FOLDER = Path(__file__).parent
 
 
@@ -35,8 +42,10 @@ def differences(connection: Connection) -> list[str]:
 
     from state.tables import METADATA  # noqa: PLC0415 # as above
 
+    is_server = connection.dialect.name == "postgresql"
+
     def is_ours(_object: object, name: str | None, kind: str, _is_there: bool, _ours: object) -> bool:
-        return kind != "table" or name in METADATA.tables
+        return name in METADATA.tables if kind == "table" else not (is_server and name in _OF_ROW_KEYS)
 
     context = MigrationContext.configure(connection, opts={"include_object": is_ours})
     return [

@@ -53,8 +53,9 @@ def test_an_init_holds_nothing_but_its_caption() -> None:
     assert [called(path) for path in inits if [type(one) for one in _tree(path).body] != [ast.Expr]] == []
 
 
-def test_nothing_catches_every_exception_as_a_policy() -> None:
-    assert [called(path) for path in MODULES if _caught(path) & {"", "Exception"}] == []
+def test_two_places_alone_catch_every_exception() -> None:
+    """A fault of ours in one mapping file, or in one run, must harm no other feed."""
+    assert [called(path) for path in MODULES if _caught(path) & {"", "Exception"}] == ["mappings/loader.py", "pipelines/logs.py"]
 
 
 def test_modules_import_by_full_names_and_never_everything() -> None:

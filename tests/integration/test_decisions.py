@@ -69,26 +69,110 @@ def test_nobody_decides_about_a_feed_while_a_run_holds_it(any_desk: Desk, servic
     run.kill()
 
 
-def test_a_held_row_goes_out_or_is_forgotten_as_a_person_says(desk: Desk, service: Service) -> None:
-    first = line(1)
-    desk.source([first])
+def _renumbered(number: int, to: int, **more: str) -> str:
+    """A row that a partner has given another number."""
+    return line(number, **more).replace(f"{number},", f"{to},", 1)
+
+
+def _three_held(desk: Desk, service: Service) -> list[str]:
+    """Rows 1 to 3 are delivered, and stand under other numbers now; return the rows that nothing is odd about."""
+    others = [line(number) for number in range(10, 16)]
+    desk.source([line(1), line(2), line(3), *others])
     assert desk.run().code == 0
-    copies = [first.replace("1,", f"{number},", 1) for number in (21, 22)]
-    desk.source([first, *copies])
-    assert desk.run().run["read"]["held"] == 2
-    assert _listed(desk, "--state", "held") == ["21", "22"]
+    others += [line(number) for number in range(20, 26)]
+    desk.source([*others, *(_renumbered(number, 100 + number) for number in (1, 2, 3))])
+    assert desk.run().run["read"]["held"] == 3
+    assert len(service.events()) == 15
+    return others
 
-    assert desk.command("resolve", FEED, "21", "--resend").code == 0
-    assert desk.command("resolve", FEED, "22", "--ignore").code == 0
-    assert desk.command("resolve", FEED, "22", "--event-id", "9").code == 2
-    said = desk.run()
-    assert said.run["read"] | {"held": 1, "new": 1, "unchanged": 1} == said.run["read"]
-    assert service.titles() == ["Evening 1", "Evening 1"]
-    assert _listed(desk) == []
 
-    assert desk.command("resolve", FEED, "22", "--undo").code == 0
+def test_held_rows_are_taken_over_sent_or_ignored_as_a_person_says(any_desk: Desk, service: Service) -> None:
+    desk = any_desk
+    others = _three_held(desk, service)
+    adopted = desk.command("resolve", FEED, "101", "--same-as", "--json")
+    assert adopted.code == 0, adopted.words
+    (row,) = adopted.document["rows"]
+    assert (row["was"], row["state"], row["other_key"], row["is_changed"]) == ("held", "delivered", "1", True)
+    assert desk.command("resolve", FEED, "102", "--resend").code == 2
+    assert desk.command("resolve", FEED, "102", "--event-id", "9").code == 2
+    assert desk.command("resolve", FEED, "102", "--release").code == 0
+    assert desk.command("resolve", FEED, "103", "--ignore").code == 0
+    assert len(service.events()) == 15, "a decision sends nothing"
+
+    now = [*others, _renumbered(1, 101, genre="play"), _renumbered(2, 102), _renumbered(3, 103, genre="play")]
+    desk.source(now)
+    for _ in range(2):
+        said = desk.run()
+        assert said.code == 0, said.words
+    states = desk.states()
+    assert {key: states[key] for key in ("1", "101", "102", "103")} == {
+        "1": "superseded",
+        "101": "delivered",
+        "102": "delivered",
+        "103": "held",
+    }
+    assert _listed(desk, "--state", "drift") == ["101"]
+    assert (service.titles().count("Evening 2"), service.titles().count("Evening 3")) == (2, 1)
+
+    assert desk.command("resolve", FEED, "101", "--applied").code == 0
+    assert desk.command("resolve", FEED, "103", "--undo").code == 0
+    assert desk.run().code == 0
+    assert _listed(desk, "--state", "drift") == []
+    assert "103" in _listed(desk)
+    assert len(service.events()) == 16
+
+
+def test_all_held_rows_with_one_candidate_are_taken_over_at_once(desk: Desk, service: Service) -> None:
+    _three_held(desk, service)
+    unasked = desk.command("resolve", FEED, "--state", "held", "--same-as")
+    assert (unasked.code, "say --yes" in unasked.words) == (2, True)
+    said = desk.command("resolve", FEED, "--state", "held", "--same-as", "--yes", "--json")
+    assert [row["other_key"] for row in said.document["rows"]] == ["1", "2", "3"]
+    assert desk.run().code == 0
+    assert (len(service.events()), _listed(desk, "--state", "held")) == (15, [])
+    assert desk.command("resolve", FEED, "101", "102", "103", "--undo").code == 0
+    assert {desk.states()[key] for key in ("101", "102", "103")} == {"held"}
+
+
+def test_an_event_of_another_feed_is_taken_over_while_no_run_holds_that_feed(desk: Desk, service: Service) -> None:
+    desk.mapping(in_flight=1)
+    desk.mapping(name="other.yaml", feed="other")
+    desk.source([line(1), line(2)])
+    assert desk.run().code == 0
+    desk.command("run", "other", "--no-dagster")
+    assert [row["row_key"] for row in desk.command("rows", "other", "--state", "held", "--json").document["rows"]] == ["1", "2"]
+    desk.source([line(number) for number in range(1, 40)])
+    service.switch(answer_delay_ms=1_000)
+    before = len(service.requests())
+    run = desk.start_run()
+    until(lambda: len(service.requests()) > before)
+    said = desk.command("resolve", "other", "1", "--same-as")
+    assert (said.code, "town-hall is held by" in said.words) == (4, True), said.words
+    run.kill()
+    said = desk.command("resolve", "other", "1", "--same-as", "--json")
+    assert said.code == 0, said.words
+    assert said.document["rows"][0]["other_key"] == "1 of town-hall"
+    assert desk.command("resolve", "other", "1", "--undo").code == 0
+
+
+def test_an_event_that_was_removed_by_hand_is_created_again_only_on_a_persons_word(desk: Desk, service: Service) -> None:
+    rows = [line(number) for number in range(1, 8)]
+    desk.source(rows)
+    assert desk.run().code == 0
+    desk.source(rows[1:])
     desk.run()
-    assert _listed(desk) == ["22"]
+    assert _listed(desk, "--state", "vanished") == ["1"]
+    said = desk.command("resolve", FEED, "1", "--removed", "--json")
+    (row,) = said.document["rows"]
+    assert row["removed_event_ids"] == [row["event_id"]]
+    desk.source(rows)
+    assert desk.run().code == 0
+    assert (_listed(desk, "--state", "drift"), len(service.events())) == (["1"], 7)
+    assert desk.command("resolve", FEED, "1", "--resend").code == 0
+    for _ in range(2):
+        assert desk.run().code == 0
+    assert (service.titles().count("Evening 1"), _listed(desk)) == (2, [])
+    assert desk.command("state", "verify").code == 0
 
 
 def test_a_ledger_that_was_lost_is_made_whole_from_the_services_list(desk: Desk, service: Service) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from integration.desk import HEADER, Desk, lines
 from integration.service import Service
-from lookalikes.web_files import Web, web_server
+from lookalikes.web_files import Web, untold, web_server
 
 pytestmark = pytest.mark.slow
 
@@ -79,3 +79,30 @@ def test_deliveries_are_read_once_each_and_none_of_their_rows_vanishes(desk: Des
     assert (third.code, third.run["read"]["read"]) == (0, 0), third.words
     assert len(service.events()) == ROWS
     assert third.run["vanished"] == 0
+
+
+def test_an_answer_of_unknown_length_that_is_far_shorter_than_last_time_is_not_taken_for_the_whole_file(
+    desk: Desk, service: Service, web: Web
+) -> None:
+    rows = lines(ROWS * 4)
+    point_at(desk, web.address("/agenda.csv"))
+    web.instead = untold(csv(rows).encode())
+    assert desk.run().code == 0
+    web.instead = untold(csv(rows[:5]).encode())
+    for words in ((), ("--accept", "shrink")):
+        short = desk.run(*words)
+        assert (short.code, short.run["outcome"]) == (6, "paused"), short.words
+        assert "the answer may have been cut off" in short.words
+        assert "settle" in short.run["hint"]
+    web.instead = untold(csv(rows[:31]).encode() + b"31,Eve")
+    cut = desk.run()
+    assert (cut.code, cut.run["outcome"]) == (6, "paused"), cut.words
+    web.instead = untold(csv(rows).encode())
+    again = desk.run()
+    assert (again.code, again.run["read"]["unchanged"], again.run["vanished"]) == (0, ROWS * 4, 0), again.words
+    assert len(service.events()) == ROWS * 4
+    point_at(desk, web.address("/agenda.csv"), "\n  settle: 1s")
+    web.instead = untold(csv(rows[:5]).encode())
+    known = desk.run()
+    assert (known.code, known.run["brakes"]) == (5, ["shrink"]), known.words
+    assert desk.run("--accept", "shrink").code == 0

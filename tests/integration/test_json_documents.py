@@ -44,7 +44,19 @@ DECISIONS = {
 """The same for verbs that have nothing to decide about before the first run, and say so."""
 RUN_KEYS = {
     *("feed", "run_id", "outcome", "exit_code", "message", "hint", "read", "publish"),
-    *("brakes", "warnings", "vanished", "skipped", "rejections", "notices", "pace", "held", "standing", "unmapped"),
+    *(
+        "brakes",
+        "warnings",
+        "vanished",
+        "skipped",
+        "rejections",
+        "notices",
+        "pace",
+        "held",
+        "rejected_before",
+        "standing",
+        "unmapped",
+    ),
 }
 LONG_RUNNING = {"demo", "sandbox", "ui"}
 """These end when a person says so, or take as long as a person likes to watch."""

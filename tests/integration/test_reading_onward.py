@@ -57,9 +57,9 @@ def test_a_feed_is_read_from_where_it_was_and_says_when_it_begins_anew(org: Org,
     assert second["read"]["read"] < 5
     org.rows(a="Alpha", b="Bravissimo", d="")
     third = org.run().run
-    assert (third["standing"] + third["read"]["rejected"], org.rejected()) == (1, ["d"])
+    assert (third["rejected_before"] + third["read"]["rejected"], org.rejected()) == (1, ["d"])
     full = org.run("--full").run
-    assert (full["notices"], full["read"]["read"], full["standing"]) == (["read whole: asked for"], 3, 0)
+    assert (full["notices"], full["read"]["read"], full["rejected_before"]) == (["read whole: asked for"], 3, 0)
     page = org.desk.command("runs", full["run_id"], "--json").document
     assert page["notices"] == ["read whole: asked for"]
     assert service.titles() == ["Alfa", "Bravo", "Charlie"]

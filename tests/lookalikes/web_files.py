@@ -149,6 +149,35 @@ def answering(status: int, headers: dict[str, str] | None = None, body: bytes = 
     return answer
 
 
+def untold(body: bytes | Callable[[], bytes], headers: dict[str, str] | None = None) -> Callable[[BaseHTTPRequestHandler], bool]:
+    """Return what answers every request without saying how long the body is: its end is the end of the connection."""
+
+    def answer(request: BaseHTTPRequestHandler) -> bool:
+        request.send_response_only(200)
+        for name, text in (headers or {}).items():
+            request.send_header(name, text)
+        request.end_headers()
+        if request.command != "HEAD":
+            request.wfile.write(body if isinstance(body, bytes) else body())
+        request.close_connection = True
+        return True
+
+    return answer
+
+
+def chunked(body: bytes) -> Callable[[BaseHTTPRequestHandler], bool]:
+    """Return what answers every request in chunks, to their last."""
+
+    def answer(request: BaseHTTPRequestHandler) -> bool:
+        request.send_response_only(200)
+        request.send_header("Transfer-Encoding", "chunked")
+        request.end_headers()
+        request.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+        return True
+
+    return answer
+
+
 def breaking_after(*cuts: int) -> Callable[[BaseHTTPRequestHandler], bool]:
     """Return what breaks one answer after the other off, after so many bytes of its body; later ones are whole."""
     left = list(cuts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -49,6 +50,22 @@ def test_it_turns_red_once_for_each_new_set_of_mistakes(desk: Desk) -> None:
 def test_the_sensor_is_there_only_while_a_file_is_broken(desk: Desk) -> None:
     assert not list(desk.definitions().sensors or ())
     assert teller(break_one(desk)).default_status is dg.DefaultSensorStatus.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("key: [ID]\n", "key: [ID]\nrows: [{{skip: {{column: ID, less: seven}}, because: few}}]\n"),
+        ("key: [ID]\n", "key: [ID]\nlet: {{a: $b, b: {{from: $a}}}}\n"),
+        ("{{from: GENRE, do: [{{map: {{concert: music, play: theatre}}}}]}}", "[]"),
+    ],
+    ids=["a word for a number", "a circle", "an empty list"],
+)
+def test_whatever_stands_in_it_the_other_feeds_have_their_jobs(desk: Desk, right: str, wrong: str) -> None:
+    definitions = break_one(desk, MAPPING.replace(right, wrong))
+    assert definitions.resolve_job_def("sync_town_hall")
+    (shown,) = [spec for spec in definitions.resolve_all_asset_specs() if spec.key == KEY]
+    assert re.search(r"broken.yaml:\d+:\d+: (?!a fault)", shown.description or "")
 
 
 def test_a_person_may_run_the_check_and_it_passes_once_the_file_is_mended(desk: Desk) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dagster as dg
+import fsspec
+from fsspec.spec import AbstractFileSystem
 from on_dagster.desk import HEADER, Desk, failure_of, materialized
 
 from mappings.loader import load_folder
@@ -99,3 +101,26 @@ def test_a_damaged_state_db_fails_the_run_before_anything_is_sent(desk: Desk) ->
     assert "is damaged" in description
     assert told["exit_code"] == 2
     assert desk.posts() == 0
+
+
+class FaultyStore(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """A driver that fails as no driver should."""
+
+    protocol = "faulty"
+
+    def info(self, path: str, **_: object) -> dict[str, object]:
+        raise ZeroDivisionError(path)
+
+
+def test_a_fault_of_ours_is_reported_with_its_cause_and_retried_by_nothing(desk: Desk) -> None:
+    fsspec.register_implementation("faulty", FaultyStore, clobber=True)
+    feed = desk.mapping()
+    feed.write_text(feed.read_text("utf-8").replace("../events.csv", "faulty://store/events.csv"), "utf-8")
+    result = desk.run()
+    description, told = failure_of(result)
+    assert (told["outcome"], told["exit_code"]) == ("failed", 1)
+    assert "a fault of eventsync while staging: ZeroDivisionError" in description
+    assert f"please report it: run {result.run_id}, eventsync " in description
+    assert not is_retried(result)
+    assert tags_of(desk, result)[RETRY_TAG] == "false"
+    assert desk.book(result.run_id).exit_code == 1

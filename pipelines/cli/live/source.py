@@ -19,21 +19,26 @@ from mappings.source_parts import WriteBack
 from pipelines.cli.findings import LiveFinding, unwise, well
 from pipelines.cli.live.service import refused
 from pipelines.cli.source_words import source_words
+from pipelines.logs import faults_as_errors
 from pipelines.settings import Settings
 
 
 def of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]:
     """Yield what is found by opening a feed's source and asking for its first row."""
+    try:
+        with faults_as_errors(lambda: f"asking for the source of {mapping.feed}"):
+            yield from _of_source(settings, mapping)
+    except SyncError as error:
+        yield refused("source", error)
+
+
+def _of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]:
     columns = attempt(mapping, Directory())[0].columns
     if isinstance(mapping.source, SalesforceSource):
         yield _of_org(settings, mapping.source, columns)
         return
-    try:
-        with open_source(mapping.source, mapping.path.parent, columns, access=settings.access).read() as reading:
-            has_rows, present = next(reading.rows, None) is not None, reading.columns
-    except SyncError as error:
-        yield refused("source", error)
-        return
+    with open_source(mapping.source, mapping.path.parent, columns, access=settings.access).read() as reading:
+        has_rows, present = next(reading.rows, None) is not None, reading.columns
     told = f"{source_words(mapping.source)}: {len(present)} columns, among them the {len(columns)} that the mapping reads"
     yield well("source", told if has_rows else f"{told}; no rows")
     yield from _of_write_back(mapping, present)
@@ -41,10 +46,7 @@ def of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]
 
 def _of_org(settings: Settings, spec: SalesforceSource, columns: frozenset[str]) -> LiveFinding:
     """Return what an org says: asking for a first row would make it run the whole query."""
-    try:
-        look = look_at_org(spec, columns, access=settings.access)
-    except SyncError as error:
-        return refused("source", error)
+    look = look_at_org(spec, columns, access=settings.access)
     told = f"salesforce {look}"
     return well("source", told) if look.is_enough else unwise("source", f"{told}: too few for a whole reading today")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -87,7 +88,7 @@ def test_what_nobody_has_decided_on_reddens_every_run_until_somebody_does(in_con
         assert in_conflict.say("resolve", key, "--ignore").code == 0
     assert in_conflict.publish().code == 0
     assert in_conflict.told("rows")["rows"] == []
-    assert "set aside: 3" in in_conflict.say("status").out
+    assert "ignored: 3: `eventsync rows town-hall --state ignored`" in in_conflict.say("status").out
 
 
 def test_reconcile_takes_events_that_agree_in_title_and_start_and_rehearses_it_first(in_conflict: Decider) -> None:
@@ -178,10 +179,66 @@ def test_a_person_may_say_no(in_conflict: Decider, monkeypatch: pytest.MonkeyPat
 def test_what_was_set_aside_is_listed_again_when_that_is_taken_back(in_conflict: Decider) -> None:
     in_conflict.say("resolve", "1", "5", "--ignore")
     assert [row["row_key"] for row in in_conflict.told("rows")["rows"]] == ["6"]
-    (first, *_) = in_conflict.told("rows", "--state", "conflict")["rows"]
-    assert "set aside by" in first["hint"]
+    assert [row["row_key"] for row in in_conflict.told("rows", "--state", "conflict")["rows"]] == ["6"]
+    (first, second) = in_conflict.told("rows", "--state", "ignored")["rows"]
+    assert (first["row_key"], second["row_key"], first["entry_state"]) == ("1", "5", "conflict")
+    assert "ignored by" in first["hint"]
     assert in_conflict.told("resolve", "1", "--undo")["rows"][0]["what"] == "it is listed again"
     assert [row["row_key"] for row in in_conflict.told("rows")["rows"]] == ["1", "6"]
+
+
+def test_a_drift_that_was_applied_by_hand_is_off_the_list_and_back_when_that_is_taken_back(decider: Decider) -> None:
+    decider.publish()
+    decider.desk.source(("1,Jazz,2030-05-01,20:00,,concert", *GOOD[1:]))
+    decider.publish()
+    told = decider.told("resolve", "1", "--applied")["rows"][0]
+    assert (told["decision"], told["what"]) == ("applied", "what the source asks for is what the service shows")
+    assert decider.told("rows")["rows"] == []
+    assert decider.publish().document["runs"][0]["read"]["drifted"] == 0
+    assert decider.told("resolve", "1", "--undo")["rows"][0]["what"] == "it is as it was before"
+    assert [row["row_key"] for row in decider.told("rows", "--state", "drift")["rows"]] == ["1"]
+
+
+def test_rows_of_a_state_are_decided_after_a_question(decider: Decider, monkeypatch: pytest.MonkeyPatch) -> None:
+    decider.publish()
+    decider.desk.source([row.replace("20:00", "21:00") for row in GOOD])
+    decider.publish()
+    unasked = decider.say("resolve", "--state", "drift", "--applied")
+    assert (unasked.code, "say --yes" in unasked.err) == (2, True)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda *_args, **_options: False)
+    assert decider.say("resolve", "--state", "drift", "--applied").code == 1
+    monkeypatch.setattr("typer.confirm", lambda *_args, **_options: True)
+    assert decider.say("resolve", "--state", "drift", "--applied").code == 0
+    assert decider.told("rows")["rows"] == []
+    assert decider.told("resolve", "--state", "drift", "--applied")["rows"] == [], "none is left"
+    assert decider.say("resolve", "--state", "nonsense", "--applied").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--applied"], "name either rows or a state"),
+        (["1", "--state", "drift", "--applied"], "name either rows or a state"),
+        (["--same-as", "1"], "names the one event of one row"),
+        (["1", "5", "--same-as", "6"], "names the one event of one row"),
+        (["1", "--same-as"], "only a held row"),
+        (["1", "--same-as", "--yes"], "only a held row"),
+        (["1", "--release"], "only a held row"),
+        (["1", "--removed"], "no event of it is known"),
+        (["1", "--applied"], "no event of it is known"),
+    ],
+)
+def test_what_cannot_be_decided_says_why_and_changes_nothing(in_conflict: Decider, words: list[str], hint: str) -> None:
+    said = in_conflict.say("resolve", *words)
+    assert (said.code, hint in " ".join(said.err.split())) == (2, True), said.err
+    assert in_conflict.states() == {"conflict": 3}
+
+
+def test_help_of_resolve_teaches_every_decision_by_an_example(desk: Desk) -> None:
+    said = desk.run("resolve", "--help")
+    for option in ("--applied", "--ignore", "--same-as", "--release", "--event-id", "--resend", "--removed", "--undo", "--state"):
+        assert re.search(rf"eventsync resolve lisbon-agenda .*{option}", said.out), option
 
 
 def test_rows_that_are_not_there_are_answered_with_the_nearest(in_conflict: Decider) -> None:
@@ -219,7 +276,7 @@ def test_refused_rows_are_sent_again_by_the_next_run_once_somebody_says_so(decid
     decider.switch(max_title_chars=5, stored_refusals="validation")
     told = decider.publish().document["runs"][0]["message"]
     assert decider.states() == {"refused": 2, "delivered": 1}
-    assert told == "2 refused by the service, within what the feed allows: `eventsync rows town-hall` tells why"
+    assert told == "2 (5, 6) refused by the service, within what the feed allows"
     assert f"    {told}" in "\n".join(decider.say("status").out.splitlines())
     decider.switch(max_title_chars=300)
     assert decider.publish().document["runs"][0]["publish"]["carried_over"] == 0
@@ -265,7 +322,7 @@ def test_a_difference_is_shown_path_by_path_and_as_of_when(decider: Decider) -> 
     decider.desk.source(("1,Jazz,2030-05-01,20:00,,play", GOOD[1]))
     decider.publish()
     told = decider.told("diff")
-    assert told["counts"] == {"edited": 1, "to be published by hand": 0, "cancelled at the source": 0, "vanished": 1}
+    assert {kind: count for kind, count in told["counts"].items() if count} == {"edited": 1, "vanished": 1}
     assert told["as_of"]["is_whole"]
     edited, vanished = told["rows"]
     assert [(one["path"], one["delivered"], one["now"]) for one in edited["changed"]] == [
@@ -287,9 +344,12 @@ def test_a_draft_that_the_source_has_published_is_told_apart_and_set_aside_once_
     assert decider.told("diff")["counts"]["to be published by hand"] == 3
     decider.say("resolve", "1", "--ignore")
     assert [row["row_key"] for row in decider.told("rows")["rows"]] == ["5", "6"]
-    (first, second, _) = decider.told("rows", "--state", "drift")["rows"]
-    assert ("--undo" in first["hint"], "--ignore" in first["hint"]) == (True, False)
-    assert "--ignore" in second["hint"]
+    (first, _) = decider.told("rows", "--state", "drift")["rows"]
+    assert (first["row_key"], "--applied" in first["hint"], "--ignore" in first["hint"]) == ("5", True, True)
+    told = decider.told("diff")
+    assert (told["counts"]["to be published by hand"], told["counts"]["ignored"]) == (2, 1)
+    assert [(row["row_key"], row["is_set_aside"]) for row in told["rows"]] == [("5", False), ("6", False), ("1", True)]
+    assert "(ignored)" in decider.say("diff").out
 
 
 @pytest.mark.parametrize("words", [("reconcile", "town-hall"), ("resolve", "town-hall", "1", "--event-id", "1")], ids=" ".join)

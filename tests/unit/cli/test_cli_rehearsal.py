@@ -33,6 +33,7 @@ def test_a_rehearsal_before_the_first_run_makes_no_state_db_and_tells_what_would
         "drifted": 0,
         "new": 3,
         "gone": 0,
+        "still_refused": 0,
     }
     assert [row["place"] for row in told["first"]] == ["events.csv:2", "events.csv:6", "events.csv:7"]
     assert told["first"][0]["event"]["title"] == "Jazz"

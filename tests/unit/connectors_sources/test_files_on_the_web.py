@@ -21,8 +21,8 @@ from typing import Any
 
 import httpx
 import pytest
-from lookalikes.web_files import Web, answering, breaking_after, web_server
-from unit.connectors_sources.reading import SPEC
+from lookalikes.web_files import Web, answering, breaking_after, chunked, untold, web_server
+from unit.connectors_sources.reading import SPEC, rows_of
 from unit.connectors_sources.waiting_clock import Waits
 
 from connectors.sources.catalogue import open_source
@@ -234,6 +234,77 @@ def test_a_download_that_always_breaks_ends_in_an_error_and_gives_no_rows(web: W
         read(web.address("/agenda.csv"))
     assert caught.value.hint == "run again later"
     assert len(web.asked) == 4
+
+
+_MANY = "id,text\n" + "".join(f'{number},"row ""{number}"" of the list"\n' for number in range(2_000))
+_LINES = "".join(f'{{"id": "{number}"}}\n' for number in range(2_000))
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("csv", _MANY[: len(_MANY) // 3]),
+        ("csv", _MANY[: _MANY.index('""900') + 1]),
+        ("csv", _MANY.rstrip("\n")),
+        ("csv", 'id,text\n1,"two\nlines\n'),
+        ("csv", "id,te"),
+        ("tsv", "id\ttext\n1\tx\n2"),
+        ("ndjson", _LINES[: len(_LINES) // 3]),
+        ("ndjson", _LINES.rstrip("\n")),
+        ("json", '[{"id": "1"}, {"id": "2"}'),
+        ("json", '[{"id": "1"}, {"id": "2'),
+        ("xml", "<a><event><id>1</id></event><event>"),
+        ("ics", "BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\nEND:VEVENT\n"),
+        ("csv", gzip.compress(_MANY.encode())[:-500]),
+    ],
+)
+def test_an_answer_of_unknown_length_that_ends_within_a_record_may_be_cut_off(web: Web, kind: str, body: str | bytes) -> None:
+    web.instead = untold(body.encode() if isinstance(body, str) else body)
+    spec = {"xml": {"records": "event"}}.get(kind, {})
+    with pytest.raises(SourceUnavailableError, match=r"agenda.*cut off") as caught:
+        rows_of(Path(), kind=kind, path=web.address("/agenda.file"), **spec)
+    assert "settle" in caught.value.hint
+
+
+def test_a_file_packed_for_the_way_that_breaks_off_may_be_cut_off(web: Web) -> None:
+    whole = gzip.compress(_MANY.encode())
+    web.instead = untold(whole, {"Content-Encoding": "gzip"})
+    assert len(read(web.address("/agenda.csv"))[0]) == 2_000
+    for end in (-1, -500, 2):
+        web.instead = untold(whole[:end], {"Content-Encoding": "gzip"})
+        with pytest.raises(SourceUnavailableError, match="cut off"):
+            read(web.address("/agenda.csv"))
+    web.instead = answering(200, {"Content-Encoding": "gzip"}, whole[:-500])
+    with pytest.raises(BadSourceError, match="damaged or cut off"):
+        read(web.address("/agenda.csv"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        untold(_MANY.encode()),
+        untold(gzip.compress(_MANY.rstrip("\n").encode())),
+        untold(gzip.compress(_MANY.rstrip("\n").encode()), {"Content-Encoding": "gzip"}),
+        chunked(_MANY.rstrip("\n").encode()),
+        answering(200, {}, _MANY.rstrip("\n").encode()),
+    ],
+)
+def test_a_file_is_whole_that_ends_with_a_line_or_whose_length_is_known(web: Web, answer: Any) -> None:
+    web.instead = answer
+    assert len(read(web.address("/agenda.csv"))[0]) == 2_000
+
+
+def test_a_file_without_a_last_line_end_is_whole_if_it_comes_twice_the_same(web: Web) -> None:
+    waits = Waits()
+    web.instead = untold(_MANY.rstrip("\n").encode())
+    assert len(read(web.address("/agenda.csv"), waits, settle="30s")[0]) == 2_000
+    assert (waits.slept, [asked.method for asked in web.asked]) == ([30.0], ["GET", "GET"])
+    web.asked.clear()
+    assert len(read(web.address("/agenda-{date:%Y}.csv"), settle="30s")[0]) == 2_000
+    growing = (_MANY[:end].encode() for end in itertools.count(1_000))
+    web.instead = untold(growing.__next__)
+    with pytest.raises(SourceUnavailableError, match="came differently"):
+        read(web.address("/agenda.csv"), settle="30s")
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410])

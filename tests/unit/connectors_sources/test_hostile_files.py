@@ -15,7 +15,7 @@ import pytest
 from unit.connectors_sources.reading import count_rows, read, rows_of
 from workbooks import write_xlsx
 
-from connectors.sources.errors import BadSourceError, EmptySourceError, SourceRefusedError
+from connectors.sources.errors import BadSourceError, EmptySourceError, SourceRefusedError, SourceUnavailableError
 from mappings.vocabulary import ReasonCode
 
 MEGABYTE = 2**20
@@ -67,6 +67,13 @@ def test_a_folder_is_no_file(tmp_path: Path, kind: str) -> None:
     (tmp_path / "events").mkdir()
     with pytest.raises(SourceRefusedError, match="folder"):
         rows_of(tmp_path, kind=kind, path="events", **KINDS[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_disk_that_fails_is_worth_another_attempt(tmp_path: Path, kind: str) -> None:
+    """The memory of this process is a file whose first byte Linux cannot read; elsewhere there is no such file."""
+    with pytest.raises((SourceUnavailableError, SourceRefusedError), match="mem"):
+        rows_of(tmp_path, kind=kind, path="/proc/self/mem", **KINDS[kind])
 
 
 @pytest.mark.parametrize("kind", KINDS)

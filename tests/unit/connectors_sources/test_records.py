@@ -154,6 +154,31 @@ def test_an_event_that_tells_how_long_it_lasts_has_the_end_that_follows(
     assert (row.cells["DTEND"], row.cells["DTEND.TZID"], row.cells["DURATION"]) == (end, zone if end else "", length)
 
 
+@pytest.mark.parametrize(
+    ("declared", "encoding"),
+    [
+        ("utf-16", "utf-8"),
+        ("UTF-16", "utf-8-sig"),
+        ("utf-32", "utf-8"),
+        ("utf-8", "utf-16"),
+        ("utf-16", "utf-16-le"),
+        ("x", "utf-16-be"),
+    ],
+)
+def test_xml_whose_bytes_contradict_its_declaration_is_read_as_its_bytes_say(
+    tmp_path: Path, declared: str, encoding: str
+) -> None:
+    content = f'<?xml version="1.0" encoding="{declared}"?><a><event><t>花火</t></event></a>'.encode(encoding)
+    assert column(read(tmp_path, content, kind="xml", records="event"), "t") == ["花火"]
+
+
+@pytest.mark.parametrize("declared", ["idna", "punycode", "undefined", "hex", "no-such"])
+def test_xml_that_declares_what_is_no_encoding_of_text_is_bad(tmp_path: Path, declared: str) -> None:
+    content = f'<?xml version="1.0" encoding="{declared}"?><a><event><t>x</t></event></a>'
+    with pytest.raises(BadSourceError, match=f'"{declared}", which is no encoding of text'):
+        read(tmp_path, content, kind="xml", records="event")
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "shift_jis"])
 def test_xml_says_itself_which_encoding_it_is_in(tmp_path: Path, encoding: str) -> None:
     content = f'<?xml version="1.0" encoding="{encoding.removesuffix("-sig")}"?><a><event><t>花火</t></event></a>'

@@ -79,7 +79,6 @@ def test_a_name_that_nothing_uses_is_told(build: Build) -> None:
         ("{from: A, do: [trim, trim]}", 'the step "trim" does nothing a second time'),
         ("{from: A, do: [collapse, trim]}", 'the step "trim" does nothing after "collapse"'),
         ("{from: A, do: [lower, {map: {Jazz: music}}]}", '"Jazz" is never met: the step "lower" comes before, write "jazz"'),
-        ("{from: A, on_error: omit}", "on_error never applies"),
         ("fill-in", 'a value is still to be filled in ("fill-in")'),
     ],
 )

@@ -194,6 +194,12 @@ def test_unknown_items_of_a_list_are_dropped_one_by_one(mapper: Mapper, row: Row
     assert event_of(compiled(row(KIND="")))["classifications"] == ["culture"]
 
 
+def test_a_list_that_is_split_again_stays_one_list_where_a_later_step_refuses_an_item(mapper: Mapper, row: Row) -> None:
+    steps = '[{split: "/"}, {split: ","}, {map: {a: x, b: y}, on_miss: omit}]'
+    compiled = mapper(event=f"classifications: {{from: KIND, do: {steps}}}")
+    assert event_of(compiled(row(KIND="a,c/b")))["classifications"] == ["x", "y"]
+
+
 def test_first_of_takes_the_first_that_is_there_and_hides_no_error(mapper: Mapper, row: Row) -> None:
     event = "title: {first_of: [{from: A}, {from: B, do: [{regex_extract: '[a-z]+'}]}, Untitled]}"
     compiled = mapper(event=event)

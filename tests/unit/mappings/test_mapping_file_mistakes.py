@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from unit.mappings.conftest import EVENT, HEAD
 from mappings.errors import MappingFileError
 from mappings.loader import load_feed, load_folder, parse_feed
 from mappings.lookup_files import LookupShelf
+from mappings.tables import Table
 
 TEN_MISTAKES = """\
 feed: Lisbon Agenda
@@ -269,3 +272,19 @@ def test_a_word_that_other_programs_use_is_told_by_the_word_that_is_meant(
         parse_feed(HEAD.replace("path: sample.csv", f"path: sample.csv, {source}") + EVENT, tmp_path / "a.yaml", LookupShelf())
     (problem,) = (one for one in refused.value.problems if f'"{word}"' in one.message)
     assert problem.hint == f'did you mean "{meant}"?'
+
+
+class TornShelf(LookupShelf):
+    """Lookup files that fail as nothing foresees."""
+
+    def opener(self, folder: Path) -> Callable[[str], Table]:
+        raise ZeroDivisionError(folder.name)
+
+
+def test_what_no_check_foresaw_is_a_problem_of_its_file_that_asks_to_be_reported(tmp_path: Path) -> None:
+    with pytest.raises(MappingFileError) as raised:
+        parse_feed(VALID, tmp_path / "sample.yaml", TornShelf())
+    (problem,) = raised.value.problems
+    assert (problem.line, problem.column) == (1, 1)
+    assert re.match(r"a fault of eventsync while loading this file: ZeroDivisionError in \w+\.py, line \d+", problem.message)
+    assert problem.hint == "please report it, with the file"

@@ -6,6 +6,7 @@ import json
 import time
 import tracemalloc
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -102,18 +103,53 @@ def test_an_event_that_agrees_in_title_and_start_and_differs_in_nothing_is_taken
     [
         {"channelId": 4},
         {"channel": {"id": 4}},
+        {"idempotencyKey": "somebody else's"},
+        {"startAt": "2026-05-01T19:30:00+01:00"},
+    ],
+)
+def test_an_event_of_another_channel_start_or_key_is_another_one(differing: dict[str, Any]) -> None:
+    (verdict,) = matched([row()], [event(7, **SAME["title and start"] | differing)])
+    assert (verdict.verdict, verdict.event_ids, verdict.may_be_resent) == (Verdict.ABSENT, (), True)
+
+
+@pytest.mark.parametrize(
+    "differing",
+    [
         {"endAt": "2026-05-01T23:00:00+02:00"},
         {"locationName": "Keller"},
         {"approxLocation": {"city": {"placeId": "muc"}}},
         {"classifications": ["music"]},
         {"offers": [{"url": "https://t.example/2"}]},
-        {"idempotencyKey": "somebody else's"},
-        {"startAt": "2026-05-01T19:30:00+01:00"},
     ],
 )
-def test_an_event_that_differs_in_anything_told_is_another_one(differing: dict[str, Any]) -> None:
+def test_an_event_of_the_same_title_and_start_that_differs_elsewhere_is_shown(differing: dict[str, Any]) -> None:
     (verdict,) = matched([row()], [event(7, **SAME["title and start"] | differing)])
-    assert (verdict.verdict, verdict.event_ids) == (Verdict.ABSENT, ())
+    assert (verdict.verdict, verdict.event_ids) == (Verdict.CANDIDATE, (7,))
+    assert f"but not {next(iter(differing))}" in verdict.why
+
+
+def body(**changed: Any) -> bytes:
+    return json.dumps(PAYLOAD | changed).encode()
+
+
+def test_an_event_is_found_by_what_the_source_asks_for_now_or_by_the_baseline() -> None:
+    asked = replace(row(title="Edited"), asked=body())
+    applied = replace(row(title="Edited"), baseline=body(), asked=body(title="Edited again"))
+    for one, shown in ((asked, asked.asked), (applied, None)):
+        (verdict,) = matched([one], [event(7, **PAYLOAD)])
+        assert (verdict.verdict, verdict.event_ids, verdict.shown) == (Verdict.FOUND, (7,), shown)
+
+
+def test_the_pinned_body_is_preferred_where_the_list_shows_too_little_to_tell() -> None:
+    (verdict,) = matched([replace(row(locationName="Keller"), asked=body())], [event(7, **SAME["title and start"])])
+    assert (verdict.verdict, verdict.shown) == (Verdict.FOUND, None)
+
+
+@pytest.mark.parametrize("fields", [PAYLOAD, {"title": PAYLOAD["title"]}, PAYLOAD | {"locationName": "Keller"}])
+def test_a_row_is_not_to_be_sent_again_where_the_list_has_an_event_like_it_of_another_row(fields: dict[str, Any]) -> None:
+    (verdict,) = matched([row()], [event(7, **fields)], {7: "row x of other"})
+    assert (verdict.verdict, verdict.may_be_resent) == (Verdict.ABSENT, False)
+    assert "row x of other" in verdict.why
 
 
 @pytest.mark.parametrize(
@@ -124,8 +160,10 @@ def test_one_of_the_two_alone_makes_a_candidate_and_is_never_taken(fields: dict[
     assert (verdict.verdict, verdict.event_ids) == (Verdict.CANDIDATE, (7,))
 
 
-def test_items_that_tell_nothing_but_their_id_match_nothing() -> None:
-    assert [one.verdict for one in matched([row()], [event(1), event(2)])] == [Verdict.ABSENT]
+def test_items_that_show_nothing_but_their_id_say_nothing() -> None:
+    (verdict,) = matched([row()], [event(1), event(2), event(3, channelId=3)])
+    assert (verdict.verdict, verdict.may_be_resent) == (Verdict.ABSENT, False)
+    assert verdict.why == "the list shows neither title nor start of 3 events: nothing can be said"
 
 
 @pytest.mark.parametrize("name", ["idempotencyKey", "externalId", "external_id"])

@@ -31,6 +31,7 @@ from state.gate import GateClosedError
 from state.holders import HeldByAnotherError
 from state.lease import LeaseLostError
 from state.standing import OpenRows, Standing
+from state.words import DriftKind
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 MAPPING = """\
@@ -101,29 +102,41 @@ def mapping(tmp_path: Path) -> FeedMapping:
     return load_feed(path)
 
 
+def rows(count: int, *first: str) -> OpenRows:
+    return OpenRows(count, tuple(map(RowKey, first)))
+
+
 @pytest.mark.parametrize(
-    ("account", "code", "words"),
+    ("standing", "code", "words"),
     [
-        (PublishAccount(), 0, []),
-        (PublishAccount(new=9, delivered=9), 0, []),
-        (PublishAccount(new=9, delivered=5, pending=4), 0, []),
-        (PublishAccount(new=9, delivered=8, delivered_unconfirmed=1), 0, []),
-        (PublishAccount(new=100, delivered=98, refused=2), 0, []),
-        (PublishAccount(new=100, delivered=95, refused=5), 0, []),
-        (PublishAccount(new=100, delivered=94, refused=6), 1, ["6 refused"]),
-        (PublishAccount(new=3, refused=3), 1, ["3 refused"]),
-        (PublishAccount(new=9, delivered=8, conflict=1), 1, ["1 in conflict"]),
-        (PublishAccount(new=9, delivered=8, blocked=1), 1, ["1 blocked"]),
-        (PublishAccount(carried_over=9, delivered=8, uncertain=1), 1, ["1 uncertain"]),
-        (PublishAccount(new=4, conflict=1, blocked=2, uncertain=1), 1, ["1 in conflict", "2 blocked", "1 uncertain"]),
+        (Standing(), 0, []),
+        (Standing(refused=rows(2), asked=4), 0, ["2 refused", "within"]),
+        (Standing(refused=rows(5), asked=100), 0, ["5 refused", "within"]),
+        (Standing(refused=rows(6), asked=100), 1, ["6 refused", "more than the feed allows"]),
+        (Standing(refused=rows(3), asked=3), 1, ["3 refused"]),
+        (Standing(refused=rows(60, "a", "b", "c"), asked=60), 1, ["60 (a, b, c, …) refused"]),
+        (Standing(conflict=rows(1)), 1, ["1 in conflict"]),
+        (Standing(blocked=rows(1)), 1, ["1 blocked"]),
+        (Standing(uncertain=rows(1)), 1, ["1 uncertain"]),
+        (Standing(conflict=rows(1), blocked=rows(2), held=rows(1, "x")), 1, ["1 in conflict", "2 blocked", "1 (x) held back"]),
+        (Standing(held=rows(1, "x")), 0, ["1 (x) held back"]),
+        (
+            Standing(drift=rows(2, "x", "y"), drifts={DriftKind.EDITED: 1, DriftKind.CANCELLED: 1}),
+            0,
+            ["2 (x, y) changed", "1 cancelled"],
+        ),
+        (Standing(vanished=rows(4, "x", "y", "z")), 0, ["4 (x, y, z, …) gone"]),
+        (Standing(earlier=rows(1, "x")), 0, ["1 (x) with earlier events"]),
+        (Standing(warning=rows(1, "x")), 0, ["1 (x) used with a warning"]),
     ],
 )
-def test_what_a_drain_leaves_behind_is_told(mapping: FeedMapping, account: PublishAccount, code: int, words: list[str]) -> None:
-    account.check()
-    outcome = outcome_of_publish(Published(account, None, 1.0), mapping)
+def test_the_exit_code_follows_from_what_stands_at_the_end_of_a_run(
+    mapping: FeedMapping, standing: Standing, code: int, words: list[str]
+) -> None:
+    outcome = outcome_of_publish(Published(PublishAccount(new=9, delivered=9), None, 1.0, standing=standing), mapping)
     assert outcome.exit_code == code
     assert all(word in outcome.message for word in words)
-    assert ("eventsync rows town-hall" in outcome.hint) == (code == 1)
+    assert ("eventsync rows town-hall" in outcome.hint) == bool(standing.rows)
 
 
 def test_what_nobody_has_decided_on_is_told_by_every_run_with_the_commands_that_help(mapping: FeedMapping) -> None:

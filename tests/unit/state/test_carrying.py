@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,17 +14,18 @@ from empty_books import lay_out
 from hypothesis import given
 from hypothesis import strategies as st
 from postgres import Postgres
-from sqlalchemy import Engine, delete, func, select, text
+from sqlalchemy import Engine, delete, func, select, text, update
+from sqlalchemy.exc import IntegrityError
 from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 
 from mappings.delivery import Conflict, Receipt, Refusal
 from mappings.errors import ConfigError
 from mappings.vocabulary import FeedName, RowKey
 from state.books import Books
+from state.choices import SetAside
 from state.compacting import compact
 from state.contents import TABLES, UnlikeError, compare
 from state.database import open_database, reading, writing
-from state.deciding import SetAside
 from state.export_file import export_to, import_from
 from state.holders import HeldByAnotherError
 from state.ledger import Ledger
@@ -333,3 +335,24 @@ def test_more_than_a_page_is_carried(world: World, target: Callable[[str], Engin
     counted: list[int] = []
     assert migrate(world.engine, target("sqlite"), world.clock, counted.append, silent).rows["ledger_entry"] == 2_300
     assert counted == [3 * 2_303]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_keys_longer_than_a_page_of_an_index_are_carried_found_again_and_stay_unique(
+    target: Callable[[str], Engine], tmp_path: Path, kind: str
+) -> None:
+    world = World(f"sqlite:///{lay_out(tmp_path / 'state.db')}")
+    long = RowKey(random.Random(1).randbytes(4_000).hex())  # of no use to an attacker
+    world.stage([row(long), row("short"), rejection(f"{long}r")])
+    world.publish()
+    export_to(world.engine, tmp_path / "state.gz", AT, silent, silent)
+    world.engine.dispose()
+    there = target(kind)
+    import_from(there, tmp_path / "state.gz", silent)
+    assert examine(there).findings == ()
+    world.engine, world.ledger = there, Ledger(there, DESTINATION, FEED, namespace="tests", now=world.clock)
+    world.lease = world.ledger.acquire_lease("test")
+    report = world.stage([row(long), row("short"), rejection(f"{long}r"), row("new")])
+    assert (report.account.unchanged, report.account.new) == (2, 1)
+    with pytest.raises(IntegrityError), there.begin() as connection:
+        connection.execute(update(ENTRY).where(ENTRY.c.row_key == "short").values(row_key=long))

@@ -13,7 +13,7 @@ from unit.state.world import World, answer, row, skipped
 from connectors.errors import KeyRefusedError
 from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.vocabulary import FeedName, RowKey
-from state.deciding import (
+from state.choices import (
     Apply,
     AsItIs,
     Beside,
@@ -26,8 +26,8 @@ from state.deciding import (
     SameAs,
     SetAside,
     TakeEvent,
-    decide,
 )
+from state.deciding import decide, may_be_removed
 from state.terms import Terms
 from state.views import RowRecord
 from state.words import EntryState
@@ -106,7 +106,7 @@ def _other(world: World) -> Beside:
     return Beside(other=None if entry is None else Other(entry, 1, FeedName(""), ""))
 
 
-def _done(record: RowRecord, choice: Choice, beside: Beside) -> str:
+def _done(record: RowRecord, choice: Choice, beside: Beside) -> str:  # noqa: PLR0911  # one arm per choice
     try:
         outcome = decide(record, choice, beside)
     except NotPossibleError:
@@ -119,7 +119,7 @@ def _done(record: RowRecord, choice: Choice, beside: Beside) -> str:
         case Apply():
             return "the drift is the baseline"
         case Remove():
-            return "earlier events removed" if record.event_id not in outcome.removed else "removed"
+            return "removed" if may_be_removed(record) else "earlier events removed"
         case SameAs():
             return "delivered, as the other entry was"
         case _ if outcome.state is EntryState.PENDING:

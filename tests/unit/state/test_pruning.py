@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from sqlalchemy import Table, func, select
+from sqlalchemy import Table, func, select, update
 from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 
 from mappings.delivery import Conflict, Receipt, Refusal, Uncertain
-from mappings.vocabulary import FeedName, RowKey
+from mappings.vocabulary import FeedName, Reason, ReasonCode, RowKey
 from state.accounts import READS_THAT_TELL
 from state.backfills import Backfills, SliceEnd, SliceState
 from state.books import Books
-from state.database import reading
-from state.deciding import TakeEvent
+from state.choices import TakeEvent
+from state.database import reading, writing
 from state.notices_sent import NoticesSent
 from state.pruning import Pruned, prune
 from state.soundness import examine
@@ -49,6 +49,35 @@ def test_a_problem_that_was_mended_long_ago_goes_with_its_raw_cells_and_one_that
     assert pruned(world) == found
     assert [problem.row_key for problem in Books(world.engine).problems(BOOK, ProblemKind.REJECTED)] == ["c"]
     assert pruned(world).problems == 0
+
+
+def test_a_warning_that_is_listed_stays_however_old_its_run_is(world: World) -> None:
+    warning = (Reason(ReasonCode.REQUIRED, "coverImage", "IMAGE", "", "give a picture"),)
+    world.stage([row("a", warnings=warning), row("b", warnings=warning)])
+    world.clock.turn(days=100)
+    world.stage([row("a", warnings=warning), row("b", "without a warning")])
+    world.clock.turn(days=100)
+    done = pruned(world)
+    assert (done.problems, done.standing_problems) == (1, 1)
+    with reading(world.engine) as connection:
+        assert connection.execute(select(PROBLEM.c.row_key)).scalars().all() == ["a"]
+
+
+def test_what_protects_from_a_second_event_stays_however_old_it_is(world: World) -> None:
+    world.stage([row(key) for key in "abc"])
+    world.publish()
+    world.stage([row(key) for key in "bc"] + [row("copy", twin="a")])
+    with writing(world.engine) as connection:
+        connection.execute(update(ENTRY).where(ENTRY.c.row_key == "b").values(removed_at=world.clock()))
+        gone = {"state": "superseded", "event_id": None, "candidate_id": 1}
+        connection.execute(update(ENTRY).where(ENTRY.c.row_key == "c").values(**gone))
+    before = world.states()
+    world.clock.turn(days=1_000)
+    pruned(world)
+    assert world.states() == before == {"a": "delivered", "b": "delivered", "c": "superseded", "copy": "held"}
+    with reading(world.engine) as connection:
+        assert connection.execute(select(ENTRY.c.removed_at).where(ENTRY.c.row_key == "b")).scalar() is not None
+        assert connection.execute(select(ENTRY.c.candidate_id).where(ENTRY.c.row_key == "copy")).scalar() == 1
 
 
 def test_a_problem_that_a_read_of_a_part_has_not_met_is_on_the_list_and_stays(world: World) -> None:
@@ -187,7 +216,7 @@ def test_no_row_is_sent_again_and_each_keeps_all_that_protects_it(world: World) 
     world.crash()
     report = world.stage([row("a"), row("b", title="Twice"), rejection("c")], terms=drafting)
     assert (report.account.new, report.account.unchanged, report.account.rejected) == (0, 2, 1)
-    assert examine(world.engine, lambda _destination: "tests").findings == ()
+    assert examine(world.engine).findings == ()
 
 
 def test_more_than_a_page_goes_page_by_page(world: World) -> None:

@@ -75,7 +75,7 @@ def test_columns_that_do_not_go_together_are_found(full: World) -> None:
     change(full, "b", state="superseded", candidate_id=full.known("d").entry_id)
     change(full, "c", state="superseded", candidate_id=999)
     change(full, "d", baseline_fingerprint="0" * 32)
-    change(full, "e", state="held", event_id=77)
+    change(full, "e", state="held", attempts=0, event_id=77)
     change(full, "f", baseline_body=b"[]", baseline_fingerprint="1" * 32)
     change(full, "g", baseline_body=b'{"title":"x"}', baseline_fingerprint="1" * 32)
     assert sorted(findings(full), key=lambda finding: finding[1]) == [
@@ -180,7 +180,7 @@ def test_a_damaged_file_is_a_finding_and_no_crash(tmp_path: Path, damage: str) -
             del content[len(content) // 2 :]
     path.write_bytes(content)
     engine = open_database(f"sqlite:///{path}", upgrades=False)
-    found = examine(engine, lambda _destination: "tests").findings
+    found = examine(engine).findings
     engine.dispose()
     assert found
     assert {finding.check for finding in found} <= {"file", "body", "key", "entry", "tables"}

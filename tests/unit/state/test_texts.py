@@ -33,7 +33,7 @@ def test_a_row_with_such_a_key_goes_all_the_way_and_is_known_again(world: World)
     assert world.stage([rejection(BAD)]).vanished == 0
     assert world.stage([skipped(BAD)]).vanished == 0
     assert (world.known(BAD).state, world.known(BAD).key, world.known(BAD).origin) == ("delivered", key, f"{KEPT}.csv:7")
-    assert examine(world.engine, lambda _destination: "tests").findings == ()
+    assert examine(world.engine).findings == ()
 
 
 def test_a_key_goes_on_to_its_next_revision_under_the_same_name(world: World) -> None:
@@ -41,7 +41,7 @@ def test_a_key_goes_on_to_its_next_revision_under_the_same_name(world: World) ->
     world.publish(Refusal(answer(400, BAD)))
     assert world.stage([row(BAD, "second")]).account.new == 1
     assert world.known(BAD).state == "pending"
-    assert examine(world.engine, lambda _destination: "tests").findings == ()
+    assert examine(world.engine).findings == ()
 
 
 def test_what_a_service_answers_is_kept_whatever_it_holds(world: World) -> None:

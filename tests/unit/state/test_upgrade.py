@@ -27,10 +27,11 @@ from state.database import open_database, reading, writing
 from state.export_file import import_from
 from state.holders import HeldByAnotherError, this_process
 from state.ledger import Ledger
-from state.migrations.upgrade import differences, upgrade
+from state.migrations.upgrade import HEAD, differences, upgrade
 from state.packing import unpacked
 from state.soundness import examine
 from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, LEASE, MEDIA, METADATA, PROBLEM, SCOPE
+from state.trouble import StateUnavailableError
 
 EXPORT = Path(__file__).parent / "exports" / "state-0002.gz"
 """Written by version 0.1, of a ledger in which something of everything had happened."""
@@ -378,6 +379,18 @@ def test_a_holder_that_fell_silent_does_not_keep_a_state_db_from_being_upgraded(
         )
     engine.dispose()
     open_database(url).dispose()
+
+
+def test_an_earlier_state_db_that_cannot_be_written_is_named_with_what_upgrades_it(earlier: Callable[[str, str], str]) -> None:
+    file = earlier("sqlite", "0002").removeprefix("sqlite:///")
+    read_only = f"sqlite:///file:{file}?mode=ro&uri=true"
+    with pytest.raises(StateUnavailableError, match=r"schema 0002, ours is .* cannot be upgraded: .*read-only") as caught:
+        open_database(read_only)
+    assert "`eventsync status`" in caught.value.hint
+    engine = open_database(read_only, upgrades=False)
+    told = f"the schema is 0002, ours is {HEAD}: `eventsync status` or the next run upgrades it"
+    assert [finding.problem for finding in examine(engine).findings] == [told]
+    engine.dispose()
 
 
 def test_a_person_is_told_once_on_stderr_what_stays_ignored(earlier: Callable[[str, str], str]) -> None:

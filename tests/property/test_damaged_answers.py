@@ -1,0 +1,253 @@
+"""Damaged answers of Google and Salesforce: reading ends in rows or in one of the errors of `connectors.sources.errors`.
+
+A proxy stands before the look-alikes, and before what the services once answered, and damages some of the answers.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from contract.test_google_sheets_recorded import ANSWERS, replayed
+from contract.test_salesforce_recordings import repeating
+from lookalikes.salesforce_reader import event, org_of, reader_of
+from lookalikes.sheets import Google, google_on, programme
+from lookalikes.threaded import served
+from property.test_damaged_sources import EXPECTED, MUTANTS, SEED, cut, doubled, flipped, swallowed, swapped, with_nuls
+from unit.connectors_sources.waiting_clock import Waits
+
+from connectors.sources.access import Access, GoogleAccess
+from connectors.sources.google_cells import GoogleCells
+from connectors.sources.google_sheet import GoogleSheet
+from connectors.sources.google_spreadsheet import GoogleSpreadsheet
+from connectors.sources.names import Asked
+from connectors.sources.salesforce_records import SalesforceRecords
+from mappings.salesforce_specs import SalesforceSource
+from mappings.sheet_specs import GoogleSheetsSource
+
+ODD: Sequence[Any] = (None, True, -1, 0, 2**70, 1.5, 1e300, "", "x", "\ud800", [], [[]], [None], {}, {"a": 1}, "5", "1e5", "E")
+
+
+def places_in(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield way
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from places_in(inner, (*way, key))
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from places_in(inner, (*way, place))
+
+
+def reshaped(content: bytes, chance: random.Random) -> bytes:
+    """Put something else in the place of a value, take it out, or put it there twice."""
+    document = json.loads(content)
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        ways = [way for way in places_in(document) if way]
+        if not ways:
+            return json.dumps(deepcopy(chance.choice(ODD))).encode()
+        *outer, last = chance.choice(ways)
+        holder = document
+        for step in outer:
+            holder = holder[step]
+        match chance.randrange(5):
+            case 0:
+                del holder[last]
+            case 1 if isinstance(holder, list):
+                holder.insert(last, holder[last])
+            case 2 if isinstance(holder, dict):
+                holder[f"{last}x"] = holder.pop(last)
+            case _:
+                holder[last] = deepcopy(chance.choice(ODD))
+    return json.dumps(document).encode()
+
+
+def damaged(content: bytes, chance: random.Random) -> bytes:
+    if chance.random() < 0.7:
+        with suppress(ValueError):
+            return reshaped(content, chance)
+    damage = bytearray(content)
+    if damage:
+        chance.choice((cut, flipped, doubled, with_nuls, swapped, swallowed))(damage, chance)
+    return bytes(damage)
+
+
+@dataclass
+class Proxy:
+    """Passes requests on to `upstream`, and damages some answers: each in the same way as often as it is asked for."""
+
+    upstream: str
+    seed: str = ""
+    port: int = 0
+    asked: int = 0
+    most: int = 2_000
+    """Requests of one reading: more mean that it does not end."""
+
+    def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, Mapping[str, str], bytes]:
+        self.asked += 1
+        if self.asked > self.most:
+            return 410, {}, b"{}"
+        own = {name: text for name, text in headers.items() if name.lower() not in {"host", "accept-encoding", "connection"}}
+        said = httpx.request(method, f"{self.upstream}{path}", headers=own, content=body, trust_env=False, timeout=30)
+        chance = random.Random(f"{self.seed} {method} {path}")  # no secret
+        content = said.content.replace(self.upstream.encode(), f"http://127.0.0.1:{self.port}".encode())
+        # A job in an unknown state is asked about for hours.
+        likely = 0.02 if method == "GET" and "/jobs/query/" in path and "results" not in path else 0.4
+        if "token" not in path and "/Soap/" not in path and chance.random() < likely:
+            content = damaged(content, chance)
+        kept = {name: said.headers[name] for name in said.headers if name.startswith(("sforce", "content-type"))}
+        return said.status_code, kept, content
+
+
+@contextmanager
+def proxy_before(upstream: str) -> Iterator[Proxy]:
+    proxy = Proxy(upstream)
+
+    class Handler(BaseHTTPRequestHandler):
+        def _pass_on(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status, headers, content = proxy.answer(self.command, self.path, dict(self.headers.items()), body)
+            self.send_response_only(status)
+            for name, text in {**headers, "Content-Length": str(len(content))}.items():
+                self.send_header(name, text)
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PATCH = do_DELETE = _pass_on  # noqa: N815  # the base class calls them so
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with served(Handler) as proxy.port:
+        yield proxy
+
+
+Read = Callable[[], object]
+
+
+@contextmanager
+def google(folder: Path, *, tall: bool) -> Iterator[tuple[Proxy, Read]]:
+    with google_on(Google()) as server, proxy_before(server.base_url) as proxy:
+        book = server.add(programme())
+        book.sheets[0].rows = 6_000 if tall else 1_000
+        access = Access(google=GoogleAccess(server.credentials(folder / "account.json"), f"http://127.0.0.1:{proxy.port}"))
+        spec = GoogleSheetsSource.model_validate(
+            {"kind": "google_sheets", "spreadsheet": book.id, "header": {"matches": "Ref"}, "merged": "spread"}
+        )
+
+        def read() -> None:
+            with GoogleSheet(spec, Asked.of(spec, frozenset()), access, Waits().clockwork).read() as reading:
+                for row in reading.rows:
+                    assert set(row.cells) == set(reading.columns)
+                reading.ending()
+
+        yield proxy, read
+
+
+@contextmanager
+def salesforce(upstream: str, access: Access, spec: SalesforceSource, columns: set[str]) -> Iterator[tuple[Proxy, Read]]:
+    with proxy_before(upstream) as proxy:
+        own = Access(salesforce=replace(access.salesforce, instance_url=f"http://127.0.0.1:{proxy.port}"))
+
+        def read() -> None:
+            source = SalesforceRecords(spec, Asked.of(spec, columns), own, "", Waits().clockwork)
+            with source.read() as reading:
+                for row in reading.rows:
+                    assert set(row.cells) == set(reading.columns)
+                reading.ending()
+            source.look()
+
+        yield proxy, read
+
+
+@contextmanager
+def org(_: Path, **words: Any) -> Iterator[tuple[Proxy, Read]]:
+    records = [
+        event(number, Price__c=number + 0.5, When__c="2026-05-01T19:30:00.000+0000", Clock__c="19:30:00.000Z")
+        for number in range(1, 30)
+    ]
+    fields = {"Price__c": "currency", "When__c": "datetime", "Clock__c": "time"}
+    org = org_of(records, fields)
+    with reader_of(org) as reader, ExitStack() as open_things:
+        spec = SalesforceSource.model_validate({"kind": "salesforce", "object": "Event__c", "fields": sorted(fields), **words})
+        yield open_things.enter_context(salesforce(reader.server.base_url, reader.access(), spec, set()))
+
+
+@contextmanager
+def recorded_org(_: Path) -> Iterator[tuple[Proxy, Read]]:
+    soql = "SELECT Checkbox_Label, DateTime_Label, ParentWhizbang__r.Name, (SELECT Name FROM Whizbangs__r) FROM Whizbang"
+    spec = SalesforceSource.model_validate({"kind": "salesforce", "api": "rest", "query": soql})
+    with repeating({"/query": [(200, "sobject_query_success_response")]}) as (server, access):
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        with salesforce(url, access, spec, {"Checkbox_Label"}) as opened:
+            yield opened
+
+
+STANDS: Mapping[str, Callable[[Path], AbstractContextManager[tuple[Proxy, Read]]]] = {
+    "google_sheets": lambda folder: google(folder, tall=False),
+    "google_sheets in several requests": lambda folder: google(folder, tall=True),
+    "salesforce in pages": lambda folder: org(folder, api="rest"),
+    "salesforce in bulk": lambda folder: org(folder, api="bulk"),
+    "salesforce as recorded": recorded_org,
+}
+
+
+@pytest.mark.slow(about_s=10)
+@pytest.mark.parametrize("kind", STANDS)
+def test_a_damaged_answer_ends_in_rows_or_in_an_error_of_the_source(tmp_path: Path, kind: str) -> None:
+    with STANDS[kind](tmp_path) as (proxy, read):
+        for number in range(MUTANTS // 8):
+            proxy.seed, proxy.asked, proxy.most = f"{SEED} {kind} {number}", 0, 2_000
+            try:
+                with suppress(*EXPECTED):
+                    read()
+                assert proxy.asked < proxy.most, "it asks without end"
+            except Exception as error:
+                error.add_note(f"mutant {number} of {kind}, seed {SEED}")
+                raise
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, told in ANSWERS.items() if any("/v4/spreadsheets/" in one["uri"] for one in told)]
+)
+def test_a_damaged_recorded_sheet_ends_in_cells_or_in_an_error_of_the_source(name: str) -> None:
+    for number in range(MUTANTS):
+        chance = random.Random(f"{SEED} {name} {number}")  # no secret
+        sheet, recording = replayed(name)
+        found = recording._found
+
+        def mutated(url: str, *, chance: random.Random = chance, found: Any = found) -> dict[str, Any]:
+            try:
+                answer = found(url)
+            except AssertionError:  # this was not recorded
+                return {"status": 404, "body": {}}
+            return {**answer, "body": json.loads(reshaped(json.dumps(answer["body"]).encode(), chance))}
+
+        recording._found = mutated  # type: ignore[method-assign]  # the test's own stand-in for Google
+        try:
+            _look_around(sheet)
+        except Exception as error:
+            error.add_note(f"mutant {number} of {name}, seed {SEED}")
+            raise
+
+
+def _look_around(sheet: GoogleSpreadsheet) -> None:
+    """Ask everything that a reading asks, each by itself."""
+    cells = GoogleCells("en_US")
+    questions: Sequence[Read] = (
+        sheet.look,
+        sheet.version,
+        lambda: [cells.text(cell) for row in sheet.piece("A1:B2").rows for cell in row],
+        lambda: sheet.values(["'Sheet1'!A1:B1"]),
+    )
+    for question in questions:
+        with suppress(*EXPECTED):
+            question()

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, select, update
 from mappings.delivery import Answer
 from mappings.errors import ConfigError
 from mappings.vocabulary import RowKey
+from state.bookmark import drop_bookmark
 from state.choices import (
     ADOPTED,
     FOUND,
@@ -206,6 +207,8 @@ class Decisions:
                 columns |= applied(row)
             case Release():
                 columns |= {"candidate_id": None, "attempts": 0} if row.body else {}
+                if not row.body:  # an upgrade made the entry: only a read knows what to send
+                    drop_bookmark(connection, self._turn.scope_id)
             case SameAs():
                 columns |= self._adopt(connection, situation, change)
             case _:

@@ -1,6 +1,6 @@
-"""Which events of the service are rows already, at one destination: an event belongs to one row, whatever the feed.
+"""The rows that the events of a destination belong to: an event belongs to one row, whatever the feed.
 
-Who asks, and what follows, is the caller's.
+A superseded row has given its event to another one.
 """
 
 from __future__ import annotations

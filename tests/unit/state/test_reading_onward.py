@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from changing_rows import DAYS, Desk, feed_of
 from empty_books import lay_out
+from sqlalchemy import update
 from unit.state.world import DESTINATION, FEED, World, answer
 
 from connectors.sources.errors import SourceUnavailableError
@@ -16,10 +17,12 @@ from mappings.vocabulary import RowKey
 from pipelines.options import RunOptions
 from state.books import Books
 from state.choices import Release
+from state.database import writing
 from state.gate import GateClosedError
 from state.ledger import Ledger
 from state.reach import Reach
 from state.rehearsal import rehearsal_copy
+from state.tables import ENTRY
 from state.views import Book
 from state.words import ProblemKind
 
@@ -256,17 +259,33 @@ def test_a_read_that_has_not_heard_of_all_that_waits_lets_nothing_out_and_the_ne
     assert desk.world.ledger.gate().is_open
 
 
-def test_a_held_row_that_a_person_lets_go_is_read_again_by_the_next_run(desk: Desk) -> None:
+def _behind_the_bookmark(desk: Desk) -> None:
     desk.place.edit("e", "a one")
     assert desk.stage().report.account.held == 1
     desk.place.now += 1  # the row lies behind the bookmark by now
     desk.stage()
     assert desk.stage().report.account.read == 0
+
+
+def _release(desk: Desk) -> None:
     desk.world.ledger.open_decisions("ann", desk.world.lease.token).resolve(RowKey("e"), Release())
+
+
+def test_a_held_row_that_a_person_releases_is_sent_without_being_read_again(desk: Desk) -> None:
+    _behind_the_bookmark(desk)
+    _release(desk)
+    assert desk.stage().report.account.new == 0
+    assert desk.world.states()["e"] == "pending"
+
+
+def test_a_row_that_was_held_before_an_upgrade_is_read_again_once_a_person_releases_it(desk: Desk) -> None:
+    _behind_the_bookmark(desk)
+    with writing(desk.world.engine) as connection:
+        connection.execute(update(ENTRY).where(ENTRY.c.row_key == "e").values(body=b"", fingerprint="", row_digest=b""))
+    _release(desk)
     staged = desk.stage()
-    assert (staged.report.account.new, staged.report.account.held) == (1, 0)
-    assert staged.notices == ("read whole: what an earlier read has staged or held waits to be judged",)
-    assert desk.stage().notices == ()
+    assert (staged.report.account.new, staged.report.is_whole) == (1, True)
+    assert desk.world.states()["e"] == "pending"
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def read_standing(connection: Connection, scope_id: int, now: datetime | None, k
 
 
 def _is_of_feed(kind: Waiting, scope_id: int) -> ColumnElement[bool]:
-    """Return the predicate on a feed's entries. The few with earlier events are found by these, not by an index of all."""
+    """Return the predicate on a feed's entries; the few with earlier events are found without an index of all entries."""
     column = ENTRY.c.scope_id + 0 if kind is Waiting.EARLIER else ENTRY.c.scope_id
     return column == scope_id
 

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, text
 from state.database import writing
 
 _FIRST = 1_000
-_GATHER = text("ANALYZE ledger_entry, twin_mark")  # a role that does not own the table gets a warning, and no harm is done
+_GATHER = text("ANALYZE ledger_entry, duplicate_mark")  # a role that does not own the table gets a warning, and no harm is done
 
 
 class Statistics:

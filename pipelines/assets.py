@@ -35,7 +35,14 @@ from pipelines.gate import brake_error
 from pipelines.left_open import left_open
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, outcome_of
-from pipelines.showing import glance_metadata, observed_metadata, published_metadata, source_metadata, staged_metadata
+from pipelines.showing import (
+    glance_metadata,
+    observed_metadata,
+    published_metadata,
+    source_metadata,
+    staged_metadata,
+    waiting_metadata,
+)
 from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import OpenWorkshop
 
@@ -89,6 +96,8 @@ def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop, state_kind: str) 
         began_s = monotonic_s()
         with as_failures(context), interrupted_for_good(context), open_workshop() as workshop:
             result = FeedAtWork(workshop, mapping, _ticket(context), options).stage()
+            is_last = bool(result.stopping) or options.stage_only
+            waiting = waiting_metadata(left_open(workshop, mapping)) if is_last else {}
         seconds = monotonic_s() - began_s
         context.log_event(AssetObservation(names.source_path(mapping.feed), metadata=observed_metadata(result, seconds)))
         for notice in result.notices:
@@ -96,7 +105,8 @@ def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop, state_kind: str) 
         if result.stopping:
             forbid_run_retry(context)
             context.log.error(outcome_of(brake_error(result, mapping.feed)).told)
-        return MaterializeResult(metadata=staged_metadata(result, seconds), check_results=brake_results(key, result))
+        metadata = {**staged_metadata(result, seconds), **waiting}
+        return MaterializeResult(metadata=metadata, check_results=brake_results(key, result))
 
     return staged
 

@@ -147,7 +147,7 @@ def _left_out(report: StageReport, limits: Brakes) -> _Answer:
 
 def _copies(report: StageReport) -> _Answer:
     elsewhere = report.alongside.held if report.alongside else 0
-    held, new = report.account.held - report.ignored - elsewhere, report.account.new
+    held, new = max(report.account.held - report.ignored - elsewhere, 0), report.account.new
     share = held / (held + new) if held else 0.0
     tripped = held >= HISTORY_THAT_COUNTS and share > 0.5
     sentence = f"{held} rows look like copies of events sent under other keys, {new} do not"

@@ -101,11 +101,11 @@ def published_metadata(published: Published, left: LeftOpen) -> Mapping[str, Any
         counts["not written back"] = published.written_back.problem
     if published.outlook.notices:
         counts["notices"] = MetadataValue.md("\n".join(f"* {notice}" for notice in published.outlook.notices))
-    return counts | _waiting(left)
+    return counts | waiting_metadata(left)
 
 
-def _waiting(left: LeftOpen) -> dict[str, Any]:
-    """Every kind as a number, also where it is none: a plot shows when it was worked off."""
+def waiting_metadata(left: LeftOpen) -> dict[str, Any]:
+    """Return what waits for a person, every kind as a number, also where it is none: a plot shows when it was worked off."""
     counts: dict[str, Any] = {f"waiting: {name.replace('_', ' ')}": left.counts.get(name, 0) for name in WAITING}
     if left.differing:
         counts["differs from what was delivered"] = MetadataValue.table([_difference(one) for one in left.differing])

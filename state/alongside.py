@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -82,7 +82,7 @@ class Estranged:
     rows: int
 
 
-def find_estranged(engine: Engine, destination: str, feeds: Set[str], now: datetime) -> tuple[Estranged, ...]:
+def find_estranged(engine: Engine, destination: str, feeds: Collection[str], now: datetime) -> tuple[Estranged, ...]:
     """Return the feeds, of those that have a mapping file, that never delivered here and did so in another namespace; and those
     that have events to come and no mapping file.
     """
@@ -91,12 +91,13 @@ def find_estranged(engine: Engine, destination: str, feeds: Set[str], now: datet
     with reading(engine) as connection:
         scopes = connection.execute(listed.order_by(SCOPE.c.feed, SCOPE.c.namespace)).all()
         let_out = {scope.feed for scope in scopes if scope.namespace == namespace and scope.released_id}
+        wanted = {*feeds} - let_out
         apart = {pair.scope_id for pair in connection.execute(select(SIDE_BY_SIDE.c.scope_id))}
         found = []
         for scope in scopes:
             if scope.namespace == namespace and scope.feed not in feeds:
                 found.append(Estranged(scope.feed, "", count_to_come(connection, scope.id, now)))
-            elif scope.namespace != namespace and scope.feed in feeds - let_out and scope.id not in apart:
+            elif scope.namespace != namespace and scope.feed in wanted and scope.id not in apart:
                 out = select(func.count()).where(ENTRY.c.scope_id == scope.id, MAY_BE_OUT)
                 found.append(Estranged(scope.feed, scope.namespace, connection.execute(out).scalar_one()))
         return tuple(one for one in found if one.rows)

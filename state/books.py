@@ -85,7 +85,7 @@ class Books:
         """Return one page of a feed's entries, oldest first."""
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
-            page = RECORDS.where(ENTRY.c.scope_id == scope_id, *_filtered(which, scope_id, self._now()), ENTRY.c.id > after)
+            page = RECORDS.where(*_filtered(which, scope_id, self._now()), ENTRY.c.id > after)
             found = connection.execute(page.order_by(ENTRY.c.id).limit(limit)).all()
             earlier = earlier_events(connection, [row.id for row in found])
             candidates = _candidates(connection, scope_id, {row.candidate_id for row in found if row.candidate_id})
@@ -98,7 +98,7 @@ class Books:
         """Count a feed's entries."""
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
-            return _count(connection, ENTRY.c.scope_id == scope_id, *_filtered(which, scope_id, self._now()))
+            return _count(connection, *_filtered(which, scope_id, self._now()))
 
     def every_row(self, book: Book, which: RowFilter) -> Iterator[RowRecord]:
         """Yield all of a feed's entries that match, oldest first, however many there are."""
@@ -235,13 +235,13 @@ def _filtered(which: RowFilter, scope_id: int, now: datetime | None) -> Iterator
         yield ENTRY.c.state.in_([state.value for state in which.states])
     if which.row_key is not None:
         yield ENTRY.c.row_key == which.row_key
-    if which.waiting is not None:
-        yield waits(which.waiting, scope_id, now)
+    yield ENTRY.c.scope_id == scope_id if which.waiting is None else waits(which.waiting, scope_id, now)
     raw = {
         ENTRY.c.drift_kind.is_not(None): which.is_drifted,
         ENTRY.c.vanished_at.is_not(None): which.is_vanished,
         ENTRY.c.resent_run.is_not(None): which.is_resent,
         IS_SET_ASIDE: which.is_ignored,
+        ENTRY.c.removed_at.is_(None): which.is_kept,
         has_earlier(scope_id, now): which.has_earlier,
     }
     yield from (predicate for predicate, is_asked in raw.items() if is_asked)

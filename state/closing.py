@@ -188,12 +188,16 @@ def _braked(report: StageReport, tripped: Sequence[str], accepted: Sequence[str]
 
 def _hear_of_rows(connection: Connection, turn: Turn, progress: Progress) -> None:
     """Lose the events that came of a row before, and that the row, which this read has come to, does not stand for any more."""
-    if not progress.stems:
+    stems = progress.stems | progress.left_out_stems.keys()
+    if not stems:
         return
     for state in EntryState:
         for row in _pages(connection, _KEYS, turn, state, progress.seen.boundary):
-            if stem_of(row.row_key, progress.terms.row_parts) in progress.stems and not progress.seen.is_present(row.id):
+            stem = stem_of(row.row_key, progress.terms.row_parts)
+            if stem in stems and not progress.seen.is_present(row.id):
                 progress.seen.lose(row.id)
+                if stem in progress.left_out_stems:
+                    progress.left_out[row.id] = progress.left_out_stems[stem]
 
 
 def _absent(connection: Connection, turn: Turn, opening: Opening, progress: Progress, *, present: int) -> Iterable[int]:

@@ -76,13 +76,18 @@ class Progress:
     """The known entries that a rule of the mapping now leaves out, with the rule."""
     stems: set[str] = field(default_factory=set)
     """The rows that this read has come to, where each speaks for all of its events, and the others of its source are not read."""
+    left_out_stems: dict[str, str] = field(default_factory=dict)
+    """The rows of several events that a rule of the mapping now leaves out, with the rule."""
 
     def hear(self, outcomes: Sequence[RowOutcome]) -> None:
         """Note what these rows leave unsaid, and what they speak for."""
-        self.unspoken.hear(outcomes)
+        rules = {} if self.terms.reach is Reach.PICKED else {id(row): name for row in outcomes if (name := _rule_of_all(row))}
+        self.unspoken.hear(outcome for outcome in outcomes if id(outcome) not in rules)
         if self.terms.row_parts is None:
             return
         for outcome in outcomes:
+            if rule := rules.get(id(outcome)):
+                self.left_out_stems[stem_of(outcome.row_key, self.terms.row_parts)] = rule
             is_stem = isinstance(outcome, Gone) and outcome.is_stem
             if outcome.row_key and (is_stem or self.terms.reach is Reach.ONWARD):
                 self.stems.add(stem_of(outcome.row_key, self.terms.row_parts))
@@ -150,7 +155,7 @@ class Comparison:
             return
         self.progress.seen.lose(known.entry_id)
         if not known.is_vanished:
-            self.progress.left_out[known.entry_id] = f"rule {row.rule}: {row.because}"
+            self.progress.left_out[known.entry_id] = _name_rule(row)
 
     def _lose(self, row_key: RowKey) -> None:
         """The source says that the row was deleted; of what it has sent nobody but a person can take anything back."""
@@ -333,6 +338,17 @@ def _as_asked(known: Known, row: MappedRow, terms: Terms) -> MappedRow:
         return row
     draft = drafted(row)
     return draft if known.may_be_pinned_anew or draft.fingerprint == known.fingerprint else row
+
+
+def _rule_of_all(outcome: RowOutcome) -> str:
+    """Return the rule that leaves out all events of a row that stands for several, "" if none does."""
+    if isinstance(outcome, Skipped) and outcome.rule and not outcome.is_cancelled and outcome.part.silence is not None:
+        return _name_rule(outcome)
+    return ""
+
+
+def _name_rule(row: Skipped) -> str:
+    return f"rule {row.rule}: {row.because}"
 
 
 def _without_drafts(on_change: OnChange) -> OnChange:

@@ -1,19 +1,6 @@
 """The decision table: what a person's choice does to a ledger entry, as a pure function over closed unions, with its risk.
 
-| the entry is              | `event_id`   | `resend`                        | `ignore`                     |
-|---------------------------|--------------|---------------------------------|------------------------------|
-| pending, unanswered       | delivered    | pending, same key: a risk       | uncertain, ignored           |
-| pending, access denied    | delivered    | pending, same key, then next: a risk | not possible: nothing waits |
-| pending otherwise         | delivered    | as it is: the next run sends it | not possible: nothing waits  |
-| delivered                 | see below    | not possible                    | ignored, if anything is listed |
-| delivered, removed, back in its source | not possible | pending, next key  | ignored                      |
-| delivered_unconfirmed     | delivered    | pending, next key: a risk       | ignored                      |
-| refused                   | delivered    | pending, same key: a retry      | ignored                      |
-| blocked                   | delivered    | pending, same key, then next: a risk | ignored                 |
-| uncertain                 | delivered    | pending, same key: a risk       | ignored                      |
-| conflict                  | delivered    | pending, next key: a risk       | ignored                      |
-| held                      | not possible | not possible                    | ignored                      |
-| superseded                | not possible | not possible                    | as it is                     |
+The table of states and choices is in docs/ledger.md, and a test compares it with this module. In short:
 
 | choice     | possible for                                    | the entry is then                                        |
 |------------|-------------------------------------------------|----------------------------------------------------------|
@@ -23,158 +10,42 @@
 | `removed`  | vanished or cancelled, or with earlier events   | as it was, its event or its earlier ones removed         |
 | `undo`     | the last decision, while nothing was sent since | as it was before                                         |
 
-An id that the service itself has returned stands; one that a person or a list has given may be corrected by a person.
 The service has answered 409 for the key of a row that is in conflict or unconfirmed, and would do so again: only another
 key can create its event.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import assert_never
 
-from mappings.errors import ConfigError
-from mappings.vocabulary import FeedName, RowKey
+from state.choices import (
+    DENIED,
+    FORGOTTEN,
+    FOUND,
+    KEPT_DENIAL,
+    KEPT_FAILURE,
+    NOTHING_BESIDE,
+    RESOLVED,
+    USED_KEY,
+    Apply,
+    AsItIs,
+    Beside,
+    Change,
+    Choice,
+    NotPossibleError,
+    Other,
+    Release,
+    Remove,
+    Resend,
+    SameAs,
+    SetAside,
+    TakeBack,
+    TakeEvent,
+    Undo,
+)
 from state.views import RowRecord
 from state.words import Decision, DriftKind, EntryState
-
-
-@dataclass(frozen=True, slots=True)
-class TakeEvent:
-    """`event_id`: the row is delivered, as the event of this id."""
-
-    event_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Resend:
-    """`resend`: the row may be sent again."""
-
-
-@dataclass(frozen=True, slots=True)
-class SetAside:
-    """`ignore`: the row is off every list until it changes at its source."""
-
-
-@dataclass(frozen=True, slots=True)
-class Apply:
-    """`applied`: the drift was applied by hand at the service."""
-
-
-@dataclass(frozen=True, slots=True)
-class SameAs:
-    """`same_as`: the held row is the event of another key. `row_key`: that key; None for the candidate that is shown."""
-
-    row_key: RowKey | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """`release`: the held row is sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Remove:
-    """`removed`: the event is gone from the service."""
-
-
-@dataclass(frozen=True, slots=True)
-class TakeBack:
-    """`undo`: the last decision is taken back."""
-
-
-Choice = TakeEvent | Resend | SetAside | Apply | SameAs | Release | Remove | TakeBack
-
-
-@dataclass(frozen=True, slots=True)
-class Other:
-    """Another entry, whose event a held row takes over or has taken over. `feed` is "" where it is of the same feed."""
-
-    record: RowRecord
-    scope_id: int
-    feed: FeedName
-    destination: str
-
-    def __str__(self) -> str:
-        """Name it for people."""
-        return f"{self.record.row_key} of {self.feed}" if self.feed else str(self.record.row_key)
-
-
-@dataclass(frozen=True, slots=True)
-class Undo:
-    """The last decision about an entry, and the entry as that decision left it. `is_of_event`: not only of earlier events."""
-
-    decision: Decision
-    state: EntryState
-    revision: int
-    attempts: int
-    event_id: int | None
-    is_of_event: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """What is known of a row beside its entry. `other`: the entry that `same_as` means, or whose event was taken over."""
-
-    has_warnings: bool = False
-    other: Other | None = None
-    undo: Undo | None = None
-
-
-NOTHING_BESIDE = Beside()
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What becomes of the entry. `risk`: what may go wrong, as a person should know beforehand; "" if nothing can.
-
-    `removed`: the events that are gone from the service; `adopted`: the entry whose event this one takes over or gives back.
-    """
-
-    state: EntryState
-    decision: Decision | None
-    event_id: int | None = None
-    is_next_revision: bool = False
-    risk: str = ""
-    removed: tuple[int, ...] = ()
-    adopted: Other | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AsItIs:
-    """Nothing is to be done, for the reason given: what was chosen is so already."""
-
-    because: str
-
-
-class NotPossibleError(ConfigError):
-    """What was chosen cannot be done with a row in this state; the hint says what can."""
-
-
-RESOLVED, FOUND = "resolved", "reconciled"
-"""Whose word the id of an event is, as the code of the entry's last answer: a person's, a list's. A decision that comes
-later, to set the row aside, does not make it the service's own."""
-
-_FORGOTTEN = (
-    "an earlier attempt was never answered. It is sent again under the same key: if the service has created the event"
-    " then and has forgotten the key since, there will be two"
-)
-_KEPT_FAILURE = (
-    "; and where the service only repeats its failure under that key, it goes out under the next one: if the event was created"
-    " before that failure was told, there will be two as well"
-)
-_KEPT_DENIAL = (
-    "; and where access is denied once more, it goes out under the next one: if the event exists, there will be two as well"
-)
-_DENIED = (
-    "the service denied access when it was sent, which says nothing of what was sent before. It is sent under the same key;"
-    " where access is denied once more, under the next one: if its event exists after all, made before this ledger was"
-    " begun anew or restored, there will be two"
-)
-_USED_KEY = (
-    "the service has said that its key is used. It is sent under the next key: if the event exists after all, there will be two"
-)
 
 
 def decide(  # noqa: C901, PLR0911  # one arm per choice
@@ -247,7 +118,7 @@ def _resend(record: RowRecord) -> Change | AsItIs:  # noqa: C901, PLR0911  # one
         case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED if record.removed_at is not None:
             return _create_again(record)
         case EntryState.PENDING | EntryState.BLOCKED if waits_for_access(record):
-            return Change(EntryState.PENDING, Decision.RETRY, risk=_DENIED)
+            return Change(EntryState.PENDING, Decision.RETRY, risk=DENIED)
         case EntryState.PENDING if record.decision is Decision.RESEND or not is_unanswered:
             return AsItIs("the next run sends it")
         case EntryState.PENDING | EntryState.UNCERTAIN:
@@ -257,7 +128,7 @@ def _resend(record: RowRecord) -> Change | AsItIs:  # noqa: C901, PLR0911  # one
         case EntryState.REFUSED | EntryState.BLOCKED:
             return Change(EntryState.PENDING, Decision.RETRY)
         case EntryState.CONFLICT | EntryState.DELIVERED_UNCONFIRMED:
-            return Change(EntryState.PENDING, Decision.RESEND, is_next_revision=True, risk=_USED_KEY)
+            return Change(EntryState.PENDING, Decision.RESEND, is_next_revision=True, risk=USED_KEY)
         case EntryState.DELIVERED:
             raise NotPossibleError(
                 f"{record.row_key} was delivered as event {record.event_id}: sending it again would make a second one",
@@ -297,7 +168,7 @@ def waits_for_access(record: RowRecord) -> bool:
 
 def _risk_of_unanswered(record: RowRecord) -> str:
     has_failed = record.answer is not None and record.answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    return _FORGOTTEN + _KEPT_FAILURE * has_failed + _KEPT_DENIAL * record.is_denied
+    return FORGOTTEN + KEPT_FAILURE * has_failed + KEPT_DENIAL * record.is_denied
 
 
 def _set_aside(record: RowRecord, beside: Beside) -> Change | AsItIs:
@@ -370,15 +241,14 @@ def _adopt(record: RowRecord, other: Other | None) -> Change | AsItIs:
 
 
 def _check_giver(record: RowRecord, other: Other) -> None:  # noqa: C901  # one arm per state
-    giver, problem, hint = other.record, "", ""
-    feed = other.feed or "FEED"
+    giver, feed = other.record, other.feed or "FEED"
     match giver.state:
         case _ if giver.entry_id == record.entry_id:
             problem, hint = "a row cannot take over its own event", "name the key that has the event"
-        case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED if giver.removed_at is None:
-            return
-        case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED:
+        case _ if giver.removed_at is not None:
             problem, hint = f"the event of {other} was removed from the service", "`--release` sends the row"
+        case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED:
+            return
         case EntryState.PENDING | EntryState.BLOCKED:
             problem, hint = f"{other} is {giver.state} and has no event yet", f"`eventsync run {feed}` first"
         case EntryState.REFUSED:
@@ -430,12 +300,11 @@ def _remove(record: RowRecord) -> Change | AsItIs:
 
 def _take_back(record: RowRecord, beside: Beside) -> Change | AsItIs:
     undo = beside.undo
-    if undo is None:
+    if undo is None or is_ignored_anew(record, undo):
         return _take_back_unkept(record)
-    if undo.decision is Decision.IGNORE:
-        return Change(undo.state if record.is_set_aside else record.state, None, record.event_id)
-    if not undo.is_of_event:
-        return Change(record.state, None, record.event_id)
+    if undo.decision is Decision.IGNORE or not undo.is_of_event:
+        is_as_left = undo.is_of_event and record.is_set_aside
+        return Change(undo.state if is_as_left else record.state, None, record.event_id)
     if (record.attempts, record.revision) != (undo.attempts, undo.revision):
         raise _too_late(record, undo.decision, f"it was sent since, and is {_words(record.state)} now")
     if undo.decision is Decision.RELEASE and record.state in {EntryState.HELD, EntryState.PENDING}:
@@ -445,6 +314,11 @@ def _take_back(record: RowRecord, beside: Beside) -> Change | AsItIs:
     if undo.decision is Decision.SAME_AS:
         return _give_back(record, beside.other)
     return Change(record.state, None, record.event_id)
+
+
+def is_ignored_anew(record: RowRecord, undo: Undo) -> bool:
+    """Whether a read has ignored the entry once more since the last decision, as its row went back to what was ignored."""
+    return record.is_set_aside and undo.is_of_event and undo.decision is not Decision.IGNORE
 
 
 def _take_back_unkept(record: RowRecord) -> Change | AsItIs:

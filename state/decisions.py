@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, assert_never
 
-from sqlalchemy import Connection, Engine, Row, exists, select, update
+from sqlalchemy import Connection, select, update
 
 from mappings.delivery import Answer
 from mappings.errors import ConfigError
-from mappings.identity import fingerprint, idempotency_key
-from mappings.vocabulary import FeedName, RowKey
-from state.columns import storable
-from state.database import reading
-from state.deciding import (
+from mappings.vocabulary import RowKey
+from state.choices import (
+    ADOPTED,
     FOUND,
     RESOLVED,
     Apply,
     AsItIs,
-    Beside,
     Change,
     Choice,
     NotPossibleError,
-    Other,
     Release,
     Remove,
     Resend,
@@ -35,21 +29,33 @@ from state.deciding import (
     TakeBack,
     TakeEvent,
     Undo,
-    decide,
-    may_be_removed,
 )
-from state.drafts import ends_at_of, twin_digest_of
+from state.deciding import is_ignored_anew, may_be_removed
+from state.decision_columns import applied, next_key, pinned
 from state.duplicates import mark_anew
-from state.earlier import earlier_events, used_revisions
 from state.lease import Lease, LeaseLostError, show_token
 from state.owners import destination_of, find_owners
 from state.records import dump_answer
-from state.tables import EARLIER, ENTRY, PROBLEM, SCOPE
+from state.tables import EARLIER, ENTRY, SCOPE
 from state.turn import Turn
 from state.turned_away import RETRIABLE, Retried, TurnedAway, decision_of_retry, find_denied, leave_alone
-from state.undo import CHANGED, EVERY, Kept, asked_of, columns_of, drift_against, dump_kept, load_kept, restored, shown_of
-from state.views import RECORDS, Book, RowRecord, as_record
-from state.words import Decision, EntryState, ProblemKind
+from state.undo import (
+    CHANGED,
+    EVERY,
+    NO_DRIFT,
+    Kept,
+    asked_of,
+    columns_of,
+    drift_against,
+    dump_kept,
+    kept_of,
+    load_kept,
+    restored,
+    shown_of,
+)
+from state.views import RECORDS, RowRecord, as_record
+from state.weighing import Record, Situation, find_entry, outcome_of, raise_all, record_of, situation_of, without_rivals
+from state.words import Decision, EntryState
 
 SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
 """The states in which an event may be at the service under an id that we do not know."""
@@ -73,14 +79,6 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
-    """What a choice would do to a row: the error where it is not possible, None where the ledger has no such row."""
-
-    row_key: RowKey
-    outcome: Change | AsItIs | NotPossibleError | None
-
-
-@dataclass(frozen=True, slots=True)
 class Found:
     """An entry whose event was found in the service's list. `revision` as it was when the list was read; `how` for people.
 
@@ -92,15 +90,6 @@ class Found:
     event_id: int
     how: str
     shown: bytes | None = None
-
-
-def weigh(engine: Engine, book: Book, row_keys: Sequence[RowKey], choice: Choice) -> tuple[Weighed, ...]:
-    """Return what a choice would do to these rows; nothing is written."""
-    with reading(engine) as connection:
-        scopes = select(SCOPE.c.id).where(SCOPE.c.destination == book.destination, SCOPE.c.feed == book.feed)
-        scope_id = connection.execute(scopes).scalar_one()
-        outcomes = [_outcome(_situation(connection, scope_id, row_key, choice), choice) for row_key in row_keys]
-    return tuple(Weighed(*pair) for pair in zip(row_keys, _without_rivals(row_keys, outcomes), strict=True))
 
 
 class Decisions:
@@ -145,8 +134,8 @@ class Decisions:
         Raises `UnknownRowError`, `NotPossibleError` with all that is not possible, `EventTakenError` for another row's event.
         """
         with self._transaction() as connection:
-            situations = [_situation(connection, self._turn.scope_id, row_key, choice) for row_key in row_keys]
-            outcomes = _without_rivals(row_keys, [_outcome(each, choice) for each in situations])
+            situations = [situation_of(connection, self._turn.scope_id, row_key, choice) for row_key in row_keys]
+            outcomes = without_rivals(row_keys, [outcome_of(each, choice) for each in situations])
             raise_all(outcomes)
             resolved = []
             for situation, outcome in zip(situations, outcomes, strict=True):
@@ -154,8 +143,8 @@ class Decisions:
                     raise UnknownRowError("there is no such row in the ledger")
                 if isinstance(outcome, Change):
                     self._write(connection, situation, choice, outcome)
-                after = _find(connection, ENTRY.c.id == situation.row.id)
-                resolved.append(Resolved(outcome, situation.record, _record(connection, after)))
+                after = find_entry(connection, ENTRY.c.id == situation.row.id)
+                resolved.append(Resolved(outcome, situation.record, record_of(connection, after)))
             if any(isinstance(one.outcome, Change) for one in resolved):
                 self._forget_read(connection)
         return tuple(resolved)
@@ -183,13 +172,12 @@ class Decisions:
         which = [*is_as_read, ENTRY.c.state.in_([state.value for state in states])]
         if found.shown is not None:
             which.append(ENTRY.c.drift_body == found.shown)
-            columns |= {"baseline_body": found.shown, "baseline_fingerprint": ENTRY.c.drift_fingerprint}
-            columns |= {"twin_digest": twin_digest_of(found.shown), "ends_at": ends_at_of(found.shown)}
-            columns |= {"drift_body": None, "drift_fingerprint": None, "drift_kind": None, "ignored_fingerprint": None}
-        is_written = connection.execute(update(ENTRY).where(*which).values(**columns)).rowcount == 1
-        if is_written and found.shown is not None:
-            mark_anew(connection, [(found.entry_id, twin_digest_of(found.shown))])
-        return is_written
+            row = connection.execute(select(ENTRY).where(*which)).one_or_none()
+            if row is None:
+                return False
+            columns |= applied(row)
+            mark_anew(connection, [(row.id, columns["twin_digest"])])
+        return connection.execute(update(ENTRY).where(*which).values(**columns)).rowcount == 1
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
@@ -199,7 +187,7 @@ class Decisions:
             yield connection
 
     def _write(  # noqa: C901  # one arm per choice
-        self, connection: Connection, situation: _Situation, choice: Choice, change: Change
+        self, connection: Connection, situation: Situation, choice: Choice, change: Change
     ) -> None:
         row, columns = situation.row, self._told(change)
         match choice:
@@ -215,14 +203,14 @@ class Decisions:
             case SetAside():
                 columns["ignored_fingerprint"] = asked_of(row).fingerprint
             case Apply():
-                columns |= _applied(row)
+                columns |= applied(row)
             case Release():
                 columns |= {"candidate_id": None, "attempts": 0} if row.body else {}
             case SameAs():
                 columns |= self._adopt(connection, situation, change)
             case _:
                 assert_never(choice)
-        columns["undo"] = columns["undo"] or dump_kept(_kept(row, change, columns))
+        columns["undo"] = columns["undo"] or dump_kept(kept_of(row, change, columns))
         self._update(connection, row.id, columns)
 
     def _update(self, connection: Connection, entry_id: int, columns: dict[str, Any]) -> None:
@@ -247,17 +235,17 @@ class Decisions:
         said = f"{self._by} said that it is event {change.event_id}; it was {before.state.value.replace('_', ' ')}"
         return {"answer": dump_answer(Answer(status=0, code=RESOLVED, message=said))}
 
-    def _send_again(self, connection: Connection, row: _Record, change: Change) -> dict[str, Any]:
+    def _send_again(self, connection: Connection, row: Record, change: Change) -> dict[str, Any]:
         columns: dict[str, Any] = {"attempts": 0} if change.decision is Decision.RETRY else {}
         if not change.is_next_revision:
             return columns
-        columns |= _next_key(connection, row, self._turn.namespace, self._turn.feed) | {"baseline_body": None}
+        columns |= next_key(connection, row, self._turn.namespace, self._turn.feed) | {"baseline_body": None}
         shown = shown_of(row)
         if row.removed_at is not None:  # the event is created again as the source asks for it now
-            return columns | _pinned(row.drift_body) | _NO_DRIFT | {"removed_at": None, "baseline_fingerprint": None}
+            return columns | pinned(row.drift_body) | NO_DRIFT | {"removed_at": None, "baseline_fingerprint": None}
         return columns | {"body": shown.body, "fingerprint": shown.fingerprint, "baseline_fingerprint": None}
 
-    def _adopt(self, connection: Connection, situation: _Situation, change: Change) -> dict[str, Any]:
+    def _adopt(self, connection: Connection, situation: Situation, change: Change) -> dict[str, Any]:
         """Move the event of another entry to this one; what the row asks for is drift against it."""
         giver = situation.giver
         if giver is None or change.adopted is None:
@@ -273,14 +261,14 @@ class Decisions:
         columns |= {"baseline_body": None, "baseline_fingerprint": None, "candidate_id": None, "ignored_fingerprint": None}
         columns |= {"attempts": 0, "unanswered_at": None, "vanished_at": None, "past_at": None, "vanished_by": ""}
         columns["answer"] = dump_answer(Answer(status=0, code=ADOPTED, message=message))
-        return columns | (drift_against(shown, asked_of(situation.row)) if situation.row.body else _NO_DRIFT)
+        return columns | (drift_against(shown, asked_of(situation.row)) if situation.row.body else NO_DRIFT)
 
-    def _supersede(self, connection: Connection, giver: _Record, situation: _Situation) -> None:
+    def _supersede(self, connection: Connection, giver: Record, situation: Situation) -> None:
         self._check_lease(giver.scope_id)
         now = self._turn.now()
         message = f"{self._by} said that its event is that of {situation.record.row_key}"
         columns = {"state": EntryState.SUPERSEDED.value, "event_id": None, "candidate_id": situation.row.id, "updated_at": now}
-        columns |= _next_key(connection, giver, giver.namespace, giver.feed) | _NO_DRIFT
+        columns |= next_key(connection, giver, giver.namespace, giver.feed) | NO_DRIFT
         columns |= {"decision": None, "decided_at": None, "decided_by": None, "ignored_fingerprint": None}
         columns |= {"vanished_at": None, "past_at": giver.past_at or now, "vanished_by": ""}
         columns["answer"] = dump_answer(Answer(status=0, code=ADOPTED, message=message))
@@ -302,24 +290,26 @@ class Decisions:
         standing = (EARLIER.c.entry_id == before.entry_id, EARLIER.c.removed_at.is_(None))
         revisions = tuple(connection.execute(select(EARLIER.c.revision).where(*standing)).scalars())
         connection.execute(update(EARLIER).where(*standing).values(removed_at=now))
-        row = _find(connection, ENTRY.c.id == before.entry_id)
+        row = find_entry(connection, ENTRY.c.id == before.entry_id)
         is_of_event = may_be_removed(before)
         if is_of_event:
-            columns |= {"removed_at": now, **_NO_DRIFT}
+            columns |= {"removed_at": now, **NO_DRIFT}
         elif change.decision is not Decision.REMOVED:
             columns = {"updated_at": now}
         names = CHANGED[Decision.REMOVED] if is_of_event else ("decision", "decided_at", "decided_by")
         undo = Undo(Decision.REMOVED, before.state, before.revision, before.attempts, before.event_id, is_of_event=is_of_event)
         return columns | {"undo": dump_kept(Kept(undo, columns_of(row, names), None, revisions))}
 
-    def _restore(self, connection: Connection, situation: _Situation, columns: dict[str, Any]) -> None:
+    def _restore(self, connection: Connection, situation: Situation, columns: dict[str, Any]) -> None:
         row, kept, giver = situation.row, situation.kept, situation.giver
-        if kept is not None:
+        if kept is None or is_ignored_anew(situation.record, kept.undo):
+            columns["ignored_fingerprint"] = None
+        else:
             columns = restored(row, kept) | {"undo": None, "updated_at": self._turn.now()}
             ours = (EARLIER.c.entry_id == row.id, EARLIER.c.revision.in_(kept.revisions))
             connection.execute(update(EARLIER).where(*ours).values(removed_at=None))
         self._update(connection, row.id, columns)
-        if giver is not None:
+        if giver is not None and columns["state"] == EntryState.HELD:
             self._check_lease(giver.scope_id)
             before = load_kept(giver.undo).before
             self._update(connection, giver.id, {**before, "undo": None, "updated_at": self._turn.now()})
@@ -346,153 +336,3 @@ class Decisions:
     def _reopen(self, connection: Connection, state: EntryState, row_keys: Collection[RowKey] | None) -> int:
         again = self._told(Change(EntryState.PENDING, decision_of_retry(state)))
         return TurnedAway(self._turn.scope_id, state, row_keys).reopen(connection, again)
-
-
-_Record = Row[*tuple[Any, ...]]
-ADOPTED = "adopted"
-"""The code of an entry's last answer where a person said that its event is that of another key."""
-_NO_DRIFT: dict[str, Any] = {"drift_body": None, "drift_fingerprint": None, "drift_kind": None}
-_WITH_SCOPE = RECORDS.add_columns(SCOPE.c.feed, SCOPE.c.destination, SCOPE.c.namespace)
-
-
-@dataclass(frozen=True, slots=True)
-class _Situation:
-    """One entry as it is decided on, with what stands beside it. `giver`: the entry whose event it takes over or gives back."""
-
-    row: _Record
-    record: RowRecord
-    beside: Beside
-    giver: _Record | None = None
-    kept: Kept | None = None
-
-
-def raise_all(outcomes: Collection[Change | AsItIs | NotPossibleError | None]) -> None:
-    """Raise all that is not possible as one error."""
-    problems = [outcome for outcome in outcomes if isinstance(outcome, NotPossibleError)]
-    if problems:
-        hints = dict.fromkeys(problem.hint for problem in problems)
-        raise NotPossibleError("\n".join(map(str, problems)), hint=" ".join(hints))
-
-
-def _outcome(situation: _Situation | None, choice: Choice) -> Change | AsItIs | NotPossibleError | None:
-    if situation is None:
-        return None
-    try:
-        return decide(situation.record, choice, situation.beside)
-    except NotPossibleError as problem:
-        return problem
-
-
-def _without_rivals(
-    row_keys: Sequence[RowKey], outcomes: Sequence[Change | AsItIs | NotPossibleError | None]
-) -> list[Change | AsItIs | NotPossibleError | None]:
-    """Return the outcomes; of several rows that would take over the same event, none can."""
-    adopted = [outcome.adopted if isinstance(outcome, Change) and outcome.decision else None for outcome in outcomes]
-    claims = Counter(other.record.entry_id for other in adopted if other is not None)
-    return [
-        outcome
-        if other is None or claims[other.record.entry_id] == 1
-        else NotPossibleError(
-            f"{row_key}: the event of {other} cannot become {claims[other.record.entry_id]} rows",
-            hint="name one row with `--same-as`; `--release` sends the others",
-        )
-        for row_key, outcome, other in zip(row_keys, outcomes, adopted, strict=True)
-    ]
-
-
-def _situation(connection: Connection, scope_id: int, row_key: RowKey, choice: Choice) -> _Situation | None:
-    row = connection.execute(_WITH_SCOPE.where(ENTRY.c.scope_id == scope_id, ENTRY.c.row_key == row_key)).one_or_none()
-    if row is None:
-        return None
-    record = _record(connection, row)
-    match choice:
-        case SameAs():
-            giver = _giver(connection, row, choice)
-            return _Situation(row, record, Beside(other=_other(connection, row, giver)), giver)
-        case SetAside():
-            return _Situation(row, record, Beside(has_warnings=_has_warnings(connection, row)))
-        case TakeBack() if row.undo:
-            kept = load_kept(row.undo)
-            giver = None if kept.adopted_id is None else _find_or_none(connection, ENTRY.c.id == kept.adopted_id)
-            return _Situation(row, record, Beside(other=_other(connection, row, giver), undo=kept.undo), giver, kept)
-        case _:
-            return _Situation(row, record, Beside())
-
-
-def _giver(connection: Connection, row: _Record, choice: SameAs) -> _Record | None:
-    """Return the entry that has the event: the one named, of the same feed or the candidate; else the candidate."""
-    candidate = None if row.candidate_id is None else _find_or_none(connection, ENTRY.c.id == row.candidate_id)
-    if choice.row_key is None:
-        return candidate
-    named = _find_or_none(connection, ENTRY.c.scope_id == row.scope_id, ENTRY.c.row_key == choice.row_key)
-    if named is None and (candidate is None or candidate.row_key != choice.row_key):
-        raise NotPossibleError(f"there is no row {choice.row_key}", hint=f"`eventsync rows {row.feed}` shows the keys")
-    return candidate if named is None else named
-
-
-def _other(connection: Connection, row: _Record, giver: _Record | None) -> Other | None:
-    if giver is None:
-        return None
-    is_near = giver.scope_id == row.scope_id
-    place = ("", "") if is_near else (giver.feed, giver.destination)
-    return Other(_record(connection, giver), giver.scope_id, FeedName(place[0]), place[1])
-
-
-def _has_warnings(connection: Connection, row: _Record) -> bool:
-    listed = (PROBLEM.c.scope_id == row.scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
-    return bool(connection.execute(select(exists().where(*listed, PROBLEM.c.row_key == storable(row.row_key)))).scalar())
-
-
-def _find(connection: Connection, *which: Any) -> _Record:
-    return connection.execute(_WITH_SCOPE.where(*which)).one()
-
-
-def _find_or_none(connection: Connection, *which: Any) -> _Record | None:
-    return connection.execute(_WITH_SCOPE.where(*which)).one_or_none()
-
-
-def _record(connection: Connection, row: _Record) -> RowRecord:
-    return replace(as_record(row), earlier_event_ids=earlier_events(connection, [row.id]).get(row.id, ()))
-
-
-def _applied(row: _Record) -> dict[str, Any]:
-    """Make the drift the baseline, as it was shown."""
-    return {
-        "baseline_body": row.drift_body,
-        "baseline_fingerprint": row.drift_fingerprint,
-        "twin_digest": twin_digest_of(row.drift_body),
-        "ends_at": ends_at_of(row.drift_body),
-        "ignored_fingerprint": None,
-        **_NO_DRIFT,
-    }
-
-
-def _pinned(body: bytes) -> dict[str, Any]:
-    """Pin a body. The next read gives it its cover image, as its fingerprint tells that it has none."""
-    return {
-        "body": body,
-        "fingerprint": fingerprint(body, ""),
-        "cover_url": None,
-        "cover_on_error": None,
-        "twin_digest": twin_digest_of(body),
-        "channel_id": json.loads(body)["channelId"],
-        "ends_at": ends_at_of(body),
-    }
-
-
-def _next_key(connection: Connection, row: _Record, namespace: str, feed: FeedName) -> dict[str, Any]:
-    used = used_revisions(connection, [row.id])[row.id]
-    revision = row.revision + 1
-    while revision in used:
-        revision += 1
-    key = idempotency_key(namespace, feed, RowKey(row.row_key), revision=revision)
-    unsent = {"attempts": 0, "unanswered_at": None, "refused_request_id": "", "denied_request_id": ""}
-    return {"revision": revision, "idempotency_key": key, **unsent}
-
-
-def _kept(row: _Record, change: Change, columns: dict[str, Any]) -> Kept:
-    """Return what takes a decision back. `columns`: what it writes."""
-    decision = Decision(columns["decision"])
-    revision, attempts = columns.get("revision", row.revision), columns.get("attempts", row.attempts)
-    undo = Undo(decision, change.state, revision, attempts, change.event_id)
-    return Kept(undo, columns_of(row, CHANGED[decision]), None if change.adopted is None else change.adopted.record.entry_id)

@@ -29,7 +29,7 @@ class Scope(Row, table=True):
     `released_id`: the highest entry that a gate has let out by itself, no person needed. `cursor`: the bookmark of a source
     that is read by what changed, "" if the next read is a full one; `cursor_fit`: what its rows were mapped by. `body_base`: what
     the bodies of its delivered rows are packed by (see `packing`); once there, it never changes. `marked_id`: the highest entry
-    that `twin_mark` tells of.
+    that `duplicate_mark` covers.
     """
 
     __tablename__ = "scope"

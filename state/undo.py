@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from state.deciding import Undo
+from state.choices import Change, Undo
 from state.entries import CANCELLED, kind_of_drift
 from state.packing import unpacked
 from state.words import Decision, DriftKind, EntryState
@@ -39,7 +39,8 @@ CHANGED: Mapping[Decision, tuple[str, ...]] = {
 """The columns that each decision changes."""
 _BODIES = frozenset({"body", "baseline_body", "drift_body"})
 _TIMES = frozenset({"unanswered_at", "decided_at", "ends_at", "removed_at", "vanished_at", "past_at"})
-_NO_DRIFT: Mapping[str, Any] = dict.fromkeys(_DRIFT)
+NO_DRIFT: dict[str, Any] = dict.fromkeys(_DRIFT)
+"""The drift columns of an entry whose source asks for what the service shows."""
 
 Record = Row[*tuple[Any, ...]]
 
@@ -90,6 +91,14 @@ def load_kept(stored: str) -> Kept:
     )
 
 
+def kept_of(row: Record, change: Change, columns: Mapping[str, Any]) -> Kept:
+    """Return what takes a decision back. `columns`: what it writes."""
+    decision = Decision(columns["decision"])
+    revision, attempts = columns.get("revision", row.revision), columns.get("attempts", row.attempts)
+    undo = Undo(decision, change.state, revision, attempts, change.event_id)
+    return Kept(undo, columns_of(row, CHANGED[decision]), None if change.adopted is None else change.adopted.record.entry_id)
+
+
 def columns_of(row: Record, names: Collection[str]) -> dict[str, Any]:
     """Return columns of an entry, bodies unpacked."""
     return {name: _plain(row, name) for name in names}
@@ -125,7 +134,7 @@ def restored(row: Record, kept: Kept) -> dict[str, Any]:
         case Decision.REMOVED if row.drift_kind == DriftKind.RETURNED:
             before |= _drift_of(row, before)
         case Decision.RESEND | Decision.RETRY:
-            before |= _NO_DRIFT if _is_repinned(before) else _drift_of(row, before)
+            before |= NO_DRIFT if _is_repinned(before) else _drift_of(row, before)
         case _:
             pass
     if before["decision"] == Decision.IGNORE and before["ignored_fingerprint"] != asked_of(row).fingerprint:
@@ -138,7 +147,7 @@ def drift_against(shown: Asked, asked: Asked, *, is_removed: bool = False) -> di
     if asked.fingerprint == CANCELLED:
         return {"drift_body": None, "drift_fingerprint": CANCELLED, "drift_kind": DriftKind.CANCELLED.value}
     if asked.fingerprint == shown.fingerprint and not is_removed:
-        return dict(_NO_DRIFT)
+        return dict(NO_DRIFT)
     if asked.body is None or shown.body is None:
         return {"drift_body": None, "drift_fingerprint": asked.fingerprint, "drift_kind": None}
     kind = DriftKind.RETURNED if is_removed else kind_of_drift(shown.body, asked.body)

@@ -189,8 +189,8 @@ class ProblemRecord:
 class RowFilter:
     """Which entries: in one of `states` (empty: any), with the key `row_key`, only drifted, vanished or resent ones.
 
-    `waiting`: those that wait for a person for this reason; `is_ignored`: those that a person has ignored; `has_earlier`: those
-    with earlier events that a person still has to remove.
+    `waiting`: those that wait for a person for this reason; `is_ignored`: those that a person has ignored; `is_kept`: without
+    those whose events were removed by hand; `has_earlier`: those with earlier events that a person still has to remove.
     """
 
     states: frozenset[EntryState] = field(default_factory=frozenset)
@@ -199,6 +199,7 @@ class RowFilter:
     is_vanished: bool = False
     is_resent: bool = False
     is_ignored: bool = False
+    is_kept: bool = False
     has_earlier: bool = False
     waiting: Waiting | None = None
 

@@ -26,7 +26,7 @@ from pipelines.reading.approach import AtHand, approach_of
 from pipelines.reading.sameness import Sameness
 from pipelines.sync import Staged, StageJob, stage
 from state.books import Books
-from state.deciding import Choice, NotPossibleError
+from state.choices import Choice, NotPossibleError
 from state.decisions import Found
 from state.gate import GateClosedError
 from state.outbox import Settled
@@ -158,8 +158,7 @@ class Desk:
         """Let a person decide about a row, known or held."""
         decisions = self.world.ledger.open_decisions("ana@desk", self.world.lease.token)
         with suppress(NotPossibleError):
-            if decisions.resolve(RowKey(key), choice) is None and Books(self.world.engine).is_held(self.book, RowKey(key)):
-                decisions.release(RowKey(key), choice)
+            decisions.resolve(RowKey(key), choice)
 
     def find(self, key: str) -> None:
         """Find a row's event in the service's list, if its id is not known."""

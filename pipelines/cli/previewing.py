@@ -23,6 +23,7 @@ from pipelines.cli.outcome_words import OutcomeKind, kind_of, outcome_document, 
 from pipelines.cli.output import Output, Progress
 from pipelines.cli.preview_account import PreviewAccount
 from pipelines.cli.preview_claims import Claims, Foreseen
+from pipelines.cli.shelf import open_shelf
 from pipelines.cli.unmapped import COLUMNS
 from pipelines.clock import now
 from pipelines.settings import current_settings
@@ -64,9 +65,13 @@ def preview_feed(word: str, wanted: Wanted, *, as_json: bool) -> int:
         deque(outcomes if wanted.is_whole else (), maxlen=0)
     account.is_whole = wanted.is_whole or is_at_end
     first = [outcome for outcome in map(claims.in_the_end, met) if wanted.only in {None, kind_of(outcome)}]
-    output.document(_document(mapping, known, first, account))
+    with open_shelf(settings) as shelf:
+        estranged = () if shelf.has_delivered(mapping.feed) else shelf.estranged()
+    output.document({**_document(mapping, known, first, account), "estranged": estranged})
     if not as_json:
         _show(output, mapping, known, first, account)
+        for sentence in estranged:
+            output.note(sentence)
     return 0
 
 

@@ -20,21 +20,10 @@ from pipelines.publishing.service import open_api
 from pipelines.publishing.shared_pace import sharing_over
 from pipelines.reconciliation.search import is_listed
 from pipelines.settings import current_settings
-from state.deciding import (
-    Apply,
-    AsItIs,
-    Change,
-    Choice,
-    Release,
-    Remove,
-    Resend,
-    SameAs,
-    SetAside,
-    TakeBack,
-    TakeEvent,
-)
-from state.decisions import Resolved, Weighed, raise_all, weigh
+from state.choices import Apply, AsItIs, Change, Choice, Release, Remove, Resend, SameAs, SetAside, TakeBack, TakeEvent
+from state.decisions import Resolved
 from state.views import Book
+from state.weighing import Weighed, raise_all, weigh
 
 _COLUMNS = ("row key", "was", "is", "event", "what happens")
 _BARE: Mapping[str, Choice] = {

@@ -28,8 +28,8 @@ class RunReport:
     """One run of one feed: its outcome with the exit code, both accounts, what was rejected first, the brakes that stopped it.
 
     `notices`: what it noticed of the service as a whole. `held`: likely copies that were not ignored; `vanished`: rows that its
-    read was the first to miss; `rejected_before`: rows that earlier reads rejected and this one did not read again; `standing`: all
-    entries that wait for a person, by the word of `rows --state`; `unmapped`: values that no lookup knows.
+    read was the first to miss; `rejected_before`: rows that earlier reads rejected and this one did not read again; `standing`:
+    all entries that wait for a person, by the word of `rows --state`; `unmapped`: values that no lookup knows.
     """
 
     feed: str

@@ -20,7 +20,7 @@ from mappings.delivery import Denial, Postponed, Superseded
 from mappings.errors import SyncError, TransientError
 from mappings.vocabulary import RowKey
 from pipelines.publishing.drain import Drain
-from state.deciding import Change, Resend
+from state.choices import Change, Resend
 from state.outbox import Settled
 from state.turned_away import Retried
 from state.words import Decision, EntryState

@@ -315,7 +315,7 @@ def test_a_feed_that_lost_its_namespace_sends_nothing_again(desk: Desk, service:
         assert "set EVENTSYNC_NAMESPACE=city" in desk.command(*asking).words
 
 
-def test_a_word_that_a_partner_renames_does_not_empty_the_feed_in_silence(desk: Desk, service: Service) -> None:
+def test_a_word_that_a_partner_renames_does_not_empty_the_feed_in_silence(desk: Desk) -> None:
     with_rules(desk, "{keep: {column: GENRE, in: [concert]}, because: no concert}")
     desk.source(lines(10))
     assert desk.run().code == 0

@@ -207,6 +207,19 @@ def test_a_row_that_goes_out_without_its_image_is_listed_with_place_address_and_
     assert "row 0" in said.run["message"]
 
 
+def test_an_event_without_its_picture_is_listed_in_every_later_run_until_its_row_changes(desk: Desk, pictures: Pictures) -> None:
+    _with_pictures(desk, pictures, "/missing.png", "")
+    for _ in range(2):  # the second run finds the source unchanged
+        said = desk.run(**ALLOWED)
+        assert (said.code, said.run["standing"]) == (0, {"warning": {"count": 1, "first": ["0"]}})
+        assert "1 (0) used with a warning" in said.run["message"]
+        assert set(warnings(desk)) == {"0"}
+    assert desk.run("--full", **ALLOWED).run["standing"]["warning"]["count"] == 1
+    pictures.at = {"/there.png": png(40, 30)}
+    _with_pictures(desk, pictures, "/there.png", "")
+    assert list(desk.run(**ALLOWED).run["standing"]) == ["drift"]
+
+
 def test_the_same_broken_image_in_many_rows_is_no_sign_of_a_wrong_mapping(desk: Desk, pictures: Pictures) -> None:
     pictures.at = {"/a.png": png(40, 30)}
     _with_pictures(desk, pictures, *["/missing.png"] * 30, *["/a.png"] * 30, on_error="reject", in_flight=4)

@@ -141,6 +141,8 @@ def test_a_brake_stops_the_run_before_anything_is_sent(desk: Desk) -> None:
     assert not rejected.passed
     assert rejected.severity is dg.AssetCheckSeverity.ERROR
     assert "3 of 10 rows rejected (30.0%; the feed allows 20.0%" in (rejected.description or "")
+    staged = metadata_of(result, "staged")
+    assert (staged["waiting: rejected"].value, staged["waiting: earlier"].value, staged["still_refused"].value) == (3, 0, 0)
 
 
 def test_a_braked_run_is_closed_in_the_books_and_never_retried(desk: Desk) -> None:

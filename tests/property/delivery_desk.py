@@ -45,11 +45,13 @@ from pipelines.publishing.sending import PublishJob, Sending
 from pipelines.sync import Published, StageJob, stage
 from pipelines.verdicts import outcome_of_publish
 from state.books import Books
+from state.choices import AsItIs, Change, Choice, NotPossibleError
 from state.decisions import Decisions
 from state.lease import Keeping, Lease
 from state.ledger import Ledger
 from state.pulse import Pulse
 from state.views import Book, RowFilter, RowRecord, RunRecord
+from state.weighing import weigh
 from state.words import ProblemKind
 
 DESTINATION = "https://events.example.org#tests"
@@ -170,6 +172,11 @@ class Worker:
             except KilledError:
                 self.clock.turn(seconds=90)
                 return None
+
+    def weigh(self, row_key: str, choice: Choice) -> Change | AsItIs | None:
+        """Return what the command would say before it does anything; None if it cannot be done."""
+        (weighed,) = weigh(self._engine, Book(DESTINATION, _mapping().feed), [RowKey(row_key)], choice)
+        return None if isinstance(weighed.outcome, NotPossibleError) else weighed.outcome
 
     def rows(self) -> dict[str, RowRecord]:
         """Every entry of the ledger, by row key."""

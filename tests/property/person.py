@@ -12,7 +12,7 @@ from property.delivery_desk import Worker
 from property.model_service import Death
 
 from mappings.vocabulary import RowKey
-from state.deciding import AsItIs, Change, Choice, NotPossibleError, Resend, SetAside, TakeBack, TakeEvent, decide
+from state.choices import Apply, Change, Choice, NotPossibleError, Release, Remove, Resend, SameAs, SetAside, TakeBack, TakeEvent
 from state.decisions import EventTakenError
 from state.views import RowRecord
 from state.words import EntryState
@@ -31,8 +31,6 @@ class Person:
     """Rows sent again under a key that the service may have forgotten."""
     named: dict[str, int] = field(default_factory=dict)
     """The event that was named for a row."""
-    copies: set[str] = field(default_factory=set)
-    """Held rows that were set aside as the copies they look like."""
 
     def retry(self) -> None:
         """Let all rows that were turned away be sent again."""
@@ -45,8 +43,8 @@ class Person:
         """
         before = self.worker.rows().get(row_key)
         if before is None:
-            return self._release(row_key, choice)
-        told = _told(before, choice)
+            return False
+        told = self.worker.weigh(row_key, choice)
         try:
             self.worker.decide(ANA, lambda decisions: decisions.resolve(RowKey(row_key), choice), death)
         except NotPossibleError:
@@ -59,18 +57,18 @@ class Person:
             return False
         assert isinstance(told, Change), f"{before} became {after}, and {told} was told"
         self._remember(after, told, choice)
-        assert not isinstance(_told(after, choice), Change), f"{choice} said twice is done twice: {before}, {after}"
+        if not isinstance(choice, TakeBack):  # which goes back one decision further
+            again = self.worker.weigh(row_key, choice)
+            assert not isinstance(again, Change), f"{choice} said twice is done twice: {before}, {after}"
         return True
 
     def take_all_back(self) -> None:
         """List again whatever was set aside."""
         for row in self.worker.rows().values():
-            if row.is_set_aside:
+            while self.worker.rows()[row.row_key].is_set_aside:
                 assert self.decide(row.row_key, TakeBack(), Death()), row
-        for row_key in self.copies.copy():
-            self.decide(row_key, TakeBack(), Death())
 
-    def _remember(self, after: RowRecord, change: Change, choice: Choice) -> None:
+    def _remember(self, after: RowRecord, change: Change, choice: Choice) -> None:  # noqa: C901  # one arm per case
         match choice:
             case Resend() if change.is_next_revision or (change.risk and after.is_denied):
                 assert change.risk
@@ -85,24 +83,10 @@ class Person:
             case SetAside():
                 assert after.is_set_aside
             case TakeBack():
-                assert not after.is_set_aside
-            case Resend():
+                self.named.pop(after.row_key, None)
+            case Resend() | Release():
                 assert after.state is EntryState.PENDING
-
-    def _release(self, row_key: str, choice: Choice) -> bool:
-        is_known = row_key in self.worker.held() or row_key in self.copies
-        if not is_known or isinstance(choice, TakeEvent):
-            return False
-        self.worker.decide(ANA, lambda decisions: decisions.release(RowKey(row_key), choice))
-        self.copies.discard(row_key)
-        if isinstance(choice, SetAside):
-            self.copies.add(row_key)
-        return True
-
-
-def _told(record: RowRecord, choice: Choice) -> Change | AsItIs | None:
-    """What the command says before it does anything; None if it cannot be done."""
-    try:
-        return decide(record, choice)
-    except NotPossibleError:
-        return None
+            case Apply():
+                assert after.drift_body is None
+            case SameAs() | Remove():
+                raise AssertionError(f"nobody chooses {choice} here")

@@ -175,13 +175,14 @@ class PreviewAccount(TypedDict):
 
 
 class Preview(TypedDict):
-    """The rows asked for, and what a run would make of them."""
+    """The rows asked for, and what a run would make of them. `estranged`: as in the document of `status`."""
 
     feed: str
     lists: Lists
     why_offline: str
     rows: list[Outcome]
     account: PreviewAccount
+    estranged: tuple[str, ...]
 
 
 class Explained(TypedDict):

@@ -108,7 +108,7 @@ class _Reader:
                 pending = self._entries(RowFilter(states=frozenset({EntryState.PENDING})), self._teller.entry)
                 return chain(pending, self._waiting(self._teller.entry, *_UNDER_WAY))
             case SectionName.ONLINE:
-                return self._entries(RowFilter(states=frozenset({EntryState.DELIVERED})), self._teller.entry)
+                return self._entries(RowFilter(states=frozenset({EntryState.DELIVERED}), is_kept=True), self._teller.entry)
 
     def _problems(self, kind: ProblemKind) -> Iterator[Line]:
         """An earlier version of a row that cannot be used may be online; its editor should know that."""

@@ -12,6 +12,8 @@ from sqlalchemy import insert, select, update
 from unit.cli.conftest import MAPPING, Desk
 from unit.cli.test_cli_decisions import GOOD, Decider
 
+from pipelines.telling.causes import Cause, concerns_of
+from state.books import Books
 from state.database import open_database, reading, writing
 from state.tables import EARLIER, ENTRY
 from state.words import Waiting
@@ -164,6 +166,7 @@ def test_a_removed_event_whose_row_is_back_is_listed_with_the_command_that_creat
     assert "eventsync resolve town-hall 1 --resend" in row["hint"]
     assert decider.told("diff")["counts"]["removed by hand, back in the source"] == 1
     assert "1 removed by hand and back in the source" in decider.say("status").out
+    assert decider.told("report")["sections"]["online"]["rows"] == 2
 
 
 def test_an_earlier_event_to_remove_is_named_by_its_id_everywhere(decider: Decider) -> None:
@@ -178,6 +181,20 @@ def test_an_earlier_event_to_remove_is_named_by_its_id_everywhere(decider: Decid
     assert decider.told("report")["sections"]["earlier"]["rows"] == 1
     (gauge,) = [line for line in decider.desk.run("metrics").out.splitlines() if "waiting" in line and 'state="earlier"' in line]
     assert gauge.endswith(" 1")
+
+
+def test_held_rows_and_earlier_events_are_reasons_to_notify_the_owner(decider: Decider) -> None:
+    decider.publish()
+    replaced(decider, "1", 4711)
+    change(decider, "5", state="held", event_id=None)
+    engine = open_database(f"sqlite:///{decider.desk.state}")
+    (status,) = Books(engine, lambda: NOW).status()
+    engine.dispose()
+    told = {concern.cause: concern.told for concern in concerns_of(status, (), NOW)}
+    assert told == {
+        Cause.HELD: "1 row held back as likely copies of known events",
+        Cause.EARLIER: "1 row with earlier events to be removed by hand",
+    }
 
 
 def test_a_superseded_key_names_the_key_that_has_the_event_and_waits_for_nobody(decider: Decider) -> None:

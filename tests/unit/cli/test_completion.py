@@ -76,8 +76,9 @@ def test_rows_that_somebody_may_decide_about_complete_by_their_keys(desk: Desk) 
 
 
 def test_brakes_complete_one_after_the_other(desk: Desk) -> None:
-    assert _offered(desk, "run", "town-hall", "--accept", "") == ["rejected", "shrink", "new", "copies"]
-    assert _offered(desk, "run", "town-hall", "--accept", "rejected,s") == ["rejected,shrink"]
+    brakes = ["rejected", "shrink", "left_out", "new", "copies", "scope", "keys"]
+    assert _offered(desk, "run", "town-hall", "--accept", "") == brakes
+    assert _offered(desk, "run", "town-hall", "--accept", "rejected,s") == ["rejected,shrink", "rejected,scope"]
     assert "Not more rejected rows" in _told(desk, "run town-hall --accept re")
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mappings.publishing import Brakes
 from mappings.vocabulary import RowKey
 from pipelines.brakes import BrakeVerdict, judge
-from state.accounts import HeldRow, ReadAccount, StageReport
+from state.accounts import Alongside, HeldRow, ReadAccount, StageReport
 
 DEFAULTS = Brakes()
 
@@ -193,7 +193,56 @@ def test_every_brake_says_what_it_measured() -> None:
     assert told["rejected"].sentence == "7 of 100 rows rejected (7.0%; the feed allows 5.0%, and up to 2 rows in any case)"
     assert told["rejected"].measured == pytest.approx(0.07)
     assert told["shrink"].sentence == "100 rows read, no earlier read to compare with"
-    assert set(told) == {"rejected", "shrink", "new", "copies"}
+    assert set(told) == {"rejected", "shrink", "left_out", "new", "copies", "scope", "keys"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "tripped"),
+    [
+        ({"left_out": {"rule 2: online only": 4}, "to_come": 10}, {"left_out"}),
+        ({"left_out": {"rule 2: online only": 2, "rule 3: abroad": 1}, "to_come": 10}, {"left_out"}),
+        ({"left_out": {"rule 2: online only": 2}, "to_come": 4}, set()),
+        ({"left_out": {"rule 2: online only": 4}, "to_come": 20}, set()),  # exactly 20 %
+        ({"alike": 3}, {"new"}),
+        ({"alike": 2}, set()),
+        ({"alike": 3, "alike_before": 2}, set()),
+        ({"alike": 3, "replaced_before": 2}, set()),
+        ({"alongside": Alongside(7, "town-hall", "", 5, 5, 5)}, {"scope"}),
+        ({"has_new_keys": True}, {"keys"}),
+    ],
+)
+def test_what_rules_leave_out_what_resembles_rows_that_are_gone_and_other_names_stop_a_run(
+    facts: dict[str, Any], tripped: set[str]
+) -> None:
+    assert _tripped(_with(_report(new=5), **facts)) == tripped
+
+
+def test_half_of_the_new_rows_is_not_more_than_half() -> None:
+    assert _tripped(_with(_report(new=6), alike=3)) == set()
+
+
+def test_rows_that_are_held_for_the_sake_of_another_name_are_no_copies_of_the_feed_s_own() -> None:
+    report = _with(_report(held=30), alongside=Alongside(7, "", "city", 30, 30, 30))
+    assert _tripped(report) == {"scope"}
+
+
+def test_a_renamed_feed_and_a_lost_namespace_are_named_with_what_helps() -> None:
+    def sentence(feed: str, namespace: str) -> str:
+        report = _with(_report(new=5), alongside=Alongside(7, feed, namespace, 5, 6, 0))
+        return next(one.sentence for one in judge(report, DEFAULTS, ()) if one.name == "scope")
+
+    assert sentence("town-hall", "") == (
+        "5 of 6 rows are known to feed town-hall: put `feed: town-hall` back, or both would deliver them"
+    )
+    assert sentence("", "city") == (
+        "5 of 6 rows are known in namespace city: set EVENTSYNC_NAMESPACE=city, or both would deliver them"
+    )
+
+
+def test_a_row_that_resembles_one_of_another_feed_is_named_with_the_feed() -> None:
+    held = (HeldRow("agenda.csv:3", RowKey("90"), RowKey("7"), "cinema", "city"),)
+    (verdict,) = [one for one in judge(_with(_report(held=1), held=held), DEFAULTS, ()) if one.name == "copies"]
+    assert "agenda.csv:3: 90 looks like 7 of feed cinema in namespace city" in verdict.sentence
 
 
 @given(rows=st.integers(1, 2000), rejected=st.integers(0, 2000), percent=st.integers(0, 100))

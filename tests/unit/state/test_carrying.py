@@ -23,10 +23,10 @@ from mappings.errors import ConfigError
 from mappings.identity import idempotency_key
 from mappings.vocabulary import FeedName, RowKey
 from state.books import Books
+from state.choices import SetAside
 from state.compacting import compact
 from state.contents import TABLES, UnlikeError, compare
 from state.database import open_database, reading, writing
-from state.deciding import SetAside
 from state.export_file import export_to, import_from
 from state.holders import HeldByAnotherError
 from state.ledger import Ledger

@@ -27,8 +27,7 @@ from mappings.delivery import (
 from mappings.identity import fingerprint, idempotency_key
 from mappings.vocabulary import FeedName, MappedRow, Reason, ReasonCode, RowKey, Skipped
 from state.books import Books
-from state.database import reading, writing
-from state.deciding import (
+from state.choices import (
     Apply,
     AsItIs,
     Change,
@@ -42,6 +41,7 @@ from state.deciding import (
     TakeBack,
     TakeEvent,
 )
+from state.database import reading, writing
 from state.decisions import Decisions, EventTakenError, Found, Resolved
 from state.drafts import twin_digest_of
 from state.lease import LeaseLostError
@@ -52,7 +52,7 @@ from state.tables import ENTRY
 from state.terms import Terms
 from state.turned_away import LeftAlone
 from state.views import Book, RowFilter
-from state.words import Decision, DriftKind, EntryState, ProblemKind
+from state.words import Decision, DriftKind, EntryState, ProblemKind, Waiting
 
 ANN = "ann@desk"
 BOOK = Book(DESTINATION, FEED)
@@ -328,7 +328,7 @@ def test_a_row_set_aside_stays_as_it_is_unlisted_and_unsent_until_that_is_taken_
     assert world.outbox().settle_and_claim([], 9) == []
     (status,) = Books(world.engine).status()
     assert (world.known("a").state, dict(status.waiting), status.set_aside) == (before, {}, 1)
-    waiting = RowFilter(states=frozenset({before}), is_waiting=True)
+    waiting = RowFilter(waiting=Waiting(before))
     assert Books(world.engine).rows(BOOK, waiting) == ()
 
     resolved(world, "a", TakeBack())
@@ -368,9 +368,9 @@ def test_drift_handled_by_hand_is_set_aside_until_the_source_changes_again(world
     resolved(world, "a", SetAside())
     account = world.stage([row("a", "edited")]).account
     assert (account.unchanged, account.drifted) == (1, 0)
-    assert Books(world.engine).rows(BOOK, RowFilter(is_drifted=True, is_waiting=True)) == ()
+    assert Books(world.engine).rows(BOOK, RowFilter(waiting=Waiting.DRIFT)) == ()
     assert world.stage([row("a", "edited again")]).account.drifted == 1
-    assert len(Books(world.engine).rows(BOOK, RowFilter(is_drifted=True, is_waiting=True))) == 1
+    assert len(Books(world.engine).rows(BOOK, RowFilter(waiting=Waiting.DRIFT))) == 1
 
 
 def event(key: str, title: str = "Jazz", **more: Any) -> MappedRow:
@@ -412,7 +412,7 @@ def drift_of(world: World, key: str = "a") -> str | None:
 
 def is_listed(world: World, key: str) -> bool:
     """Whether an entry is drifted or vanished, and nobody has ignored it."""
-    which = (RowFilter(is_drifted=True, is_waiting=True), RowFilter(is_vanished=True, is_waiting=True))
+    which = (RowFilter(waiting=Waiting.DRIFT), RowFilter(waiting=Waiting.VANISHED))
     return any(one.row_key == key for each in which for one in Books(world.engine).rows(BOOK, each))
 
 
@@ -511,6 +511,22 @@ def test_undo_of_an_ignored_change_lists_it_again_when_the_row_returns_to_it(wor
     delivered(world, "A", "B")
     resolved(world, "a", SetAside())
     world.stage([event("a", "C")])
+    resolved(world, "a", TakeBack())
+    world.stage([event("a", "B")])
+    assert is_listed(world, "a")
+
+
+def test_what_a_read_ignores_once_more_is_listed_again_by_undo_whatever_was_decided_since(world: World) -> None:
+    delivered(world, "A", "B")
+    resolved(world, "a", SetAside())
+    world.stage([event("a", "C")])
+    resolved(world, "a", SetAside())
+    resolved(world, "a", TakeBack())
+    world.stage([])
+    resolved(world, "a", Remove())
+    resolved(world, "a", TakeBack())
+    world.stage([event("a", "B")])
+    assert not is_listed(world, "a")
     resolved(world, "a", TakeBack())
     world.stage([event("a", "B")])
     assert is_listed(world, "a")

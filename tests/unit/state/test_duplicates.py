@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from sqlalchemy import delete, func, select, update
 from unit.state.world import START, World, answer, no_brakes, rejection, row
@@ -262,3 +264,13 @@ def test_what_one_stage_was_allowed_is_asked_again_while_the_gate_is_closed(worl
     assert closed_by_scope(renamed, ROWS, "scope").account.new == 5
     assert closed_by_scope(renamed, ROWS).alongside is not None
     assert not renamed.ledger.gate().is_open
+
+
+def test_two_stages_that_close_at_the_same_moment_see_each_other(world: World) -> None:
+    other = beside(world)
+    stages = [each.ledger.open_stage(each.run(), is_whole=True, fence=each.lease.token) for each in (world, other)]
+    for stage in stages:
+        stage.write([row(f"{key}", twin=key) for key in "abcdef"])
+    with ThreadPoolExecutor(2) as pool:
+        accounts = [report.account for report in pool.map(lambda stage: stage.close(no_brakes), stages)]
+    assert sorted((account.held, account.new) for account in accounts) == [(0, 6), (6, 0)]

@@ -11,7 +11,8 @@ from unit.state.world import FEED, World, answer, row
 from mappings.delivery import Answer, Receipt, Uncertain, Verdict
 from mappings.identity import idempotency_key
 from mappings.vocabulary import RowKey
-from state.deciding import Change, Resend, decide
+from state.choices import Change, Resend
+from state.deciding import decide
 from state.words import Decision, EntryState
 
 KEPT = answer(500, "req-1")

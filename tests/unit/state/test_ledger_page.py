@@ -13,7 +13,7 @@ from unit.state.world import World, answer, row, skipped
 from connectors.errors import KeyRefusedError
 from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.vocabulary import FeedName, RowKey
-from state.deciding import (
+from state.choices import (
     Apply,
     AsItIs,
     Beside,
@@ -26,9 +26,8 @@ from state.deciding import (
     SameAs,
     SetAside,
     TakeEvent,
-    decide,
-    may_be_removed,
 )
+from state.deciding import decide, may_be_removed
 from state.terms import Terms
 from state.views import RowRecord
 from state.words import EntryState

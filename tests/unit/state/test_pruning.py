@@ -12,8 +12,8 @@ from mappings.vocabulary import FeedName, Reason, ReasonCode, RowKey
 from state.accounts import READS_THAT_TELL
 from state.backfills import Backfills, SliceEnd, SliceState
 from state.books import Books
+from state.choices import TakeEvent
 from state.database import reading, writing
-from state.deciding import TakeEvent
 from state.notices_sent import NoticesSent
 from state.pruning import Pruned, prune
 from state.soundness import examine

@@ -15,7 +15,7 @@ from mappings.delivery import Refusal
 from mappings.vocabulary import RowKey
 from pipelines.options import RunOptions
 from state.books import Books
-from state.deciding import Resend
+from state.choices import Release
 from state.gate import GateClosedError
 from state.ledger import Ledger
 from state.reach import Reach
@@ -262,7 +262,7 @@ def test_a_held_row_that_a_person_lets_go_is_read_again_by_the_next_run(desk: De
     desk.place.now += 1  # the row lies behind the bookmark by now
     desk.stage()
     assert desk.stage().report.account.read == 0
-    desk.world.ledger.open_decisions("ann", desk.world.lease.token).release(RowKey("e"), Resend())
+    desk.world.ledger.open_decisions("ann", desk.world.lease.token).resolve(RowKey("e"), Release())
     staged = desk.stage()
     assert (staged.report.account.new, staged.report.account.held) == (1, 0)
     assert staged.notices == ("read whole: what an earlier read has staged or held waits to be judged",)

@@ -8,12 +8,13 @@ from unit.state.world import World, receipt, rejection, row, skipped
 from mappings.identity import row_key
 from mappings.vocabulary import Absorbed, Absorption, MappedRow, Origin, Part, RowKey, Silence, Skipped
 from state.accounts import ReadAccount, RowShares
-from state.deciding import SetAside
+from state.choices import SetAside
 from state.terms import Terms
 from state.unspoken import Unspoken
 from state.words import DriftKind, EntryState
 
 THE_WEEK = Terms(days=("2026-03-02", "2026-03-31"))
+OF_ROWS = Terms(days=("2026-03-02", "2026-03-31"), row_parts=1)
 
 
 def events(*keys: str, silence: Silence | None = None) -> list[MappedRow]:
@@ -61,6 +62,17 @@ def test_the_events_of_a_row_that_cannot_be_used_have_not_vanished(world: World)
     assert not is_vanished(world, "a|x")
     assert is_vanished(world, "b|2026-03-15")
     assert is_vanished(world, "a\\|b|2026-03-15")
+
+
+def test_all_events_of_a_row_that_a_rule_now_leaves_out_have_vanished_by_that_rule(world: World) -> None:
+    world.stage([*events("a|2026-03-15", "a|2026-04-15", "a|x"), *events("b|2026-03-15")], terms=OF_ROWS)
+    world.publish()
+    left_out = replace(skipped("a", "online only"), rule=2, part=Part(silence=Silence(RowKey("a"))))
+    report = world.stage([left_out, *events("b|2026-03-15")], terms=OF_ROWS)
+    assert report.vanished == 2
+    assert [world.known(key).vanished_by for key in ("a|2026-03-15", "a|x")] == ["rule 2: online only"] * 2
+    assert not is_vanished(world, "a|2026-04-15"), "no read looks at a day beyond the horizon"
+    assert not is_vanished(world, "b|2026-03-15")
 
 
 def test_days_beyond_what_a_row_may_give_have_not_vanished(world: World) -> None:

@@ -145,11 +145,8 @@ def earlier(world: World, key: str, event_id: int, **columns: object) -> None:
     with writing(world.engine) as connection:
         entry = connection.execute(select(ENTRY).where(ENTRY.c.row_key == key)).one()
         kept = ("idempotency_key", "body", "fingerprint", "row_digest", "twin_digest", "channel_id", "attempts", "sent_run")
-        values = {name: getattr(entry, name) for name in kept} | {
-            "entry_id": entry.id,
-            "revision": event_id,
-            "event_id": event_id,
-        }
+        ids = {"entry_id": entry.id, "revision": event_id, "event_id": event_id}
+        values = {name: getattr(entry, name) for name in kept} | ids
         connection.execute(insert(EARLIER).values(**values | {"replaced_at": world.clock(), "is_let_out": True} | columns))
 
 

@@ -20,6 +20,7 @@ from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 
 from mappings.delivery import Conflict, Receipt, Refusal
 from mappings.errors import ConfigError
+from mappings.identity import idempotency_key
 from mappings.vocabulary import FeedName, RowKey
 from state.books import Books
 from state.choices import SetAside
@@ -343,8 +344,11 @@ def test_keys_longer_than_a_page_of_an_index_are_carried_found_again_and_stay_un
 ) -> None:
     world = World(f"sqlite:///{lay_out(tmp_path / 'state.db')}")
     long = RowKey(random.Random(1).randbytes(4_000).hex())  # of no use to an attacker
-    world.stage([row(long), row("short"), rejection(f"{long}r")])
+    world.stage([row("long"), row("short"), rejection(f"{long}r")])
     world.publish()
+    key = idempotency_key("tests", FEED, long)
+    with writing(world.engine) as connection:  # as version 0.1 took it in
+        connection.execute(update(ENTRY).where(ENTRY.c.row_key == "long").values(row_key=long, idempotency_key=key))
     export_to(world.engine, tmp_path / "state.gz", AT, silent, silent)
     world.engine.dispose()
     there = target(kind)
@@ -352,7 +356,7 @@ def test_keys_longer_than_a_page_of_an_index_are_carried_found_again_and_stay_un
     assert examine(there).findings == ()
     world.engine, world.ledger = there, Ledger(there, DESTINATION, FEED, namespace="tests", now=world.clock)
     world.lease = world.ledger.acquire_lease("test")
-    report = world.stage([row(long), row("short"), rejection(f"{long}r"), row("new")])
+    report = world.stage([row(long, "Title of long", twin="long"), row("short"), rejection(f"{long}r"), row("new")])
     assert (report.account.unchanged, report.account.new) == (2, 1)
     with pytest.raises(IntegrityError), there.begin() as connection:
         connection.execute(update(ENTRY).where(ENTRY.c.row_key == "short").values(row_key=long))

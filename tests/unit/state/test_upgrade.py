@@ -22,6 +22,7 @@ from unit.state.world import Clock, World, body_of, rejection
 from mappings.errors import ConfigError
 from mappings.identity import fingerprint, row_digest, twin_digest
 from mappings.vocabulary import FeedName, MappedRow, Origin, RowKey, Skipped
+from state.choices import Release, TakeBack
 from state.contents import TABLES
 from state.database import open_database, reading, writing
 from state.export_file import import_from
@@ -211,10 +212,10 @@ def test_what_people_decided_stays_decided(upgraded: Callable[[str, str], Engine
     }
 
 
-def resumed(engine: Engine, url: str) -> World:
+def resumed(engine: Engine) -> World:
     """The world of the export's feed, a day later."""
     world = World.__new__(World)
-    world.place, world.clock, world.feed, world.runs, world.engine = url, Clock(), FeedName("agenda"), 100, engine
+    world.place, world.clock, world.feed, world.runs, world.engine = "", Clock(), FeedName("agenda"), 100, engine
     world.clock.turn(days=2)
     world.ledger = Ledger(engine, TOWN, world.feed, namespace="town", now=world.clock, keeping=world.clock.keeping)
     world.lease = world.ledger.acquire_lease("test")
@@ -241,7 +242,7 @@ def as_read(engine: Engine) -> list[Any]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_after_the_upgrade_sends_nothing_that_is_delivered(upgraded: Callable[[str, str], Engine], kind: str) -> None:
     engine = upgraded(kind, "0002")
-    world, rows = resumed(engine, ""), as_read(engine)
+    world, rows = resumed(engine), as_read(engine)
     before = entries_of(engine)
     report = world.stage(rows)
     assert report.account.new == 1, "the held row that a person had released"
@@ -259,6 +260,23 @@ def test_a_run_after_the_upgrade_sends_nothing_that_is_delivered(upgraded: Calla
     assert {key for key, row in after.items() if row.decision == "ignore"} == {
         *("drift-ignored", "vanished-ignored", "refused-ignored", "held-ignored")
     }
+
+
+def test_decisions_of_an_earlier_version_can_be_taken_back_and_its_held_rows_decided_on(
+    upgraded: Callable[[str, str], Engine],
+) -> None:
+    engine = upgraded("sqlite", "0002")
+    world, rows = resumed(engine), as_read(engine)
+    decisions = world.ledger.open_decisions("ann@desk", world.lease.token)
+    decisions.resolve(RowKey("drift-ignored"), TakeBack())
+    decisions.resolve(RowKey("held-ignored"), TakeBack())
+    decisions.resolve(RowKey("held"), Release())
+    world.stage(rows)
+    after = entries_of(engine)
+    assert after["drift-ignored"].decision is None
+    assert (after["held-ignored"].state, after["held-ignored"].decision) == ("held", None)
+    assert (after["held"].state, bool(after["held"].body)) == ("pending", True)
+    assert examine(engine).findings == ()
 
 
 @pytest.mark.parametrize("kind", KINDS)

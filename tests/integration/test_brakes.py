@@ -289,7 +289,7 @@ def test_a_feed_under_another_name_sends_nothing_again_until_a_person_wants_both
     said = desk.command("run", "city-hall", "--no-dagster", "--json")
     assert (only_run(said), len(service.events())) == (["scope"], 30), said.words
     assert f"put `feed: {FEED}` back" in said.words
-    for asking in (("status",), ("check", "--live")):
+    for asking in (("status",), ("check", "--live"), ("preview", "city-hall")):
         assert f"30 events to come are of feed {FEED}, which has no mapping file" in desk.command(*asking).words
     rehearsed = desk.command("run", "city-hall", "--dry-run")
     assert rehearsed.code == 5

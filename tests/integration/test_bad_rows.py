@@ -46,8 +46,8 @@ def test_too_many_bad_rows_stop_the_feed_before_anything_is_sent(braked: Desk, s
     assert service.requests() == []
     assert said.run["brakes"] == ["rejected"]
     assert said.run["read"] == {
-        "read": 100, "expanded": 0, "filtered": 0, "duplicate": 0, "grouped": 0, "rejected": 7, "held": 0, "still_refused": 0, "unchanged": 0,
-        "drifted": 0, "new": 93, "gone": 0,
+        "read": 100, "expanded": 0, "filtered": 0, "duplicate": 0, "grouped": 0, "rejected": 7, "held": 0, "still_refused": 0,
+        "unchanged": 0, "drifted": 0, "new": 93, "gone": 0,
     }  # fmt: skip
     assert "7 of 100 rows rejected (7.0%" in said.run["message"]
     assert "--accept rejected" in said.run["hint"]

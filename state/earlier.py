@@ -60,6 +60,7 @@ _PUT_BACK = (
         state=EntryState.DELIVERED.value,
         **{name: bindparam(f"old_{name}") for name in _KEPT},
         ends_at=bindparam("old_ends_at", type_=ENTRY.c.ends_at.type),
+        removed_at=bindparam("old_removed_at", type_=ENTRY.c.removed_at.type),
         cover_url=None,
         cover_on_error=None,
         unanswered_at=None,
@@ -92,7 +93,7 @@ def retire(connection: Connection, entries: Sequence[int], now: datetime) -> Non
 
 
 def put_back(connection: Connection, entries: Collection[int], now: datetime) -> None:
-    """Make the last event that was set aside the entry's own again, as delivered as it was; entries without one stay."""
+    """Make the last event that was set aside the entry's own again, as delivered, or removed by hand, as it was."""
     if not entries:
         return
     latest = _LATEST.group_by(EARLIER.c.entry_id).subquery()
@@ -101,7 +102,7 @@ def put_back(connection: Connection, entries: Collection[int], now: datetime) ->
         {"entries": list(entries)},
     ).all()
     for row in rows:
-        old = {f"old_{name}": getattr(row, name) for name in (*_KEPT, "ends_at")}
+        old = {f"old_{name}": getattr(row, name) for name in (*_KEPT, "ends_at", "removed_at")}
         connection.execute(_PUT_BACK, {"entry": row.entry_id, "now": now, **old})
         connection.execute(EARLIER.delete().where(EARLIER.c.entry_id == row.entry_id, EARLIER.c.revision == row.revision))
 

@@ -13,7 +13,7 @@ from mappings.vocabulary import MappedRow, Origin, Reason, ReasonCode, RowKey, S
 from state.accounts import ReadAccount
 from state.books import Books
 from state.database import writing
-from state.tables import ENTRY
+from state.tables import EARLIER, ENTRY
 from state.terms import Terms
 from state.views import Book
 from state.words import Decision, DriftKind, EntryState, ProblemKind
@@ -123,6 +123,16 @@ def test_a_row_that_is_cancelled_after_its_event_was_removed_waits_for_nobody(wo
     cancelled = Skipped(Origin("agenda.csv:2"), "cancelled", RowKey("a"), is_cancelled=True)
     assert world.stage([cancelled]).account == ReadAccount(read=1, unchanged=1)
     assert world.known("a").drift_kind is None
+
+
+def test_an_event_removed_while_a_draft_of_its_row_waits_stays_removed_when_the_draft_is_withdrawn(world: World) -> None:
+    delivered(world, A)
+    world.stage([B], terms=Terms(on_change="create_draft_again"))
+    with writing(world.engine) as connection:
+        connection.execute(update(EARLIER).values(removed_at=world.clock()))
+    world.stage([])
+    assert world.known("a").state is EntryState.DELIVERED
+    assert world.known("a").removed_at is not None
 
 
 # warnings

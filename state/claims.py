@@ -122,13 +122,14 @@ def reopen(connection: Connection, scope_id: int, now: datetime, key_memory_s: f
 
     An entry whose first unanswered attempt is older than `key_memory_s` is or becomes uncertain: the service may have
     forgotten its key, and would create it twice; unless a person has said that it shall be sent all the same. A blocked
-    row that has vanished from its source is left alone, and so is what a person has set aside. Returns how many pending
+    row that is gone from its source is left alone, and so is what a person has set aside. Returns how many pending
     entries became uncertain.
     """
     forgotten = is_forgotten(now, key_memory_s)
     of_feed = (ENTRY.c.scope_id == scope_id, ~IS_SET_ASIDE)
     pending = {"state": EntryState.PENDING.value, "updated_at": now}
-    is_back = (*of_feed, ENTRY.c.state == EntryState.BLOCKED.value, ENTRY.c.vanished_at.is_(None))
+    is_in_source = (ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
+    is_back = (*of_feed, ENTRY.c.state == EntryState.BLOCKED.value, *is_in_source)
     is_fresh = (*of_feed, ENTRY.c.state == EntryState.UNCERTAIN.value, ~forgotten)
     connection.execute(update(ENTRY).where(*is_back).values(**pending))
     # Its time stays: how long nothing was sent for it tells whether anything may still be under way.

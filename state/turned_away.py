@@ -82,11 +82,12 @@ def leave_alone(records: Collection[RowRecord], states: Collection[EntryState]) 
             yield LeftAlone(record.row_key, _PENDING + _DENIED * waits_for_access(record))
         elif record.state not in states:
             yield LeftAlone(record.row_key, f"it is {record.state.value.replace('_', ' ')}")
-        elif record.vanished_at is not None or not record.is_asked_for:
+        elif record.vanished_at is not None or record.past_at is not None or not record.is_asked_for:
             yield LeftAlone(record.row_key, "the source no longer asks for it")
 
 
 def _asked_for() -> Iterator[ColumnElement[bool]]:
     """Whether the source still asks for the row: it has not vanished, and its last payload was not taken back."""
     yield ENTRY.c.vanished_at.is_(None)
+    yield ENTRY.c.past_at.is_(None)
     yield func.coalesce(ENTRY.c.fingerprint, "") != ""

@@ -130,8 +130,8 @@ def _parsed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
     circles = tuple(find_circles(document.get("let")))
     told.extend(_placed(document, misfits or circles))
     told.extend(_placed(document, find_problems(document, context.tables)))
-    told.extend(_placed(document, () if circles else find_no_objects(mapping)))
-    told.extend(_placed(document, (*_find_unseen(mapping), *find_unknown_names(mapping))))
+    told.extend(_placed(document, () if circles else (*find_no_objects(mapping), *find_unknown_names(mapping))))
+    told.extend(_placed(document, _find_unseen(mapping)))
     told.extend(_placed(document, find_read_and_written(mapping, mapper.columns)))
     if told:
         raise _error(path, text, told, unwise)

@@ -16,7 +16,7 @@ from dagster import AssetExecutionContext, DagsterExecutionInterruptedError, Fai
 from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
 from mappings.errors import SyncError, TransientError
-from pipelines.logs import faults_as_errors
+from pipelines.faults import faults_as_errors
 from pipelines.outcomes import outcome_of
 from state.holders import HeldByAnotherError
 from state.lease import LeaseLostError

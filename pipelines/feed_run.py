@@ -14,10 +14,10 @@ from structlog.contextvars import bound_contextvars
 
 from mappings.errors import SyncError
 from mappings.schema import FeedMapping
+from pipelines.faults import faults_as_errors
 from pipelines.garbage import seldom_looked_for
 from pipelines.gate import brake_error, pass_the_gate, raise_if_braked
 from pipelines.holding import Hold
-from pipelines.logs import faults_as_errors
 from pipelines.marking import mark_rows
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, Outcome, outcome_of

@@ -52,10 +52,6 @@ def message_and_hint(told: str) -> tuple[str, str]:
     return message, hint
 
 
-class FaultError(SyncError):
-    """A fault of eventsync itself, or of a library that it uses."""
-
-
 class BrakeError(SyncError):
     """A brake stopped the feed before anything was sent. `brakes`: their names, as `--accept` takes them."""
 

@@ -16,12 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SecretStr
 
 from connectors.masking import Mask, passwords_in
 from connectors.sources.access import Access
+from mappings.destination import destination_of, service_of
 from mappings.errors import ConfigError
 from pipelines.named_files import read_named_file
 from pipelines.notices_channels import NOBODY, Channels, read_channels
 from pipelines.otel_env import TRACE_REQUESTS, secrets_in
 from pipelines.source_access import source_access
-from state.destination import destination_of, service_of
 
 PACKAGED_FEEDS = Path(__file__).parents[1] / "mappings" / "feeds"
 

@@ -8,10 +8,10 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Engine, bindparam, func, select
 
+from mappings.destination import split_destination
 from state.accounts import Alongside
 from state.conflicts import insert_if_new
 from state.database import reading
-from state.destination import split_destination
 from state.duplicates import WITHOUT_EVENT, read_neighbours
 from state.over import MAY_BE_OUT, count_to_come
 from state.tables import ENTRY, SCOPE, SIDE_BY_SIDE

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Engine, select, update
 
+from mappings.destination import split_destination
 from mappings.vocabulary import FeedName, RowKey
 from state.accounts import PublishAccount, StageReport
 from state.bookmark import Bookmark, read_bookmark
@@ -17,7 +18,6 @@ from state.books import Books
 from state.conflicts import insert_if_new
 from state.database import reading, writing
 from state.decisions import Decisions
-from state.destination import split_destination
 from state.gate import Gate, accept, read_gate
 from state.holders import Holder, this_process
 from state.lease import Keeping, Lease, acquire

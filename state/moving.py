@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, Engine, Table, delete, literal, select, update
 
+from mappings.destination import destination_of, service_of, split_destination
 from mappings.errors import ConfigError
 from mappings.vocabulary import FeedName
 from state.contents import TABLES, Tell, compare, count_rows, parts_of, put, sums_of
 from state.database import reading, writing
-from state.destination import destination_of, service_of, split_destination
 from state.export_file import Carried
 from state.lease import LEASE_TTL_S, Lease
 from state.ledger import Ledger

@@ -10,10 +10,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Select, Table, insert, literal, or_, select
 
+from mappings.destination import split_destination
 from mappings.vocabulary import FeedName
 from state.accounts import READS_THAT_TELL
 from state.database import open_database, reading, writing
-from state.destination import split_destination
 from state.duplicates import DuplicateIndex
 from state.tables import EARLIER, ENTRY, RUN, SCOPE, SIDE_BY_SIDE
 

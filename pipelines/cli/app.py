@@ -80,7 +80,7 @@ def _code_of(work: Callable[[], int]) -> int:
     # What an interruption needs to be told is imported before: whatever is being imported then is half made.
     from mappings.errors import SyncError  # noqa: PLC0415  # keeps `--help` fast
     from pipelines.cli.output import Output  # noqa: PLC0415  # as above
-    from pipelines.logs import faults_as_errors  # noqa: PLC0415  # as above
+    from pipelines.faults import faults_as_errors  # noqa: PLC0415  # as above
     from pipelines.stopping.interruption import InterruptedRunError  # noqa: PLC0415  # as above
 
     try:

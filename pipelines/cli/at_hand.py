@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import psutil
 from rapidfuzz import fuzz, process
 
+from mappings.destination import split_destination
 from mappings.errors import ConfigError
 from mappings.publishing import PublishPolicy
 from mappings.vocabulary import RowKey
@@ -21,7 +22,6 @@ from pipelines.settings import Settings
 from state.books import Books
 from state.database import StateDb
 from state.decisions import Decisions
-from state.destination import split_destination
 from state.holders import HeldByAnotherError
 from state.lease import Lease
 from state.ledger import Ledger

@@ -16,9 +16,9 @@ from pipelines.cli.output import Output, Progress
 from pipelines.cli.rehearsal_report import SHOWN, Owed, Rehearsal, Sending, show_rehearsals
 from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
+from pipelines.faults import faults_as_errors
 from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.gate import brake_error, pass_the_gate
-from pipelines.logs import faults_as_errors
 from pipelines.options import RunOptions
 from pipelines.outcomes import BrakeError, ExitCode, Outcome, outcome_of
 from pipelines.settings import Settings

@@ -16,10 +16,10 @@ import structlog
 from alembic import op
 from sqlalchemy import Connection
 
+from mappings.destination import destination_of, split_destination
 from mappings.identity import idempotency_key
 from mappings.vocabulary import FeedName, RowKey
 from state.columns import BIG_ID, UtcTime
-from state.destination import destination_of, split_destination
 from state.drafts import ends_at_of
 from state.packing import unpacked
 

@@ -28,6 +28,7 @@ source:
   kind: csv
   path: ../events.csv
 key: [ID]
+extra: [{extra}]
 event:
   channelId: {channel}
   title: {title}
@@ -206,16 +207,17 @@ class Desk:
         title: str = TITLE,
         channel: str = "{channel: city-agenda}",
         more: str = "",
+        extra: str = "",
         in_flight: int = 16,
         max_pause: str = "15m",
         key_memory: str = "24h",
         name: str = "town.yaml",
         feed: str = FEED,
     ) -> None:
-        """Write the feed's mapping file; `more` are further lines of `event`."""
+        """Write the feed's mapping file; `more` are further lines of `event`, `extra` the fields that it declares."""
         lines = "".join(f"\n  {line}" for line in more.splitlines())
         policy = {"in_flight": in_flight, "max_pause": max_pause, "key_memory": key_memory}
-        text = MAPPING.format(title=title, channel=channel, more=lines, **policy)
+        text = MAPPING.format(title=title, channel=channel, more=lines, extra=extra, **policy)
         (self.folder / "feeds").mkdir(exist_ok=True)
         (self.folder / "feeds" / name).write_text(text.replace("feed: town-hall", f"feed: {feed}"), "utf-8")
 

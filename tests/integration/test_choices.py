@@ -116,7 +116,8 @@ def test_rows_under_one_key_are_never_both_sent(desk: Desk, service: Service) ->
 
 def test_namespaces_keep_two_deployments_at_one_account_apart(desk: Desk, service: Service) -> None:
     assert desk.run().code == 0
-    assert desk.run(EVENTSYNC_NAMESPACE="staging").code == 0
+    assert desk.run(EVENTSYNC_NAMESPACE="staging").code == 5
+    assert desk.run("--accept", "scope", EVENTSYNC_NAMESPACE="staging").code == 0
     assert len({one["idempotency_key"] for one in service.requests()}) == 2 * ROWS
 
 

@@ -34,7 +34,7 @@ def test_a_new_required_field_is_met_by_one_refused_row_out_of_ten_thousand(desk
     assert "check --live" in said.run["hint"]
     assert said.run["publish"]["pending"] == 9_999
 
-    desk.mapping(more="organizer: The town")
+    desk.mapping(more="organizer: The town", extra="organizer")
     mended = desk.run("--limit", "50")
     assert mended.code == 0
     assert len(service.titles()) == 50

@@ -34,7 +34,7 @@ def test_its_check_turns_red_without_anybody_running_it_and_says_where_the_mista
     assert (red.asset_key, red.check_name, red.passed) == (KEY, "loads", False)
     assert "broken.yaml:" in (red.description or "")
     assert "titel" in (red.description or "")
-    assert red.metadata["problems"] == dg.MetadataValue.int(1)
+    assert red.metadata["problems"] == dg.MetadataValue.int(2)
 
 
 def test_it_turns_red_once_for_each_new_set_of_mistakes(desk: Desk) -> None:

@@ -16,6 +16,7 @@ FEED = r"""
 feed: again
 source: {kind: csv, path: again.csv}
 key: [ID]
+extra: [seats, row]
 let:
   day: {from: DAY, do: [{date: "%Y-%m-%d"}], on_error: {use: "2027-01-01", warn: true}}
   clock: {from: HOUR, do: [{time: "%H:%M"}], on_empty: draft, on_error: warn}

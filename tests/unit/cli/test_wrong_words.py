@@ -16,8 +16,10 @@ DAYS = ("--from", "2031-05-02", "--to")
         (("explain", "drafts/none.yaml", "1"), "there is no file drafts/none.yaml"),
         (
             ("run", FEED, "--accept", "shrnk"),
-            "--accept shrnk: input should be 'rejected', 'shrink', 'left_out', 'new', 'copies', 'scope' or 'keys'"
-            ' hint: did you mean "shrink"?',
+            (
+                "--accept shrnk: input should be 'rejected', 'shrink', 'left_out', 'new', 'copies', 'scope' or 'keys'"
+                ' hint: did you mean "shrink"?'
+            ),
         ),
         (("run", FEED, "--status", "draf"), "--status draf: input should be 'draft' hint: did you mean \"draft\"?"),
         (("run", FEED, "--all"), "--all and names of feeds exclude each other"),

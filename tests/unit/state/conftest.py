@@ -51,4 +51,5 @@ def engine(state_url: str) -> Iterator[Engine]:
 def world(state_url: str) -> Iterator[World]:
     world = World(state_url)
     yield world
-    world.engine.dispose()
+    for each in (world, *world.neighbours):
+        each.engine.dispose()

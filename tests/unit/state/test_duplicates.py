@@ -18,7 +18,9 @@ from state.terms import Terms
 
 def beside(world: World, feed: str = "cinema", namespace: str = "") -> World:
     """Another feed of the service, at work on the same state DB."""
-    return World(world.place, world.clock, FeedName(feed), namespace)
+    other = World(world.place, world.clock, FeedName(feed), namespace)
+    world.neighbours.append(other)
+    return other
 
 
 def decided(world: World, key: str, **columns: object) -> None:

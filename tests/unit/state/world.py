@@ -117,6 +117,7 @@ class World:
     clock: Clock = field(default_factory=Clock)
     feed: FeedName = FEED
     namespace: str = ""
+    neighbours: list[World] = field(default_factory=list, repr=False)
     engine: Engine = field(init=False)
     ledger: Ledger = field(init=False)
     lease: Lease = field(init=False)

@@ -23,6 +23,8 @@ _COLUMNS = (
 )
 _INSERT = insert(ENTRY).values({name: bindparam(name) for name in _COLUMNS})
 
+_TIME = UtcTime()
+
 EntryTuple = tuple[object, ...]
 """One new entry, in the order of the columns above, which is the table's; times as the driver takes them."""
 
@@ -60,7 +62,7 @@ def new_entry(
 
 def bound_time(turn: Turn, now: datetime | None) -> datetime | str | None:
     """Return an instant as the driver takes it."""
-    return UtcTime().process_bind_param(now, turn.engine.dialect)
+    return _TIME.process_bind_param(now, turn.engine.dialect)
 
 
 def insert_entries(connection: Connection, entries: list[EntryTuple]) -> None:

@@ -315,7 +315,9 @@ def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Se
     keys = [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]
     known = find_known(connection, turn.scope_id, newcomers.hear(keys))
     unknown = [row.twin_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]
-    candidates = progress.duplicates.find(connection, unknown)
+    # Where no entry had a mark before this read, only its own rows can be duplicates (budget 4).
+    sought = newcomers.hear(unknown) if progress.duplicates.was_blank else unknown
+    candidates = progress.duplicates.find(connection, sought)
     resembled = progress.duplicates.by_id(connection, {entry.candidate_id for entry in known.values() if entry.candidate_id})
     pasts = find_pasts(connection, known, outcomes, progress.terms)
     comparison = Comparison(progress, known, candidates, resembled, pasts, Batch(turn), [], [])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 
 import orjson
 
@@ -52,8 +53,13 @@ def content_of(body: bytes) -> object:
 def ends_at_of(body: bytes) -> datetime | None:
     """Return when the event of a payload is over: its end, or its start where it has no end; None where neither can be read."""
     event = orjson.loads(body) if body else {}
+    return _instant(event.get("endAt") or event.get("startAt") or "")
+
+
+@lru_cache(maxsize=4_096)  # events share their times
+def _instant(text: str) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(event.get("endAt") or event.get("startAt") or "")
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
     return moment if moment.tzinfo else None

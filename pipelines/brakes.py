@@ -151,7 +151,7 @@ def _copies(report: StageReport) -> _Answer:
     share = held / (held + new) if held else 0.0
     tripped = held >= HISTORY_THAT_COUNTS and share > 0.5
     sentence = f"{held} rows look like copies of events sent under other keys, {new} do not"
-    return "copies", tripped, share, 0.5, sentence + _named(report)
+    return "copies", tripped, share, 0.5, sentence + (_named(report) if held else "")
 
 
 def _scope(report: StageReport) -> _Answer:
@@ -178,7 +178,9 @@ def _keys(report: StageReport) -> _Answer:
 
 
 def _named(report: StageReport) -> str:
-    """Name the first rows that look like copies of what was sent before."""
+    """Name the first rows that look like copies of what was sent before, unless the brake `scope` speaks of them all."""
+    if report.alongside:
+        return ""
     some = [
         f"{row.origin}: {row.row_key} looks like {' '.join(filter(None, (row.twin_key, place_of(row.feed, row.namespace))))}"
         for row in report.held[:NAMED]

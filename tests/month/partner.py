@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from pathlib import Path
 
+_FIRST_DAY = date(2027, 6, 1)
 HEADER = "ID,TITLE,DAY,HOUR,GENRE"
 
 
@@ -28,10 +30,11 @@ class Partner:
     rows: dict[int, Row] = field(default_factory=dict)
     ever: dict[int, str] = field(default_factory=dict)
 
-    def add(self, count: int, *, day: str = "2027-06-01") -> None:
-        """Put new events into the agenda, at its end."""
+    def add(self, count: int, *, day: str = "") -> None:
+        """Put new events into the agenda, at its end; each on a day of its own, or all on `day`."""
         first = max(self.ever | dict.fromkeys(self.rows, ""), default=0) + 1
-        self.rows |= {number: Row(number, f"Evening {number}", day) for number in range(first, first + count)}
+        for number in range(first, first + count):
+            self.rows[number] = Row(number, f"Evening {number}", day or str(_FIRST_DAY + timedelta(days=number)))
 
     def change(self, number: int, **cells: str) -> None:
         """Edit an event."""

@@ -30,6 +30,13 @@ class Split(Step):
     separators: Texts = Field(alias="split", min_length=1, description="One separator or several, taken literally.")
     keep_empty: bool = Field(default=False, description="Keep empty parts too: their places count (see for_each).")
 
+    @field_validator("separators")
+    @classmethod
+    def _check_separators(cls, separators: tuple[str, ...]) -> tuple[str, ...]:
+        if "" in separators:
+            raise mistake("a separator is empty", "write the sign that stands between the parts")
+        return separators
+
     def function(self) -> Run:
         """Return the step's function."""
         first, *others = self.separators

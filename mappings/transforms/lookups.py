@@ -6,7 +6,7 @@ Lookups by several values are `values`'s.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
@@ -16,6 +16,7 @@ from mappings.policies import MissPolicy, Policy
 from mappings.refusals import Refusal
 from mappings.tables import Ignorable, Table
 from mappings.transforms.finding import Found, Search, check_columns, find_in, table_finder
+from mappings.transforms.kinds import text_of
 from mappings.transforms.matching import MATCH, Match, check_match
 from mappings.transforms.step import Kind, Run, Shown, Step
 from mappings.vocabulary import ReasonCode
@@ -180,7 +181,8 @@ class LastIn(_TableLookup):
         return self.source
 
     def _over(self, find: Run) -> Run:
-        def last_in(segments: list[str]) -> Found:
+        def last_in(items: list[Any]) -> Found:
+            segments = [text_of(item) for item in items]  # a list may hold times and numbers
             for segment in reversed(segments[1:]):
                 try:
                     return find(segment)  # type: ignore[no-any-return] # a compiled lookup gives what the table holds

@@ -51,7 +51,7 @@ class Price(Step):
     )
     currency: Text | None = Field(default=None, description="The ISO code that is meant where the text does not say it for sure.")
     take: Annotated[tuple[PricePart, ...], OneOrMany()] | None = Field(
-        default=None, description="The parts wanted (default: all that are there); several give an object."
+        default=None, min_length=1, description="The parts wanted (default: all that are there); several give an object."
     )
     free: Texts = Field(default=(), description="More words for nothing to pay, beside those of many languages that are known.")
 

@@ -288,3 +288,15 @@ def test_what_no_check_foresaw_is_a_problem_of_its_file_that_asks_to_be_reported
     assert (problem.line, problem.column) == (1, 1)
     assert re.match(r"a fault of eventsync while loading this file: ZeroDivisionError in \w+\.py, line \d+", problem.message)
     assert problem.hint == "please report it, with the file"
+
+
+@pytest.mark.parametrize(
+    ("step", "mistake"),
+    [('{split: ["", ","]}', "a separator is empty"), ('{price: ",", take: []}', "at least one entry is needed")],
+)
+def test_a_parameter_that_a_step_cannot_work_with_is_a_mistake(tmp_path: Path, step: str, mistake: str) -> None:
+    path = tmp_path / "town.yaml"
+    event = f"title: {{from: T, do: [{step}]}}, timezone: Europe/Lisbon, channelId: 7"
+    path.write_text(f"feed: town\nsource: {{kind: csv, path: x.csv}}\nkey: [ID]\nevent: {{{event}}}\n", "utf-8")
+    with pytest.raises(MappingFileError, match=mistake):
+        load_feed(path)

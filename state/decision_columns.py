@@ -11,7 +11,8 @@ from mappings.identity import fingerprint, idempotency_key
 from mappings.vocabulary import FeedName, RowKey
 from state.drafts import ends_at_of, twin_digest_of
 from state.earlier import used_revisions
-from state.undo import NO_DRIFT, Record
+from state.tables import NO_DRIFT
+from state.undo import Record
 
 
 def applied(row: Record) -> dict[str, Any]:

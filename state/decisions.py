@@ -37,13 +37,12 @@ from state.duplicates import mark_anew
 from state.lease import Lease, LeaseLostError, show_token
 from state.owners import destination_of, find_owners
 from state.records import dump_answer
-from state.tables import EARLIER, ENTRY, SCOPE
+from state.tables import EARLIER, ENTRY, NO_DRIFT, SCOPE
 from state.turn import Turn
 from state.turned_away import RETRIABLE, Retried, TurnedAway, decision_of_retry, find_denied, leave_alone
 from state.undo import (
     CHANGED,
     EVERY,
-    NO_DRIFT,
     Kept,
     asked_of,
     columns_of,

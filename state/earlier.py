@@ -12,7 +12,7 @@ from datetime import datetime
 from sqlalchemy import BindParameter, Connection, and_, bindparam, exists, func, insert, literal, select, update
 
 from state.packing import unpacked
-from state.tables import EARLIER, ENTRY, SCOPE
+from state.tables import EARLIER, ENTRY, NO_DRIFT, SCOPE
 from state.words import EntryState
 
 _KEPT = (
@@ -67,9 +67,7 @@ _PUT_BACK = (
         resent_run=None,
         refused_request_id="",
         denied_request_id="",
-        drift_body=None,
-        drift_fingerprint=None,
-        drift_kind=None,
+        **NO_DRIFT,
         updated_at=bindparam("now"),
     )
 )

@@ -18,7 +18,7 @@ from state.drafts import ends_at_of, revision_of, status_of
 from state.duplicates import Candidate, mark_anew
 from state.earlier import put_back, retire, shown_bodies, used_revisions
 from state.plan import Known
-from state.tables import ENTRY
+from state.tables import ENTRY, NO_DRIFT
 from state.turn import Turn
 from state.words import Decision, DriftKind, EntryState
 
@@ -53,17 +53,15 @@ _PIN_COLUMNS = (
 _OTHER = ENTRY.alias()
 _ONE = ENTRY.c.id == bindparam("entry")
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
-_NO_DRIFT = {"drift_body": None, "drift_fingerprint": None, "drift_kind": None}
 
-_IS_IGNORED = func.coalesce(ENTRY.c.decision, "") == Decision.IGNORE.value
 # A row that changes at its source is listed again, until it asks for what a person has ignored.
-_LISTED_ANEW = {"decision": case((_IS_IGNORED, None), else_=ENTRY.c.decision)}
+_LISTED_ANEW = {"decision": case((IS_SET_ASIDE, None), else_=ENTRY.c.decision)}
 _SHOWN = func.coalesce(ENTRY.c.baseline_fingerprint, ENTRY.c.fingerprint)
 
 
 def _listed_unless_ignored(asked: ColumnElement[str]) -> dict[str, ColumnElement[str]]:
     is_ignored_payload = func.coalesce(ENTRY.c.ignored_fingerprint == asked, False)
-    return {"decision": case((is_ignored_payload, Decision.IGNORE.value), (_IS_IGNORED, None), else_=ENTRY.c.decision)}
+    return {"decision": case((is_ignored_payload, Decision.IGNORE.value), (IS_SET_ASIDE, None), else_=ENTRY.c.decision)}
 
 
 _NEW_DRIFT = bindparam("new_drift_fingerprint", type_=ENTRY.c.fingerprint.type)
@@ -75,7 +73,7 @@ _PIN = (
         state=EntryState.PENDING.value,
         attempts=0,
         **_LISTED_ANEW,
-        **_NO_DRIFT,
+        **NO_DRIFT,
         **{name: bindparam(f"new_{name}") for name in _PIN_COLUMNS},
     )
 )
@@ -96,18 +94,15 @@ _REFRESH_COLUMNS = ("row_digest", "origin", "updated_at")
 _REFRESH = (
     update(ENTRY)
     .where(_ONE)
-    .values(**_NO_DRIFT, **_listed_unless_ignored(_SHOWN), **{name: bindparam(f"new_{name}") for name in _REFRESH_COLUMNS})
+    .values(**NO_DRIFT, **_listed_unless_ignored(_SHOWN), **{name: bindparam(f"new_{name}") for name in _REFRESH_COLUMNS})
 )
 _RETURN = (
     update(ENTRY)
     .where(_SOME)
     .values(vanished_at=None, past_at=None, vanished_by="", **_listed_unless_ignored(ENTRY.c.drift_fingerprint))
 )
-_SETTLE = update(ENTRY).where(_SOME).values(**_NO_DRIFT)
-_HOLD_COLUMNS = (
-    *("body", "cover_url", "cover_on_error", "fingerprint", "row_digest", "twin_digest", "channel_id"),
-    *("origin", "updated_at", "ends_at"),
-)
+_SETTLE = update(ENTRY).where(_SOME).values(**NO_DRIFT)
+_HOLD_COLUMNS = tuple(name for name in _PIN_COLUMNS if name != "staged_run")
 _HOLD = (
     update(ENTRY).where(_ONE).values(state=EntryState.HELD.value, **{name: bindparam(f"new_{name}") for name in _HOLD_COLUMNS})
 )

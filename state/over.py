@@ -9,7 +9,7 @@ from itertools import islice
 from sqlalchemy import Connection, and_, bindparam, func, or_, select, update
 
 from state.seen import Seen
-from state.tables import ENTRY
+from state.tables import ENTRY, NO_DRIFT
 from state.unspoken import Unspoken
 from state.words import DriftKind, EntryState
 
@@ -33,11 +33,7 @@ _ABSENT = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, MAY_BE_OUT.label(
 )
 _PASS = update(ENTRY).where(_SOME).values(past_at=bindparam("now"))
 # A removed event whose row came back, and is gone again, is as it was.
-_SETTLE = (
-    update(ENTRY)
-    .where(_SOME, ENTRY.c.drift_kind == DriftKind.RETURNED.value)
-    .values(drift_body=None, drift_fingerprint=None, drift_kind=None)
-)
+_SETTLE = update(ENTRY).where(_SOME, ENTRY.c.drift_kind == DriftKind.RETURNED.value).values(**NO_DRIFT)
 
 
 def sort_out(connection: Connection, absent: Iterable[int], seen: Seen, unspoken: Unspoken, now: datetime) -> None:

@@ -345,6 +345,9 @@ class MediaAddress(Row, table=True):
     seen_at: datetime = Field(sa_type=UtcTime)
 
 
+NO_DRIFT: dict[str, None] = {"drift_body": None, "drift_fingerprint": None, "drift_kind": None}
+"""The drift columns of an entry whose source asks for what the service shows."""
+
 SCOPE: Table = METADATA.tables["scope"]
 ENTRY: Table = METADATA.tables["ledger_entry"]
 DUPLICATE_MARK: Table = METADATA.tables["duplicate_mark"]

@@ -13,10 +13,11 @@ from sqlalchemy import Row
 from state.choices import Change, Undo
 from state.entries import CANCELLED, kind_of_drift
 from state.packing import unpacked
+from state.tables import NO_DRIFT
 from state.words import Decision, DriftKind, EntryState
 
 _DECIDED = ("decision", "decided_at", "decided_by", "ignored_fingerprint")
-_DRIFT = ("drift_body", "drift_fingerprint", "drift_kind")
+_DRIFT = tuple(NO_DRIFT)
 _BASELINE = ("baseline_body", "baseline_fingerprint", "twin_digest", "ends_at")
 _PINNED = ("body", "cover_url", "cover_on_error", "fingerprint", "channel_id")
 _SENT = (
@@ -39,8 +40,6 @@ CHANGED: Mapping[Decision, tuple[str, ...]] = {
 """The columns that each decision changes."""
 _BODIES = frozenset({"body", "baseline_body", "drift_body"})
 _TIMES = frozenset({"unanswered_at", "decided_at", "ends_at", "removed_at", "vanished_at", "past_at"})
-NO_DRIFT: dict[str, Any] = dict.fromkeys(_DRIFT)
-"""The drift columns of an entry whose source asks for what the service shows."""
 
 Record = Row[*tuple[Any, ...]]
 

@@ -24,7 +24,7 @@ _UNMARKABLE = (EntryState.PENDING.value, EntryState.HELD.value, EntryState.SUPER
 """Nothing is marked before its last answer; held rows are judged apart, and a superseded one has no event."""
 _WITHOUT_ROW = (EntryState.HELD.value, EntryState.SUPERSEDED.value)
 _IS_UNMARKED = (ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
-_IS_UNANSWERED = and_(ENTRY.c.state == EntryState.BLOCKED.value, ENTRY.c.unanswered_at.is_not(None))
+_IS_UNANSWERED = and_(ENTRY.c.state.in_((EntryState.PENDING.value, EntryState.BLOCKED.value)), ENTRY.c.unanswered_at.is_not(None))
 MAY_BE_OUT = and_(or_(ENTRY.c.state.in_(_OUT), _IS_UNANSWERED), ENTRY.c.removed_at.is_(None))
 """The service has the event of the entry, or may have it, as SQL."""
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, false, func, or_
 
 from mappings.vocabulary import RowKey
 from state.claims import IS_SET_ASIDE, is_forgotten
-from state.over import count_unmarked
+from state.over import MAY_BE_OUT, count_unmarked
 from state.records import load_read
 from state.tables import EARLIER, ENTRY, PROBLEM, RUN
 from state.words import DriftKind, EntryState, ProblemKind, Waiting
@@ -24,12 +24,6 @@ from state.words import DriftKind, EntryState, ProblemKind, Waiting
 _NAMED = 3
 _NEWEST = 2**62
 _IS_PRESENT = and_(ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
-_OUT = (EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
-_MAY_BE_THERE = or_(
-    ENTRY.c.event_id.is_not(None),
-    ENTRY.c.state.in_([state.value for state in _OUT]),
-    and_(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.unanswered_at.is_not(None)),
-)
 # A draft that was never sent, and that no gate has let out, may still give way to the event before it.
 _IS_REPLACED = or_(EARLIER.c.is_let_out, ENTRY.c.state != EntryState.PENDING.value, ENTRY.c.attempts > 0)
 
@@ -182,7 +176,7 @@ def _is_kind(kind: Waiting, scope_id: int, now: datetime | None) -> ColumnElemen
             is_there = or_(ENTRY.c.removed_at.is_(None), is_returned)
             return and_(ENTRY.c.drift_kind.is_not(None), is_there, _is_to_come(ENTRY.c.ends_at, now))
         case Waiting.VANISHED:
-            return and_(ENTRY.c.vanished_at.is_not(None), _MAY_BE_THERE, is_kept)
+            return and_(ENTRY.c.vanished_at.is_not(None), MAY_BE_OUT, is_kept)
         case Waiting.EARLIER:
             return has_earlier(scope_id, now)
         case Waiting.WARNING:

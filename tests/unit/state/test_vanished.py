@@ -16,6 +16,7 @@ from state.database import reading, writing
 from state.reach import Reach
 from state.tables import ENTRY
 from state.terms import Terms
+from state.words import Waiting
 
 STAYS = row("stays")
 
@@ -55,6 +56,13 @@ def test_only_a_row_that_may_have_an_event_vanishes(world: World, verdict: Verdi
     world.publish(verdict)
     assert world.stage([STAYS]).vanished == vanished
     assert world.stage([STAYS]).vanished == 0
+
+
+def test_a_blocked_row_with_an_unanswered_attempt_is_listed_once_it_vanishes(world: World) -> None:
+    world.stage([row("a"), STAYS])
+    world.publish(Blocked(answer(403), is_unanswered=True))
+    assert world.stage([STAYS]).vanished == 1
+    assert world.ledger.standing().counts == {Waiting.VANISHED.value: 1}
 
 
 def test_a_row_that_a_rule_leaves_out_has_vanished_by_that_rule(world: World) -> None:

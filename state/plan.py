@@ -42,6 +42,21 @@ from state.terms import OnChange
 from state.words import Decision, DriftKind, EntryState
 
 
+def may_be_pinned_anew(state: EntryState, attempts: int, *, is_unanswered: bool) -> bool:
+    """Return whether nothing can have been created from an entry's pinned body."""
+    match state:
+        case EntryState.PENDING:
+            return attempts == 0
+        case EntryState.BLOCKED:
+            return not is_unanswered
+        case EntryState.REFUSED | EntryState.HELD | EntryState.SUPERSEDED:
+            return True
+        case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED | EntryState.UNCERTAIN | EntryState.CONFLICT:
+            return False
+        case _:
+            assert_never(state)
+
+
 class Known(NamedTuple):
     """What the ledger remembers of a row, in the order of `stage`'s columns; a named tuple, for there are millions.
 
@@ -85,17 +100,7 @@ class Known(NamedTuple):
     @property
     def may_be_pinned_anew(self) -> bool:
         """Whether nothing can have been created from the pinned body, so that another one may take its place."""
-        match EntryState(self.state):
-            case EntryState.PENDING:
-                return self.attempts == 0
-            case EntryState.BLOCKED:
-                return not self.is_unanswered
-            case EntryState.REFUSED | EntryState.HELD | EntryState.SUPERSEDED:
-                return True
-            case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED | EntryState.UNCERTAIN | EntryState.CONFLICT:
-                return False
-            case state:
-                assert_never(state)
+        return may_be_pinned_anew(EntryState(self.state), self.attempts, is_unanswered=self.is_unanswered)
 
 
 @dataclass(frozen=True, slots=True)

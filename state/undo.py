@@ -13,6 +13,7 @@ from sqlalchemy import Row
 from state.choices import Change, Undo
 from state.entries import CANCELLED, kind_of_drift
 from state.packing import unpacked
+from state.plan import may_be_pinned_anew
 from state.tables import NO_DRIFT
 from state.words import Decision, DriftKind, EntryState
 
@@ -171,16 +172,9 @@ def _held_as(before: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
 
 
 def _is_repinned(before: Mapping[str, Any]) -> bool:
-    """Whether the next read may pin another body, as nothing can have been created from this one."""
-    match before["state"]:
-        case EntryState.REFUSED:
-            return True
-        case EntryState.BLOCKED:
-            return before["unanswered_at"] is None
-        case EntryState.PENDING:
-            return not before["attempts"]
-        case _:
-            return False
+    """Whether the next read may pin another body."""
+    is_unanswered = before["unanswered_at"] is not None
+    return may_be_pinned_anew(EntryState(before["state"]), before["attempts"], is_unanswered=is_unanswered)
 
 
 def _plain(row: Record, name: str) -> Any:

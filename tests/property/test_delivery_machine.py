@@ -77,6 +77,8 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.has_lost_books = False
         self.delivered: set[str] = set()
         self.turned_away: set[str] = set()
+        self.read: dict[str, str] = {}
+        """What the rows said when they were read last, as far as that is certain."""
         for key, title in titles.items():
             self.say(key, title)
 
@@ -112,6 +114,10 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.service.words.clear()
         event(f"a run is killed: {not is_alive}")
         self.what_is_set_aside_rests(before, asked)
+        if not is_alive or options.limit is not None:
+            self.read.clear()
+        elif not options.publish_only:
+            self.read = self.worker.sheet.titles.copy()
         self.what_holds_at_every_moment()
 
     @rule(words=FAULTS, death=DEATHS, key=KEYS, title=TITLES)
@@ -205,7 +211,8 @@ class DeliveryMachine(RuleBasedStateMachine):
                 assert now[row_key].state is row.state, (row, now[row_key])
                 assert self.service.asked[row.key] == asked[row.key], f"sent, although it is set aside: {row}"
             elif row.is_set_aside:
-                assert now[row_key].staged_run != row.staged_run or row.state in DONE, f"no longer set aside: {now[row_key]}"
+                is_changed = row_key not in self.read or self.read[row_key] != self.worker.sheet.titles.get(row_key)
+                assert is_changed or row.state in DONE, f"no longer set aside: {now[row_key]}"
 
     def _assert_one_event_a_row(self) -> None:
         """But for what a person has risked: one more for each further key, and one more that was forgotten."""

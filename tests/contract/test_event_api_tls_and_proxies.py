@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from contract.raw_server import Seen, creates, opened, run, server, wired
+from contract.raw_server import PATIENCE_S, Seen, creates, opened, run, server, wired
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -135,7 +135,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 async def asked_once(http_url: str) -> object:
     async with opened(http_url) as http:
-        exchange = Exchange(http, attempt_s=5)
+        exchange = Exchange(http, attempt_s=PATIENCE_S)
         return await exchange(exchange.request("POST", exchange.url("/events"), content=b"{}"))
 
 
@@ -302,7 +302,7 @@ def test_a_body_that_is_refused_before_it_was_read_is_told_and_its_connection_le
         writers: list[asyncio.StreamWriter] = []
         listening = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1024)
         async with opened(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", in_flight=1) as http:
-            exchange = Exchange(http, attempt_s=5)
+            exchange = Exchange(http, attempt_s=PATIENCE_S)
             big = exchange.request("POST", exchange.url("/media"), content=b"x" * (8 << 20))
             told: list[object] = [await exchange(big), await exchange(big)]
         listening.close()

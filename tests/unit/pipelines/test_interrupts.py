@@ -107,7 +107,7 @@ from pipelines.stopping.stoppable import run_stoppable
 async def stuck():
     interrupt = lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
     asyncio.get_running_loop().call_later(0.1, interrupt)
-    asyncio.get_running_loop().call_later(0.5, interrupt)
+    asyncio.get_running_loop().call_later(2.0, interrupt)
     await asyncio.to_thread(time.sleep, 60)
 
 with deferred_to_the_end(lambda: print("it hung")):
@@ -120,7 +120,7 @@ with deferred_to_the_end(lambda: print("it hung")):
 
 @pytest.mark.slow
 def test_a_process_that_was_left_waits_for_no_thread_that_hangs() -> None:
-    left = subprocess.run([sys.executable, "-c", _STUCK], capture_output=True, text=True, check=False, timeout=30)
+    left = subprocess.run([sys.executable, "-c", _STUCK], capture_output=True, text=True, check=False, timeout=60)
     assert (left.returncode, left.stdout) == (130, "told\n")
 
 

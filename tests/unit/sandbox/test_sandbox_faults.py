@@ -75,7 +75,9 @@ class Caller:
             return 0, type(broken).__name__
 
     def look(self, what: str) -> list[dict[str, Any]]:
-        return list(httpx.get(f"{self._base_url}/_sandbox/{what}", trust_env=False, verify=NO_TLS).json()[what])
+        return list(
+            httpx.get(f"{self._base_url}/_sandbox/{what}", trust_env=False, verify=NO_TLS, timeout=PATIENCE_S).json()[what]
+        )
 
 
 @pytest.fixture(scope="module")

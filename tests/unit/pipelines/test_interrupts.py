@@ -8,12 +8,21 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from pipelines.stopping.interrupts import catch_up, deferred, wait_to_be_stopped, window
 from pipelines.stopping.stoppable import run_stoppable
+
+
+@pytest.fixture(autouse=True)
+def _own_signals() -> Iterator[None]:
+    """Here tests signal their own process, which is not meant to end the suite."""
+    former = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in former.items():
+        signal.signal(number, handler)
 
 
 class Work:

@@ -15,7 +15,7 @@ DEADLINE_S = 60.0
 _NEVER = Event()
 
 
-def until(condition: Callable[[], T], *, within_s: float = DEADLINE_S, every_s: float = 0.004, what: str = "the condition") -> T:
+def until(condition: Callable[[], T], *, within_s: float = DEADLINE_S, every_s: float = 0.01, what: str = "the condition") -> T:
     """Ask again and again until the answer is truthy, and return it."""
     deadline = monotonic() + within_s
     while not (answer := condition()):

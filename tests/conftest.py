@@ -2,8 +2,11 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from types import FrameType
 
+import psutil
 import pytest
 from postgres import Postgres, postgres_server
 from profiles import load_profile
@@ -12,13 +15,52 @@ OURS = ("EVENT_API_", "EVENTSYNC_", "DAGSTER_")
 KEPT = ("EVENTSYNC_TEST_",)
 
 
-def pytest_configure() -> None:
-    """Search for the same examples every time, unless told otherwise; and hear Ctrl-C, as processes of a terminal do.
+class Stopping:
+    """Ends the whole run at Ctrl-C or SIGTERM, in good order: fixtures end what they started.
 
-    A shell's job in the background is born without, and so are its children.
+    Code under test may take a signal and go on, as a command does that stops its run; therefore the run ends after that
+    test. A worker of a parallel run gets the signal from the controller and perhaps from the terminal too: the second one
+    must not cut its fixtures short.
     """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._is_worker = hasattr(config, "workerinput")
+        self._has_workers = config.pluginmanager.has_plugin("dsession")
+        self._is_asked = False
+
+    def hear(self, _number: int, _frame: FrameType | None) -> None:
+        if self._is_asked and self._is_worker:
+            return
+        self._is_asked = True
+        raise KeyboardInterrupt
+
+    def listen(self) -> None:
+        """Take the signals (back): also SIGINT, which a shell's job in the background is born without."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.hear)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Generator[None, object, object]:
+        self.listen()
+        done = yield
+        if self._is_asked:
+            raise KeyboardInterrupt
+        return done
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Pass the signal on to the workers."""
+        for child in psutil.Process().children() if self._has_workers else []:
+            with suppress(psutil.NoSuchProcess):
+                child.terminate()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Search for the same examples every time, unless told otherwise, and answer signals."""
     load_profile()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    stopping = Stopping(config)
+    stopping.listen()
+    config.pluginmanager.register(stopping)
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -45,11 +45,13 @@ if TYPE_CHECKING:
     from mappings.errors import SyncError
 
 P = ParamSpec("P")
+NAME = "eventsync"
+"""The command's name in help and in completion, also where Python was started with `-m`."""
 _NO_FAULTS = (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError)
 """What may leave a verb beside a `SyncError`: words that mean nothing, and readers of stdout that have gone."""
 
 app = typer.Typer(
-    name="eventsync",
+    name=NAME,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -145,13 +147,13 @@ def main() -> None:
     if "--json" in sys.argv:
         with deferred():
             sys.exit(_with_a_document())
-    app()
+    app(prog_name=NAME)
 
 
 def _with_a_document() -> int:
     """Run a command whose stdout is read by a script: a mistake in its words is a document, too."""
     try:
-        code: int = app(standalone_mode=False)
+        code: int = app(prog_name=NAME, standalone_mode=False)
     except typer.TyperException as mistake:
         from mappings.errors import ConfigError  # noqa: PLC0415  # keeps `--help` fast
 

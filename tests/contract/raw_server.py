@@ -25,6 +25,7 @@ from connectors.retry import RetryPolicy
 from connectors.surroundings import Surroundings
 
 T = TypeVar("T")
+PATIENCE_S = 60.0
 DOCUMENT = b'{"doc":{"id":41,"title":"An evening"}}'
 CREATED = b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(DOCUMENT), DOCUMENT)
 
@@ -102,8 +103,9 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
     return asyncio.run(whole())
 
 
-def opened(url: str, **options: object) -> ServiceHttp:
-    return open_http(url, SecretStr(SECRET), timeouts=httpx.Timeout(0.2, connect=2.0, pool=2.0), **options)  # type: ignore[arg-type]
+def opened(url: str, *, silence_s: float = PATIENCE_S, **options: object) -> ServiceHttp:
+    timeouts = httpx.Timeout(PATIENCE_S, read=silence_s)
+    return open_http(url, SecretStr(SECRET), timeouts=timeouts, **options)  # type: ignore[arg-type]
 
 
 def wired(http: ServiceHttp, *, attempts: int = 2, attempt_s: float = 90.0) -> EventApi:

@@ -74,7 +74,7 @@ def fetched(
         port = str(server.sockets[0].getsockname()[1])
         site.answers = {path: answer.replace(b"PORT", port.encode()) for path, answer in site.answers.items()}
         options = {"resolve": resolve} if resolve else {}
-        bounds = limits or ImageLimits(allows_private=True, timeout_s=1)
+        bounds = limits or ImageLimits(allows_private=True, timeout_s=60)
         try:
             async with ImageFetcher(bounds, sleep=no_wait, random=lambda: 0.0, **options) as fetcher:
                 return await fetcher.fetch_image(url.replace("PORT", port), etag=etag)
@@ -272,7 +272,7 @@ SNEAKY = [
 @pytest.mark.parametrize("url", SNEAKY)
 def test_no_spelling_leads_into_our_own_network(url: str) -> None:
     site = Site({"/a": ok(PNG)})
-    outcome = fetched(site, url, limits=ImageLimits(timeout_s=1))
+    outcome = fetched(site, url, limits=ImageLimits(timeout_s=60))
     assert isinstance(outcome, ImageProblem)
     assert not site.asked
 
@@ -289,7 +289,7 @@ def resolver(*answers: list[str]) -> Callable[[str, int], Awaitable[Sequence[str
 @pytest.mark.parametrize("addresses", [["127.0.0.1"], ["93.184.216.34", "127.0.0.1"], ["::1"], ["::ffff:127.0.0.1"]])
 def test_a_name_that_leads_into_our_own_network_is_refused(addresses: list[str]) -> None:
     site = Site({"/a": ok(PNG)})
-    outcome = fetched(site, "http://images.example.org:PORT/a", limits=ImageLimits(timeout_s=1), resolve=resolver(addresses))
+    outcome = fetched(site, "http://images.example.org:PORT/a", limits=ImageLimits(timeout_s=60), resolve=resolver(addresses))
     assert outcome == ImageProblem("The image's address leads into a private network.")
     assert not site.asked
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import httpx
 import pytest
+from contract.raw_server import PATIENCE_S
 from contract.test_event_api_wire import DOCUMENT, Behaviour, Seen, creates, opened, run, says, server, wired
 from unit.connectors_api.wired import SECRET, intent
 
@@ -30,6 +31,7 @@ class Odd:
     behaves: Behaviour
     verdict: type[Verdict]
     requests: int = 1
+    attempt_s: float = PATIENCE_S
 
 
 def envelope(status: int, code: str, *headers: bytes) -> bytes:
@@ -102,8 +104,8 @@ ODD = {
     "a header with a NUL": Odd(says(b"HTTP/1.1 201 X\r\nx-nul: a\x00b\r\n" + BODY), Receipt, 2),
     "a header without a colon": Odd(says(b"HTTP/1.1 201 X\r\nnonsense\r\n" + BODY), Receipt, 2),
     "reset amid the body": Odd(resets_amid_the_body, Receipt, 2),
-    "a body that drips for ever": Odd(drips, Receipt, 2),
-    "headers that drip for ever": Odd(drips_headers, Receipt, 2),
+    "a body that drips for ever": Odd(drips, Receipt, 2, attempt_s=1.0),
+    "headers that drip for ever": Odd(drips_headers, Receipt, 2, attempt_s=1.0),
     **{
         f"{status} as a page": Odd(says(page(status)), Receipt, 2)
         for status in (407, 408, 421, 425, 499, 500, 501, 502, 504, 520, 599)
@@ -123,17 +125,17 @@ ODD = {
 }
 
 
-def delivered(*behaviours: Behaviour, **options: object) -> tuple[Verdict, Seen]:
+def delivered(*behaviours: Behaviour, attempt_s: float = PATIENCE_S) -> tuple[Verdict, Seen]:
     async def main() -> tuple[Verdict, Seen]:
-        async with server(*behaviours) as (url, seen), opened(url, **options) as http:
-            return await wired(http, attempts=2, attempt_s=0.4).deliver(intent()), seen
+        async with server(*behaviours) as (url, seen), opened(url) as http:
+            return await wired(http, attempts=2, attempt_s=attempt_s).deliver(intent()), seen
 
     return run(main)
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD.keys())
 def test_each_odd_server_leads_to_its_verdict_and_is_asked_the_same_again(odd: Odd) -> None:
-    verdict, seen = delivered(odd.behaves, creates)
+    verdict, seen = delivered(odd.behaves, creates, attempt_s=odd.attempt_s)
     assert isinstance(verdict, odd.verdict), verdict
     assert len(seen.requests) == odd.requests
     assert len(set(seen.requests)) == 1
@@ -186,13 +188,15 @@ async def _accepts_only(main: Callable[[str], Awaitable[object]], scheme: str) -
 
 
 @pytest.mark.parametrize(
-    ("scheme", "reached"), [("http", Lost), ("https", NotReached)], ids=["no first byte", "no TLS handshake"]
+    ("scheme", "timeouts", "reached"),
+    [("http", httpx.Timeout(PATIENCE_S, read=0.2), Lost), ("https", httpx.Timeout(PATIENCE_S, connect=0.2), NotReached)],
+    ids=["no first byte", "no TLS handshake"],
 )
-def test_silence_is_told_apart_by_how_far_the_request_came(scheme: str, reached: type) -> None:
+def test_silence_is_told_apart_by_how_far_the_request_came(scheme: str, timeouts: httpx.Timeout, reached: type) -> None:
     async def ask(url: str) -> object:
         async with opened(url) as http:
-            http.timeouts = httpx.Timeout(0.2)
-            exchange = Exchange(http, attempt_s=5)
+            http.timeouts = timeouts
+            exchange = Exchange(http, attempt_s=PATIENCE_S)
             return await exchange(exchange.request("POST", exchange.url("/events"), content=b"{}"))
 
     assert isinstance(run(lambda: _accepts_only(ask, scheme)), reached)
@@ -201,8 +205,7 @@ def test_silence_is_told_apart_by_how_far_the_request_came(scheme: str, reached:
 def test_a_peer_that_never_reads_is_given_up_within_the_time_of_an_attempt() -> None:
     async def ask(url: str) -> object:
         async with opened(url) as http:
-            http.timeouts = httpx.Timeout(30.0)
-            exchange = Exchange(http, attempt_s=0.3)
+            exchange = Exchange(http, attempt_s=1.0)
             return await exchange(exchange.request("POST", exchange.url("/events"), content=b"x" * 1_000_000))
 
     assert isinstance(run(lambda: _accepts_only(ask, "http")), Lost)

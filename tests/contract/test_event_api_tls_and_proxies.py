@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from contract.raw_server import Seen, creates, opened, run, server, wired
+from contract.raw_server import PATIENCE_S, Seen, creates, opened, run, server, wired
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -68,9 +68,25 @@ class Authority:
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(own), critical=False)
         )
+        if is_authority:
+            builder = builder.add_extension(SIGNS_ONLY, critical=True)
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+SIGNS_ONLY = x509.KeyUsage(
+    key_cert_sign=True,
+    crl_sign=True,
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+"""What an authority's key may do; from Python 3.13 on a certificate that leaves it open is refused (RFC 5280, 4.2.1.3)."""
 
 
 def _named(name: str) -> x509.Name:
@@ -135,7 +151,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 async def asked_once(http_url: str) -> object:
     async with opened(http_url) as http:
-        exchange = Exchange(http, attempt_s=5)
+        exchange = Exchange(http, attempt_s=PATIENCE_S)
         return await exchange(exchange.request("POST", exchange.url("/events"), content=b"{}"))
 
 
@@ -302,7 +318,7 @@ def test_a_body_that_is_refused_before_it_was_read_is_told_and_its_connection_le
         writers: list[asyncio.StreamWriter] = []
         listening = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1024)
         async with opened(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", in_flight=1) as http:
-            exchange = Exchange(http, attempt_s=5)
+            exchange = Exchange(http, attempt_s=PATIENCE_S)
             big = exchange.request("POST", exchange.url("/media"), content=b"x" * (8 << 20))
             told: list[object] = [await exchange(big), await exchange(big)]
         listening.close()

@@ -60,8 +60,8 @@ def test_a_rehearsal_tells_what_each_slice_would_send_and_writes_nothing(desk: D
 
 def test_a_slice_whose_run_failed_is_left_for_later(desk: Desk, service: Service) -> None:
     by_dated_file(desk, 3)
-    with dagster_webserver("FAILURE") as url:
-        said = desk.command("backfill", FEED, "--json", *MONTH, EVENTSYNC_DAGSTER_URL=url)
+    with dagster_webserver("FAILURE") as webserver:
+        said = desk.command("backfill", FEED, "--json", *MONTH, EVENTSYNC_DAGSTER_URL=webserver.url)
     assert said.code == 1, said.words
     assert [state for _, state in slices(said)] == ["left"] * 6
     assert backfill(desk, "--resume").code == 0

@@ -28,10 +28,12 @@ def test_what_serves_numbers_is_healthy_as_long_as_it_answers(desk: Desk) -> Non
     serving = desk.installed("metrics", "--port", str(port))
     try:
         until(lambda: is_healthy(serving, port), what="an answer")
-        assert not is_healthy(serving, port + 1)
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            assert not is_healthy(serving, int(silent.getsockname()[1]))
     finally:
         serving.terminate()
-        serving.communicate(timeout=30)
+        serving.communicate(timeout=60)
 
 
 def test_a_command_is_healthy_as_long_as_it_is_at_work(desk: Desk) -> None:
@@ -40,5 +42,5 @@ def test_a_command_is_healthy_as_long_as_it_is_at_work(desk: Desk) -> None:
         assert is_healthy(sandbox, 1)
     finally:
         sandbox.terminate()
-        sandbox.communicate(timeout=30)
+        sandbox.communicate(timeout=60)
     assert not is_healthy(sandbox, 1)

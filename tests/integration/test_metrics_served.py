@@ -18,10 +18,10 @@ def test_numbers_are_served_while_runs_are_at_work_until_it_is_told_to_stop(desk
     said = serving.base.with_suffix(".out")
     until(lambda: said.exists() and said.read_text("utf-8").endswith("}\n"), what="the address of the numbers")
     url = httpx.URL(json.loads(said.read_text("utf-8"))["url"])
-    assert httpx.get(url, trust_env=False).text.count("eventsync_rows") == 0
+    assert httpx.get(url, trust_env=False, verify=False, timeout=60).text.count("eventsync_rows") == 0
     desk.source(lines(3))
     assert desk.run().code == 0
     counted = f'eventsync_rows{{feed="{FEED}",destination="{desk.env["EVENT_API_BASE_URL"]}#default",state="delivered"}} 3'
-    until(lambda: counted in httpx.get(url, trust_env=False).text, what="the rows of the run")
+    until(lambda: counted in httpx.get(url, trust_env=False, verify=False, timeout=60).text, what="the rows of the run")
     serving.signal(signal.SIGTERM)
     assert serving.ended().code == 0

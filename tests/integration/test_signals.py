@@ -7,11 +7,13 @@ from __future__ import annotations
 import os
 import random
 import re
+import select
 import signal
 import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from time import monotonic
 
 import pytest
@@ -19,20 +21,24 @@ from integration.desk import FEED, Command, Desk, Said, line, lines
 from integration.service import SECRET, Service
 from integration.waiting import pause, until
 from lookalikes.dagster import RUN_ID, dagster_webserver
-from sqlalchemy import inspect, select
+from sqlalchemy import inspect
+from sqlalchemy import select as rows_of
 
 from state.tables import ENTRY, LEASE, RUN
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 each_signal = pytest.mark.parametrize("number", STOPPING, ids=lambda number: number.name)
 pytestmark = pytest.mark.slow
+PROMPT_S = 15.0
+"""Less than the grace of 20 s and than any wait that a signal cuts short here."""
 
 
 def _stop(run: Command, number: int = signal.SIGTERM) -> tuple[Said, float]:
     """Ask a command to stop; return what it said and how long it took."""
     began = monotonic()
     run.signal(number)
-    return run.ended(), monotonic() - began
+    said = run.ended()
+    return said, monotonic() - began
 
 
 def _is_held(desk: Desk) -> bool:
@@ -40,7 +46,7 @@ def _is_held(desk: Desk) -> bool:
         return False
     with desk.books.engine.connect() as connection:
         there = inspect(connection).has_table(LEASE.name)
-        return there and any(connection.execute(select(LEASE.c.holder)).scalars())
+        return there and any(connection.execute(rows_of(LEASE.c.holder)).scalars())
 
 
 def _are_under_way(desk: Desk) -> bool:
@@ -48,13 +54,13 @@ def _are_under_way(desk: Desk) -> bool:
     if not desk.states():
         return False
     with desk.books.engine.connect() as connection:
-        return any(connection.execute(select(ENTRY.c.attempts)).scalars())
+        return any(connection.execute(rows_of(ENTRY.c.attempts)).scalars())
 
 
 def _pages(desk: Desk) -> list[tuple[str | None, bool]]:
     """The outcome of every run, oldest first, and whether its page is closed."""
     with desk.books.engine.connect() as connection:
-        pages = connection.execute(select(RUN.c.outcome, RUN.c.finished_at).order_by(RUN.c.started_at)).all()
+        pages = connection.execute(rows_of(RUN.c.outcome, RUN.c.finished_at).order_by(RUN.c.started_at)).all()
     return [(outcome, finished_at is not None) for outcome, finished_at in pages]
 
 
@@ -72,49 +78,61 @@ def _assert_all_sent(desk: Desk, service: Service, rows: int) -> None:
     assert service.titles() == sorted(f"Evening {number}" for number in range(rows))
 
 
-@contextmanager
-def _deaf_service() -> Iterator[str]:
-    """An address that takes connections and never says a word."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+@dataclass(frozen=True, slots=True)
+class Deaf:
+    """A server that takes connections and never answers."""
+
+    listening: socket.socket
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.listening.getsockname()[1]}"
+
+    def wait_for_a_caller(self) -> None:
+        until(lambda: select.select([self.listening], [], [], 0)[0], what="a connection")
 
 
 @contextmanager
-def _silent_source(desk: Desk) -> Iterator[None]:
+def _deaf_service() -> Iterator[Deaf]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield Deaf(listening)
+
+
+@contextmanager
+def _silent_source(desk: Desk) -> Iterator[Deaf]:
     """The feed's rows are where nobody answers, until the block ends."""
     mapping = desk.folder / "feeds" / "town.yaml"
     told = mapping.read_text("utf-8")
-    with _deaf_service() as address:
-        mapping.write_text(told.replace("../events.csv", f"{address}/events.csv"), "utf-8")
-        yield
+    with _deaf_service() as deaf:
+        mapping.write_text(told.replace("../events.csv", f"{deaf.address}/events.csv"), "utf-8")
+        yield deaf
     mapping.write_text(told, "utf-8")
 
 
 @each_signal
 def test_while_the_lists_of_the_service_are_fetched(desk: Desk, service: Service, number: int) -> None:
     desk.source(lines(5))
-    with _deaf_service() as address:
-        desk.point_to(address)
+    with _deaf_service() as deaf:
+        desk.point_to(deaf.address)
         run = desk.start_run()
         until(lambda: _is_held(desk))
-        pause(0.5)
+        deaf.wait_for_a_caller()
         said, took_s = _stop(run, number)
     _assert_stopped(desk, said)
     assert "staging" in said.run["message"]
-    assert took_s < 5
+    assert took_s < PROMPT_S
     desk.point_to(service)
     _assert_all_sent(desk, service, 5)
 
 
 @each_signal
 def test_while_a_source_keeps_the_stage_waiting(desk: Desk, service: Service, number: int) -> None:
-    with _silent_source(desk):
+    with _silent_source(desk) as deaf:
         run = desk.start_run()
-        until(lambda: _is_held(desk))
-        pause(0.7)
+        deaf.wait_for_a_caller()
         said, took_s = _stop(run, number)
     _assert_stopped(desk, said)
-    assert took_s < 5
+    assert took_s < PROMPT_S
     desk.source(lines(5))
     _assert_all_sent(desk, service, 5)
 
@@ -151,23 +169,23 @@ def test_while_events_are_sent(any_desk: Desk, service: Service, number: int) ->
 
 def test_a_run_that_the_service_made_pause_leaves_at_once_and_no_row_counts_as_sent(desk: Desk, service: Service) -> None:
     desk.source(lines(60))
-    service.switch(rate_events="6/m", rate_burst=5)
+    service.switch(rate_events="1/m", rate_burst=5)
     run = desk.start_run()
     until(lambda: any(request["status"] == 429 for request in service.requests()))
     pause(0.2)
     said, took_s = _stop(run)
     _assert_stopped(desk, said)
-    assert took_s < 3, "a pause is nothing to wait for"
+    assert took_s < PROMPT_S, "a pause is nothing to wait for"
     assert "stopping: 0 requests in flight" in said.err
     with desk.books.engine.connect() as connection:
-        unanswered = connection.execute(select(ENTRY.c.row_key).where(ENTRY.c.unanswered_at.is_not(None))).all()
+        unanswered = connection.execute(rows_of(ENTRY.c.row_key).where(ENTRY.c.unanswered_at.is_not(None))).all()
     assert unanswered == []
     assert Counter(desk.states().values())["pending"] == 60 - len(service.events())
 
 
 def test_while_it_waits_for_another_run(desk: Desk, service: Service) -> None:
-    desk.source(lines(40))
-    service.switch(latency_ms=400)
+    desk.source(lines(10))
+    service.switch(latency_ms=5_000)
     first = desk.start_run()
     until(service.requests)
     second = desk.start_run("--wait")
@@ -175,18 +193,18 @@ def test_while_it_waits_for_another_run(desk: Desk, service: Service) -> None:
     said, took_s = _stop(second)
     assert said.code == 130, said.words
     assert "waiting for the feed" in said.run["message"]
-    assert took_s < 3
+    assert took_s < PROMPT_S
     assert first.ended().code == 0
     assert sorted(str(outcome) for outcome, _ in _pages(desk)) == ["done", "interrupted"]
     assert all(is_closed for _, is_closed in _pages(desk))
-    assert Counter(request["outcome"] for request in service.requests()) == {"created": 40}
+    assert Counter(request["outcome"] for request in service.requests()) == {"created": 10}
 
 
 @each_signal
 def test_a_rehearsal(desk: Desk, service: Service, number: int) -> None:
-    with _silent_source(desk):
+    with _silent_source(desk) as deaf:
         run = desk.start_run("--dry-run")
-        pause(1.0)
+        deaf.wait_for_a_caller()
         said, _ = _stop(run, number)
     assert said.code == 130, said.words
     (rehearsal,) = said.document["rehearsals"]
@@ -215,18 +233,18 @@ def test_at_any_moment_there_is_one_document_and_the_next_run_goes_on(desk: Desk
     assert all(is_closed for _, is_closed in _pages(desk))
 
 
-def test_a_second_ctrl_c_leaves_well_within_a_second_with_a_document(desk: Desk, service: Service) -> None:
+def test_a_second_ctrl_c_leaves_at_once_with_a_document(desk: Desk, service: Service) -> None:
     desk.source(lines(100))
-    service.switch(answer_delay_ms=3_000)
+    service.switch(answer_delay_ms=60_000)
     run = desk.start_run()
-    until(lambda: len(service.events()) >= 16)
+    until(service.events)
     run.signal(signal.SIGINT)
     until(lambda: re.search(r"stopping: \d+ requests? in flight", run.base.with_suffix(".err").read_text()))
     assert not run.has_ended, "the first one waits for what is in flight"
     pause(0.2)
     said, took_s = _stop(run, signal.SIGINT)
     _assert_stopped(desk, said)
-    assert took_s < 1
+    assert took_s < PROMPT_S
     service.switch(answer_delay_ms=0)
     _assert_all_sent(desk, service, 100)
     asked = Counter((one["idempotency_key"], one["digest"]) for one in service.requests())
@@ -260,7 +278,7 @@ def test_a_run_that_hangs_in_a_locked_state_db_is_gone_after_the_second_signal_a
         said, took_s = _stop(run, signal.SIGINT)
     assert said.code == 130, said.words
     assert said.document["exit_code"] == 130
-    assert took_s < 1.5
+    assert took_s < PROMPT_S
     service.switch(latency_ms=0)
     _assert_all_sent(desk, service, 200)
 
@@ -291,35 +309,34 @@ def test_after_one_of_several_feeds_the_next_is_not_begun(desk: Desk, service: S
 def test_through_dagster_in_this_process(desk: Desk, service: Service, number: int, phase: str) -> None:
     desk.source(lines(200))
     service.switch(latency_ms=100)
-    with _silent_source(desk) if phase == "staging" else nullcontext():
+    with _silent_source(desk) if phase == "staging" else nullcontext() as deaf:
         run = desk.start("run", FEED, "--json")
-        until(lambda: _is_held(desk) if phase == "staging" else service.requests())
-        pause(0.7)
+        deaf.wait_for_a_caller() if deaf else until(service.requests)
         said, took_s = _stop(run, number)
     _assert_stopped(desk, said)
     assert phase in said.run["message"]
-    assert took_s < 8
+    assert took_s < PROMPT_S
     service.switch(latency_ms=0)
     _assert_all_sent(desk, service, 200)
 
 
 def test_while_it_follows_a_run_on_a_webserver_that_run_goes_on(desk: Desk) -> None:
     desk.source(lines(5))
-    with dagster_webserver("STARTED") as url:
-        run = desk.start("run", "--all", "--json", EVENTSYNC_DAGSTER_URL=url)
-        pause(1.0)
+    with dagster_webserver("STARTED") as webserver:
+        run = desk.start("run", "--all", "--json", EVENTSYNC_DAGSTER_URL=webserver.url)
+        until(lambda: webserver.is_followed, what="a look at the run")
         said, _ = _stop(run, signal.SIGINT)
     assert said.code == 130, said.words
     assert (said.run["outcome"], said.run["run_id"]) == ("interrupted", RUN_ID)
-    assert f"{url}/runs/{RUN_ID}" in said.run["hint"]
+    assert f"{webserver.url}/runs/{RUN_ID}" in said.run["hint"]
 
 
 def test_other_commands_end_with_a_document_too(desk: Desk) -> None:
-    with _deaf_service() as address:
-        desk.point_to(address, SECRET)
+    with _deaf_service() as deaf:
+        desk.point_to(deaf.address, SECRET)
         desk.source(lines(5))
         run = desk.start("check", "--live", "--json")
-        pause(1.0)
+        deaf.wait_for_a_caller()
         said, _ = _stop(run)
     assert said.code == 130, said.words
     assert said.document["error"]["message"].startswith("interrupted")

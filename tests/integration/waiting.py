@@ -15,12 +15,12 @@ DEADLINE_S = 60.0
 _NEVER = Event()
 
 
-def until(condition: Callable[[], T], *, within_s: float = DEADLINE_S, what: str = "the condition") -> T:
-    """Ask every few milliseconds until the answer is truthy, and return it."""
+def until(condition: Callable[[], T], *, within_s: float = DEADLINE_S, every_s: float = 0.01, what: str = "the condition") -> T:
+    """Ask again and again until the answer is truthy, and return it."""
     deadline = monotonic() + within_s
     while not (answer := condition()):
         assert monotonic() < deadline, f"waited {within_s:.0f} s in vain for {what}"
-        _NEVER.wait(0.004)
+        _NEVER.wait(every_s)
     return answer
 
 

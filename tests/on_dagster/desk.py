@@ -125,11 +125,11 @@ class Desk:
         return record
 
     def look(self, path: str) -> Any:
-        with httpx.Client(base_url=self.service.base_url, trust_env=False) as http:
+        with httpx.Client(base_url=self.service.base_url, trust_env=False, verify=False, timeout=60) as http:
             return http.get(f"/_sandbox{path}").json()
 
     def switch(self, **switches: str | int) -> None:
-        with httpx.Client(base_url=self.service.base_url, trust_env=False) as http:
+        with httpx.Client(base_url=self.service.base_url, trust_env=False, verify=False, timeout=60) as http:
             http.post("/_sandbox/switches", json=switches).raise_for_status()
 
     def events(self) -> list[dict[str, Any]]:

@@ -79,7 +79,7 @@ class Deployment:
         return "\n".join(path.read_text("utf-8") for path in self.desk.folder.glob("*.log"))
 
     def runs(self) -> dict[str, str]:
-        with httpx.Client(base_url=f"http://127.0.0.1:{self.web_port}", trust_env=False, timeout=30) as http:
+        with httpx.Client(base_url=f"http://127.0.0.1:{self.web_port}", trust_env=False, verify=False, timeout=30) as http:
             data: Any = http.post("/graphql", json={"query": RUNS}).json()["data"]
         return {run["runId"]: run["status"] for run in data["runsOrError"]["results"]}
 

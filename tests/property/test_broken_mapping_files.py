@@ -1,6 +1,6 @@
 """Whatever stands in a mapping file, loading ends in problems with positions, and a file that is accepted can map any row.
 
-The suite makes 500 mutants of the real mapping files, the same in every run. `EVENTSYNC_TEST_MUTANTS=20000` makes so many,
+The suite makes 250 mutants of the real mapping files, the same in every run. `EVENTSYNC_TEST_MUTANTS=20000` makes so many,
 `EVENTSYNC_TEST_MUTANTS_SEED=7` makes others; `make hunt` makes 20,000 others. A failure names the file, the seed and the
 number. An exception that the loader turns into a problem of the file, because no check foresaw it, is a failure here.
 """
@@ -30,7 +30,7 @@ from pipelines.definitions import build_definitions
 from pipelines.settings import read_settings
 from pipelines.telling.files import broken_files
 
-MUTANTS = int(os.environ.get("EVENTSYNC_TEST_MUTANTS", "500"))
+MUTANTS = int(os.environ.get("EVENTSYNC_TEST_MUTANTS", "250"))
 SEED = os.environ.get("EVENTSYNC_TEST_MUTANTS_SEED", "1")
 AS_OF = datetime(2026, 3, 1, tzinfo=UTC)
 KNOWN = Directory({"city-agenda": 1}, frozenset({"music", "talk"}))

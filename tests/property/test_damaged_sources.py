@@ -29,7 +29,7 @@ from connectors.sources import errors
 from connectors.sources.catalogue import open_source
 from mappings.errors import SyncError
 
-MUTANTS = int(os.environ.get("EVENTSYNC_TEST_DAMAGES", "200"))
+MUTANTS = int(os.environ.get("EVENTSYNC_TEST_DAMAGES", "100"))
 SEED = os.environ.get("EVENTSYNC_TEST_MUTANTS_SEED", "1")
 MOST_MEMORY = 64 * 2**20
 """Bytes that reading one mutant may take: what may come out of a small packed file, and as much again."""

@@ -28,7 +28,7 @@ from state.choices import Apply, Choice, Release, Resend, SetAside, TakeBack, Ta
 from state.views import RowRecord
 from state.words import EntryState
 
-EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "20"))
 IDS = ("a", "b", "c", "d")
 ROWS = frozenset({*IDS, *(f"{each}-{number}" for each in IDS for number in (1, 2))})
 KEYS = st.sampled_from(IDS)

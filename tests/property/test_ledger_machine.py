@@ -26,7 +26,7 @@ from state.outbox import Outbox, Settled
 from state.stage import Stage
 from state.tables import ENTRY
 
-EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "20"))
 KEYS = st.sampled_from("abc")
 TITLES = st.sampled_from(["one", "two"])
 COVERS = st.sampled_from([None, None, None, Cover("https://img.example/a.jpg", "omit")])

@@ -45,7 +45,7 @@ def _served(clock_s: list[float]) -> Iterator[tuple[str, int]]:
 
 
 def _fetched(address: tuple[str, int], path: str = "/metrics", method: str = "GET") -> tuple[int, str, str]:
-    connection = http.client.HTTPConnection(*address, timeout=10)
+    connection = http.client.HTTPConnection(*address, timeout=60)
     connection.request(method, path)
     answer = connection.getresponse()
     told = answer.status, answer.read().decode(), answer.headers["content-type"]

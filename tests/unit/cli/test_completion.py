@@ -108,3 +108,13 @@ def test_a_real_bash_completes_the_installed_command() -> None:
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     shell = subprocess.run(["bash", "--norc", "-c", IN_BASH], env=env, capture_output=True, text=True, check=False)
     assert (shell.stdout.split(), shell.stderr) == (["town-hall"], "")
+
+
+@pytest.mark.usefixtures("desk")
+def test_the_command_has_one_name_however_python_was_started() -> None:
+    module = [sys.executable, "-m", "pipelines.cli"]
+    asked = {**os.environ, "_EVENTSYNC_COMPLETE": "complete_bash", "COMP_WORDS": "eventsync run ", "COMP_CWORD": "2"}
+    completed = subprocess.run(module, env=asked, capture_output=True, text=True, check=False)
+    assert (completed.stdout.split(), completed.stderr) == (["town-hall"], "")
+    usage = subprocess.run([*module, "run", "--help"], env=dict(os.environ), capture_output=True, text=True, check=True)
+    assert "Usage: eventsync run" in usage.stdout

@@ -48,7 +48,7 @@ BROKEN: dict[str, tuple[str, bytes, str]] = {
     "a damaged gzip": ("csv", damaged(gzip.compress(CSV * 20)), "damaged or cut off"),
     "an encoding in XML that is none": ("xml", b'<?xml version="1.0" encoding="undefined"?><a><e ID="1"/></a>', '"undefined"'),
     "cut JSON": ("json", b'[{"ID": "1"}, {"ID": ', "ends too early"),
-    "bytes of another encoding": ("csv", CSV[:-1], "UTF-16 stream does not start with BOM"),
+    "bytes of another encoding": ("csv", CSV[:-1], "the file is not utf-16"),
 }
 WORDS = {"xml": ", records: e", "csv": ""}
 

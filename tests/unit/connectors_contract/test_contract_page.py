@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from time import perf_counter
+from time import process_time
 
 import pytest
 import yaml
@@ -63,11 +63,11 @@ def test_anchors_and_merge_keys_are_followed() -> None:
     ],
 )
 def test_what_is_no_description_is_told_and_costs_little(body: bytes, says: str) -> None:
-    began = perf_counter()
+    began = process_time()
     read = read_page(body)
     assert isinstance(read, NoPage)
     assert says in read.why
-    assert perf_counter() - began < 3
+    assert process_time() - began < 3
 
 
 @given(st.binary(max_size=300) | st.text(alphabet="openapi:3.0{}[]&*a-!|> \n'\"%,?<", max_size=200).map(str.encode))

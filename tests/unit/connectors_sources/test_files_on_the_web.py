@@ -491,7 +491,7 @@ def test_a_server_that_answers_a_byte_at_a_time_is_not_waited_for_without_end(pi
         done = threading.Event()
         server = threading.Thread(target=_dripping, args=(listening, piece, done))
         server.start()
-        door = WebDoor(Fetching(connect_s=0.2, silence_s=0.2, longest_s=0.4))
+        door = WebDoor(Fetching(connect_s=1.0, silence_s=1.0, longest_s=2.0))
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/agenda.csv"
         with (
             closing(door),

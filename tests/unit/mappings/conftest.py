@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.event import Event
+from mappings.json_schema import feed_json_schema
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
 from mappings.schema import FeedMapping
@@ -28,6 +30,12 @@ EVENT = """event:
 """
 
 Build = Callable[..., FeedMapping]
+
+
+@pytest.fixture(scope="session")
+def editor() -> Draft202012Validator:
+    """What an editor makes of a mapping file by its JSON Schema, which takes most of a second to make."""
+    return Draft202012Validator(feed_json_schema())
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from mappings.errors import MappingFileError
-from mappings.json_schema import feed_json_schema
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
 from mappings.publishing import Brakes, PublishPolicy, Schedule
@@ -46,10 +45,9 @@ def test_one_item_needs_no_list_around_it(tmp_path: Path) -> None:
     assert [column.column for column in mapping.key_columns] == ["ID"]
 
 
-def test_an_editor_accepts_one_item_without_a_list_too() -> None:
-    jsonschema: Any = pytest.importorskip("jsonschema")
+def test_an_editor_accepts_one_item_without_a_list_too(editor: Draft202012Validator) -> None:
     document = yaml.safe_load(ONE_FOR_MANY.replace(r"'\t'", "tab"))
-    assert [error.message for error in jsonschema.Draft202012Validator(feed_json_schema()).iter_errors(document)] == []
+    assert [error.message for error in editor.iter_errors(document)] == []
     assert json.dumps(document)
 
 

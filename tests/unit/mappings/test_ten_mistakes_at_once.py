@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jsonschema
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from mappings.errors import MappingFileError
-from mappings.json_schema import feed_json_schema
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
 
@@ -87,12 +86,11 @@ _FOR_EDITORS = {
 
 
 @pytest.mark.parametrize("mistake", _FOR_EDITORS)
-def test_an_editor_underlines_ten_kinds_of_mistakes_in_a_feed_that_it_accepts(mistake: str) -> None:
-    validator = jsonschema.Draft202012Validator(feed_json_schema())
+def test_an_editor_underlines_ten_kinds_of_mistakes_in_a_feed_that_it_accepts(mistake: str, editor: Draft202012Validator) -> None:
     feed = yaml.safe_load(SOUND)
-    assert [error.message for error in validator.iter_errors(feed)] == []
+    assert [error.message for error in editor.iter_errors(feed)] == []
     part, value = _FOR_EDITORS[mistake]
-    paths = [list(error.absolute_path)[:1] for error in validator.iter_errors({**feed, part: value})]
+    paths = [list(error.absolute_path)[:1] for error in editor.iter_errors({**feed, part: value})]
     assert paths
     assert all(path == [part] for path in paths)
 

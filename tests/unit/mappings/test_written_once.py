@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from mappings.errors import MappingFileError
-from mappings.json_schema import feed_json_schema
 from mappings.loader import load_folder
 from mappings.schema import FeedMapping
 from mappings.vocabulary import MappedRow, RowOutcome, SourceRow
@@ -101,15 +100,13 @@ def test_a_file_to_be_included_may_stand_among_the_feeds(build: Build, tmp_path:
     assert load_folder(tmp_path / "feeds").broken == ()
 
 
-def test_an_editor_knows_named_steps_included_files_and_lists_of_things() -> None:
-    jsonschema: Any = pytest.importorskip("jsonschema")
+def test_an_editor_knows_named_steps_included_files_and_lists_of_things(editor: Draft202012Validator) -> None:
     text = (
         "feed: a\nsource: {kind: csv, path: a.csv}\nkey: [ID]\ninclude: _a.yaml\nsteps: {a: trim, b: [trim, {use: a}]}\n"
         "event:\n  x: {for_each: {from: A, do: {use: b}}, as: i, give: {y: $i, z: {meta: row, do: [to_text]}}}\n"
         '  w: {from: B, do: [{boolean: {true: x, false: ""}}]}\n'
     )
-    validator = jsonschema.Draft202012Validator(feed_json_schema())
     read = lambda changed: json.loads(json.dumps(yaml.safe_load(changed)))  # noqa: E731 - as an editor sees the file
-    assert [error.message for error in validator.iter_errors(read(text))] == []
+    assert [error.message for error in editor.iter_errors(read(text))] == []
     for right, wrong in (("trim,", "trimm,"), ("{use: a}", "{use: [a]}"), ("as: i", "az: i"), ("meta: row", "meta: rows")):
-        assert list(validator.iter_errors(read(text.replace(right, wrong)))), wrong
+        assert list(editor.iter_errors(read(text.replace(right, wrong)))), wrong

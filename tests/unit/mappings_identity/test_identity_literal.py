@@ -74,8 +74,15 @@ def _digests(interpreter: str, seed: str) -> list[str]:
     return digests
 
 
-def _works(interpreter: str | None) -> bool:
-    return interpreter is not None and subprocess.run([interpreter, "-c", ""], capture_output=True, check=False).returncode == 0
+def _interpreter(name: str) -> str | None:
+    """Find a Python that starts, on the path or among pyenv's; pyenv's own command fails for versions that are not selected."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = [shutil.which(name), *map(str, sorted(pyenv.glob(f"versions/*/bin/{name}")))]
+    return next((one for one in found if one and _starts(one)), None)
+
+
+def _starts(interpreter: str) -> bool:
+    return subprocess.run([interpreter, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "4711"])
@@ -86,7 +93,7 @@ def test_hash_randomisation_changes_no_digest(seed: str) -> None:
 
 @pytest.mark.parametrize("name", ["python3.11", "python3.12", "python3.13"])
 def test_every_python_gives_the_same_digests(name: str) -> None:
-    interpreter = shutil.which(name)
-    if interpreter is None or not _works(interpreter):
+    interpreter = _interpreter(name)
+    if interpreter is None:
         pytest.skip(f"no {name} here")
     assert _digests(interpreter, "0") == _digests(sys.executable, "0")

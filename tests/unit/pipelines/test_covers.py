@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from empty_books import lay_out
 from unit.connectors_api.test_pictures import png
 from unit.connectors_api.wired import api_over, intent, told
 from virtual_time import at_once
@@ -28,7 +29,7 @@ Fates = list[Dressed | Refusal | Postponed]
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[MediaMemory]:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    engine = open_database(f"sqlite:///{lay_out(tmp_path / 'state.db')}")
     yield MediaMemory(engine, "https://events.example.org#tests")
     engine.dispose()
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from empty_books import lay_out
 
 from mappings.vocabulary import FeedName
 from pipelines.backfills.giving_way import comes_between, is_awaited, say_waiting
@@ -20,7 +21,7 @@ SCHEDULED, SLICE, BY_HAND = (f"run 7, launched by {one}" for one in ("schedule",
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Iterator[ServiceNotes]:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    engine = open_database(f"sqlite:///{lay_out(tmp_path / 'state.db')}")
     yield ServiceNotes(engine, "https://events.example#default", lambda: NOW)
     engine.dispose()
 

@@ -8,12 +8,21 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from pipelines.stopping.interrupts import catch_up, deferred, wait_to_be_stopped, window
 from pipelines.stopping.stoppable import run_stoppable
+
+
+@pytest.fixture(autouse=True)
+def _own_signals() -> Iterator[None]:
+    """Here tests signal their own process, which is not meant to end the suite."""
+    former = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in former.items():
+        signal.signal(number, handler)
 
 
 class Work:
@@ -107,7 +116,7 @@ from pipelines.stopping.stoppable import run_stoppable
 async def stuck():
     interrupt = lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
     asyncio.get_running_loop().call_later(0.1, interrupt)
-    asyncio.get_running_loop().call_later(0.5, interrupt)
+    asyncio.get_running_loop().call_later(2.0, interrupt)
     await asyncio.to_thread(time.sleep, 60)
 
 with deferred_to_the_end(lambda: print("it hung")):
@@ -120,7 +129,7 @@ with deferred_to_the_end(lambda: print("it hung")):
 
 @pytest.mark.slow
 def test_a_process_that_was_left_waits_for_no_thread_that_hangs() -> None:
-    left = subprocess.run([sys.executable, "-c", _STUCK], capture_output=True, text=True, check=False, timeout=30)
+    left = subprocess.run([sys.executable, "-c", _STUCK], capture_output=True, text=True, check=False, timeout=60)
     assert (left.returncode, left.stdout) == (130, "told\n")
 
 

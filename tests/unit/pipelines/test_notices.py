@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from empty_books import lay_out
 from pydantic import SecretStr
 from sqlalchemy import Engine
 from structlog.testing import capture_logs
@@ -101,7 +102,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    engine = open_database(f"sqlite:///{lay_out(tmp_path / 'state.db')}")
     yield World(tmp_path, engine)
     engine.dispose()
 

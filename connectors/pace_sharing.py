@@ -20,8 +20,10 @@ BEAT_S = 1.0
 """How often presence is shown, and others looked for."""
 _BATCH_S = 0.1
 """How much sending is reserved at a time, beside others."""
-_LOOK_S = 0.005
-"""How old what we know of a pause may be when a request leaves, beside others."""
+_LOOK_S = 0.05
+"""How old what we know of a pause may be when a request leaves beside others, at a known limit."""
+_RARE_LOOK_S = 0.2
+"""The same while no limit is known: a pause is heard of within 250 ms. A look blocks the event loop for its round trips."""
 
 
 class Shared(Protocol):
@@ -105,11 +107,14 @@ class Sharing:
             self._slots.popleft()
 
     def look(self, own: RoutePace) -> RoutePace:
-        """Return the pace as others may have changed it just now: a pause that they met is ours."""
-        if not self.others or self._clock() - self._looked_at < _LOOK_S:
+        """Return the pace as others may have changed it a moment ago: a pause that they met is ours."""
+        if not self.others or self._clock() - self._looked_at < (_LOOK_S if own.is_known else _RARE_LOOK_S):
             return own
         seen = self._asked(lambda store: store.look())
-        return own if seen is None or seen.version == self._version else self._newer(own, seen)
+        if seen is None:
+            return own
+        self._note(seen)
+        return own if seen.version == self._version else self._newer(own, seen)
 
     def change(self, own: RoutePace, transition: Callable[[RoutePace], RoutePace]) -> RoutePace:
         """Return the pace after `transition`, made known to all. Applied to `own` where nobody else is or ever was there."""
@@ -148,7 +153,6 @@ class Sharing:
         return self.change(pace, lambda taken: taken) if pace.is_pause_doubtful else pace
 
     def _newer(self, own: RoutePace, seen: Shared) -> RoutePace:
-        self._note(seen)
         self._version = seen.version
         pace = from_text(seen.text) or own
         self._drop_slots_of_older(pace)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Connection, Engine, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Engine, and_, bindparam, delete, func, select, update
 
 from state.conflicts import insert_if_new
 from state.database import reading, writing
@@ -29,6 +29,8 @@ _FORGET = delete(ROUTE_WORKER).where(*_PRESENT, ROUTE_WORKER.c.seen_at < bindpar
 _OTHERS = select(ROUTE_WORKER.c.worker).where(*_PRESENT, ROUTE_WORKER.c.worker != bindparam("who"))
 _LEAVE = delete(ROUTE_WORKER).where(*_OURS)
 _SERVER_NOW = select(func.clock_timestamp(type_=ROUTE_WORKER.c.seen_at.type))
+_CLOCK = select(func.clock_timestamp(type_=ROUTE_WORKER.c.seen_at.type).label("server_now")).subquery()
+_LOOK = select(_CLOCK, ROUTE_PACE.c.pace, ROUTE_PACE.c.version).select_from(_CLOCK.outerjoin(ROUTE_PACE, and_(*_OF_ROUTE)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,11 @@ class PaceBook:
 
     def look(self) -> SharedPace:
         """Return what is known, without showing ourselves or asking for others."""
-        with reading(self.engine) as connection:
-            return self._read(connection, self._time(connection))
+        with reading(self.engine, is_one_statement=True) as connection:
+            if connection.dialect.name == "sqlite":
+                return self._read(connection, self._time(connection))
+            seen = connection.execute(_LOOK, self._route_key).one()
+            return SharedPace(seen.pace or "", seen.version or 0, 0, seen.server_now.timestamp())
 
     def change(self, turn: Callable[[SharedPace], str]) -> SharedPace:
         """Replace what is known by what `turn` makes of it, while every other worker that would do the same waits."""

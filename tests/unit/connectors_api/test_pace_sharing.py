@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 from virtual_time import at_once, clock, now
 
 from connectors.admission import Admitted
+from connectors.pace_report import Pace
 from connectors.pace_sharing import Shared, Sharing
 from connectors.pacing import Pacer
 from connectors.surroundings import Surroundings
@@ -25,6 +27,7 @@ class There:
     version: int
     others: int
     now_s: float
+    written_s: float
 
 
 @dataclass
@@ -36,6 +39,7 @@ class Board:
     workers: set[str] = field(default_factory=set)
     asked: dict[str, int] = field(default_factory=dict)
     ahead_s: float = 0.0
+    written_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class Place:
     def change(self, turn: Callable[[Shared], str]) -> Shared:
         self.board.text = turn(self._there())
         self.board.version += 1
+        self.board.written_s = clock() + self.board.ahead_s
         return self._there()
 
     def leave(self) -> None:
@@ -61,7 +66,7 @@ class Place:
     def _there(self) -> Shared:
         board = self.board
         board.asked[self.worker] = board.asked.get(self.worker, 0) + 1
-        return There(board.text, board.version, len(board.workers - {self.worker}), clock() + board.ahead_s)
+        return There(board.text, board.version, len(board.workers - {self.worker}), clock() + board.ahead_s, board.written_s)
 
 
 def worker(board: Board, name: str) -> Pacer:
@@ -120,3 +125,66 @@ def test_a_pause_that_another_worker_meets_is_kept_within_a_quarter_of_a_second(
     assert not [at for at in first if heard < at < limited_at + 2.0]
     assert not [at for at in second if heard + HEARD_WITHIN_S < at < limited_at + 2.0]
     assert [at for at in second if at > limited_at + 2.0]
+
+
+JUMPS_S = [-86_400.0, -3_600.0, -30.0, 30.0, 3_600.0, 86_400.0]
+
+
+@pytest.mark.parametrize("by_s", JUMPS_S)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_clock_that_is_set_while_workers_send_begins_and_ends_no_pause(workers: int, by_s: float) -> None:
+    board, left = Board(), list[float]()
+    paces: list[Pace] = []
+
+    async def main() -> None:
+        pacers = [worker(board, str(one)) for one in range(workers)]
+        running = [
+            send(paced, left, slots=4, until_s=20.0, limited_at=None if number else 3.0) for number, paced in enumerate(pacers)
+        ]
+        await asyncio.gather(*running, jump())
+        paces.extend(paced.pace for paced in pacers)
+
+    async def jump() -> None:
+        await asyncio.sleep(8.0)
+        board.ahead_s += by_s
+
+    at_once(main)
+    assert [pace.pauses for pace in paces] == [1] * workers
+    assert all(pace.paused_s < 2.5 for pace in paces)
+    after = sorted(at for at in left if at > 7.0)
+    assert max(later - earlier for earlier, later in pairwise(after)) < 1.0
+
+
+@pytest.mark.parametrize("by_s", JUMPS_S)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_clock_that_is_set_during_a_pause_does_not_shorten_it_or_stretch_it(workers: int, by_s: float) -> None:
+    board, left = Board(), list[float]()
+
+    async def main() -> None:
+        pacers = [worker(board, str(one)) for one in range(workers)]
+        running = [
+            send(paced, left, slots=4, until_s=12.0, limited_at=None if number else 5.0) for number, paced in enumerate(pacers)
+        ]
+        await asyncio.gather(*running, jump())
+
+    async def jump() -> None:
+        await asyncio.sleep(6.0)
+        board.ahead_s += by_s
+
+    at_once(main)
+    assert not [at for at in left if 5.0 + LATENCY_S + HEARD_WITHIN_S < at < 7.0]
+    assert [at for at in left if 7.0 < at < 8.5]
+
+
+@pytest.mark.parametrize("by_s", [-86_400.0, -3_600.0, -30.0])
+def test_a_run_after_the_clock_was_set_back_waits_no_longer_than_the_service_asked(by_s: float) -> None:
+    board, before, after = Board(ahead_s=1e9), list[float](), list[float]()
+
+    async def main() -> None:
+        await send(first := worker(board, "first"), before, slots=4, until_s=5.0, limited_at=3.0)
+        first.leave()
+        board.ahead_s += by_s
+        await send(worker(board, "second"), after, slots=4, until_s=15.0)
+
+    at_once(main)
+    assert min(after) < 5.0 + 2.5

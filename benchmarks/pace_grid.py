@@ -38,7 +38,7 @@ MINUTES = 6
 """How many make a cell."""
 STALL, STALL_S = 0.01, 0.015
 """So often a request is held up on its way, and for how long: no machine is idle."""
-HEARD_S = 0.01
+HEARD_S = 0.25
 """How long it takes until one worker knows of the pause that another was told of."""
 STYLES = ("seconds", "fraction", "date", "absent")
 
@@ -92,6 +92,7 @@ class There:
     version: int = 0
     others: int = 0
     now_s: float = 0.0
+    written_s: float = 0.0
 
 
 class Board:

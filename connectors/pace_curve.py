@@ -34,6 +34,10 @@ class Curve:
         more = share * distance**3
         return max(self.limit * (1.0 + (more if more < 1.0 else cbrt(more))), LOWEST_RATE)
 
+    def shifted(self, by_s: float) -> Curve:
+        """Return the same curve as a clock that is `by_s` ahead tells it."""
+        return replace(self, since=self.since + by_s)
+
     def resting(self, seconds: float) -> Curve:
         """Return the curve after so many seconds in which the rate was not used, and so proves nothing."""
         return replace(self, since=self.since + seconds)

@@ -37,6 +37,10 @@ class Stretch:
         """Return the stretch as it goes on after a pause of a moment, counting it; `before` requests were let through."""
         return replace(self, sent=before, marks=tuple(mark for mark in self.marks if mark[1] <= before))
 
+    def shifted(self, by_s: float) -> Stretch:
+        """Return the same stretch as a clock that is `by_s` ahead tells it."""
+        return replace(self, began=self.began + by_s)
+
     def with_sent(self, at: float) -> Stretch:
         """Return the stretch after one more request was let go, at `at`."""
         since = at - self.began
@@ -61,6 +65,10 @@ class Hit:
     is_told: bool = True
     too_short_s: float = 0.0
     on_its_way_s: float = 0.0
+
+    def shifted(self, by_s: float) -> Hit:
+        """Return the same hit as a clock that is `by_s` ahead tells it."""
+        return replace(self, at=self.at + by_s, stretch=self.stretch.shifted(by_s))
 
     def with_wait(self, wait_s: float) -> Hit:
         """Return the hit with a pause that turned out to be longer; by a second or so that is the rounding of another answer."""

@@ -62,6 +62,10 @@ class Lesson:
     refused: int = 1
     is_settled: bool = False
 
+    def shifted(self, by_s: float) -> Lesson:
+        """Return the same lesson as a clock that is `by_s` ahead tells it."""
+        return replace(self, before=self.before and self.before.shifted(by_s), hit=self.hit.shifted(by_s))
+
     def with_wait_until(self, resume_at: float) -> Lesson:
         """Return the lesson of the same limit, whose pause turned out to be longer."""
         return replace(self, hit=self.hit.with_wait(resume_at - self.hit.at))

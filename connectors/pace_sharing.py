@@ -20,12 +20,14 @@ BEAT_S = 1.0
 """How often presence is shown, and others looked for."""
 _BATCH_S = 0.1
 """How much sending is reserved at a time, beside others."""
-_LOOK_S = 0.005
-"""How old what we know of a pause may be when a request leaves, beside others."""
+_LOOK_S = 0.05
+"""How old what we know of a pause may be when a request leaves beside others, at a known limit."""
+_RARE_LOOK_S = 0.2
+"""The same while no limit is known: a pause is heard of within 250 ms. A look blocks the event loop for its round trips."""
 
 
 class Shared(Protocol):
-    """What the store holds: the pace as text ("" at first), its version, who else is there, the store's own time."""
+    """What the store holds: the pace as text ("" at first), its version, who else is there, the store's time, now and then."""
 
     @property
     def text(self) -> str: ...  # noqa: D102  # the class says it
@@ -35,6 +37,8 @@ class Shared(Protocol):
     def others(self) -> int: ...  # noqa: D102
     @property
     def now_s(self) -> float: ...  # noqa: D102
+    @property
+    def written_s(self) -> float: ...  # noqa: D102
 
 
 class PaceStore(Protocol):
@@ -54,7 +58,9 @@ class PaceStore(Protocol):
 
 
 class Sharing:
-    """Our part of a shared route. `clock` is ours; `offset_s` leads from it to the store's time.
+    """Our part of a shared route. A pace is in seconds of our `clock`, which never jumps; its text is in the store's time of day.
+
+    Whoever sets the time of day so changes no pace in memory, and a text from the future counts as written now.
 
     Once the store has failed, `on_trouble` is told why, and we go on alone.
     """
@@ -69,7 +75,6 @@ class Sharing:
         self._met_at: float | None = None
         self._looked_at = 0.0
         self.others = 0
-        self.offset_s = 0.0
         self.silent_until = 0.0
 
     def meet(self, own: RoutePace) -> RoutePace:
@@ -81,13 +86,13 @@ class Sharing:
         met = self._asked(lambda store: store.meet())
         if met is None:
             return own
-        self._note(met)
+        self._looked_at = self._clock()
         self.others = met.others
         if is_first:
             return self._begin(met)
         if self.others and not had_company and met.version == self._version:
             return self.change(own, lambda pace: pace)
-        return self._newer(own, met) if met.version != self._version or had_company else own
+        return self._newer(own, met) if met.version != self._version else own
 
     def next_slot(self, own: RoutePace, wanted: int) -> tuple[RoutePace, float, int]:
         """Return the pace, our next slot in it and how many requests of its stretch go before; only beside others.
@@ -96,7 +101,7 @@ class Sharing:
         """
         if not self._slots:
             own = self.change(own, lambda pace: self._reserve(pace, wanted))
-        slot, before = self._slots[0] if self._slots else (own.slot(self._time()), own.stretch.sent)
+        slot, before = self._slots[0] if self._slots else (own.slot(self._clock()), own.stretch.sent)
         return own, slot, before
 
     def take(self) -> None:
@@ -105,26 +110,30 @@ class Sharing:
             self._slots.popleft()
 
     def look(self, own: RoutePace) -> RoutePace:
-        """Return the pace as others may have changed it just now: a pause that they met is ours."""
-        if not self.others or self._clock() - self._looked_at < _LOOK_S:
+        """Return the pace as others may have changed it a moment ago: a pause that they met is ours."""
+        if not self.others or self._clock() - self._looked_at < (_LOOK_S if own.is_known else _RARE_LOOK_S):
             return own
         seen = self._asked(lambda store: store.look())
-        return own if seen is None or seen.version == self._version else self._newer(own, seen)
+        if seen is None:
+            return own
+        self._looked_at = self._clock()
+        return own if seen.version == self._version else self._newer(own, seen)
 
     def change(self, own: RoutePace, transition: Callable[[RoutePace], RoutePace]) -> RoutePace:
-        """Return the pace after `transition`, made known to all. Applied to `own` where nobody else is or ever was there."""
+        """Return the pace after `transition`, made known to all. Applied to `own` unless others have changed it since."""
         changed = own
 
         def turn(there: Shared) -> str:
             nonlocal changed
-            is_ours = there.version == self._version and not self.others
-            changed = transition(own if is_ours else from_text(there.text) or own)
-            return as_text(changed)
+            is_ours = there.version == self._version
+            ahead_s = there.now_s - self._clock()
+            changed = transition(own if is_ours else self._told(there, ahead_s) or own)
+            return as_text(changed.shifted(ahead_s))
 
         put = self._asked(lambda store: store.change(turn))
         if put is None:
             return transition(own)
-        self._note(put)
+        self._looked_at = self._clock()
         self._version = put.version
         self._drop_slots_of_older(changed)
         return changed
@@ -137,26 +146,26 @@ class Sharing:
     def _begin(self, met: Shared) -> RoutePace:
         """Begin with what was learned before; beside others, after a moment in which they have learned of us."""
         self._version = met.version
-        self.silent_until = met.now_s + BEAT_S * 1.1 if self.others else 0.0
-        known = from_text(met.text)
+        now = self._clock()
+        self.silent_until = now + BEAT_S * 1.1 if self.others else 0.0
+        known = self._told(met, met.now_s - now)
         if known is None:
-            return RoutePace(resume_at=met.now_s, slot_at=met.now_s, stretch=Stretch(met.now_s))
+            return RoutePace(resume_at=now, slot_at=now, stretch=Stretch(now))
         self._wave = known.wave
         if self.others:
             return known
-        pace = known.taken_up(met.now_s)
+        pace = known.taken_up(now)
         return self.change(pace, lambda taken: taken) if pace.is_pause_doubtful else pace
 
     def _newer(self, own: RoutePace, seen: Shared) -> RoutePace:
-        self._note(seen)
         self._version = seen.version
-        pace = from_text(seen.text) or own
+        pace = self._told(seen, seen.now_s - self._clock()) or own
         self._drop_slots_of_older(pace)
         return pace
 
     def _reserve(self, pace: RoutePace, wanted: int) -> RoutePace:
         self._wave = pace.wave
-        now = self._time()
+        now = self._clock()
         for _ in range(max(1, min(wanted, int(min(pace.rate_at(now) * _BATCH_S, wanted))))):
             slot = max(pace.slot(now), self.silent_until)
             self._slots.append((slot, pace.stretch.sent))
@@ -168,12 +177,12 @@ class Sharing:
             self._slots.clear()
             self._wave = pace.wave
 
-    def _note(self, seen: Shared) -> None:
-        self._looked_at = self._clock()
-        self.offset_s = seen.now_s - self._looked_at
-
-    def _time(self) -> float:
-        return self._clock() + self.offset_s
+    @staticmethod
+    def _told(seen: Shared, ahead_s: float) -> RoutePace | None:
+        """Return the pace that a text tells, on our clock; the store's time is `ahead_s` ahead of it."""
+        set_back_s = max(seen.written_s - seen.now_s, 0.0)
+        pace = from_text(seen.text)
+        return pace and pace.shifted(-ahead_s - set_back_s)
 
     def _asked(self, question: Callable[[PaceStore], Shared | None]) -> Shared | None:
         if self._store is None:

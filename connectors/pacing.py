@@ -137,7 +137,7 @@ class Pacer:
         self._limited += 1
         self._is_answered.set()
         is_first = admitted.wave == self._route_pace.wave
-        heard = self._time()
+        heard = self.clock()
         until = heard + (self._rests.wait_s(wait_s) if is_first else wait_s or 0.0)
         limit = Limit(admitted.wave, admitted.at, admitted.before, heard, until, is_told=wait_s is not None)
         self._change(lambda pace: pace.met(limit))
@@ -147,7 +147,7 @@ class Pacer:
         rate, told = self._hints.rate(hint), self._route_pace.told
         if told is None or abs(rate - told) > told * _LIKE:
             self._change(lambda pace: pace.told_of(rate))
-        until = self._time() + hint.rest_s
+        until = self.clock() + hint.rest_s
         if hint.rest_s and until > self._route_pace.resume_at + _MOMENT_S:
             self._change(lambda pace: pace.resting(until))
 
@@ -164,7 +164,7 @@ class Pacer:
             await self._probed()
             self._meet()
             slot, before = self._next_slot()
-            wait = slot - self._time()
+            wait = slot - self.clock()
             if wait > 0:
                 await self._around.sleep(min(wait, 1.0))
             elif self._is_still_due():
@@ -188,9 +188,9 @@ class Pacer:
         if self._is_beside_others and pace.is_known and self._sharing:
             pace, slot, before = self._sharing.next_slot(pace, self._waiting)
             self._adopt(pace)
-            return max(slot, self._own_resume), before
+            return max(slot, self._rests.resume_at), before
         silent_until = self._sharing.silent_until if self._sharing else 0.0
-        return max(pace.slot(self._time()), self._own_resume, silent_until), pace.stretch.sent
+        return max(pace.slot(self.clock()), self._rests.resume_at, silent_until), pace.stretch.sent
 
     def _is_still_due(self) -> bool:
         """Whether no other worker has met a pause while we waited for our slot."""
@@ -209,20 +209,12 @@ class Pacer:
         if self._is_beside_others and pace.is_known and self._sharing:
             self._sharing.take()
         else:
-            self._route_pace = pace.granted(slot, self._time())
+            self._route_pace = pace.granted(slot, self.clock())
         return Admitted(pace.wave, slot, before)
 
     @property
     def _is_beside_others(self) -> bool:
         return self._sharing is not None and self._sharing.others > 0
-
-    @property
-    def _own_resume(self) -> float:
-        """The end of the pause on the pace's clock, as our own clock has it: the time of day may be put forward."""
-        return self._rests.resume_at + (self._sharing.offset_s if self._sharing else 0.0)
-
-    def _time(self) -> float:
-        return self.clock() + (self._sharing.offset_s if self._sharing else 0.0)
 
     def _change(self, transition: Callable[[RoutePace], RoutePace]) -> None:
         if self._sharing:
@@ -234,7 +226,6 @@ class Pacer:
         """Go by `pace` from now on; a pause in it that is new to us begins, whoever met it."""
         self._route_pace = pace
         self._rests.is_doubtful = self._rests.is_doubtful or pace.is_pause_doubtful
-        left_s = pace.resume_at - self._time()
-        if left_s > 0:
-            now = self.clock()
-            self._close_if(self._rests.begin(now, now + left_s))
+        now = self.clock()
+        if pace.resume_at > now:
+            self._close_if(self._rests.begin(now, pace.resume_at))

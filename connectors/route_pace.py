@@ -73,6 +73,17 @@ class RoutePace:
         """Whether anything is known of a limit."""
         return self.curve is not None or self.told is not None
 
+    def shifted(self, by_s: float) -> RoutePace:
+        """Return the same pace as a clock that is `by_s` ahead tells it."""
+        return replace(
+            self,
+            curve=self.curve and self.curve.shifted(by_s),
+            lesson=self.lesson and self.lesson.shifted(by_s),
+            resume_at=self.resume_at + by_s,
+            slot_at=self.slot_at + by_s,
+            stretch=self.stretch.shifted(by_s),
+        )
+
     def rate_at(self, at: float) -> float:
         """Return the rate at that time: what was learned, but no more than what is told."""
         learned = self.curve.rate_at(at) if self.curve is not None else inf

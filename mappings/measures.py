@@ -1,10 +1,11 @@
-"""The small words of a mapping file, parsed from text: durations, shares, texts, zones and patterns.
+"""The small words of a mapping file, parsed from text: durations, shares, texts, zones and patterns; and numbers as text.
 
 Every scalar of a file arrives as text; these types turn it into what it says, or say what would be accepted.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
@@ -19,6 +20,9 @@ from mappings.zone_files import find_zone, zone_names
 
 _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d", re.ASCII)
+_MOST_WRITTEN = 1e15
+_WHOLE_FROM = 100
+_MOST_DECIMALS = 6
 _DURATION_UNITS = ("weeks", "days", "hours", "minutes", "seconds")
 
 
@@ -26,6 +30,27 @@ def mistake(message: str, hint: str = "") -> PydanticCustomError:
     """An error for a file's author, with a hint of its own; what is no Unicode text in it (a lone surrogate) becomes `?`."""
     told, helps = (text.encode("utf-8", "replace").decode() for text in (message, hint))
     return PydanticCustomError("mistake", "{message}", {"message": told, "hint": helps})
+
+
+def written(number: float) -> str:
+    """Write a number out for people: three digits that count, thousands apart, never an exponent."""
+    if not math.isfinite(number):
+        return "unknown"
+    if abs(number) >= _MOST_WRITTEN:
+        return f"{'more' if number > 0 else 'less'} than {math.copysign(_MOST_WRITTEN, number):,.0f}"
+    if abs(number) >= _WHOLE_FROM or number == int(number):
+        return f"{round(number):,}"
+    decimals = min(2 - math.floor(math.log10(abs(number))), _MOST_DECIMALS)
+    text = f"{number:.{decimals}f}".rstrip("0").rstrip(".")
+    return text if float(text) else "nearly 0"
+
+
+def written_rate(per_s: float) -> str:
+    """Write a rate out by the second, the minute or the hour, whichever says it in a number of one or more."""
+    for length_s, unit in ((1, "s"), (60, "min")):
+        if per_s * length_s >= 1:
+            return f"{written(per_s * length_s)}/{unit}"
+    return f"{written(per_s * 3600)}/h"
 
 
 def parse_duration(value: object) -> timedelta:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mappings.measures import written
 from mappings.publishing import Brakes
 from pipelines.options import BrakeName
 from state.accounts import StageReport
@@ -62,7 +63,7 @@ def _rejected(report: StageReport, limits: Brakes) -> _Answer:
     tripped = _is_beyond(rejected, rows, limits.rejected) and rejected >= limits.rejected_at_least
     allowed = 1.0 if limits.rejected is None else limits.rejected
     patience = f"{allowed:.1%}, and up to {limits.rejected_at_least - 1} rows in any case"
-    sentence = f"{rejected:.4g} of {rows:.4g} rows rejected ({share:.1%}; the feed allows {patience})"
+    sentence = f"{written(rejected)} of {written(rows)} rows rejected ({share:.1%}; the feed allows {patience})"
     return "rejected", tripped, share, allowed, sentence
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Connection, Engine, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Engine, Row, and_, bindparam, delete, func, select, update
 
 from state.conflicts import insert_if_new
 from state.database import reading, writing
@@ -29,19 +30,24 @@ _FORGET = delete(ROUTE_WORKER).where(*_PRESENT, ROUTE_WORKER.c.seen_at < bindpar
 _OTHERS = select(ROUTE_WORKER.c.worker).where(*_PRESENT, ROUTE_WORKER.c.worker != bindparam("who"))
 _LEAVE = delete(ROUTE_WORKER).where(*_OURS)
 _SERVER_NOW = select(func.clock_timestamp(type_=ROUTE_WORKER.c.seen_at.type))
+_CLOCK = select(func.clock_timestamp(type_=ROUTE_WORKER.c.seen_at.type).label("server_now")).subquery()
+_TOLD = (ROUTE_PACE.c.pace, ROUTE_PACE.c.version, ROUTE_PACE.c.updated_at)
+_LOOK = select(_CLOCK, *_TOLD).select_from(_CLOCK.outerjoin(ROUTE_PACE, and_(*_OF_ROUTE)))
 
 
 @dataclass(frozen=True, slots=True)
 class SharedPace:
     """What is known of a route: the pace as text ("" at first) and its version, which grows with each change.
 
-    `others`: workers besides ours that were seen a moment ago (0 where nobody asked); `now_s`: seconds since the epoch.
+    `others`: workers besides ours that were seen a moment ago (0 where nobody asked); `now_s`, `written_s`: seconds since the
+    epoch by one clock, now and when the pace was written.
     """
 
     text: str
     version: int
     others: int
     now_s: float
+    written_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +83,11 @@ class PaceBook:
 
     def look(self) -> SharedPace:
         """Return what is known, without showing ourselves or asking for others."""
-        with reading(self.engine) as connection:
-            return self._read(connection, self._time(connection))
+        with reading(self.engine, is_one_statement=True) as connection:
+            if connection.dialect.name == "sqlite":
+                return self._read(connection, self._time(connection))
+            seen = connection.execute(_LOOK, self._route_key).one()
+            return _shared(seen, seen.server_now)
 
     def change(self, turn: Callable[[SharedPace], str]) -> SharedPace:
         """Replace what is known by what `turn` makes of it, while every other worker that would do the same waits."""
@@ -87,7 +96,7 @@ class PaceBook:
             blank = {**self._new_key, "version": 0, "pace": "", "updated_at": now}
             connection.execute(insert_if_new(connection, ROUTE_PACE), blank)
             found = self._read(connection, now, is_held=True)
-            changed = SharedPace(turn(found), found.version + 1, found.others, found.now_s)
+            changed = SharedPace(turn(found), found.version + 1, found.others, found.now_s, found.now_s)
             put = {"text": changed.text, "next": changed.version, "now": now}
             connection.execute(_PUT, {**self._route_key, **put})
             return changed
@@ -112,9 +121,15 @@ class PaceBook:
         return server_now
 
     def _read(self, connection: Connection, now: datetime, *, others: int = 0, is_held: bool = False) -> SharedPace:
-        found = select(ROUTE_PACE.c.pace, ROUTE_PACE.c.version).where(*_OF_ROUTE)
+        found = select(*_TOLD).where(*_OF_ROUTE)
         row = connection.execute(found.with_for_update() if is_held else found, self._route_key).one_or_none()
-        return SharedPace(row.pace if row else "", int(row.version) if row else 0, others, now.timestamp())
+        return _shared(row, now, others)
+
+
+def _shared(row: Row[*tuple[Any, ...]] | None, now: datetime, others: int = 0) -> SharedPace:
+    if row is None or row.version is None:
+        return SharedPace("", 0, others, now.timestamp())
+    return SharedPace(row.pace, int(row.version), others, now.timestamp(), row.updated_at.timestamp())
 
 
 def _has_ended(worker: str) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from connectors.retry import RetryPolicy
 from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from mappings.measures import written
 
 LARGEST_BYTES = 2 * 1024**3
 
@@ -87,5 +88,5 @@ def in_words(size: int) -> str:
     """Return a number of bytes as a mapping file would write it."""
     for unit, power in (("GB", 3), ("MB", 2), ("kB", 1)):
         if size >= 1024**power:
-            return f"{size / 1024**power:.4g} {unit}"
+            return f"{written(size / 1024**power)} {unit}"
     return f"{size} bytes"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mappings.errors import ConfigError
+from mappings.measures import written
 from mappings.vocabulary import REASON_TEXTS
 from pipelines.cli.output import Output
 from pipelines.cli.run_words import run_document, run_head, run_lines, run_told
@@ -73,7 +74,9 @@ def _found(shelf: Shelf, word: str, feed: str | None) -> RunRecord:
 def _times(run: RunRecord) -> list[str]:
     if run.finished_at is None:
         return [f"phase: {run.phase.value}"]
-    return [f"took {(run.finished_at - run.started_at).total_seconds():,.1f} s, exit code {run.exit_code}"]
+    took_s = (run.finished_at - run.started_at).total_seconds()
+    took = f"took {written(took_s)} s" if took_s >= 0 else "took an unknown time (the clock was set back meanwhile)"
+    return [f"{took}, exit code {run.exit_code}"]
 
 
 def _show_stage(output: Output, report: StageReport) -> None:

@@ -32,6 +32,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mappings.errors import FileProblem, MappingFileError, SyncError
+from mappings.measures import written, written_rate
 
 _WIDTH_OF_A_PIPE = 160
 _LAST_CONTROL = 0x20
@@ -164,7 +165,7 @@ class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         """Return the rate, or nothing before there is one."""
         speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f}/s" if speed else "", style="dim")
+        return Text(written_rate(speed) if speed else "", style="dim")
 
 
 def _problem(problem: FileProblem) -> Text:
@@ -183,6 +184,8 @@ def _cell(value: object) -> str:
             return "yes" if value else "no"
         case int():
             return f"{value:,}"
+        case float():
+            return written(value)
         case datetime():
             return value.isoformat(sep=" ", timespec="seconds")
         case _:

@@ -9,6 +9,7 @@ from integration.desk import FEED, Desk, lines
 from integration.service import Service
 from integration.waiting import until
 from postgres import Postgres
+from sqlalchemy import text
 
 pytestmark = pytest.mark.slow
 
@@ -97,3 +98,18 @@ def test_a_pause_that_one_run_met_is_obeyed_by_a_run_of_another_feed(hall: Desk,
     assert said.code == 6, said.words
     assert "run again after 20" in said.words
     assert not service.requests(after=before)
+
+
+def test_two_workers_that_meet_no_limit_rarely_read_the_pace_they_share(desk_on_postgres: Desk, service: Service) -> None:
+    desk = desk_on_postgres
+    service.switch(latency_ms=100)
+    desk.mapping(in_flight=8)
+    desk.mapping(in_flight=8, name="night.yaml", feed="night-hall", title=NIGHT_TITLE)
+    desk.source(lines(2 * ROWS))
+    for feed in (FEED, "night-hall"):
+        assert desk.command("run", feed, "--no-dagster", "--stage-only").code == 0
+
+    _run_both(desk)
+    with desk.books.engine.connect() as connection:
+        read = connection.execute(text("SELECT seq_scan + idx_scan FROM pg_stat_user_tables WHERE relname = 'route_pace'"))
+        assert int(read.scalar_one()) < len(service.requests()) / 2

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from mappings.measures import written
 from mappings.schema import FeedMapping
 from pipelines.backfills.giving_way import BACKFILL, PATIENCE_S, is_awaited, is_of
 from pipelines.backfills.plan import BackfillPlan, plan_of_record
@@ -201,7 +202,7 @@ class Journey:
         taken_s = max(monotonic_s() - self.began_s, 1e-3)
         through = len(self.record.slices) - left
         rest = f", about {_spelt(taken_s / self.done * left)} left" if left and self.done else ""
-        return f"slice {through} of {len(self.record.slices)}, {self.rows / taken_s:,.1f} rows/s{rest}"
+        return f"slice {through} of {len(self.record.slices)}, {written(self.rows / taken_s)} rows/s{rest}"
 
     def _document(self, exit_code: int) -> dict[str, object]:
         return {

@@ -12,14 +12,14 @@ def test_a_run_that_met_a_limit_says_how_much_of_it_was_used() -> None:
     assert numbers["used_share"] == 1.0
     assert pace_line(numbers) == (
         "pace: 19.7 rows/s, up to 8 at a time, 100% of the 20/s that the service allows, "
-        "answered 429: 3, paused 2.0 s, shared by 2 workers"
+        "answered 429: 3, paused 2 s, shared by 2 workers"
     )
 
 
 def test_a_run_that_met_no_limit_names_none() -> None:
     numbers = pace_numbers(Pace(None, limited=0, pauses=0, paused_s=0.0, requests=10, seconds=1.0, most_under_way=4), 10, 1.0)
     assert "rate_per_s" not in numbers
-    assert pace_line(numbers) == "pace: 10.0 rows/s, up to 4 at a time"
+    assert pace_line(numbers) == "pace: 10 rows/s, up to 4 at a time"
     assert not pace_line(numbers | {"rows_per_s": 0.0, "most_under_way": 0})
 
 

@@ -61,7 +61,7 @@ def test_what_one_has_learned_the_others_read(engine: Engine) -> None:
     put = book(engine, "first").change(lambda _: "learned")
     seen = book(engine, "second").look()
     assert (seen.text, seen.version) == ("learned", put.version)
-    assert seen.now_s >= put.now_s
+    assert seen.now_s >= put.now_s == put.written_s == seen.written_s
 
 
 def test_changes_at_the_same_time_lose_nothing(engine: Engine) -> None:

@@ -1,0 +1,56 @@
+"""Numbers as people read them: written out, whatever they are."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connectors.pace_report import Pace
+from mappings.measures import written, written_rate
+from pipelines.publishing.pace_told import pace_line, pace_numbers
+
+PLAIN = re.compile(r"((more than |less than )?-?\d{1,3}(,\d{3})*(\.\d{1,6})?|nearly 0|unknown)")
+
+
+@given(st.floats() | st.integers(-(10**20), 10**20))
+def test_any_number_is_written_without_an_exponent(number: float) -> None:
+    assert PLAIN.fullmatch(written(number))
+
+
+@given(st.floats())
+def test_any_rate_is_written_without_an_exponent(per_s: float) -> None:
+    number, _, unit = written_rate(per_s).rpartition("/")
+    assert unit in {"s", "min", "h"}
+    assert PLAIN.fullmatch(number)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0.0, "0"), (12_000.0, "12,000"), (19.72, "19.7"), (0.25, "0.25"), (99.96, "100"), (-1.5, "-1.5"), (1234.5, "1,234")],
+)
+def test_a_number_is_written_with_the_digits_that_count(number: float, text: str) -> None:
+    assert written(number) == text
+
+
+@pytest.mark.parametrize(("per_s", "text"), [(20.0, "20/s"), (0.5, "30/min"), (1 / 3600, "1/h"), (0.0, "0/h")])
+def test_a_slow_rate_is_told_by_the_minute_or_the_hour(per_s: float, text: str) -> None:
+    assert written_rate(per_s) == text
+
+
+def test_a_share_of_a_rate_that_was_learned_too_late_is_left_out() -> None:
+    pace = Pace(1 / 3600, limited=1, pauses=1, paused_s=2.0, requests=4381, seconds=0.1, most_under_way=8)
+    numbers = pace_numbers(pace, 4380, 3.0)
+    assert "used_share" not in numbers
+    assert "found the 1/h that the service allows" in pace_line(numbers)
+    assert "%" not in pace_line(numbers | {"used_share": 157_687.83})
+
+
+@given(st.floats(0, allow_nan=False), st.floats(0, 1e9, allow_nan=False), st.integers(0, 10**9))
+def test_the_line_of_a_pace_has_neither_exponents_nor_absurd_shares(rate: float, seconds: float, requests: int) -> None:
+    numbers = pace_numbers(Pace(rate, 1, 1, seconds, requests, seconds, 2, 8), requests, seconds)
+    line = pace_line(numbers)
+    assert not re.search(r"\de[+-]?\d|nan|inf\b", line)
+    assert not [share for share in re.findall(r"([\d,.]+)%", line) if float(share.replace(",", "")) > 100]

@@ -38,13 +38,14 @@ class Element:
 class XlsxPackage:
     """An open workbook. `name` is what people call the file."""
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
-        """Open the package.
+    def __init__(self, stream: BinaryIO, name: str, stored_bytes: int) -> None:
+        """Open the package. `stored_bytes`: the size of the file that we were sent, which may be an archive around it.
 
         Raises:
             BadSourceError: it is no workbook.
         """
         self.name = name
+        self._stored_bytes = stored_bytes
         head = stream.read(4)
         stream.seek(0)
         if not head:
@@ -71,7 +72,7 @@ class XlsxPackage:
         if info is None:
             message = f"the workbook is damaged: its part {part or 'for the sheet'} is missing"
             raise BadSourceError(self.name, message, hint="open it in a spreadsheet program and save it again")
-        with opened_member(self._zip, info, f"{self.name} ({part})") as stream:
+        with opened_member(self._zip, info, f"{self.name} ({part})", self._stored_bytes) as stream:
             yield from iter(partial(stream.read, _CHUNK_BYTES), b"")
 
     def has(self, part: str) -> bool:

@@ -153,6 +153,8 @@ def _mended(text: str, encoding: str) -> str:
 def _events(lines: Iterator[tuple[int, str]], name: str) -> Iterator[Record]:
     calendar = _Calendar(name)
     for number, line in lines:
+        if len(line) > MOST_VALUES:
+            calendar.check_width(number, line)
         if line.strip():
             calendar.hear(number, line)
             yield from calendar.ready
@@ -172,9 +174,11 @@ class _Calendar:
         self._event: dict[str, Any] = {}
         self._size = self._count = 0
 
-    def hear(self, number: int, line: str) -> None:
-        if len(line) > MOST_VALUES and line.count(";") + line.count(",") > MOST_VALUES:
+    def check_width(self, number: int, line: str) -> None:
+        if line.count(";") + line.count(",") > MOST_VALUES:
             raise self._bad(number, f"this property has more than {MOST_VALUES} parameters or values")
+
+    def hear(self, number: int, line: str) -> None:
         word, parameters, text = _parted(line)
         if word == "BEGIN":
             self._begin(text.strip().upper(), number)
@@ -183,22 +187,20 @@ class _Calendar:
         elif word == "END":
             self._end(text.strip().upper(), number)
         elif self._open[-1][0] == "VEVENT":
-            self._hold(number, line)
+            self._size += len(line)
+            self._count += 1
+            if self._count > MOST_VALUES or self._size > LARGEST_RECORD:
+                raise self._endless(number)
             _put(self._event, word, parameters, text)
         elif len(self._open) == 1 and word in _OF_CALENDAR and word not in self._calendar:
             if len(line) > _LONGEST_OF_CALENDAR:
                 raise self._bad(number, f"the calendar's {word} is longer than {_LONGEST_OF_CALENDAR} characters")
             _put(self._calendar, word, parameters, text)
 
-    def _hold(self, number: int, line: str) -> None:
-        """Refuse an event that goes on and on."""
-        self._size += len(line)
-        self._count += 1
-        if self._count > MOST_VALUES:
-            raise self._bad(number, f"the event of line {self._open[-1][1]} has more than {MOST_VALUES} properties")
-        if self._size > LARGEST_RECORD:
-            million = LARGEST_RECORD // 2**20
-            raise self._bad(number, f"the event of line {self._open[-1][1]} is longer than {million} million characters")
+    def _endless(self, number: int) -> BadSourceError:
+        most = f"has more than {MOST_VALUES} properties"
+        longest = f"is longer than {LARGEST_RECORD // 2**20} million characters"
+        return self._bad(number, f"the event of line {self._open[-1][1]} {most if self._count > MOST_VALUES else longest}")
 
     def _bad(self, number: int, message: str) -> BadSourceError:
         return BadSourceError(f"{self._name}:{number}", message, hint="no calendar has such: is this the right file?")
@@ -226,12 +228,14 @@ class _Calendar:
         if what != begun:
             raise BadSourceError(f"{self._name}:{number}", f"END:{what} stands where the {begun} of line {line} should end")
         if what == "VEVENT":
-            self.ready.append(Record(Origin(f"{self._name}:{line}", line), _with_end(_joined({**self._calendar, **self._event}))))
+            self.ready.append(Record(Origin(f"{self._name}:{line}", line), _with_end({**self._calendar, **_joined(self._event)})))
 
 
 def _joined(event: dict[str, Any]) -> dict[str, Any]:
-    """Give the values of a property that is a list as one text."""
-    return {word: {**value, OWN_TEXT: ";".join(value[OWN_TEXT])} if word in _LISTS else value for word, value in event.items()}
+    """Make one text of each list."""
+    for word in _LISTS.intersection(event):
+        event[word][OWN_TEXT] = ";".join(event[word][OWN_TEXT])
+    return event
 
 
 def _with_end(event: dict[str, Any]) -> dict[str, Any]:

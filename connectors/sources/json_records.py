@@ -118,7 +118,10 @@ def _keys(text: _JsonText) -> Iterator[str]:
 
 def _pass_over(text: _JsonText) -> None:
     """Read the value that stands here; of a list no more than one item is held."""
-    deque(_walk(text, (), is_certain=False), maxlen=0)
+    if text.peek() == "[":
+        deque(_items(text, ()), maxlen=0)
+    else:
+        text.value()
 
 
 def _member(text: _JsonText, name: str, steps: Sequence[str], *, is_certain: bool) -> Iterator[tuple[Any, int]]:

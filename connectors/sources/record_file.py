@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 from connectors.sources.cell_faults import CellFaults, repeated, short
@@ -82,18 +81,17 @@ class RecordFile:
     def _present(self, file: OpenedFile, flattening: Flattening) -> Sequence[str]:
         present: dict[str, None] = {}
         with closing(self.cut(file)) as records:
-            while sample := list(islice(records, SAMPLE)):
-                for record in sample:
-                    try:
-                        present.update(dict.fromkeys(flattening.cells(record.value)))
-                    except TooWideError as error:
-                        raise BadSourceError(str(record.origin), f"the record cannot be read: {error}", hint=_HINT) from error
-                    except TooDeepError:
-                        continue
-                    if len(present) > MOST_COLUMNS:
-                        message = f"the records have more than {MOST_COLUMNS} different names; so many columns are never meant"
-                        raise BadSourceError(str(record.origin), message, hint=_HINT)
-                if not matched(tuple(present), self.asked).missing:
+            for number, record in enumerate(records, start=1):
+                try:
+                    present.update(dict.fromkeys(flattening.cells(record.value)))
+                except TooWideError as error:
+                    raise BadSourceError(str(record.origin), f"the record cannot be read: {error}", hint=_HINT) from error
+                except TooDeepError:
+                    continue
+                if len(present) > MOST_COLUMNS:
+                    message = f"the records have more than {MOST_COLUMNS} different names; so many columns are never meant"
+                    raise BadSourceError(str(record.origin), message, hint=_HINT)
+                if number % SAMPLE == 0 and not matched(tuple(present), self.asked).missing:
                     break
         return tuple(present)
 

@@ -47,7 +47,7 @@ class XmlPieces:
         self._listener = listener
         self._names: dict[str, str] = {}
         self._parser = expat.ParserCreate(encoding, intern=self._names)
-        self._fed = self._defaults = 0
+        self._fed = self._defaults = self._known_names = 0
         self._doctype: int | None = None
         self._parser.buffer_text = True
         self._parser.buffer_size = 64 * 1024
@@ -95,7 +95,15 @@ class XmlPieces:
         if self._fed - begun > LONGEST_MARKUP:
             message = f"a tag, comment or document type is longer than {LONGEST_MARKUP // 2**20} million bytes"
             raise BadSourceError(f"{self._name}:{self.line}", message, hint=_WRONG_FILE)
-        if len(self._names) > _MOST_NAMES:
+        if len(self._names) != self._known_names:
+            self._check_names()
+
+    def _check_names(self) -> None:
+        self._known_names = len(self._names)
+        if any(name and len(name) > LONGEST_NAME for name in self._names):
+            message = f"the name of an element or attribute is longer than {LONGEST_NAME} characters"
+            raise BadSourceError(f"{self._name}:{self.line}", message, hint=_WRONG_FILE)
+        if self._known_names > _MOST_NAMES:
             message = f"there are more than {_MOST_NAMES} different names of elements and attributes"
             raise BadSourceError(f"{self._name}:{self.line}", message, hint=_WRONG_FILE)
 
@@ -103,9 +111,6 @@ class XmlPieces:
         self._depth += 1
         if self._depth > DEEPEST:
             message = f"more than {DEEPEST} elements stand inside one another"
-            raise BadSourceError(f"{self._name}:{self.line}", message, hint=_WRONG_FILE)
-        if len(name) > LONGEST_NAME:
-            message = f"the name of an element is longer than {LONGEST_NAME} characters"
             raise BadSourceError(f"{self._name}:{self.line}", message, hint=_WRONG_FILE)
         self._listener.start(name, attributes)
 

@@ -7,24 +7,21 @@ takes no memory limit.
 
 from __future__ import annotations
 
-import bz2
 import copy
 import fnmatch
 import io
 import lzma
 import os
 import shutil
-import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from tempfile import TemporaryFile
-from typing import IO, BinaryIO, Protocol
+from typing import IO, BinaryIO
 
+from connectors.sources.decompressors import MOST_WINDOW, Decompressor, decompressor_of, gzip_decompressor, member_decompressor
 from connectors.sources.errors import BadSourceError, as_bad_source
-from mappings.errors import ConfigError
 
 _BUFFER_BYTES = 64 * 1024
 _MOST_SHOWN = 20
@@ -37,77 +34,11 @@ HARMLESS_BYTES = 32 * 1024 * 1024
 MOST_RATIO = 250
 """Beyond that, so many bytes may come out of each packed one: tables of text reach 10 to 100."""
 
-MOST_WINDOW = 128 * 1024 * 1024
-"""Bytes of a dictionary or window: `xz -9` takes 64 MB, `zstd --ultra -22` and `--long` 128 MB."""
-
-_WINDOW_AND_STATE = MOST_WINDOW + 1024 * 1024
-
 MOST_DIRECTORY = 4 * 1024 * 1024
 """Bytes of a zip archive's directory: some 40,000 members."""
 
 _MOST_PARTS, _LEAST_PART = 1000, 16
 """A packed file may consist of parts (members of gzip, frames of Zstandard): so many, and more if each has so many bytes."""
-
-
-class _Decompressor(Protocol):
-    """The interface that Python's decompressors have in common."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int) -> bytes: ...
-
-
-class _Inflating:
-    """`zlib` with the interface of the other decompressors."""
-
-    def __init__(self, wbits: int) -> None:
-        self._zlib = zlib.decompressobj(wbits)
-
-    @property
-    def eof(self) -> bool:
-        return self._zlib.eof
-
-    @property
-    def needs_input(self) -> bool:
-        return not self._zlib.unconsumed_tail
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._zlib.unused_data
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        return self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
-
-
-class _LzmaMember:
-    """LZMA as zip archives hold it (APPNOTE.TXT, section 5.8.8): its properties are those of an `.lzma` file without the size."""
-
-    def __init__(self, size: int) -> None:
-        self._lzma = lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_WINDOW_AND_STATE)
-        self._size = size
-        self._is_begun = False
-        self.unused_data = b""
-
-    @property
-    def eof(self) -> bool:
-        return self._lzma.eof
-
-    @property
-    def needs_input(self) -> bool:
-        return self._lzma.needs_input
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        if not self._is_begun:
-            self._is_begun = True
-            _, _, length, properties = struct.unpack_from("<BBH5s", data)
-            if length != len(properties):
-                raise ValueError("LZMA has five bytes of properties")
-            data = properties + struct.pack("<Q", self._size) + data[9:]
-        return self._lzma.decompress(data, max_length)
 
 
 @contextmanager
@@ -129,7 +60,7 @@ def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[Bi
             archive = open_things.enter_context(opened_archive(stored, name))
             stream = _one_member(archive, name, member, size_of(stored))
         else:
-            begin = _decompressor_of(head)
+            begin = decompressor_of(head)
             stream = Unpacking(stored, begin, name, size_of(stored)) if begin else None
         if stream is None:
             stored.seek(0)
@@ -161,7 +92,7 @@ def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[tuple[
                 return
             stream.seek(0)
             with TemporaryFile(prefix="eventsync-") as plain:
-                unpacking = Unpacking(stream, _gzip, name, size_of(stream))
+                unpacking = Unpacking(stream, gzip_decompressor, name, size_of(stream))
                 shutil.copyfileobj(io.BufferedReader(unpacking, _BUFFER_BYTES), plain)
                 plain.seek(0)
                 yield plain, True
@@ -173,30 +104,6 @@ def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[tuple[
 def size_of(stored: BinaryIO) -> int:
     """Return the size of a file as it is stored."""
     return os.fstat(stored.fileno()).st_size
-
-
-def _decompressor_of(head: bytes) -> Callable[[], _Decompressor] | None:
-    """Return what makes the decompressor for a file that begins like a packed one, None where it does not."""
-    if head.startswith(b"\x1f\x8b"):
-        return _gzip
-    if head.startswith(b"BZh"):
-        return bz2.BZ2Decompressor
-    if head.startswith(b"\x28\xb5\x2f\xfd"):
-        return _zstandard()
-    return partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _WINDOW_AND_STATE) if head.startswith(b"\xfd7zXZ\x00") else None
-
-
-def _gzip() -> _Decompressor:
-    return _Inflating(zlib.MAX_WBITS + 16)
-
-
-def _zstandard() -> Callable[[], _Decompressor]:
-    try:
-        from connectors.sources.zstandard_file import ZstandardFrame  # noqa: PLC0415  # an extra: wanted by few
-    except ImportError:
-        hint = "run `pip install 'eventsync[zstd]'`"
-        raise ConfigError("the file is packed with Zstandard, and nothing here unpacks that", hint=hint) from None
-    return partial(ZstandardFrame, MOST_WINDOW)
 
 
 class _Archive:
@@ -232,20 +139,13 @@ def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, 
     """
     if member.flag_bits & 1:
         raise BadSourceError(name, "the archive is locked with a password", hint="ask for it without one")
-    begin: Callable[[], _Decompressor]
-    match member.compress_type:
-        case zipfile.ZIP_STORED:
-            with as_bad_source(lambda: name, _DAMAGED):
-                return _Watched(archive.open(member), name)
-        case zipfile.ZIP_DEFLATED:
-            begin = partial(_Inflating, -zlib.MAX_WBITS)
-        case zipfile.ZIP_BZIP2:
-            begin = bz2.BZ2Decompressor
-        case zipfile.ZIP_LZMA:
-            begin = partial(_LzmaMember, member.file_size)
-        case other:
-            hint = "ask for an archive packed with deflate, as every program can write it"
-            raise BadSourceError(name, f"its archive packs it by method {other}, which cannot be unpacked here", hint=hint)
+    if member.compress_type == zipfile.ZIP_STORED:
+        with as_bad_source(lambda: name, _DAMAGED):
+            return _Watched(archive.open(member), name)
+    begin = member_decompressor(member.compress_type, member.file_size)
+    if begin is None:
+        hint = "ask for an archive packed with deflate, as every program can write it"
+        raise BadSourceError(name, f"its archive packs it by method {member.compress_type}, which is not known here", hint=hint)
     packed = copy.copy(member)
     packed.compress_type, packed.file_size = zipfile.ZIP_STORED, member.compress_size
     packed.CRC = None  # type: ignore[assignment] # `zipfile` then checks no sum: it is that of the unpacked bytes
@@ -334,7 +234,7 @@ class Unpacking(_Watched):
     def __init__(
         self,
         packed: IO[bytes],
-        begin: Callable[[], _Decompressor],
+        begin: Callable[[], Decompressor],
         name: str,
         stored_bytes: int,
         member: zipfile.ZipInfo | None = None,
@@ -361,7 +261,7 @@ class Unpacking(_Watched):
         return self._given
 
     def _restart(self) -> None:
-        self._decompressor: _Decompressor | None = self._begin()
+        self._decompressor: Decompressor | None = self._begin()
         self._rest = b""
         self._given = self._taken = self._checksum = 0
         self._parts = 1
@@ -386,7 +286,7 @@ class Unpacking(_Watched):
         self._taken += len(data)
         return data
 
-    def _decompressed(self, decompressor: _Decompressor, data: bytes, size: int) -> bytes:
+    def _decompressed(self, decompressor: Decompressor, data: bytes, size: int) -> bytes:
         try:
             return decompressor.decompress(data, size)
         except (lzma.LZMAError, ValueError) as error:
@@ -396,7 +296,7 @@ class Unpacking(_Watched):
             hint = "ask for it packed with a smaller dictionary, or with gzip"
             raise BadSourceError(self.name, message, hint=hint) from error
 
-    def _next_part(self, ended: _Decompressor) -> None:
+    def _next_part(self, ended: Decompressor) -> None:
         """Begin the part that follows; zeros between two parts are padding (RFC 1952, the .xz format)."""
         if self._member is not None:
             self._decompressor = None

@@ -137,7 +137,8 @@ class _Texts(Sequence[str]):
         return len(self._ends) - 1
 
     def __getitem__(self, place: int) -> str:  # type: ignore[override] # nobody asks for a slice
-        return self._bytes[self._ends[place] : self._ends[place + 1]].decode("utf-8", "surrogatepass")
+        ends = self._ends
+        return self._bytes[ends[place] : ends[place + 1]].decode("utf-8", "surrogatepass")
 
 
 class _Strings:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from connectors.sources.errors import BadSourceError
 from connectors.sources.names import column_number
-from connectors.sources.row_limits import LARGEST_CELL
+from connectors.sources.row_limits import LARGEST_CELL, MOST_VALUES
 from connectors.sources.safe_xml import XmlPieces
 from connectors.sources.sheet_cells import Fault
 from connectors.sources.sheet_grid import LAST_COLUMN, LAST_ROW, Area, SheetRow, spread, to_last_filled, with_gaps
@@ -32,8 +32,8 @@ def sheet_rows(package: XlsxPackage, part: str, texts: CellTexts, area: Area, *,
 def _stored(package: XlsxPackage, part: str, texts: CellTexts, area: Area) -> Iterator[SheetRow]:
     listener = _Rows(texts, area)
     for _ in XmlPieces(f"{package.name} ({part})", listener).told(package.chunks(part)):
-        if listener.count > LAST_ROW:
-            message = f"there are more than {LAST_ROW} rows, which is more than a sheet can have"
+        if listener.count > MOST_VALUES:
+            message = f"more than {MOST_VALUES} rows have the number of an earlier one, or a lower one"
             raise BadSourceError(f"{package.name} ({part})", message, hint="open it in a spreadsheet program and save it again")
         if listener.size > LARGEST_CELL:
             place = f"{package.name} ({part}), row {listener.number}"
@@ -73,7 +73,7 @@ class _Rows:
         self._parts: list[str] = []
         self._is_value = self._is_formula = self._is_reading = False
 
-        self.count = self.size = 0
+        self.count = self.size = self._last = 0
 
     @property
     def number(self) -> int:
@@ -106,7 +106,8 @@ class _Rows:
             case "rPh":
                 self._is_reading = False
             case "row":
-                self.count += 1
+                self.count += self._row.number <= self._last
+                self._last = max(self._last, self._row.number)
                 if self._area.top <= self._row.number <= self._area.bottom:
                     self.ready.append(self._row)
             case _:

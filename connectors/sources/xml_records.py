@@ -145,7 +145,7 @@ class _Elements:
             for key, value in attributes.items():
                 element.add(f"@{self._called(key)}", _as_read(value))
                 self._characters += len(key) + len(value)
-            self._hold(len(attributes) + 1, 0)
+            self._values += len(attributes) + 1
             self._record.append(element)
         elif len(self.names) < _MOST_NAMES:
             self.names.setdefault("/".join(self._open))
@@ -163,32 +163,31 @@ class _Elements:
         if self._record:
             if element.has_children and element.has_text:
                 # Such an element keeps the whole sentence, and so does each around it.
-                self._hold(0, element.size)
+                self._characters += element.size
+            if self._characters > LARGEST_RECORD or self._values > MOST_VALUES:
+                raise self._too_large()
             self._record[-1].put(called, element)
         else:
             value = element.value(is_record=True)
             self.ready.append((self._line, value if isinstance(value, dict) else {OWN_TEXT: value} if value.strip() else {}))
 
-    def _hold(self, values: int, characters: int) -> None:
-        """Refuse a record that goes on and on."""
-        self._values += values
-        self._characters += characters
-        if self._characters <= LARGEST_RECORD and self._values <= MOST_VALUES:
-            return
+    def text(self, text: str) -> None:
+        if self._record:
+            self._characters += len(text)
+            if self._characters > LARGEST_RECORD:
+                raise self._too_large()
+            self._record[-1].size += len(text)
+            self._record[-1].parts.append(text)
+            self._record[-1].has_text = self._record[-1].has_text or not text.isspace()
+
+    def _too_large(self) -> BadSourceError:
         message = (
             f"the record that begins here holds more than {MOST_VALUES} elements and attributes"
             if self._values > MOST_VALUES
             else f"the record that begins here is longer than {LARGEST_RECORD // 2**20} million characters"
         )
         hint = "correct `source.records`: it should lead to the single events"
-        raise BadSourceError(f"{self._file}:{self._line}", message, hint=hint)
-
-    def text(self, text: str) -> None:
-        if self._record:
-            self._hold(0, len(text))
-            self._record[-1].size += len(text)
-            self._record[-1].parts.append(text)
-            self._record[-1].has_text = self._record[-1].has_text or not text.isspace()
+        return BadSourceError(f"{self._file}:{self._line}", message, hint=hint)
 
     def _called(self, name: str) -> str:
         return name.rpartition(":")[2] if self._drops else name

@@ -22,8 +22,8 @@ _ENCODINGS = (
     *("utf-16", "shift_jis", "cp949", "euc-kr", "gb18030", "big5", "koi8-r", "macroman"),
 )
 """Those that partners' files are in, to tell an author which was probably meant."""
-_NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs", "oem"})
-"""Codecs of Python that make texts of bytes, and are no character sets of files."""
+_NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs", "oem", "utf_7"})
+"""Codecs of Python that make texts of bytes, and are no character sets of files; UTF-7 is none of the web (WHATWG), and slow."""
 
 
 def _spelt_out(text: object) -> object:

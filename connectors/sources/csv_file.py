@@ -42,7 +42,7 @@ class CsvFile:
         with opened(self.file) as file:
             with told_of_change(file):
                 encoding = chosen_encoding(file.stream, self.spec.encoding)
-                lines = Lines(file.stream, encoding, file.name, needs_end=not file.has_known_end)
+                lines = Lines(file.stream, encoding, file.name, needs_end=not file.has_known_end, mark=self.spec.delimiter)
                 records = CsvRecords(lines, file.name, self.spec)
                 present = read_header(self.spec.header, file.name, records.next_row, hint="check `source.delimiter`")
                 columns = wanted_columns(present, self.asked, file.name, _advice(present, self.spec))
@@ -74,7 +74,7 @@ def _asked_rows(spec: DelimitedSource, records: CsvRecords, odd: OddRows, raw: R
         yield from _rows(records, odd, is_sealing=raw is not None and raw.is_sealing)
         return
     for piece in raw.chosen:
-        lines = Lines(raw.opened(piece), records.lines.encoding, raw.name, piece.line - 1)
+        lines = Lines(raw.opened(piece), records.lines.encoding, raw.name, piece.line - 1, mark=spec.delimiter)
         yield from _rows(CsvRecords(lines, raw.name, spec), odd, is_sealing=raw.is_sealing)
 
 

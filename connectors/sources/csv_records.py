@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from connectors.sources.errors import BadSourceError, CutOffError
+from connectors.sources.row_limits import LARGEST_CELL
 from connectors.sources.text_file import Lines, replaced_bytes
 from mappings.source_bases import DelimitedSource
-
-LARGEST_CELL = 10 * 1024 * 1024
-"""Characters. A larger cell is a quote that nobody closed, far more often than it is text."""
 
 
 class CsvRecords:

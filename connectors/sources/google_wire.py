@@ -18,6 +18,7 @@ from gspread.http_client import HTTPClient
 from gspread.urls import DRIVE_FILES_API_V3_URL, SPREADSHEETS_API_V4_BASE_URL
 from requests import PreparedRequest, RequestException, Response, Session, TooManyRedirects
 from requests.adapters import HTTPAdapter
+from urllib3.exceptions import HTTPError
 
 from connectors.masking import Mask
 from connectors.retry import RetryPolicy, ask_again_until
@@ -26,6 +27,7 @@ from connectors.sources.clockwork import Clockwork
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.google_login import Login
 from connectors.sources.google_refusals import GridMovedError, Refusal
+from connectors.sources.whole_answers import read_whole
 from mappings.errors import SyncError
 
 _TIMEOUT_S = (10.0, 180.0)
@@ -131,7 +133,7 @@ class GoogleWire(HTTPClient):
         except TooManyRedirects as error:
             hint = "check EVENTSYNC_SHEETS_URL: our token is never carried elsewhere"
             raise SourceRefusedError(f"{question.what}: Google's address leads elsewhere", hint=hint) from error
-        except (RequestException, TransportError) as error:
+        except (RequestException, HTTPError, TransportError) as error:
             told = SourceUnavailableError(
                 f"{question.what}: Google did not answer ({type(error).__name__})", hint="run again later"
             )
@@ -146,14 +148,16 @@ class GoogleWire(HTTPClient):
             credentials.refresh(partial(Request(self.session), timeout=_TOKEN_TIMEOUT_S))  # type: ignore[no-untyped-call]
             self._mask.learn(str(credentials.token or ""))
         credentials.apply(headers)  # type: ignore[no-untyped-call]
-        return self.session.request(
+        response = self.session.request(
             question.method,
             self._at(question.address),
             params=question.params,
             json=question.body,
             headers=headers,
             timeout=self.timeout if question.insists else _BRIEF_TIMEOUT_S,
+            stream=True,
         )
+        return read_whole(response, f"{question.what}: Google", hint="read fewer columns: name them in `source.range`")
 
     def _refused(self, question: Question, response: Response) -> SyncError:
         pause_s = retry_after_s(response.headers)

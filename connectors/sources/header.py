@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from connectors.sources.errors import BadSourceError, EmptySourceError, MissingColumnsError
 from connectors.sources.names import Asked, Matched, column_names, matched
+from connectors.sources.row_limits import MOST_COLUMNS
 from mappings.source_parts import Header
 
 FARTHEST = 1000
 """Rows among which a header is looked for."""
 
-_MOST_COLUMNS = 16_384
 _LIKE_CONTENT = re.compile(r"https?://|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|(?<!\S)(?:\S++\s){5}")
 _WHOLE_FILE = "ask the partner for the whole file"
 
@@ -33,8 +33,8 @@ def read_header(header: Header, name: str, next_row: NextRow, *, hint: str = "")
         BadSourceError: the source ends before the header, or nothing or far too much stands in it.
     """
     in_file = _found(header, name, next_row) if header.row else []
-    if len(in_file) > _MOST_COLUMNS:
-        raise BadSourceError(name, f"the header has {len(in_file)} columns; more than {_MOST_COLUMNS} are never meant", hint=hint)
+    if len(in_file) > MOST_COLUMNS:
+        raise BadSourceError(name, f"the header has {len(in_file)} columns; more than {MOST_COLUMNS} are never meant", hint=hint)
     return column_names(header.names or in_file)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +17,7 @@ from connectors.sources.ics_lengths import end_after
 from connectors.sources.nested import OWN_TEXT
 from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
+from connectors.sources.row_limits import LARGEST_RECORD, MOST_VALUES
 from connectors.sources.text_file import Lines, chosen_encoding, has_undecodable
 from mappings.source_specs import IcsSource
 from mappings.vocabulary import Origin
@@ -42,6 +44,13 @@ ALWAYS_THERE = frozenset({*_DATES, *(f"{name}.TZID" for name in _DATES), *_LISTS
 """Columns that a feed may use although no event of today's file has them: the RFC's properties, nearly all optional."""
 
 _DEEPEST = 50
+_MOST_MOVED = 10_000
+"""Days of one series that stand as events of their own."""
+
+_LONGEST_OF_CALENDAR = 1_000
+"""Characters of a property of the calendar, which each of its events has."""
+
+_PIECE_BYTES = 64 * 1024
 _MARK = re.compile(r'"[^"]*"|[;:]')
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _COMMA = re.compile(r"(?<!\\),")
@@ -70,7 +79,7 @@ class IcsRecords:
         encoding = chosen_encoding(file.stream, self.spec.encoding or ("utf-8",))
         lines = Lines(file.stream, encoding, file.name)
         try:
-            yield from _events(_unfolded(lines, encoding), file.name)
+            yield from _events(_unfolded(lines, encoding, file.name), file.name)
         finally:
             lines.release()
 
@@ -78,15 +87,26 @@ class IcsRecords:
 def _has_moved(file: OpenedFile) -> bool:
     """Whether single days of a series may stand as events of their own."""
     file.stream.seek(0)
-    return any(line[:13].upper() == b"RECURRENCE-ID" for line in file.stream)
+    pieces = iter(partial(file.stream.readline, _PIECE_BYTES), b"")
+    return any(piece[:13].upper() == b"RECURRENCE-ID" for piece in pieces)
 
 
 def _moved(records: Iterable[Record]) -> dict[str, list[str]]:
-    """Return, by UID, the days of series that stand as events of their own."""
+    """Return, by UID, the days of series that stand as events of their own.
+
+    Raises:
+        BadSourceError: they are too many to be held.
+    """
     found: dict[str, list[str]] = {}
+    count = 0
     for record in records:
         if day := _own_text(record, "RECURRENCE-ID"):
-            found.setdefault(_own_text(record, "UID"), []).append(day)
+            days = found.setdefault(_own_text(record, "UID"), [])
+            days.append(day)
+            count += 1
+            if len(days) > _MOST_MOVED or count > MOST_VALUES:
+                message = f"more than {_MOST_MOVED} days of one series, or {MOST_VALUES} of all, stand as events of their own"
+                raise BadSourceError(str(record.origin), message, hint="ask for a shorter span of the calendar")
     return found
 
 
@@ -102,7 +122,7 @@ def _own_text(record: Record, name: str) -> str:
     return found if isinstance(found, str) else found[0]
 
 
-def _unfolded(lines: Lines, encoding: str) -> Iterator[tuple[int, str]]:
+def _unfolded(lines: Lines, encoding: str, name: str) -> Iterator[tuple[int, str]]:
     """Join folded lines (RFC 5545, section 3.1), also where the fold has cut a character in two."""
     started, whole = 0, ""
     for number, line in enumerate(lines, start=1):
@@ -110,6 +130,9 @@ def _unfolded(lines: Lines, encoding: str) -> Iterator[tuple[int, str]]:
         plain = line.rstrip("\r\n")
         if plain[:1] in {" ", "\t"} and started:
             whole += plain[1:]
+            if len(whole) > LARGEST_RECORD:
+                message = f"the property that begins here is longer than {LARGEST_RECORD // 2**20} million characters"
+                raise BadSourceError(f"{name}:{started}", message, hint="ask the partner to shorten it")
         else:
             if whole:
                 yield started, _mended(whole, encoding)
@@ -130,6 +153,8 @@ def _mended(text: str, encoding: str) -> str:
 def _events(lines: Iterator[tuple[int, str]], name: str) -> Iterator[Record]:
     calendar = _Calendar(name)
     for number, line in lines:
+        if len(line) > MOST_VALUES:
+            calendar.check_width(number, line)
         if line.strip():
             calendar.hear(number, line)
             yield from calendar.ready
@@ -147,6 +172,11 @@ class _Calendar:
         self._is_begun = False
         self._calendar: dict[str, Any] = {}
         self._event: dict[str, Any] = {}
+        self._size = self._count = 0
+
+    def check_width(self, number: int, line: str) -> None:
+        if line.count(";") + line.count(",") > MOST_VALUES:
+            raise self._bad(number, f"this property has more than {MOST_VALUES} parameters or values")
 
     def hear(self, number: int, line: str) -> None:
         word, parameters, text = _parted(line)
@@ -157,9 +187,23 @@ class _Calendar:
         elif word == "END":
             self._end(text.strip().upper(), number)
         elif self._open[-1][0] == "VEVENT":
+            self._size += len(line)
+            self._count += 1
+            if self._count > MOST_VALUES or self._size > LARGEST_RECORD:
+                raise self._endless(number)
             _put(self._event, word, parameters, text)
-        elif len(self._open) == 1 and word in _OF_CALENDAR:
+        elif len(self._open) == 1 and word in _OF_CALENDAR and word not in self._calendar:
+            if len(line) > _LONGEST_OF_CALENDAR:
+                raise self._bad(number, f"the calendar's {word} is longer than {_LONGEST_OF_CALENDAR} characters")
             _put(self._calendar, word, parameters, text)
+
+    def _endless(self, number: int) -> BadSourceError:
+        most = f"has more than {MOST_VALUES} properties"
+        longest = f"is longer than {LARGEST_RECORD // 2**20} million characters"
+        return self._bad(number, f"the event of line {self._open[-1][1]} {most if self._count > MOST_VALUES else longest}")
+
+    def _bad(self, number: int, message: str) -> BadSourceError:
+        return BadSourceError(f"{self._name}:{number}", message, hint="no calendar has such: is this the right file?")
 
     def check_end(self) -> None:
         if not self._is_begun:
@@ -171,18 +215,27 @@ class _Calendar:
 
     def _begin(self, what: str, number: int) -> None:
         self._is_begun = True
+        if not self._open:
+            self._calendar = {}
         self._open.append((what, number))
         if len(self._open) > _DEEPEST:
             raise BadSourceError(f"{self._name}:{number}", f"more than {_DEEPEST} components stand inside one another")
         if what == "VEVENT":
-            self._event = {}
+            self._event, self._size, self._count = {}, 0, 0
 
     def _end(self, what: str, number: int) -> None:
         begun, line = self._open.pop()
         if what != begun:
             raise BadSourceError(f"{self._name}:{number}", f"END:{what} stands where the {begun} of line {line} should end")
         if what == "VEVENT":
-            self.ready.append(Record(Origin(f"{self._name}:{line}", line), _with_end({**self._calendar, **self._event})))
+            self.ready.append(Record(Origin(f"{self._name}:{line}", line), _with_end({**self._calendar, **_joined(self._event)})))
+
+
+def _joined(event: dict[str, Any]) -> dict[str, Any]:
+    """Make one text of each list."""
+    for word in _LISTS.intersection(event):
+        event[word][OWN_TEXT] = ";".join(event[word][OWN_TEXT])
+    return event
 
 
 def _with_end(event: dict[str, Any]) -> dict[str, Any]:
@@ -206,19 +259,18 @@ def _parted(line: str) -> tuple[str, dict[str, str], str]:
     if not pieces:
         return line.upper(), {}, ""
     named = (piece.partition("=") for piece in pieces[1:])
-    return pieces[0].upper(), {key.upper(): value.strip('"') for key, _, value in named}, line[marks[-1] :]
+    return pieces[0].upper(), {key.upper(): value.strip('"') for key, _, value in named if key}, line[marks[-1] :]
 
 
 def _put(record: dict[str, Any], word: str, parameters: dict[str, str], text: str) -> None:
     parts = [_value(word, part) for part in (_COMMA.split(text) if word in _LISTS else [text])]
     known = record.get(word)
     if known is None:
-        record[word] = {OWN_TEXT: ";".join(parts), **parameters}
-    elif word in _LISTS:
-        known[OWN_TEXT] = ";".join((known[OWN_TEXT], *parts))
+        record[word] = {OWN_TEXT: parts if word in _LISTS else parts[0], **parameters}
+    elif isinstance(known[OWN_TEXT], list):
+        known[OWN_TEXT] += parts
     else:
-        texts = known[OWN_TEXT]
-        known[OWN_TEXT] = [*(texts if isinstance(texts, list) else [texts]), *parts]
+        known[OWN_TEXT] = [known[OWN_TEXT], *parts]
 
 
 def _value(word: str, text: str) -> str:

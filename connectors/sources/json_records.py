@@ -7,27 +7,32 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from connectors.sources.cell_faults import short
 from connectors.sources.errors import BadSourceError, CutOffError
-from connectors.sources.json_values import JsonTexts
+from connectors.sources.json_values import JsonTexts, TooManyValuesError, refuse_many_values
 from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
+from connectors.sources.row_limits import LARGEST_RECORD, MOST_VALUES
 from connectors.sources.text_pieces import PIECE, TextPieces
 from mappings.source_specs import JsonSource
 from mappings.vocabulary import Origin
-
-LARGEST_RECORD = 64 * 1024 * 1024
-"""Characters of one record, or of anything that stands beside the records."""
 
 NO_OBJECT = "a record is an object: names and values in braces"
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\*)\]")
 _EACH = "*"
+_MOST_NAMES = 40
+_LONGEST_PIECE = 1024 * 1024
+"""Characters that are read at once: what was read beyond a large record's end is no large record itself."""
+
+_LONGEST_MARK = 16
+"""Characters. An error so close to the end of what was read may be a number, word or escape that goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,25 +96,46 @@ _HINT_RECORDS = "say in `source.records` the way to them, like `data.events`"
 def _no_list(text: _JsonText) -> str:
     if text.peek() != "{":
         return "a list of records should begin here"
-    lists = [key for key, value in text.value().items() if isinstance(value, list)]
+    lists: list[str] = []
+    for key in _keys(text):
+        if text.peek() == "[" and len(lists) < _MOST_NAMES:
+            lists.append(short(key))
+        _pass_over(text)
     return f"a list of records should begin here, and an object does; lists stand under {', '.join(lists) or 'none of its keys'}"
 
 
-def _member(text: _JsonText, name: str, steps: Sequence[str], *, is_certain: bool) -> Iterator[tuple[Any, int]]:
+def _keys(text: _JsonText) -> Iterator[str]:
+    """Yield the keys of the object that stands here; the caller reads each one's value."""
     text.skip("{")
-    keys: list[str] = []
     while text.peek() != "}":
-        keys.append(str(text.value()))
+        key = str(text.value())
         text.skip(":")
-        if keys[-1] == name:
-            yield from _walk(text, steps, is_certain=is_certain)
-        else:
-            text.value()
+        yield key
         if text.peek() != "}":
             text.skip(",")
     text.skip("}")
-    if is_certain and name not in keys:
-        raise text.bad(f'there is no "{name}" here', hint=f"correct `source.records`; the keys here are {', '.join(keys[:40])}")
+
+
+def _pass_over(text: _JsonText) -> None:
+    """Read the value that stands here; of a list no more than one item is held."""
+    if text.peek() == "[":
+        deque(_items(text, ()), maxlen=0)
+    else:
+        text.value()
+
+
+def _member(text: _JsonText, name: str, steps: Sequence[str], *, is_certain: bool) -> Iterator[tuple[Any, int]]:
+    is_there, others = False, list[str]()
+    for key in _keys(text):
+        if key == name:
+            is_there = True
+            yield from _walk(text, steps, is_certain=is_certain)
+            continue
+        if len(others) < _MOST_NAMES:
+            others.append(short(key))
+        _pass_over(text)
+    if is_certain and not is_there:
+        raise text.bad(f'there is no "{name}" here', hint=f"correct `source.records`; the keys here are {', '.join(others)}")
 
 
 class _JsonText:
@@ -153,9 +179,10 @@ class _JsonText:
                 value, end = self.values.decode_at(self._buffer, self._place)
             except json.JSONDecodeError as error:
                 reached = error.pos - self._place
-                if not self._more():
+                is_open = error.msg.startswith("Unterminated string")
+                may_go_on = is_open or len(self._buffer) - error.pos < _LONGEST_MARK
+                if not may_go_on or not self._more():
                     self._place += reached
-                    is_open = error.msg.startswith("Unterminated string")
                     raise self._ended(f"this is not JSON: {error.msg}", is_open=is_open) from error
             except RecursionError as error:
                 raise self.bad("the document nests too deeply") from error
@@ -185,9 +212,14 @@ class _JsonText:
         if rest > LARGEST_RECORD:
             message = f"a value is longer than {LARGEST_RECORD // 2**20} million characters"
             raise self.bad(message, hint="correct `source.records`: it should lead to the single events")
+        try:
+            refuse_many_values(self._buffer, self._place)
+        except TooManyValuesError as error:
+            message = f"what begins here is one value that holds more than {MOST_VALUES} others"
+            raise self.bad(message, hint="correct `source.records`: it should lead to the single events") from error
         self.line  # noqa: B018  # counts the lines that are dropped now
         # Twice as much each time: a long record is not decoded over and over.
-        piece = self._pieces.read(max(PIECE, rest))
+        piece = self._pieces.read(min(max(PIECE, rest), _LONGEST_PIECE))
         self._buffer, self._place, self._counted = self._buffer[self._place :] + piece, 0, 0
         self._is_all = not piece
         return bool(piece)

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from connectors.sources.row_limits import MOST_VALUES
+
 _DEEPEST = 50
 
 
@@ -27,6 +29,23 @@ class _Repeating(dict[str, Any]):
     """An object with the last value of each name; `earlier` has those that an earlier one contradicts, with that value."""
 
     earlier: dict[str, Any]
+
+
+class TooManyValuesError(ValueError):
+    """The text holds more values than any record does."""
+
+    def __init__(self) -> None:
+        super().__init__(f"it holds more than {MOST_VALUES} values")
+
+
+def refuse_many_values(text: str, start: int = 0) -> None:
+    """Refuse a text that may hold too many values, before any is built; marks inside of strings count too.
+
+    Raises:
+        TooManyValuesError: it does.
+    """
+    if len(text) - start > MOST_VALUES and sum(text.count(mark, start) for mark in ",[{") > MOST_VALUES:
+        raise TooManyValuesError
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +86,9 @@ class JsonTexts:
         """Return the value of a whole text.
 
         Raises:
-            ValueError: it is no JSON, or nests too deeply.
+            ValueError: it is no JSON, nests too deeply, or holds too many values.
         """
+        refuse_many_values(text)
         try:
             return self._decoder.decode(text)
         except RecursionError as error:

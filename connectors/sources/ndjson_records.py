@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.json_records import NO_OBJECT
-from connectors.sources.json_values import JsonTexts
+from connectors.sources.json_values import JsonTexts, TooManyValuesError
 from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
 from connectors.sources.text_file import Lines, chosen_encoding
@@ -63,6 +63,8 @@ def _records(lines: Lines, name: str) -> Iterator[Record]:
 def _record(values: JsonTexts, origin: Origin, line: str) -> Record:
     try:
         value = values.parse(line)
+    except TooManyValuesError as error:
+        return Record(origin, {}, f"this line cannot be read as one record: {error}", line)
     except ValueError as error:
         return Record(origin, {}, f"this line is not JSON: {error}", line)
     if not isinstance(value, dict):

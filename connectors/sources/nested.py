@@ -12,12 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.sources.json_values import Number, TooDeepError
+from connectors.sources.row_limits import LONGEST_NAME, MOST_COLUMNS
 
 _DEEPEST = 50
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,6})\]")
 
 OWN_TEXT = ""
 """The key under which an object holds a text of its own, beside what stands inside it."""
+
+
+class TooWideError(ValueError):
+    """The record has more columns than any list of events, or a longer name for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,7 @@ class Flattening:
 
         Raises:
             TooDeepError: it nests too deeply.
+            TooWideError: it has too many names, or too long ones.
         """
         found: dict[str, str] = {}
         self._put(found, path, value, 0)
@@ -46,6 +52,10 @@ class Flattening:
         return found
 
     def _put(self, found: dict[str, str], path: str, value: Any, depth: int) -> None:
+        if len(path) > LONGEST_NAME:
+            raise TooWideError(f'the name "{path[:100]}…" is longer than {LONGEST_NAME} characters')
+        if len(found) > MOST_COLUMNS:
+            raise TooWideError(f"it has more than {MOST_COLUMNS} different names; so many columns are never meant")
         if isinstance(value, dict):
             if depth > _DEEPEST:
                 raise TooDeepError("it nests too deeply")

@@ -34,6 +34,11 @@ class OpenedFile:
     _before: tuple[int, int]
     has_known_end: bool = True
 
+    @property
+    def stored_bytes(self) -> int:
+        """The size of the file as it is stored, packed or not."""
+        return self._before[0]
+
     def has_changed(self) -> bool:
         """Whether somebody wrote into it since it was opened. A file put in its place as a whole does not count."""
         return _version(self._stored) != self._before

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 from connectors.sources.cell_faults import CellFaults, repeated, short
@@ -17,8 +16,9 @@ from connectors.sources.errors import BadSourceError
 from connectors.sources.header import wanted_columns
 from connectors.sources.json_values import Repeat, TooDeepError
 from connectors.sources.names import Asked, Matched, matched
-from connectors.sources.nested import Flattening, picks_among
+from connectors.sources.nested import Flattening, TooWideError, picks_among
 from connectors.sources.opened_file import FileAt, OpenedFile, opened, told_of_change, whole
+from connectors.sources.row_limits import MOST_COLUMNS
 from connectors.sources.text_file import has_undecodable
 from mappings.source_bases import RecordSource
 from mappings.source_specs import NdjsonSource
@@ -27,7 +27,9 @@ from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
 SAMPLE = 1000
 """Records from which the columns are gathered; more are read only while a wanted column has not been met."""
 
-_MOST_COLUMNS = 16_384
+_HINT = "correct `source.records`: it should lead to the single events"
+
+_MOST_REPEATS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,17 @@ class RecordFile:
     def _present(self, file: OpenedFile, flattening: Flattening) -> Sequence[str]:
         present: dict[str, None] = {}
         with closing(self.cut(file)) as records:
-            while sample := list(islice(records, SAMPLE)):
-                for record in sample:
-                    present.update(dict.fromkeys(_flat(record, flattening)[0]))
-                if len(present) > _MOST_COLUMNS:
-                    message = f"the records have more than {_MOST_COLUMNS} different names; so many columns are never meant"
-                    raise BadSourceError(file.name, message, hint="correct `source.records`: it should lead to the single events")
-                if not matched(tuple(present), self.asked).missing:
+            for number, record in enumerate(records, start=1):
+                try:
+                    present.update(dict.fromkeys(flattening.cells(record.value)))
+                except TooWideError as error:
+                    raise BadSourceError(str(record.origin), f"the record cannot be read: {error}", hint=_HINT) from error
+                except TooDeepError:
+                    continue
+                if len(present) > MOST_COLUMNS:
+                    message = f"the records have more than {MOST_COLUMNS} different names; so many columns are never meant"
+                    raise BadSourceError(str(record.origin), message, hint=_HINT)
+                if number % SAMPLE == 0 and not matched(tuple(present), self.asked).missing:
                     break
         return tuple(present)
 
@@ -110,6 +116,9 @@ class _Rows:
     def _repeating(self, record: Record, row: SourceRow) -> SourceRow:
         """Tell the names that stand twice, by the columns that are made of what they say."""
         problems, warnings = list(row.problems), list(row.warnings)
+        if len(record.repeats) > _MOST_REPEATS:
+            hint = f"more than {_MOST_REPEATS} names stand twice in its objects and say different things"
+            return replace(row, problems=(*problems, Reason(ReasonCode.BAD_TEXT, "", "", "", hint)))
         for repeat in record.repeats:
             columns = [name for name, key in self.pairs if repeat.is_in(key)]
             used = [name for name in columns if name in self.faults.wanted]
@@ -122,5 +131,5 @@ def _flat(record: Record, flattening: Flattening) -> tuple[dict[str, str], str]:
     """Return a record's cells, and why it cannot be used if it cannot."""
     try:
         return flattening.cells(record.value), record.problem
-    except TooDeepError as error:
+    except (TooDeepError, TooWideError) as error:
         return {}, f"the record cannot be read: {error}"

@@ -1,6 +1,7 @@
-"""Which rows of a file are none: comments, and whatever stands below the last true row.
+"""The limits of one row or record, and which rows of a file are none: comments, and what stands below the last true row.
 
-Blank rows are rows, and left to the mapping.
+The limits are far beyond real files, and keep a small hostile file from taking the memory or the time of a run. Blank rows are
+rows, and left to the mapping.
 """
 
 from __future__ import annotations
@@ -11,6 +12,24 @@ from collections.abc import Iterator
 
 from mappings.source_bases import GridSource
 from mappings.vocabulary import SourceRow
+
+LARGEST_RECORD = 64 * 1024 * 1024
+"""Characters of one record, one line, or anything that stands beside the records."""
+
+LARGEST_CELL = 10 * 1024 * 1024
+"""Characters. A larger cell is a quote that nobody closed, far more often than it is text."""
+
+MOST_VALUES = 200_000
+"""Values of one record, however nested; cells or lines of one row; properties of one event; elements of one kind in a sheet."""
+
+MOST_COLUMNS = 16_384
+"""Columns of a source; as many as a sheet may have."""
+
+LONGEST_NAME = 1_000
+"""Characters of a column's name, made of the names that lead to it."""
+
+LONGEST_MARKUP = 1024 * 1024
+"""Bytes of one tag, comment or document type of XML."""
 
 
 def within_limits(rows: Iterator[SourceRow], spec: GridSource) -> Iterator[SourceRow]:

@@ -17,6 +17,7 @@ from requests.adapters import HTTPAdapter
 from connectors.http_dates import http_date
 from connectors.loopback import is_loopback
 from connectors.retry_after import retry_after_s
+from connectors.sources.whole_answers import read_whole
 from mappings.errors import ConfigError
 
 CONNECT_S = 10.0
@@ -74,9 +75,12 @@ class OrgSession(requests.Session):
         kwargs.setdefault("timeout", (CONNECT_S, READ_S))
         kwargs["allow_redirects"] = False
         self._told.sent += 1
+        is_streamed = kwargs.get("stream", False)
+        kwargs["stream"] = True
         response = super().request(method, self._where(url), *args, **kwargs)
         self._told.hear(response)
-        return response
+        hint = "ask for fewer fields, or write api: bulk"
+        return response if is_streamed else read_whole(response, "Salesforce", hint=hint)
 
     def close(self) -> None:
         """Close the connections: now, and not when the last traceback that knows of them is forgotten."""

@@ -12,6 +12,9 @@ from decimal import Decimal
 
 _ELAPSED = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
 _NO_FORMAT = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]')
+_LONGEST_CODE = 255
+"""Characters of a format code that count; Excel takes no longer ones, and each cell would get as many leading zeros."""
+
 _LONG = "a spreadsheet keeps 15 digits of a number: format the column as text, and put the original numbers back"
 
 
@@ -40,7 +43,7 @@ class Fault:
 
 def number_format(code: str) -> NumberFormat:
     """Read a format code such as `dd/mm/yyyy hh:mm`, `[h]:mm` or `00000`."""
-    first = code.split(";", 1)[0]
+    first = code[:_LONGEST_CODE].split(";", 1)[0]
     is_elapsed = _ELAPSED.search(first) is not None
     plain = _NO_FORMAT.sub("", first).lower()
     if plain == "general":

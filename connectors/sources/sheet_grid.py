@@ -16,7 +16,7 @@ from connectors.sources.odd_rows import OddRows
 from connectors.sources.sheet_cells import Fault
 from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
 
-_CORNER = re.compile(r"([A-Z]*)([0-9]*)")
+_CORNER = re.compile(r"([A-Z]{0,3})([0-9]{0,7})")
 LAST_COLUMN, LAST_ROW = 16_384, 1_048_576
 _LARGEST_MERGED = 100_000
 """Cells; what is merged over more is decoration, or an attempt to exhaust us."""
@@ -90,7 +90,11 @@ def spread(rows: Iterator[SheetRow], merged: Sequence[Area], area: Area) -> Iter
     active: list[tuple[Area, str]] = []
     for row in rows:
         active = [(one, value) for one, value in active if one.bottom >= row.number]
-        active += [(one, _cell(row, one.left - area.left)) for one in by_top.pop(row.number, ())]
+        width = sum(one.right - one.left + 1 for one, _ in active)
+        for one in by_top.pop(row.number, ()):
+            width += one.right - one.left + 1
+            if width <= LAST_COLUMN:  # else they lie over one another, as no program writes them
+                active.append((one, _cell(row, one.left - area.left)))
         for one, value in active:
             first, last = max(one.left - area.left, 0), min(one.right, area.right) - area.left
             row.cells.extend([""] * (last + 1 - len(row.cells)))

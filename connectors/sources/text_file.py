@@ -13,9 +13,7 @@ from functools import partial
 from typing import BinaryIO
 
 from connectors.sources.errors import BadSourceError, CutOffError, as_bad_source
-
-LONGEST_LINE = 64 * 1024 * 1024
-"""Characters. A longer line means that the file is no text file with rows; reading on would fill the memory."""
+from connectors.sources.row_limits import LARGEST_RECORD, MOST_VALUES
 
 _UNDECODED = re.compile("[\ud800-\udfff]")
 _NO_CP932 = str.maketrans({"\x80": "\udc80", "\uf8f0": "\udca0", "\uf8f1": "\udcfd", "\uf8f2": "\udcfe", "\uf8f3": "\udcff"})
@@ -107,10 +105,12 @@ class Lines:
     `held` collects the lines since it was last cleared; `is_tainted` says that one of them holds bytes that are no text;
     `is_exhausted` that the file has ended. Byte order marks at the start, one or several, are gone. `before`: how many lines of
     the file stand before the stream, where that is only a piece of it. `needs_end`: the file is whole only if its last line has
-    an end.
+    an end. `mark`: what parts the cells of a row, where too many of them are to be refused before the row is built.
     """
 
-    def __init__(self, stream: BinaryIO, encoding: str, name: str, before: int = 0, *, needs_end: bool = False) -> None:
+    def __init__(
+        self, stream: BinaryIO, encoding: str, name: str, before: int = 0, *, needs_end: bool = False, mark: str = ""
+    ) -> None:
         self.held: list[str] = []
         self.is_tainted = False
         self.is_exhausted = False
@@ -121,6 +121,8 @@ class Lines:
         self._name = name
         self._number = before
         self._needs_end = needs_end
+        self._mark = mark
+        self._held_size = self._held_marks = 0
 
     def clear(self) -> None:
         """Forget the lines held so far."""
@@ -145,7 +147,9 @@ class Lines:
     def _read(self) -> Iterator[str]:
         hold, line = self.held.append, ""
         for line in self._lines():
-            if len(line) >= LONGEST_LINE or ("\0" in line and not self._number):
+            if len(line) > MOST_VALUES or self.held:
+                self._check_size(line)
+            if "\0" in line and not self._number:
                 raise self._no_text(line)
             if "\0" in line or (not line.isascii() and has_undecodable(line)):
                 self.is_tainted = True
@@ -158,8 +162,29 @@ class Lines:
         if self._needs_end and line and not line.endswith(("\n", "\r")):
             raise CutOffError(f"{self._name}:{self._number}", "the last line has no end")
 
+    def _check_size(self, line: str) -> None:
+        """Refuse a line without an end, and a record of many lines that goes on and on."""
+        if len(self.held) <= 1:
+            held = "".join(self.held)
+            self._held_size, self._held_marks = len(held), held.count(self._mark) if self._mark else 0
+        self._held_size += len(line)
+        self._held_marks += line.count(self._mark) if self._mark else 0
+        place, unclosed = f"{self._name}:{self._number + 1 - len(self.held)}", "a quote there is probably never closed"
+        if len(line) >= LARGEST_RECORD:
+            message = f"the line is longer than {LARGEST_RECORD // 2**20} million characters"
+            hint = "this does not look like a file of rows; check `source.path`"
+            raise BadSourceError(f"{self._name}:{self._number + 1}", message, hint=hint)
+        if self._held_marks > MOST_VALUES:
+            message = f"the row that begins here has more than {MOST_VALUES} cells"
+            raise BadSourceError(place, message, hint="check `source.delimiter`; is it the right file?")
+        if len(self.held) > MOST_VALUES:
+            raise BadSourceError(place, f"the row that begins here has more than {MOST_VALUES} lines", hint=unclosed)
+        if self._held_size > LARGEST_RECORD:
+            message = f"the row that begins here is longer than {LARGEST_RECORD // 2**20} million characters"
+            raise BadSourceError(place, message, hint=unclosed)
+
     def _lines(self) -> Iterator[str]:
-        read_line = partial(self._text.readline, LONGEST_LINE)
+        read_line = partial(self._text.readline, LARGEST_RECORD)
         if not self.before:
             first = read_line().lstrip("\ufeff")
             refuse_other_kinds(first, self._name)
@@ -170,10 +195,7 @@ class Lines:
         yield from (line.translate(_NO_CP932) for line in rest) if is_cp932 else rest
 
     def _no_text(self, line: str) -> BadSourceError:
-        place = f"{self._name}:{self._number + 1}"
-        if "\0" in line:
-            column = line.index("\0") + 1
-            hint = "if it is a text file, it is UTF-16: set `source.encoding` to utf-16-le or utf-16-be"
-            return BadSourceError(place, f"character {column} is a NUL byte: this is not {self._encoding} text", hint=hint)
-        message = f"the line is longer than {LONGEST_LINE // 2**20} million characters"
-        return BadSourceError(place, message, hint="this does not look like a file of rows; check `source.path`")
+        column = line.index("\0") + 1
+        hint = "if it is a text file, it is UTF-16: set `source.encoding` to utf-16-le or utf-16-be"
+        message = f"character {column} is a NUL byte: this is not {self._encoding} text"
+        return BadSourceError(f"{self._name}:{self._number + 1}", message, hint=hint)

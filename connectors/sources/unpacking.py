@@ -1,28 +1,31 @@
-"""Packed files on their way out, watched: a small one that unpacks without end is refused while it is read.
+"""Unpack packed files while they are read, with bounds on what comes out and on the memory that it takes.
 
-What the unpacked bytes mean is their reader's matter; a workbook is a package of its own kind (`xlsx_package`).
+Every packing goes through `Unpacking`, which counts the packed bytes that it reads: what a sender writes about sizes is not
+trusted. Python's own readers do not serve: `zipfile` unpacks bzip2 and LZMA without a bound on the output, and `lzma.LZMAFile`
+takes no memory limit.
 """
 
 from __future__ import annotations
 
-import bz2
+import copy
 import fnmatch
-import gzip
 import io
 import lzma
 import os
 import shutil
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from tempfile import TemporaryFile
-from typing import BinaryIO, Protocol
+from typing import IO, BinaryIO
 
+from connectors.sources.decompressors import MOST_WINDOW, Decompressor, decompressor_of, gzip_decompressor, member_decompressor
 from connectors.sources.errors import BadSourceError, as_bad_source
-from mappings.errors import ConfigError
 
 _BUFFER_BYTES = 64 * 1024
 _MOST_SHOWN = 20
+_LONGEST_SHOWN = 200
 _DAMAGED = "the packed file is damaged or cut off"
 
 HARMLESS_BYTES = 32 * 1024 * 1024
@@ -31,15 +34,11 @@ HARMLESS_BYTES = 32 * 1024 * 1024
 MOST_RATIO = 250
 """Beyond that, so many bytes may come out of each packed one: tables of text reach 10 to 100."""
 
+MOST_DIRECTORY = 4 * 1024 * 1024
+"""Bytes of a zip archive's directory: some 40,000 members."""
 
-class _Packed(Protocol):
-    """What unpackers have in common."""
-
-    def read(self, size: int = -1, /) -> bytes: ...
-    def seek(self, offset: int, whence: int = 0, /) -> int: ...
-    def seekable(self) -> bool: ...
-    def tell(self) -> int: ...
-    def close(self) -> None: ...
+_MOST_PARTS, _LEAST_PART = 1000, 16
+"""A packed file may consist of parts (members of gzip, frames of Zstandard): so many, and more if each has so many bytes."""
 
 
 @contextmanager
@@ -56,11 +55,13 @@ def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[Bi
         head = stored.read(6)
         stored.seek(0)
     with ExitStack() as open_things:
+        stream: _Watched | None
         if head.startswith(b"PK\x03\x04"):
             archive = open_things.enter_context(opened_archive(stored, name))
-            stream = _one_member(archive, name, member)
+            stream = _one_member(archive, name, member, size_of(stored))
         else:
-            stream = _stream(head, stored, name)
+            begin = decompressor_of(head)
+            stream = Unpacking(stored, begin, name, size_of(stored)) if begin else None
         if stream is None:
             stored.seek(0)
             yield open_things.enter_context(as_stored(stored, name)), name, False
@@ -70,7 +71,7 @@ def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[Bi
 
 def as_stored(stored: BinaryIO, name: str) -> io.BufferedReader:
     """Return the bytes of a file as they are stored; reading them raises errors of `connectors.sources.errors` only."""
-    return io.BufferedReader(_watched(stored, stored, name), _BUFFER_BYTES)
+    return io.BufferedReader(_Watched(stored, name), _BUFFER_BYTES)
 
 
 @contextmanager
@@ -91,8 +92,8 @@ def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[tuple[
                 return
             stream.seek(0)
             with TemporaryFile(prefix="eventsync-") as plain:
-                with io.BufferedReader(_watched(gzip.GzipFile(fileobj=stream), stream, name), _BUFFER_BYTES) as unpacked_stream:
-                    shutil.copyfileobj(unpacked_stream, plain)
+                unpacking = Unpacking(stream, gzip_decompressor, name, size_of(stream))
+                shutil.copyfileobj(io.BufferedReader(unpacking, _BUFFER_BYTES), plain)
                 plain.seek(0)
                 yield plain, True
         case other:
@@ -100,28 +101,24 @@ def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[tuple[
             raise BadSourceError(name, message, hint="ask the partner to send the file as it is, or packed with gzip")
 
 
-def _stream(head: bytes, stored: BinaryIO, name: str) -> Unpacking | None:
-    """Return the unpacked bytes of a file that begins like a packed one, None where it does not."""
-    if head.startswith(b"\x1f\x8b"):
-        return _watched(gzip.GzipFile(fileobj=stored), stored, name)
-    if head.startswith(b"BZh"):
-        return _watched(bz2.BZ2File(stored), stored, name)
-    if head.startswith(b"\x28\xb5\x2f\xfd"):
-        return _watched(_zstandard(stored), stored, name)
-    return _watched(lzma.LZMAFile(stored), stored, name) if head.startswith(b"\xfd7zXZ\x00") else None
+def size_of(stored: BinaryIO) -> int:
+    """Return the size of a file as it is stored."""
+    return os.fstat(stored.fileno()).st_size
 
 
-def _watched(packed: _Packed, stored: BinaryIO, name: str) -> Unpacking:
-    return Unpacking(packed, os.fstat(stored.fileno()).st_size, name)
+class _Archive:
+    """A stored zip archive for `zipfile`, which reads the whole directory at once: a directory that is too large is refused."""
 
+    def __init__(self, stored: BinaryIO, name: str) -> None:
+        self._stored = stored
+        self._name = name
+        self.seek, self.tell, self.seekable = stored.seek, stored.tell, stored.seekable
 
-def _zstandard(stored: BinaryIO) -> _Packed:
-    try:
-        from connectors.sources.zstandard_file import ZstandardFile  # noqa: PLC0415  # an extra: wanted by few
-    except ImportError:
-        hint = "run `pip install 'eventsync[zstd]'`"
-        raise ConfigError("the file is packed with Zstandard, and nothing here unpacks that", hint=hint) from None
-    return ZstandardFile(stored)
+    def read(self, size: int = -1) -> bytes:
+        if size > MOST_DIRECTORY:
+            message = f"the archive's directory is larger than {MOST_DIRECTORY // 2**20} million bytes"
+            raise BadSourceError(self._name, message, hint="ask for an archive with the needed files only")
+        return self._stored.read(size)
 
 
 def opened_archive(stored: BinaryIO, name: str) -> zipfile.ZipFile:
@@ -131,22 +128,32 @@ def opened_archive(stored: BinaryIO, name: str) -> zipfile.ZipFile:
         BadSourceError: it is none, or damaged.
     """
     with as_bad_source(lambda: name, "the zip archive is damaged or cut off", is_end=True):
-        return zipfile.ZipFile(stored)
+        return zipfile.ZipFile(_Archive(stored, name))
 
 
-def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Unpacking:
-    """Return the unpacked bytes of a file in an archive, which people call `name`.
+def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, stored_bytes: int) -> _Watched:
+    """Return the unpacked bytes of a file in an archive, which people call `name`; `stored_bytes` as for `Unpacking`.
 
     Raises:
         BadSourceError: its entry is damaged, or it is packed or locked in a way that cannot be undone here.
     """
     if member.flag_bits & 1:
         raise BadSourceError(name, "the archive is locked with a password", hint="ask for it without one")
+    if member.compress_type == zipfile.ZIP_STORED:
+        with as_bad_source(lambda: name, _DAMAGED):
+            return _Watched(archive.open(member), name)
+    begin = member_decompressor(member.compress_type, member.file_size)
+    if begin is None:
+        hint = "ask for an archive packed with deflate, as every program can write it"
+        raise BadSourceError(name, f"its archive packs it by method {member.compress_type}, which is not known here", hint=hint)
+    packed = copy.copy(member)
+    packed.compress_type, packed.file_size = zipfile.ZIP_STORED, member.compress_size
+    packed.CRC = None  # type: ignore[assignment] # `zipfile` then checks no sum: it is that of the unpacked bytes
     with as_bad_source(lambda: name, _DAMAGED):
-        return Unpacking(archive.open(member), member.compress_size, name)
+        return Unpacking(archive.open(packed), begin, name, stored_bytes, member)
 
 
-def _one_member(archive: zipfile.ZipFile, name: str, pattern: str) -> Unpacking | None:
+def _one_member(archive: zipfile.ZipFile, name: str, pattern: str, stored_bytes: int) -> _Watched | None:
     """Return the file of the archive that is meant, None where the archive is a workbook."""
     members = [
         member
@@ -158,11 +165,11 @@ def _one_member(archive: zipfile.ZipFile, name: str, pattern: str) -> Unpacking 
     meant = [member for member in members if fnmatch.fnmatchcase(member.filename, pattern)] if pattern else members
     if len(meant) != 1:
         raise _not_one(name, pattern, members, meant)
-    return opened_member(archive, meant[0], f"{name}/{meant[0].filename}")
+    return opened_member(archive, meant[0], f"{name}/{meant[0].filename[:_LONGEST_SHOWN]}", stored_bytes)
 
 
 def _not_one(name: str, pattern: str, members: list[zipfile.ZipInfo], meant: list[zipfile.ZipInfo]) -> BadSourceError:
-    shown = ", ".join(member.filename for member in (meant or members)[:_MOST_SHOWN])
+    shown = ", ".join(member.filename[:_LONGEST_SHOWN] for member in (meant or members)[:_MOST_SHOWN])
     if not pattern:
         hint = 'say which one is meant: `member: "*/events.csv"`'
         return BadSourceError(name, f"the archive holds {len(members)} files: {shown}", hint=hint)
@@ -172,30 +179,24 @@ def _not_one(name: str, pattern: str, members: list[zipfile.ZipInfo], meant: lis
     return BadSourceError(name, f'no file of the archive matches "{pattern}"; it holds {shown or "none"}', hint="check `member`")
 
 
-class Unpacking(io.RawIOBase):
-    """A stream of unpacked bytes that stops a bomb. `packed_bytes` is the size of what it is unpacked from.
+class _Watched(io.RawIOBase):
+    """A stream whose reading raises errors of `connectors.sources.errors` only, also where the disk fails."""
 
-    Reading it raises errors of `connectors.sources.errors` only, also where the disk fails.
-    """
-
-    def __init__(self, stream: _Packed, packed_bytes: int, name: str) -> None:
+    def __init__(self, stream: IO[bytes], name: str) -> None:
         super().__init__()
         self._stream = stream
-        self._most = max(HARMLESS_BYTES, packed_bytes * MOST_RATIO)
         self.name = name
-        self._given = 0
 
     def readable(self) -> bool:
         """It can be read."""
         return True
 
     def seekable(self) -> bool:
-        """As far as what it is unpacked from can."""
+        """As far as the stream can."""
         return self._stream.seekable()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go there, and begin to count anew."""
-        self._given = 0
+        """Go there."""
         with as_bad_source(lambda: self.name, _DAMAGED):
             return self._stream.seek(offset, whence)
 
@@ -207,18 +208,115 @@ class Unpacking(io.RawIOBase):
         """Fill the buffer.
 
         Raises:
-            BadSourceError: far more has come out than went in, or the file is damaged.
+            BadSourceError: the file is damaged, or unpacks without end.
         """
         with as_bad_source(lambda: self.name, _DAMAGED):
-            chunk = self._stream.read(len(buffer))
-        self._given += len(chunk)
-        if self._given > self._most:
-            message = f"unpacks to more than {self._most // 2**20} million bytes, {MOST_RATIO} times its size"
-            raise BadSourceError(self.name, message, hint="no table of text does: is this the right file?")
+            chunk = self._chunk(len(buffer))
         buffer[: len(chunk)] = chunk
         return len(chunk)
+
+    def _chunk(self, size: int) -> bytes:
+        return self._stream.read(size)
 
     def close(self) -> None:
         """Close both."""
         self._stream.close()
         super().close()
+
+
+class Unpacking(_Watched):
+    """The unpacked bytes of a packed stream; `begin` makes the decompressor of each of its parts.
+
+    `stored_bytes`: the size of the file that we were sent, which bounds what comes out of a package inside a package too.
+    `member`: the entry of a zip archive whose size and checksum the bytes must have.
+    """
+
+    def __init__(
+        self,
+        packed: IO[bytes],
+        begin: Callable[[], Decompressor],
+        name: str,
+        stored_bytes: int,
+        member: zipfile.ZipInfo | None = None,
+    ) -> None:
+        super().__init__(packed, name)
+        self._begin = begin
+        self._stored_bytes = stored_bytes
+        self._member = member
+        self._restart()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place counted from the start: forward by unpacking, back by unpacking anew."""
+        if whence != io.SEEK_SET:
+            raise io.UnsupportedOperation("packed bytes are read from their start")
+        if offset < self._given:
+            super().seek(0)
+            self._restart()
+        while self._given < offset and self.read(min(offset - self._given, _BUFFER_BYTES)):
+            pass
+        return self._given
+
+    def tell(self) -> int:
+        """Return how many bytes have come out."""
+        return self._given
+
+    def _restart(self) -> None:
+        self._decompressor: Decompressor | None = self._begin()
+        self._rest = b""
+        self._given = self._taken = self._checksum = 0
+        self._parts = 1
+
+    def _chunk(self, size: int) -> bytes:
+        chunk = b""
+        while not chunk and (decompressor := self._decompressor) is not None:
+            if decompressor.eof:
+                self._next_part(decompressor)
+                continue
+            data = (self._rest or self._read()) if decompressor.needs_input else b""
+            self._rest = b""
+            is_end = decompressor.needs_input and not data
+            chunk = self._decompressed(decompressor, data, size)
+            if is_end and not chunk and not decompressor.eof:
+                raise EOFError
+        self._count(chunk)
+        return chunk
+
+    def _read(self) -> bytes:
+        data = self._stream.read(_BUFFER_BYTES)
+        self._taken += len(data)
+        return data
+
+    def _decompressed(self, decompressor: Decompressor, data: bytes, size: int) -> bytes:
+        try:
+            return decompressor.decompress(data, size)
+        except (lzma.LZMAError, ValueError) as error:
+            if "memory" not in str(error).casefold():
+                raise
+            message = f"it takes more than {MOST_WINDOW // 2**20} MB of memory to unpack"
+            hint = "ask for it packed with a smaller dictionary, or with gzip"
+            raise BadSourceError(self.name, message, hint=hint) from error
+
+    def _next_part(self, ended: Decompressor) -> None:
+        """Begin the part that follows; zeros between two parts are padding (RFC 1952, the .xz format)."""
+        if self._member is not None:
+            self._decompressor = None
+            if (self._given, self._checksum) != (self._member.file_size, self._member.CRC):
+                raise zipfile.BadZipFile("size or checksum differ")
+            return
+        self._rest = ended.unused_data.lstrip(b"\0")
+        while not self._rest and (data := self._read()):
+            self._rest = data.lstrip(b"\0")
+        self._decompressor = self._begin() if self._rest else None
+        self._parts += 1
+        if self._parts > _MOST_PARTS + self._given // _LEAST_PART:
+            message = f"the packed file consists of more than {_MOST_PARTS} parts with nearly nothing in them"
+            raise BadSourceError(self.name, message, hint="is this the right file? Ask for it packed in one part")
+
+    def _count(self, chunk: bytes) -> None:
+        self._given += len(chunk)
+        if self._member is not None:
+            self._checksum = zlib.crc32(chunk, self._checksum)
+        most = max(HARMLESS_BYTES, min(self._taken, self._stored_bytes) * MOST_RATIO)
+        if self._given > most:
+            message = f"unpacks to more than {most // 2**20} million bytes, {MOST_RATIO} times its size"
+            raise BadSourceError(self.name, message, hint="no table of text does: is this the right file?")

@@ -40,7 +40,7 @@ class Workbook:
             yield Reading(reading.columns, whole(file, reading.rows), file.stamp)
 
     def _opened(self, file: OpenedFile) -> Reading:
-        package = XlsxPackage(file.stream, file.name)
+        package = XlsxPackage(file.stream, file.name, file.stored_bytes)
         sheet, part = package.part_of(self.spec.sheet)
         name, area = f"{file.name} ({sheet})", Area.of(self.spec.range or "")
         stored = sheet_rows(package, part, cell_texts(package), area, spreads=self.spec.merged == "spread")

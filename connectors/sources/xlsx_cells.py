@@ -7,16 +7,18 @@ Formats and types are those of ECMA-376, part 1, sections 18.8.30 and 18.18.11.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
 from connectors.sources.errors import BadSourceError
+from connectors.sources.row_limits import LARGEST_CELL
 from connectors.sources.safe_xml import XmlPieces
 from connectors.sources.sheet_cells import Fault, NumberFormat, number_format, number_text
 from connectors.sources.xlsx_package import XlsxPackage
 
-_MOST_TEXT = 512 * 1024 * 1024
+_MOST_TEXT = 256 * 1024 * 1024
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _UNCALCULATED = "the formula was never calculated: open the workbook in a spreadsheet program and save it"
 
@@ -78,8 +80,8 @@ def cell_texts(package: XlsxPackage) -> CellTexts:
         BadSourceError: they are damaged, or hold more text than fits into memory.
     """
     is_1904 = any(
-        element.name == "workbookPr" and element.attributes.get("date1904", "0") in {"1", "true"}
-        for element in package.elements(package.workbook_part)
+        element.attributes.get("date1904", "0") in {"1", "true"}
+        for element in package.elements(package.workbook_part, "workbookPr")
     )
     styles, strings = package.part_of_kind("styles"), package.part_of_kind("sharedStrings")
     return CellTexts(_strings(package, strings) if strings else (), _formats(package, styles) if styles else (), is_1904)
@@ -89,7 +91,7 @@ def _formats(package: XlsxPackage, part: str) -> list[NumberFormat]:
     codes: dict[int, NumberFormat] = dict(_BUILT_IN)
     formats: list[NumberFormat] = []
     group = ""
-    for element in package.elements(part):
+    for element in package.elements(part, "cellStyleXfs", "cellXfs", "dxfs", "numFmt", "xf"):
         if element.name in {"cellStyleXfs", "cellXfs", "dxfs"}:
             group = element.name
         elif element.name == "numFmt" and group != "dxfs":
@@ -103,28 +105,55 @@ def _number(text: str | None) -> int:
     return int(text) if text and len(text) < 10 and text.isascii() and text.isdecimal() else 0
 
 
-def _strings(package: XlsxPackage, part: str) -> list[str]:
+def _strings(package: XlsxPackage, part: str) -> Sequence[str]:
     listener = _Strings()
     for _ in XmlPieces(f"{package.name} ({part})", listener).told(package.chunks(part)):
-        if listener.size > _MOST_TEXT:
-            message = f"the workbook holds more than {_MOST_TEXT // 2**20} million characters of text"
+        if listener.held > LARGEST_CELL:
+            message = f"text {len(listener.found) + 1} of the workbook is larger than {LARGEST_CELL // 2**20} million characters"
+            raise BadSourceError(package.name, message, hint="no spreadsheet program writes such: is it the right file?")
+        if listener.found.size > _MOST_TEXT:
+            message = f"the workbook's texts take more than {_MOST_TEXT // 2**20} million bytes"
             raise BadSourceError(package.name, message, hint="save the sheet as CSV, which is read row by row")
     return listener.found
+
+
+class _Texts(Sequence[str]):
+    """Texts in little more memory than their bytes: an object for each would take 50 bytes besides."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self._ends = array("I", [0])
+
+    @property
+    def size(self) -> int:
+        """The bytes that they take."""
+        return len(self._bytes) + len(self._ends) * self._ends.itemsize
+
+    def append(self, text: str) -> None:
+        self._bytes += text.encode("utf-8", "surrogatepass")
+        self._ends.append(len(self._bytes))
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, place: int) -> str:  # type: ignore[override] # nobody asks for a slice
+        ends = self._ends
+        return self._bytes[ends[place] : ends[place + 1]].decode("utf-8", "surrogatepass")
 
 
 class _Strings:
     """Collects the shared strings; the phonetic readings beside them (`rPh`) are left out."""
 
     def __init__(self) -> None:
-        self.found: list[str] = []
-        self.size = 0
+        self.found = _Texts()
+        self.held = 0
         self._parts: list[str] = []
         self._is_text = self._is_reading = False
 
     def start(self, name: str, attributes: dict[str, str]) -> None:  # noqa: ARG002  # the protocol's
         name = name.rpartition(":")[2]
         if name == "si":
-            self._parts = []
+            self._parts, self.held = [], 0
         elif name == "rPh":
             self._is_reading = True
         self._is_text = name == "t" and not self._is_reading
@@ -134,10 +163,11 @@ class _Strings:
         self._is_text = False
         if name == "si":
             self.found.append(unescaped("".join(self._parts)))
-            self.size += len(self.found[-1])
+            self._parts, self.held = [], 0
         elif name == "rPh":
             self._is_reading = False
 
     def text(self, text: str) -> None:
         if self._is_text:
             self._parts.append(text)
+            self.held += len(text)

@@ -15,6 +15,7 @@ from rapidfuzz import process
 
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.names import folded
+from connectors.sources.row_limits import MOST_VALUES
 from connectors.sources.safe_xml import XmlPieces
 from connectors.sources.unpacking import opened_archive, opened_member
 
@@ -38,13 +39,14 @@ class Element:
 class XlsxPackage:
     """An open workbook. `name` is what people call the file."""
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
-        """Open the package.
+    def __init__(self, stream: BinaryIO, name: str, stored_bytes: int) -> None:
+        """Open the package. `stored_bytes`: the size of the file that we were sent, which may be an archive around it.
 
         Raises:
             BadSourceError: it is no workbook.
         """
         self.name = name
+        self._stored_bytes = stored_bytes
         head = stream.read(4)
         stream.seek(0)
         if not head:
@@ -71,17 +73,26 @@ class XlsxPackage:
         if info is None:
             message = f"the workbook is damaged: its part {part or 'for the sheet'} is missing"
             raise BadSourceError(self.name, message, hint="open it in a spreadsheet program and save it again")
-        with opened_member(self._zip, info, f"{self.name} ({part})") as stream:
+        with opened_member(self._zip, info, f"{self.name} ({part})", self._stored_bytes) as stream:
             yield from iter(partial(stream.read, _CHUNK_BYTES), b"")
 
     def has(self, part: str) -> bool:
         """Whether there is such a part."""
         return part in self._zip.NameToInfo
 
-    def elements(self, part: str) -> Iterator[Element]:
-        """Give the elements of a small part, in their order."""
+    def elements(self, part: str, *names: str) -> Iterator[Element]:
+        """Give the elements of these names in a part, in their order.
+
+        Raises:
+            BadSourceError: they are more than any workbook has.
+        """
         found: list[Element] = []
-        for _ in XmlPieces(f"{self.name} ({part})", _Collecting(found)).told(self.chunks(part)):
+        count = 0
+        for _ in XmlPieces(f"{self.name} ({part})", _Collecting(names, found)).told(self.chunks(part)):
+            count += len(found)
+            if count > MOST_VALUES:
+                message = f"more than {MOST_VALUES} elements {' or '.join(names)}"
+                raise BadSourceError(f"{self.name} ({part})", message, hint="save the sheet as CSV, which is read row by row")
             yield from found
             found.clear()
 
@@ -93,8 +104,7 @@ class XlsxPackage:
         """
         sheets = {
             element.attributes.get("name", ""): self._targets.get(element.attributes.get("id", ""), "")
-            for element in self.elements(self.workbook_part)
-            if element.name == "sheet"
+            for element in self.elements(self.workbook_part, "sheet")
         }
         names = list(sheets)
         position = int(sheet[1:]) if sheet[:1] == "#" and sheet[1:].isascii() and sheet[1:].isdecimal() else 0
@@ -127,19 +137,20 @@ class XlsxPackage:
     def _relations(self, part: str) -> Iterator[tuple[str, str]]:
         folder, base = posixpath.split(part)
         relations = posixpath.join(folder, "_rels", f"{base}.rels")
-        for element in self.elements(relations) if self.has(relations) else ():
-            if element.name == "Relationship":
-                target = posixpath.normpath(posixpath.join("/", folder, element.attributes.get("Target", "")))
-                yield element.attributes.get("Id", ""), target.lstrip("/")
+        for element in self.elements(relations, "Relationship") if self.has(relations) else ():
+            target = posixpath.normpath(posixpath.join("/", folder, element.attributes.get("Target", "")))
+            yield element.attributes.get("Id", ""), target.lstrip("/")
 
 
 @dataclass(frozen=True, slots=True)
 class _Collecting:
+    names: tuple[str, ...]
     found: list[Element]
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        plain = {key.rpartition(":")[2]: value for key, value in attributes.items()}
-        self.found.append(Element(name.rpartition(":")[2], plain))
+        name = name.rpartition(":")[2]
+        if name in self.names:
+            self.found.append(Element(name, {key.rpartition(":")[2]: value for key, value in attributes.items()}))
 
     def end(self, name: str) -> None:
         """Nothing is said at an element's end."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from connectors.sources.errors import BadSourceError
 from connectors.sources.names import column_number
+from connectors.sources.row_limits import LARGEST_CELL, MOST_VALUES
 from connectors.sources.safe_xml import XmlPieces
 from connectors.sources.sheet_cells import Fault
 from connectors.sources.sheet_grid import LAST_COLUMN, LAST_ROW, Area, SheetRow, spread, to_last_filled, with_gaps
@@ -30,6 +32,13 @@ def sheet_rows(package: XlsxPackage, part: str, texts: CellTexts, area: Area, *,
 def _stored(package: XlsxPackage, part: str, texts: CellTexts, area: Area) -> Iterator[SheetRow]:
     listener = _Rows(texts, area)
     for _ in XmlPieces(f"{package.name} ({part})", listener).told(package.chunks(part)):
+        if listener.count > MOST_VALUES:
+            message = f"more than {MOST_VALUES} rows have the number of an earlier one, or a lower one"
+            raise BadSourceError(f"{package.name} ({part})", message, hint="open it in a spreadsheet program and save it again")
+        if listener.size > LARGEST_CELL:
+            place = f"{package.name} ({part}), row {listener.number}"
+            message = f"a cell is larger than {LARGEST_CELL // 2**20} million characters"
+            raise BadSourceError(place, message, hint="no spreadsheet program writes such: is it the right file?")
         yield from listener.ready
         listener.ready.clear()
 
@@ -37,9 +46,13 @@ def _stored(package: XlsxPackage, part: str, texts: CellTexts, area: Area) -> It
 def _merged(package: XlsxPackage, part: str) -> list[Area]:
     return [
         Area.of(element.attributes.get("ref", "").upper())
-        for element in package.elements(part)
-        if element.name == "mergeCell" and ":" in element.attributes.get("ref", "")
+        for element in package.elements(part, "mergeCell")
+        if ":" in element.attributes.get("ref", "")
     ]
+
+
+_BEYOND = "ZZZ"
+"""A column to the right of all that a sheet can have."""
 
 
 def _is_number(text: str) -> bool:
@@ -59,6 +72,13 @@ class _Rows:
         self._kind = "n"
         self._parts: list[str] = []
         self._is_value = self._is_formula = self._is_reading = False
+
+        self.count = self.size = self._last = 0
+
+    @property
+    def number(self) -> int:
+        """The number of the row that is being read."""
+        return self._row.number
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         match name.rpartition(":")[2] if ":" in name else name:
@@ -86,6 +106,8 @@ class _Rows:
             case "rPh":
                 self._is_reading = False
             case "row":
+                self.count += self._row.number <= self._last
+                self._last = max(self._last, self._row.number)
                 if self._area.top <= self._row.number <= self._area.bottom:
                     self.ready.append(self._row)
             case _:
@@ -94,16 +116,20 @@ class _Rows:
     def text(self, text: str) -> None:
         if self._is_value:
             self._parts.append(text)
+            self.size += len(text)
 
     def _begin_cell(self, attributes: dict[str, str]) -> None:
         place = attributes.get("r", "").rstrip("0123456789")
         if place not in self._columns:
+            if len(place) > 3:
+                place = _BEYOND
             self._columns[place] = column_number(place.upper()) if place.isascii() and place.isalpha() else 0
         self._column = self._columns[place] or self._column + 1
         self._kind = attributes.get("t", "n")
         style = attributes.get("s", "0")
         self._style = int(style) if _is_number(style) else 0
         self._parts = []
+        self.size = 0
         self._is_formula = False
 
     def _end_cell(self) -> None:

@@ -14,14 +14,12 @@ from connectors.sources.errors import BadSourceError
 from connectors.sources.nested import OWN_TEXT
 from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
+from connectors.sources.row_limits import LARGEST_RECORD, MOST_VALUES
 from connectors.sources.safe_xml import XmlPieces
 from connectors.sources.text_pieces import TextPieces
 from mappings.source_parts import is_text_encoding
 from mappings.source_specs import XmlSource
 from mappings.vocabulary import Origin
-
-LARGEST_RECORD = 64 * 1024 * 1024
-"""Characters of one record."""
 
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
 _WIDE = ("utf-16-le", "utf-16-be")
@@ -51,7 +49,7 @@ class XmlRecords:
             pieces.release()
 
     def _records(self, pieces: TextPieces, name: str) -> Iterator[Record]:
-        listener = _Elements(self.spec)
+        listener = _Elements(self.spec, name)
         xml = XmlPieces(name, listener, "utf-8")
         listener.line_of = lambda: xml.line
         number = 0
@@ -59,11 +57,6 @@ class XmlRecords:
             for number, (line, value) in enumerate(listener.ready, start=number + 1):  # noqa: B020  # goes on counting
                 yield Record(Origin(f"{name}:{line} (record {number})", number), value)
             listener.ready.clear()
-            if listener.held > LARGEST_RECORD:
-                message = f"a record is longer than {LARGEST_RECORD // 2**20} million characters"
-                raise BadSourceError(
-                    f"{name}:{xml.line}", message, hint="correct `source.records`: it should lead to the single events"
-                )
         if not number and not listener.is_plausible:
             hint = f"correct `source.records`; the elements there are {', '.join(listener.names)}"
             raise BadSourceError(name, f"there is no element {self.spec.records}", hint=hint)
@@ -99,12 +92,14 @@ class _Element:
 
     inside: dict[str, Any] = field(default_factory=dict)
     parts: list[str] = field(default_factory=list)
+    size: int = 0
     has_children: bool = False
     has_text: bool = False
 
     def put(self, name: str, child: _Element) -> None:
         self.add(name, child.value())
         self.parts.extend(child.parts)
+        self.size += child.size
         self.has_children = True
 
     def add(self, name: str, value: Any) -> None:
@@ -128,7 +123,8 @@ class _Element:
 class _Elements:
     """Hears a document and collects its records."""
 
-    def __init__(self, spec: XmlSource) -> None:
+    def __init__(self, spec: XmlSource, file: str) -> None:
+        self._file = file
         self._way = spec.records.strip("/").split("/")
         self._drops = spec.namespaces == "drop"
         self._open: list[str] = []
@@ -137,17 +133,19 @@ class _Elements:
         self.line_of: Callable[[], int] = int
         self.ready: list[tuple[int, Any]] = []
         self.names: dict[str, None] = {}
-        self.held = 0
+        self._characters = self._values = 0
         self.is_plausible = False
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._open.append(self._called(name))
         if self._record or self._is_record():
             if not self._record:
-                self._line, self.held = self.line_of(), 0
+                self._line, self._characters, self._values = self.line_of(), 0, 0
             element = _Element()
             for key, value in attributes.items():
                 element.add(f"@{self._called(key)}", _as_read(value))
+                self._characters += len(key) + len(value)
+            self._values += len(attributes) + 1
             self._record.append(element)
         elif len(self.names) < _MOST_NAMES:
             self.names.setdefault("/".join(self._open))
@@ -163,17 +161,33 @@ class _Elements:
             return
         element = self._record.pop()
         if self._record:
+            if element.has_children and element.has_text:
+                # Such an element keeps the whole sentence, and so does each around it.
+                self._characters += element.size
+            if self._characters > LARGEST_RECORD or self._values > MOST_VALUES:
+                raise self._too_large()
             self._record[-1].put(called, element)
         else:
             value = element.value(is_record=True)
             self.ready.append((self._line, value if isinstance(value, dict) else {OWN_TEXT: value} if value.strip() else {}))
-            self.held = 0
 
     def text(self, text: str) -> None:
         if self._record:
-            self.held += len(text)
+            self._characters += len(text)
+            if self._characters > LARGEST_RECORD:
+                raise self._too_large()
+            self._record[-1].size += len(text)
             self._record[-1].parts.append(text)
             self._record[-1].has_text = self._record[-1].has_text or not text.isspace()
+
+    def _too_large(self) -> BadSourceError:
+        message = (
+            f"the record that begins here holds more than {MOST_VALUES} elements and attributes"
+            if self._values > MOST_VALUES
+            else f"the record that begins here is longer than {LARGEST_RECORD // 2**20} million characters"
+        )
+        hint = "correct `source.records`: it should lead to the single events"
+        return BadSourceError(f"{self._file}:{self._line}", message, hint=hint)
 
     def _called(self, name: str) -> str:
         return name.rpartition(":")[2] if self._drops else name

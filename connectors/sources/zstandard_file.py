@@ -1,24 +1,38 @@
-"""Files packed with Zstandard, on their way out, through the extra `zstd`; imported only where one is met.
-
-How much may come out of a small one is `unpacking`'s.
-"""
+"""Frames of Zstandard, through the extra `zstd`; imported only where a file has one."""
 
 from __future__ import annotations
 
 from backports import zstd
 
 
-class ZstandardFile(zstd.ZstdFile):
-    """The same; damage is a `ValueError`."""
+class ZstandardFrame:
+    """Unpacks one frame whose window is at most `most_window` bytes; damage is a `ValueError`."""
 
-    def read(self, size: int | None = -1) -> bytes:
-        """Read up to so many bytes.
+    def __init__(self, most_window: int) -> None:
+        self._zstd = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: most_window.bit_length() - 1})
+
+    @property
+    def eof(self) -> bool:
+        """Whether the frame has ended."""
+        return self._zstd.eof
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether more packed bytes are needed for more output."""
+        return self._zstd.needs_input
+
+    @property
+    def unused_data(self) -> bytes:
+        """What follows the frame."""
+        return self._zstd.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """Return up to `max_length` bytes.
 
         Raises:
-            ValueError: the file is damaged.
-            EOFError: it ends too early.
+            ValueError: the frame is damaged, or its window is too large.
         """
         try:
-            return super().read(size)
+            return self._zstd.decompress(data, max_length)
         except zstd.ZstdError as error:
             raise ValueError(str(error)) from error

@@ -20,6 +20,7 @@ from lookalikes.sheets import Google, google_on
 from lookalikes.sheets_book import Book, Cell, Place, Sheet, cell_data, day, grid_range
 from requests import PreparedRequest, Response
 from requests.adapters import BaseAdapter
+from urllib3 import HTTPResponse
 
 from connectors.masking import Mask
 from connectors.sources.clockwork import Clockwork
@@ -52,7 +53,7 @@ class Recording(BaseAdapter):
         found = self._found(request.url)
         response = Response()
         response.status_code, response.request, response.url = found["status"], request, request.url
-        response.raw = io.BytesIO(json.dumps(found["body"]).encode())
+        response.raw = HTTPResponse(io.BytesIO(json.dumps(found["body"]).encode()), preload_content=False)
         return response
 
     def _found(self, url: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import socket
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,13 @@ def test_a_wait_that_salesforce_names_is_waited_or_left_to_the_next_run(told: st
         with pytest.raises(SourceUnavailableError) as caught:
             reader.read({"Name"})
         assert caught.value.retry_after_s == 900.0
+
+
+def test_an_answer_that_unpacks_without_end_is_given_up() -> None:
+    org = org_of(events(8))
+    org.troubles.packed = [gzip.compress(b" " * 140 * 10**6, 1)]
+    with reader_of(org) as reader, pytest.raises(BadSourceError, match="Salesforce: an answer is larger than 128 million bytes"):
+        reader.read({"Name"}, api="rest")
 
 
 def test_the_days_requests_used_up_come_back_in_an_hour() -> None:

@@ -217,6 +217,8 @@ class Server:
             org.locators.clear()
         if self._denied(request):
             return self._refusal(401, "INVALID_SESSION_ID", "Session expired or invalid")
+        if troubles.packed:
+            return Response(troubles.packed.pop(0), headers={"content-encoding": "gzip", "content-type": "application/json"})
         if troubles.answers:
             return self._refusal(*troubles.answers.pop(0))
         if org.used >= org.allowed:

@@ -67,6 +67,8 @@ class Troubles:
     locators_die_with_sessions: bool = False
     answers: list[tuple[int, str, str]] = field(default_factory=list)
     """The next data requests are answered so: status, code, message."""
+    packed: list[bytes] = field(default_factory=list)
+    """The next data requests are answered so: the bytes that gzip has made of an answer."""
     retry_after: str = ""
     location: str = ""
     """Where refusals lead to, if they are redirects."""

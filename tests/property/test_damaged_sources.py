@@ -127,10 +127,10 @@ SAMPLES: Mapping[str, Callable[[Path], Sample]] = {
     "zst": lambda _: Sample(zstd.compress(delimited(",").encode()), CSV),
 }
 ENCODINGS = (
-    *("utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-7", "utf-8-sig", "ascii", "cp932", "shift_jis_2004"),
+    *("utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig", "ascii", "cp932", "shift_jis_2004"),
     *("gb18030", "hz", "iso2022_jp", "cp037", "big5hkscs", "windows-1252", "euc-kr"),
 )
-DECLARED = (*ENCODINGS, "idna", "punycode", "undefined", "unicode_escape", "hex", "rot13", "no-such", "zlib")
+DECLARED = (*ENCODINGS, "utf-7", "idna", "punycode", "undefined", "unicode_escape", "hex", "rot13", "no-such", "zlib")
 
 
 def cut(content: bytearray, chance: random.Random) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.text_file import LONGEST_LINE
+from connectors.sources.row_limits import LARGEST_RECORD
 from mappings.source_specs import CsvSource
 from mappings.vocabulary import ReasonCode, SourceRow
 
@@ -180,8 +180,8 @@ def test_broken_quotes_within_a_line_reject_that_row_only(tmp_path: Path) -> Non
         ("<html>", "web page"),
         (",".join("x" * 16_385), "16385 columns"),
         pytest.param("id,text\n1," + "x" * (10 * 2**20 + 1), r"events\.csv:2: the cell in column 2 is larger", id="giant"),
-        pytest.param("id\n" + "x" * LONGEST_LINE, r"events\.csv:2: the line is longer", id="endless line"),
-        pytest.param('id,"' + "x\n" * (6 * 2**20), r"events\.csv:1: the cell in column 2 is larger", id="giant header"),
+        pytest.param("id\n" + "x" * LARGEST_RECORD, r"events\.csv:2: the line is longer", id="endless line"),
+        pytest.param('id,"' + ("x" * 99 + "\n") * 120_000, r"events\.csv:1: the cell in column 2 is larger", id="giant header"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_as_csv_is_refused_as_a_whole(tmp_path: Path, content: bytes | str, said: str) -> None:

@@ -115,7 +115,7 @@ def test_the_line_on_which_a_quote_opens_is_named(tmp_path: Path) -> None:
         read(tmp_path, content)
 
 
-@pytest.mark.parametrize("count", [16_385, 1_000_000])
+@pytest.mark.parametrize("count", [16_385, 150_000])
 def test_a_million_columns_are_never_meant(tmp_path: Path, count: int) -> None:
     with pytest.raises(BadSourceError, match=f"{count} columns"):
         read(tmp_path, ",".join(["x"] * count))

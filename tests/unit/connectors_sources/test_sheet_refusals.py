@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import threading
@@ -15,7 +16,7 @@ from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 
 from connectors.sources.access import Access, GoogleAccess
 from connectors.sources.catalogue import open_source
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.google_client import opened_spreadsheet
 from mappings.errors import ConfigError, SyncError
 
@@ -69,6 +70,15 @@ def test_credentials_without_the_right_scope_are_told_so(desk: Desk) -> None:
 def test_an_office_file_on_drive_is_told_so(desk: Desk) -> None:
     desk.book.is_office_file = True
     assert "save it as Google Sheets" in refused(desk, SourceRefusedError).hint
+
+
+def test_an_answer_that_unpacks_without_end_is_given_up(desk: Desk) -> None:
+    body = gzip.compress(b" " * 140 * 10**6, 1)
+    desk.google.faults.append(Fault("rowData", status=200, body=body, headers={"content-encoding": "gzip"}))
+    error = refused(desk, BadSourceError)
+    assert "Google: an answer is larger than 128 million bytes" in str(error)
+    assert "source.range" in error.hint
+    assert not desk.waits
 
 
 @pytest.mark.parametrize("where", ["namedRanges", "rowData"])

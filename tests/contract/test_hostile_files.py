@@ -1,0 +1,353 @@
+"""Small files made to take the memory or the time of whoever reads them: each ends soon, within bounds, in an error that helps.
+
+Each is read in a process of its own, whose peak memory is compared with that of reading a small file of the same kind.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import itertools
+import lzma
+import random
+import struct
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backports import zstd
+from contract.measured_read import Reader, reader
+from workbooks import write_xlsx
+
+MILLION = 10**6
+SHEET, STRINGS, STYLES = "xl/worksheets/sheet1.xml", "xl/sharedStrings.xml", "xl/styles.xml"
+WORKBOOK, RELATIONS = "xl/workbook.xml", "xl/_rels/workbook.xml.rels"
+PLACES = {
+    SHEET: b"</sheetData>",
+    STRINGS: b"</sst>",
+    STYLES: b"<fonts",
+    WORKBOOK: b"</sheets>",
+    RELATIONS: b"</Relationships>",
+}
+"""Before what something new may stand in each part."""
+
+Parts = Mapping[str, bytes]
+
+
+@pytest.fixture(scope="module")
+def reading() -> Iterator[Reader]:
+    with reader() as one:
+        yield one
+
+
+@dataclass(frozen=True)
+class Attack:
+    """`content`: of the hostile file, made of the parts of an honest workbook. `said`: what the error says, "" where the file is
+    read; `rows` and `rejected` count then. `most`: megabytes beyond reading a small file."""
+
+    kind: str
+    content: Callable[[Parts], bytes]
+    said: tuple[str, ...] = ()
+    rows: int = 0
+    rejected: int = 0
+    most: int = 40
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+
+RECORDS_OF: Mapping[str, Mapping[str, Any]] = {"xml": {"records": "agenda/event"}}
+SMALL: Mapping[str, bytes] = {
+    "csv": b"id,text\n1,x\n",
+    "json": b'[{"id": 1, "text": "x"}]',
+    "ndjson": b'{"id": 1, "text": "x"}\n',
+    "xml": b"<agenda><event><id>1</id></event></agenda>",
+    "ics": b"BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\nEND:VEVENT\nEND:VCALENDAR\n",
+}
+
+
+def swollen() -> bytes:
+    return b"id\n" + (b"x" * 1023 + b"\n") * 40 * 1024
+
+
+def zipped(members: Mapping[str, bytes], how: int = zipfile.ZIP_DEFLATED) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", how) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def zip_that_lies() -> bytes:
+    """Return an archive which says that its first member takes a million packed bytes, the second one's among them."""
+    members = {"a.csv": swollen(), "b.csv": random.Random(1).randbytes(2 * MILLION)}
+    changed = bytearray(zipped(members, zipfile.ZIP_BZIP2))
+    struct.pack_into("<I", changed, 18, MILLION)
+    struct.pack_into("<I", changed, changed.index(b"PK\1\2") + 20, MILLION)
+    return bytes(changed)
+
+
+def zip_in_another_way() -> bytes:
+    changed = bytearray(zipped({"a.csv": SMALL["csv"]}))
+    changed[8] = changed[changed.index(b"PK\1\2") + 10] = 9
+    return bytes(changed)
+
+
+def zip_that_wants_a_gigabyte() -> bytes:
+    changed = bytearray(zipped({"a.csv": SMALL["csv"]}, zipfile.ZIP_LZMA))
+    struct.pack_into("<I", changed, changed.index(b"a.csv") + len(b"a.csv") + 5, 2**30)
+    return bytes(changed)
+
+
+def zip_of_many_members() -> bytes:
+    archive = zipped({"a": b"id\n1\n"}, zipfile.ZIP_STORED)
+    begun, end = archive.index(b"PK\1\2"), archive.index(b"PK\5\6")
+    directory = archive[begun:end] * 300_000
+    return archive[:begun] + directory + struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 9, 9, len(directory), begun, 0)
+
+
+def zst_that_wants_two_gigabytes() -> bytes:
+    packing = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 31})
+    return packing.compress(SMALL["csv"]) + packing.flush()
+
+
+def xz_that_wants_a_gigabyte() -> bytes:
+    return lzma.compress(SMALL["csv"], filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 2**30}])
+
+
+def gz(*pieces: bytes) -> bytes:
+    return gzip.compress(b"".join(pieces), 1)
+
+
+def names(count: int, form: str) -> bytes:
+    return "".join(map(form.format, range(count))).encode()
+
+
+def record_of_names(number: int) -> bytes:
+    return b"{" + names(999, f'"n{{}}x{number}":1,') + b'"n":1}'
+
+
+def doctype(inside: bytes) -> bytes:
+    return b"<!DOCTYPE agenda [" + inside + b"]><agenda>"
+
+
+def agenda(inside: bytes) -> bytes:
+    return gz(b"<agenda>\n<event>", inside, b"</event></agenda>")
+
+
+def calendar(inside: bytes, before: bytes = b"") -> bytes:
+    return gz(b"BEGIN:VCALENDAR\n", before, b"BEGIN:VEVENT\nUID:1\n", inside, b"END:VEVENT\nEND:VCALENDAR\n")
+
+
+def changed(parts: Parts, part: str, new: bytes, how: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """Return the workbook with something new at a fitting place of one of its parts."""
+    before = PLACES[part]
+    assert before in parts[part]
+    return zipped({**parts, part: parts[part].replace(before, new + before, 1)}, how)
+
+
+def endless(parts: Parts, part: str, how: int = zipfile.ZIP_DEFLATED) -> bytes:
+    return changed(parts, part, b" " * 40 * MILLION, how)
+
+
+def with_row(parts: Parts, inside: bytes) -> bytes:
+    return changed(parts, SHEET, b"<row>" + inside + b"</row>")
+
+
+def merging(parts: Parts, area: bytes, times: int) -> bytes:
+    merged = b"<mergeCells>" + b'<mergeCell ref="%s"/>' % area * times + b"</mergeCells></worksheet>"
+    return zipped({**parts, SHEET: parts[SHEET].replace(b"</worksheet>", merged)})
+
+
+def columns(count: int) -> bytes:
+    """Return cells in columns of five letters, each in another one."""
+    letters = itertools.islice(itertools.product(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", repeat=5), count)
+    return b"".join(b'<c r="%s"/>' % bytes(name) for name in letters)
+
+
+EVENTS: Mapping[str, Any] = {"records": "events"}
+SPREAD: Mapping[str, Any] = {"merged": "spread"}
+MOVED = b"BEGIN:VEVENT\nUID:1\nRECURRENCE-ID:20260503\nEND:VEVENT\n"
+MANY_ZEROS = (
+    b'<styleSheet><numFmts><numFmt numFmtId="200" formatCode="' + b"0" * 500_000 + b'"/></numFmts>'
+    b'<cellXfs><xf numFmtId="200"/></cellXfs></styleSheet>'
+)
+UNPACKS, WINDOW, VALUES = "unpacks to more than 32 million bytes", "takes more than 128 MB", "more than 200000"
+MARKUP, PARTS, SMALLER = "longer than 1 million bytes", "parts with nearly nothing", "smaller dictionary"
+PACKED = {
+    "deflate in zip": Attack("csv", lambda _: zipped({"a.csv": swollen()}), ("/a.csv", UNPACKS)),
+    "bzip2 in zip": Attack("csv", lambda _: zipped({"a.csv": swollen()}, zipfile.ZIP_BZIP2), ("/a.csv", UNPACKS)),
+    "LZMA in zip": Attack("csv", lambda _: zipped({"a.csv": swollen()}, zipfile.ZIP_LZMA), ("/a.csv", UNPACKS)),
+    "a zip that lies about sizes": Attack("csv", lambda _: zip_that_lies(), ("/a.csv", UNPACKS), spec={"member": "a.csv"}),
+    "gzip": Attack("csv", lambda _: gzip.compress(swollen()), (UNPACKS,)),
+    "bzip2": Attack("csv", lambda _: bz2.compress(swollen()), (UNPACKS,)),
+    "xz": Attack("csv", lambda _: lzma.compress(swollen(), preset=0), (UNPACKS,)),
+    "Zstandard": Attack("csv", lambda _: zstd.compress(swollen()), (UNPACKS,)),
+    "LZMA in zip that wants a gigabyte": Attack("csv", lambda _: zip_that_wants_a_gigabyte(), ("/a.csv", WINDOW, SMALLER)),
+    "xz that wants a gigabyte": Attack("csv", lambda _: xz_that_wants_a_gigabyte(), (WINDOW, SMALLER)),
+    "Zstandard that wants two gigabytes": Attack("csv", lambda _: zst_that_wants_two_gigabytes(), (WINDOW, SMALLER)),
+    "a zip of 300,000 members": Attack("csv", lambda _: zip_of_many_members(), ("directory is larger",)),
+    "deflate64 in zip": Attack("csv", lambda _: zip_in_another_way(), ("/a.csv", "method 9", "deflate")),
+    "gzip in empty parts": Attack("csv", lambda _: gzip.compress(b"") * 200_000, (PARTS,)),
+    "bzip2 in empty parts": Attack("csv", lambda _: bz2.compress(b"") * 200_000, (PARTS,)),
+    "xz in empty parts": Attack("csv", lambda _: lzma.compress(b"") * 200_000, (PARTS,)),
+    "Zstandard in empty parts": Attack("csv", lambda _: zstd.compress(b"") * 200_000, (PARTS,)),
+    "gzip in gzip": Attack("csv", lambda _: gzip.compress(gzip.compress(SMALL["csv"])), ("compressed with gzip",)),
+    "zip in zip": Attack("csv", lambda _: zipped({"a": zipped({"b": SMALL["csv"]})}), ("a workbook or a zip archive",)),
+    "deflate in a workbook": Attack("xlsx", lambda parts: endless(parts, SHEET), (SHEET, UNPACKS)),
+    "bzip2 in a workbook": Attack("xlsx", lambda parts: endless(parts, SHEET, zipfile.ZIP_BZIP2), (SHEET, UNPACKS)),
+    "LZMA in a workbook": Attack("xlsx", lambda parts: endless(parts, STRINGS, zipfile.ZIP_LZMA), (STRINGS, UNPACKS)),
+    "a workbook in zip": Attack(
+        "xlsx", lambda parts: zipped({"a.xlsx": endless(parts, SHEET)}), (SHEET, UNPACKS), spec={"member": "*.xlsx"}
+    ),
+}
+JSON = {
+    "numbers in a record": Attack("json", lambda _: gz(b'[{"a": [', b"1," * 3 * MILLION, b"1]}]"), (":1", VALUES, "records")),
+    "lists in lists in a record": Attack("json", lambda _: gz(b'[{"a": [', b"[[[[]]]]," * MILLION, b"1]}]"), (":1", VALUES)),
+    "numbers behind a long text": Attack(
+        "json", lambda _: gz(b'[{"a": "', b"x" * 4 * MILLION, b'", "b": [', b"1," * 3 * MILLION, b"1]}]"), (":1", VALUES), most=96
+    ),
+    "names in a record": Attack("json", lambda _: gz(b"[{", names(600_000, '"n{}":1,'), b'"n":1}]'), (":1", VALUES), most=96),
+    "names around the records": Attack(
+        "json", lambda _: gz(b"{", names(200_000, '"n{}":1,'), b'"events":[{"id":1}]}'), rows=1, most=12, spec=EVENTS
+    ),
+    "a list beside the records": Attack(
+        "json", lambda _: gz(b'{"a": [', b"123," * 250_000, b'1], "events":[{"id":1}]}'), rows=1, most=12, spec=EVENTS
+    ),
+    "names and no way to the records": Attack(
+        "json", lambda _: gz(b"{", names(300_000, '"n{}":1,'), b'"events":[{"id":1}]}'), ("lists stand under events",)
+    ),
+    "a long name that holds others": Attack(
+        "json", lambda _: gz(b'[{"', b"x" * 100_000, b'": {', names(15_000, '"n{}":1,'), b'"n": 1}}]'), (":1", "longer than 1000")
+    ),
+    "names in all records together": Attack(
+        "json", lambda _: gz(b"[", b",".join(map(record_of_names, range(500))), b"]"), ("more than 16384 different names",)
+    ),
+    "names that all stand twice": Attack(
+        "json", lambda _: gz(b"[{", names(5_000, '"n{0}":1,"n{0}":2,'), b'"n":1}]'), rows=1, rejected=1
+    ),
+    "deep nesting": Attack("json", lambda _: gz(b'[{"a":', b"[" * 100_000, b"]" * 100_000, b"}]"), (":1", "nests too deeply")),
+    "a text without an end": Attack("json", lambda _: b'[{"a": "' + b"x" * 10 * MILLION, ("ends too early",), most=64),
+    "a wrong mark before many records": Attack(
+        "json", lambda _: gz(b'[\n{"a": nope},\n', b'{"a":1},' * 400_000, b"{}]"), (":2", "Expecting value"), most=12
+    ),
+    "numbers on a line": Attack(
+        "ndjson", lambda _: gz(b'{"id": 1}\n{"id": [', b"1," * 3 * MILLION, b'1]}\n{"id": 3}\n'), rows=3, rejected=1
+    ),
+}
+XML = {
+    "elements in a record": Attack("xml", lambda _: agenda(b"<a/>" * 3 * MILLION), (":2", VALUES, "records")),
+    "attributes in a record": Attack("xml", lambda _: agenda((b"<a " + names(99, 'b{}="" ') + b"/>") * 10_000), (":2", VALUES)),
+    "attributes of an element": Attack("xml", lambda _: agenda(b"<a " + names(500_000, 'a{}="" ') + b"/>"), (":2", MARKUP)),
+    "names": Attack("xml", lambda _: agenda(b"</event>" + names(150_000, "<n{}/>") + b"<event>"), ("100000 different names",)),
+    "a long name": Attack("xml", lambda _: agenda(b"<" + b"a" * 500_000 + b"/>"), (":2", "longer than 1000")),
+    "sentences in sentences": Attack(
+        "xml", lambda _: agenda(b"x<a>" * 190 + b"x" * 2 * MILLION + b"</a>" * 190), (":2", "64 million characters"), most=160
+    ),
+    "an attribute without an end": Attack("xml", lambda _: agenda(b'<a b="' + b"x" * 20 * MILLION), (":2", MARKUP)),
+    "a comment without an end": Attack("xml", lambda _: agenda(b"<!-- " + b"x" * 20 * MILLION), (":2", MARKUP)),
+    "a document type without an end": Attack(
+        "xml", lambda _: gz(b"<!DOCTYPE agenda [", names(300_000, "<!ELEMENT n{} ANY>")), (MARKUP,)
+    ),
+    "defaults of attributes": Attack(
+        "xml",
+        lambda _: gz(doctype(b'<!ATTLIST a b CDATA "' + b"x" * 500_000 + b'">'), b"<a/>" * MILLION),
+        ("values to attributes",),
+    ),
+    "entities in entities": Attack(
+        "xml", lambda _: gz(doctype(b'<!ENTITY b "bbbbbbbb"><!ENTITY c "&b;&b;&b;">'), b"&c;"), ("entity of its own",)
+    ),
+    "UTF-7": Attack("xml", lambda _: gz(b'<?xml version="1.0" encoding="utf-7"?><agenda>+', b"A" * 20 * MILLION), ("utf-7",)),
+}
+ICS = {
+    "properties of an event": Attack("ics", lambda _: calendar(b"COMMENT:x\n" * 400_000), (VALUES, "properties")),
+    "lists of an event": Attack("ics", lambda _: calendar(b"CATEGORIES:x,y\n" * 100_000), rows=1),
+    "parameters of a property": Attack("ics", lambda _: calendar(b"COMMENT" + b";a" * 4 * MILLION + b":x\n"), (":4", VALUES)),
+    "values of a property": Attack("ics", lambda _: calendar(b"CATEGORIES:" + b"ab," * 4 * MILLION + b"\n"), (":4", VALUES)),
+    "a calendar's long name": Attack(
+        "ics", lambda _: calendar(b"", b"X-WR-CALNAME:" + b"x" * MILLION + b"\n"), (":2", "CALNAME")
+    ),
+    "days of a series": Attack("ics", lambda _: calendar(b"END:VEVENT\n" + MOVED * 20_000 + b"BEGIN:VEVENT\n"), ("10000 days",)),
+}
+CSV = {
+    "cells of a row": Attack("csv", lambda _: gz(b"id\n1\n", b"xy," * 4 * MILLION), (":3", VALUES, "cells")),
+    "columns of a header": Attack("csv", lambda _: gz(b"xy," * 4 * MILLION), (":1", VALUES, "cells")),
+    "cells of a row of many lines": Attack("csv", lambda _: gz(b"id\n1\n", b'xy,xy,xy,"\n",' * MILLION), (":3", VALUES), most=64),
+    "a quote that is never closed": Attack(
+        "csv", lambda _: gz(b'id\n1\n"', b"x\n" * 4 * MILLION), (":3", VALUES, "never closed")
+    ),
+    "large cells in one row": Attack(
+        "csv", lambda _: b"id\n1\n" + (b'"' + (b"x" * 999 + b"\n") * 9_000 + b'",') * 8, (":3", "64 million"), most=280
+    ),
+}
+XLSX = {
+    "cells of a row": Attack("xlsx", lambda parts: with_row(parts, b"<c><v>1</v></c>" * 300_000), rows=2, rejected=1, most=16),
+    "rows of one number": Attack(
+        "xlsx", lambda parts: changed(parts, SHEET, b'<row r="3"/>' * 300_000), (SHEET, VALUES, "number of an earlier one")
+    ),
+    "a large cell": Attack(
+        "xlsx", lambda parts: with_row(parts, b'<c t="str"><v>' + b"x" * 20 * MILLION + b"</v></c>"), ("row 3", "10 million")
+    ),
+    "a large shared text": Attack(
+        "xlsx", lambda parts: changed(parts, STRINGS, b"<si><t>" + b"x" * 20 * MILLION + b"</t></si>"), ("10 million characters",)
+    ),
+    "shared texts": Attack("xlsx", lambda parts: changed(parts, STRINGS, b"<si><t>ab</t></si>" * 400_000), rows=1, most=12),
+    "merged areas": Attack("xlsx", lambda parts: merging(parts, b"A1:B2", 250_000), (SHEET, VALUES, "mergeCell"), spec=SPREAD),
+    "merged areas over one another": Attack("xlsx", lambda parts: merging(parts, b"A1:XFD6", 50_000), rows=1, spec=SPREAD),
+    "a merged area of 5,000 digits": Attack("xlsx", lambda parts: merging(parts, b"A1:A" + b"9" * 5000, 1), rows=1, spec=SPREAD),
+    "relations": Attack(
+        "xlsx",
+        lambda parts: changed(parts, RELATIONS, names(250_000, '<Relationship Id="x{}" Target="a"/>')),
+        (RELATIONS, VALUES),
+    ),
+    "sheets": Attack("xlsx", lambda parts: changed(parts, WORKBOOK, names(250_000, '<sheet name="x{}"/>')), (WORKBOOK, VALUES)),
+    "number formats": Attack(
+        "xlsx", lambda parts: changed(parts, STYLES, names(250_000, '<numFmt numFmtId="{}" formatCode="0"/>')), (STYLES, VALUES)
+    ),
+    "a column of 300,000 letters": Attack(
+        "xlsx", lambda parts: with_row(parts, b'<c r="' + b"A" * 300_000 + b'3"><v>1</v></c><c r="A3"><v>1</v></c>'), rows=2
+    ),
+    "columns that there are not": Attack("xlsx", lambda parts: with_row(parts, columns(300_000)), rows=1, most=16),
+    "a number format of many zeros": Attack(
+        "xlsx",
+        lambda parts: with_row({**parts, STYLES: MANY_ZEROS}, b'<c s="0"><v>1</v></c>' * 1_000),
+        rows=2,
+        rejected=1,
+    ),
+}
+ATTACKS = {
+    f"{what}: {name}": attack
+    for what, attacks in {"packed": PACKED, "json": JSON, "xml": XML, "ics": ICS, "csv": CSV, "xlsx": XLSX}.items()
+    for name, attack in attacks.items()
+}
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
+    """The parts of an honest workbook."""
+    path = tmp_path_factory.mktemp("plain") / "plain.xlsx"
+    write_xlsx(path, [["id", "text"], ["1", "x"]])
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_small_hostile_file_ends_within_its_bounds(tmp_path: Path, reading: Reader, parts: Parts, name: str) -> None:
+    attack = ATTACKS[name]
+    small = SMALL.get(attack.kind) or zipped(parts)
+    if attack.spec == EVENTS:
+        small = b'{"events": ' + small + b"}"
+    (tmp_path / "small.file").write_bytes(zipped({"a.xlsx": small}) if "member" in attack.spec else small)
+    (tmp_path / "events.file").write_bytes(attack.content(parts))
+    found = reading.read(
+        tmp_path, "small.file", "events.file", {"kind": attack.kind, **RECORDS_OF.get(attack.kind, {}), **attack.spec}
+    )
+    if attack.said:
+        assert found.kind in {"BadSourceError", "CutOffError"}, found
+        assert found.error.startswith("events.file")
+        assert [part for part in attack.said if part not in found.error] == [], found.error
+    else:
+        assert (found.error, found.rows, found.rejected) == ("", attack.rows, attack.rejected)
+    assert found.megabytes < attack.most

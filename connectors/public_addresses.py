@@ -1,11 +1,14 @@
-"""Which IP addresses belong to the public internet, by IANA's registries, also where one wraps another.
+"""Which addresses a partner's link or a server's redirect may lead to: the defence against SSRF (server-side request forgery).
 
-Who may be led where, and when that is asked, is the caller's: `event_api.addresses` for images, `sources.web_hops` for files.
+Public addresses are known by IANA's registries, also where one address wraps another. The metadata services of clouds, which
+hand out the machine's own credentials, are refused to everybody.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import socket
+from collections.abc import Iterable
 
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 """All of IPv6 that is routed between networks (RFC 4291); what is wrapped in other ranges is looked at by itself."""
@@ -27,6 +30,27 @@ They are written down rather than taken from `ipaddress`, which knows fewer of t
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """IPv4 addresses behind a translator (RFC 6052)."""
+_WRAPPING = (ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+"""Further ranges with an IPv4 address in their lowest bits: none of them is public (RFC 4291, RFC 8215)."""
+
+_METADATA = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "169.254.0.0/16",  # AWS, Azure, Google, Oracle, Tencent and others; credentials of containers
+            "168.63.129.16/32",  # Azure
+            "100.100.100.200/32",  # Alibaba
+            "192.0.0.192/32",  # Oracle
+            "fd00:ec2::/32",  # AWS
+            "fd20:ce::254/128",  # Google
+            "fe80::a9fe:a9fe/128",  # OpenStack
+        ),
+    )
+)
+"""Addresses by which machines in clouds learn their credentials; of IPv4, all that are of the link alone."""
+
+_FIRST_FREE_PORT = 1024
+
 _ISATAP = frozenset({0x5EFE, 0x0200_5EFE})
 """The middle of an interface's number whose rest is an IPv4 address (RFC 5214)."""
 
@@ -41,22 +65,55 @@ def is_public(address: str) -> bool:
     return all(map(_is_public, reached))
 
 
-def is_link_local(address: str) -> bool:
-    """Tell whether `address` (an IP literal) is one of the link alone, which nobody routes, also where it wraps an IPv4 one."""
+def is_metadata(address: str) -> bool:
+    """Tell whether `address` (an IP literal) is one of a cloud's metadata service, also where it wraps an IPv4 one."""
     try:
         outer = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    reached = [outer] if isinstance(outer, ipaddress.IPv4Address) else [outer, *_reached(outer)]
-    return any(one.is_link_local for one in reached)
+    reached = [outer]
+    if isinstance(outer, ipaddress.IPv6Address):
+        reached += _reached(outer)
+        if any(outer in network for network in _WRAPPING):
+            reached.append(ipaddress.IPv4Address(int(outer) & 0xFFFFFFFF))
+    return any(one in network for one in reached for network in _METADATA if network.version == one.version)
 
 
-def is_numeric(host: str) -> bool:
-    """Tell whether `host` is written in numbers, and so would be connected to without asking a resolver.
+def numeric_address(host: str) -> str:
+    """Return the IP address that `host` spells in numbers, "" for a name.
 
-    Odd spellings count as well (`127.1`, `2130706433`): the operating system understands them.
+    Odd spellings count as well (`127.1`, `2130706433`, `0x7f000001`): the operating system understands them.
     """
-    return ":" in host or host.replace(".", "").isdigit()
+    bare = host.strip("[]").rstrip(".")
+    try:
+        return str(ipaddress.ip_address(bare.partition("%")[0]))
+    except ValueError:
+        pass
+    try:
+        return socket.inet_ntoa(socket.inet_aton(bare))
+    except (OSError, UnicodeError):
+        return ""
+
+
+def refusal_of(addresses: Iterable[str], *, allows_private: bool) -> str:
+    """Return why a host with these IP addresses is not connected to, "" if it may be: one bad address refuses all."""
+    found = list(addresses)
+    if any(map(is_metadata, found)):
+        return "leads to the metadata service of a cloud"
+    if not allows_private and not all(map(is_public, found)):
+        return "leads into a private network"
+    return ""
+
+
+def refusal_of_host(host: str, *, allows_private: bool = True) -> str:
+    """Return the same for a host as an address names it; a name that would have to be looked up passes."""
+    literal = numeric_address(host)
+    return refusal_of([literal], allows_private=allows_private) if literal else ""
+
+
+def is_usual_port(port: int | None) -> bool:
+    """Tell whether a partner may lead us there: where the web is, or where nothing is reserved; not to a mail server."""
+    return port is None or port in {80, 443} or port >= _FIRST_FREE_PORT
 
 
 def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:

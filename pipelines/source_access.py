@@ -16,6 +16,7 @@ from pydantic import SecretStr
 
 from connectors.loopback import is_loopback
 from connectors.masking import Mask
+from connectors.public_addresses import refusal_of_host
 from connectors.sources.access import Access, GoogleAccess, SalesforceAccess
 from pipelines.named_files import read_named_file
 
@@ -80,7 +81,7 @@ def _unsafe(address: str) -> str:
         return "holds a user name or password; leave only the host"
     if parts.scheme == "http" and not is_loopback(host):
         return "would send secrets over plain http; https is required, except for this very machine"
-    return ""
+    return refusal_of_host(host)
 
 
 def _google(environment: _Environment) -> GoogleAccess:

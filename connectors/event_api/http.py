@@ -15,9 +15,11 @@ import httpx
 from pydantic import SecretStr
 
 from connectors.errors import BaseUrlError, KeyFormatError
+from connectors.event_api.addresses import Resolve, resolve_by_system
 from connectors.event_api.transport import WireStream, direct_transport
 from connectors.event_api.watched import Seen, WatchedTransport
 from connectors.loopback import is_loopback
+from connectors.public_addresses import refusal_of_host
 
 API_PREFIX = "/api/public/v1"
 """Every public endpoint is under it (spec, What the service does)."""
@@ -38,7 +40,7 @@ def check_base_url(url: str) -> httpx.URL:
     """Return the service's address without a trailing slash or API prefix; it may have a path of its own.
 
     Raises `BaseUrlError` unless it is https (http is accepted for loopback hosts only, as a bearer secret travels with
-    every request) and free of user names, queries and fragments.
+    every request), free of user names, queries and fragments, and no metadata service of a cloud.
     """
     parsed = _parsed(url.strip())
     _refuse_unless(bool(parsed.host), "it names no host", "write it like https://events.example.org")
@@ -48,6 +50,8 @@ def check_base_url(url: str) -> httpx.URL:
     _refuse_unless(
         secure, f"it would send the key over plain {parsed.scheme or 'text'}", "https is required, except for loopback"
     )
+    refusal = refusal_of_host(parsed.host)
+    _refuse_unless(not refusal, f"it {refusal}", "name the host of the service")
     path = parsed.path.rstrip("/").removesuffix(API_PREFIX).rstrip("/")
     return parsed.copy_with(path=path or "/")
 
@@ -95,15 +99,17 @@ def open_http(
     transport: httpx.AsyncBaseTransport | None = None,
     timeouts: httpx.Timeout = DEFAULT_TIMEOUTS,
     in_flight: int = 8,
+    resolve: Resolve = resolve_by_system,
 ) -> ServiceHttp:
     """Return the way to the service at `base_url`, to be used as an async context manager; nothing is sent yet.
 
-    It follows no redirect and keeps at most `in_flight` connections. `transport` replaces the wire in tests. Raises
-    `BaseUrlError` and `KeyFormatError`, neither of which shows the key.
+    It follows no redirect and keeps at most `in_flight` connections. `transport` replaces the wire in tests, `resolve`
+    the resolver. Raises `BaseUrlError` and `KeyFormatError`, neither of which shows the key.
     """
     url = check_base_url(base_url)
     headers = _headers(secret.get_secret_value().strip())
-    return ServiceHttp(url, headers, timeouts, transport or direct_transport(url, in_flight=in_flight))
+    wire = transport or direct_transport(url, in_flight=in_flight, resolve=resolve)
+    return ServiceHttp(url, headers, timeouts, wire)
 
 
 def key_tail(http: ServiceHttp) -> str:

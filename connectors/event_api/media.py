@@ -14,15 +14,10 @@ from typing import Self
 import aiohttp
 import httpx
 
-from connectors.event_api.addresses import (
-    GuardedResolver,
-    Resolve,
-    is_usual_port,
-    resolve_by_system,
-)
+from connectors.event_api.addresses import GuardedResolver, Resolve, resolve_by_system
 from connectors.event_api.pictures import recognise
 from connectors.event_api.transport import FrankTransport
-from connectors.public_addresses import is_numeric, is_public
+from connectors.public_addresses import is_usual_port, refusal_of_host
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.errors import SyncError
 
@@ -37,7 +32,7 @@ class ImageLimits:
     """What is taken for a cover image. `timeout_s` bounds one attempt, redirects included; `max_pixels_moving` all frames.
 
     A server that failed `host_patience` images in a row is not asked for more of them. `allows_private` lets links lead
-    into private networks, for tests and for image servers of one's own.
+    into private networks, for tests and for image servers of one's own; never to the metadata service of a cloud.
     """
 
     max_bytes: int = 10 << 20
@@ -172,9 +167,8 @@ class ImageFetcher:
             return "The image's address redirects from https to plain http."
         if not is_usual_port(url.port):
             return f"The image's address names the port {url.port}, where no images are served."
-        if not self._limits.allows_private and is_numeric(url.host) and not is_public(url.host):
-            return "The image's address leads into a private network."
-        return ""
+        refusal = refusal_of_host(url.host, allows_private=self._limits.allows_private)
+        return f"The image's address {refusal}." if refusal else ""
 
     async def _fetch(self, url: httpx.URL, etag: str) -> Image | ImageUnchanged | ImageProblem | _Moved:
         headers = {"if-none-match": etag} if etag else {}
@@ -220,8 +214,8 @@ class ImageFetcher:
         return ", ".join(sorted(kind.removeprefix("image/").upper() for kind in self._limits.accepted))
 
     def _unreached(self, problem: httpx.ConnectError) -> ImageProblem:
-        if problem.request.url.host in self._resolver.refused:
-            return ImageProblem("The image's address leads into a private network.")
+        if refusal := self._resolver.refused.get(problem.request.url.host):
+            return ImageProblem(f"The image's address {refusal}.")
         return ImageProblem(f"The image's server cannot be reached: {problem}.", is_passing=True)
 
 

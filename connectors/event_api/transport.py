@@ -22,6 +22,7 @@ from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError
 from yarl import URL
 
+from connectors.event_api.addresses import GuardedResolver, Resolve, resolve_by_system
 from connectors.event_api.departure import HeldBackError, may_leave
 from connectors.event_api.failures import as_httpx
 
@@ -32,16 +33,18 @@ _SWITCHING = 101
 """The one answer below 200 that no other follows."""
 
 
-def direct_transport(url: httpx.URL, *, in_flight: int) -> httpx.AsyncBaseTransport:
+def direct_transport(url: httpx.URL, *, in_flight: int, resolve: Resolve = resolve_by_system) -> httpx.AsyncBaseTransport:
     """Return a transport to `url`'s host with at most `in_flight` connections, through the environment's proxy if any.
 
     Certificates are verified as httpx does (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured). No request is repeated
-    and no redirect followed here. Must be closed by the client that uses it.
+    and no redirect followed here. Names that lead to the metadata service of a cloud are not connected to. Must be closed
+    by the client that uses it.
     """
     tls = httpx.create_ssl_context() if url.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def connector() -> aiohttp.TCPConnector:
-        return aiohttp.TCPConnector(limit=in_flight, ssl=tls, keepalive_timeout=_KEPT_ALIVE_S)
+        resolver = GuardedResolver(resolve, allows_private=True)
+        return aiohttp.TCPConnector(limit=in_flight, ssl=tls, keepalive_timeout=_KEPT_ALIVE_S, resolver=resolver)
 
     return FrankTransport(connector, _proxy_for(url))
 

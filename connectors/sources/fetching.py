@@ -1,10 +1,9 @@
-"""The bounds of fetching a file from another machine: how large, how long, how slow, how often it is tried.
-
-What is fetched, and by which protocol, is `web_files`' and `store_files`'.
-"""
+"""The bounds of fetching a file from another machine: how large, how long, how slow, how often it is tried."""
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from connectors.retry import RetryPolicy
@@ -13,6 +12,14 @@ from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from mappings.measures import written
 
 LARGEST_BYTES = 2 * 1024**3
+
+Resolve = Callable[[str, int], Sequence[str]]
+"""Returns the IP addresses of a host name; raises `OSError` where there are none."""
+
+
+def resolve_by_system(host: str, port: int) -> Sequence[str]:
+    """Resolve as the operating system does."""
+    return list(dict.fromkeys(str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,7 @@ class Fetching:
     settle_s: float | None = None
     retries: RetryPolicy = field(default=RetryPolicy(attempts=4, budget_s=120.0))
     clockwork: Clockwork = REAL
+    resolve: Resolve = resolve_by_system
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import fsspec
 from fsspec.config import conf
 
+from connectors.public_addresses import refusal_of_host
 from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.fetching import Fetching, Watch
 from connectors.sources.found_file import FoundFile, KeptFile, OpenStored, digest_of, through_a_copy
@@ -44,7 +45,7 @@ class StoreFiles:
     def connected(self, path: str) -> Iterator[StoreFiles]:
         """Give the same files through one connection: to make one takes longer than to fetch a small file."""
         with sorted_errors(path):
-            store, _ = fsspec.url_to_fs(path, **_options(path))
+            store, _ = _store_at(path)
         try:  # what fails in the block is not the store's
             yield replace(self, _store=store)
         finally:
@@ -172,11 +173,21 @@ def _ensure_told(store: Any, folder: str, pattern: str) -> None:
 @contextmanager
 def _opened_store(address: str) -> Iterator[tuple[Any, str]]:
     with sorted_errors(address):
-        store, inside = fsspec.url_to_fs(address, **_options(address))
+        store, inside = _store_at(address)
         try:
             yield store, inside
         finally:
             _close(store)
+
+
+def _store_at(address: str) -> tuple[Any, str]:
+    for link in address.split("::"):  # fsspec chains file systems: `simplecache::sftp://host/file`
+        refusal = refusal_of_host(urlsplit(link).hostname or "")
+        if refusal:
+            message = f"{without_secrets(link)} {refusal}"
+            raise SourceRefusedError(message, hint="nothing is ever read from there; check `source.path`")
+    store, inside = fsspec.url_to_fs(address, **_options(address))
+    return store, inside
 
 
 def _options(address: str) -> dict[str, Any]:

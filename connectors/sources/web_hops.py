@@ -1,15 +1,16 @@
 """One question to a web server and its answer, redirects followed only where they may lead us.
 
-What is asked, and what the answer means, is `web_answers`' and `web_files`'.
+A name is looked up once for each question, and what is connected to is an address that was checked (DNS pinning): a name
+that answers differently the second time (DNS rebinding) gains nothing.
 """
 
 from __future__ import annotations
 
 import base64
 import functools
-import socket
+import os
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import unquote
@@ -17,28 +18,49 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from connectors.public_addresses import is_link_local, is_numeric, is_public
+from connectors.public_addresses import is_usual_port, numeric_address, refusal_of, refusal_of_host
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.fetching import Fetching
 from connectors.sources.web_deadline import Deadline
 from mappings.file_names import without_secrets
-
-Resolve = Callable[[str, int], Sequence[str]]
-"""Returns the IP addresses of a host name; raises `OSError` where there are none."""
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {"user-agent": "eventsync", "accept": "*/*"}
 
 
 @functools.cache
-def _trusted() -> ssl.SSLContext:
-    """Return who may vouch for servers: read once, as that takes longer than a small file."""
+def _trusted(*_places: str | None) -> ssl.SSLContext:
+    """Return the authorities that vouch for servers: read once for each place they are in, as that takes long."""
     return httpx.create_ssl_context()
 
 
-def resolve_by_system(host: str, port: int) -> Sequence[str]:
-    """Resolve as the operating system does."""
-    return list(dict.fromkeys(str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    """Where one request goes: `url` as it is written, `own` as the mapping file writes the first one."""
+
+    url: httpx.URL
+    own: httpx.URL
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the author of the mapping file named this origin (scheme, host and port; RFC 6454)."""
+        return _origin(self.url) == _origin(self.own)
+
+    @property
+    def host(self) -> str:
+        return self.url.raw_host.decode("ascii")
+
+    @property
+    def port(self) -> int:
+        return self.url.port or (443 if self.url.scheme == "https" else 80)
+
+    def refused(self, refusal: str) -> SourceRefusedError:
+        """Return the error for a hop that must not be made."""
+        shown = without_secrets(str(self.own))
+        if self.is_own:
+            return SourceRefusedError(f"{shown} {refusal}", hint="nothing is ever read from there; check `source.path`")
+        hint = "a feed may only be sent on to public addresses; name the file's own address"
+        return SourceRefusedError(f"{shown} sends us on to {self.host}, which {refusal}", hint=hint)
 
 
 @dataclass(slots=True)
@@ -49,7 +71,6 @@ class WebDoor:
     """
 
     bounds: Fetching
-    resolve: Resolve = resolve_by_system
     _wires: dict[str, httpx.HTTPTransport] = field(default_factory=dict)
 
     def close(self) -> None:
@@ -61,9 +82,9 @@ class WebDoor:
     def ask(self, method: str, address: str, headers: Mapping[str, str]) -> Iterator[httpx.Response]:
         """Give the answer that is no redirect; its body comes as it is read.
 
-        User and password are told to the address's own host only. A redirect never leads from https to http, and never to a
-        private address, unless the feed's own host is at one: else a partner could make us read from our own network. To an
-        address of the link alone, by which machines in clouds learn their secrets, it leads never.
+        The first address is the author's own choice and may be private. A redirect leads to public addresses at usual
+        ports only, or stays within the origin of the first address; it never leads from https to http, and the password
+        goes to that origin only. Metadata services of clouds are never asked.
 
         Raises:
             SourceRefusedError: the address is none, a certificate is not valid, or a redirect leads astray.
@@ -72,11 +93,11 @@ class WebDoor:
         shown, deadline = without_secrets(address), Deadline()
         with ExitStack() as open_things, _told_apart(shown), _in_time(deadline, shown):
             own = url = httpx.URL(address)
+            found: dict[tuple[str, int], Sequence[str]] = {}
             for _ in range(self.bounds.hops + 1):
+                hop = _Hop(url, own)
                 deadline.within(self.bounds.connect_s + self.bounds.silence_s)
-                asked, proxy = self._request(method, url, own, headers)
-                asked.extensions["trace"] = deadline.trace
-                response = open_things.enter_context(closing(self._wire(proxy).handle_request(asked)))
+                response = open_things.enter_context(closing(self._answer(method, hop, headers, deadline, found)))
                 if response.status_code not in _REDIRECTS:
                     deadline.within(self.bounds.longest_s)
                     yield response
@@ -85,28 +106,38 @@ class WebDoor:
                 url = self._next(own, url, response)
             raise SourceRefusedError(f"{shown} sends us on and on, in a circle", hint="check `source.path`")
 
-    def _request(self, method: str, url: httpx.URL, own: httpx.URL, headers: Mapping[str, str]) -> tuple[httpx.Request, str]:
-        """Return what is asked, and through which proxy."""
-        proxy = "" if proxy_bypass(url.host) else getproxies().get(url.scheme, "")
-        target, extensions = url.copy_with(userinfo=b"", fragment=None), self._extensions()
-        if not _is_same_host(url, own) and not proxy:
-            # What is connected to is what was looked at: a name that answers differently the second time gains nothing.
-            target = target.copy_with(host=self._checked(url, own)[0])
-            extensions |= {"sni_hostname": url.host}
-        elif not _is_same_host(url, own):
-            self._checked(url, own)
-        told = {**_HEADERS, **headers, "host": url.netloc.decode("ascii"), **_authorization(url, own)}
-        return httpx.Request(method, target, headers=told, extensions=extensions), proxy
-
-    def _extensions(self) -> dict[str, object]:
-        bounds = self.bounds
-        timeout = httpx.Timeout(bounds.silence_s, connect=bounds.connect_s)
-        return {"timeout": timeout.as_dict()}
+    def _answer(
+        self,
+        method: str,
+        hop: _Hop,
+        headers: Mapping[str, str],
+        deadline: Deadline,
+        found: dict[tuple[str, int], Sequence[str]],
+    ) -> httpx.Response:
+        """Ask the proxy if there is one, else the checked addresses of the host, the next where one cannot be reached."""
+        proxy = "" if proxy_bypass(hop.host) else getproxies().get(hop.url.scheme, "")
+        addresses = self._checked(hop, found, is_looked_up=not proxy)
+        target = hop.url.copy_with(userinfo=b"", fragment=None)
+        timeout = httpx.Timeout(self.bounds.silence_s, connect=self.bounds.connect_s).as_dict()
+        extensions = {"timeout": timeout, "trace": deadline.trace}
+        sent = {**_HEADERS, **headers, "host": hop.url.netloc.decode("ascii"), **_authorization(hop)}
+        if proxy:
+            return self._wire(proxy).handle_request(httpx.Request(method, target, headers=sent, extensions=extensions))
+        extensions["sni_hostname"] = hop.host
+        for left, address in enumerate(addresses, 1 - len(addresses)):
+            pinned = httpx.Request(method, target.copy_with(host=address), headers=sent, extensions=extensions)
+            try:
+                return self._wire("").handle_request(pinned)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                if left == 0 or deadline.is_over or _is_untrusted(error):
+                    raise
+        raise SourceUnavailableError(f"{hop.host} has no address", hint="run again later")
 
     def _wire(self, proxy: str) -> httpx.HTTPTransport:
         if proxy not in self._wires:
             limits = httpx.Limits(max_keepalive_connections=0)
-            self._wires[proxy] = httpx.HTTPTransport(verify=_trusted(), proxy=proxy or None, limits=limits)
+            trusted = _trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+            self._wires[proxy] = httpx.HTTPTransport(verify=trusted, proxy=proxy or None, limits=limits)
         return self._wires[proxy]
 
     def _next(self, own: httpx.URL, url: httpx.URL, response: httpx.Response) -> httpx.URL:
@@ -122,34 +153,38 @@ class WebDoor:
             raise SourceRefusedError(message, hint="ask the partner to serve the file by https")
         return onward
 
-    def _checked(self, url: httpx.URL, own: httpx.URL) -> Sequence[str]:
-        """Return the addresses of a host that we were sent on to."""
-        found = self._addresses(url)
-        is_inside = not all(map(is_public, found)) and all(map(is_public, self._addresses(own)))
-        if is_inside or any(map(is_link_local, found)):
-            message = f"{without_secrets(str(own))} sends us on to {url.host}, an address inside a private network"
-            raise SourceRefusedError(message, hint="a feed may only be sent on to public addresses; name the file's own address")
-        return found
+    def _checked(self, hop: _Hop, found: dict[tuple[str, int], Sequence[str]], *, is_looked_up: bool) -> Sequence[str]:
+        """Return the addresses of a host, all of them checked; a proxy looks up the first host itself."""
+        if refusal := refusal_of_host(hop.host):
+            raise hop.refused(refusal)
+        if not (hop.is_own or is_usual_port(hop.url.port)):
+            raise hop.refused(f"is meant by its port {hop.port}, where no files are served")
+        if hop.is_own and not is_looked_up:
+            return []
+        place = (hop.host, hop.port)
+        found[place] = found.get(place) or self._addresses(*place)
+        if refusal := refusal_of(found[place], allows_private=hop.is_own):
+            raise hop.refused(refusal)
+        return found[place]
 
-    def _addresses(self, url: httpx.URL) -> Sequence[str]:
-        port = url.port or (443 if url.scheme == "https" else 80)
-        if is_numeric(url.host) and ":" in url.host:
-            return [url.host]
+    def _addresses(self, host: str, port: int) -> Sequence[str]:
+        if literal := numeric_address(host):
+            return [literal]
         try:
-            return self.resolve(url.host, port)
-        except OSError as error:
-            raise SourceUnavailableError(f"nobody knows where {url.host} is: {error.strerror}", hint="run again later") from None
+            return self.bounds.resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            said = getattr(error, "strerror", None) or "its name cannot be looked up"
+            raise SourceUnavailableError(f"nobody knows where {host} is: {said}", hint="run again later") from None
 
 
-def _is_same_host(url: httpx.URL, own: httpx.URL) -> bool:
-    return url.host == own.host
+def _origin(url: httpx.URL) -> tuple[str, bytes, int | None]:
+    return url.scheme, url.raw_host, url.port
 
 
-def _authorization(url: httpx.URL, own: httpx.URL) -> dict[str, str]:
-    is_own = (url.scheme, url.host, url.port) == (own.scheme, own.host, own.port)
-    if not (is_own and own.userinfo):
+def _authorization(hop: _Hop) -> dict[str, str]:
+    if not (hop.is_own and hop.own.userinfo):
         return {}
-    user, _, password = own.userinfo.decode("ascii").partition(":")
+    user, _, password = hop.own.userinfo.decode("ascii").partition(":")
     token = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode())
     return {"authorization": f"Basic {token.decode('ascii')}"}
 

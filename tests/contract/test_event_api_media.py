@@ -314,7 +314,7 @@ def walked(*answers: httpx.Response, url: str = "https://images.example.org/a") 
 HOPS = {
     "http://127.0.0.1/": "private network",
     "http://2130706433/": "private network",
-    "http://[::ffff:169.254.169.254]/latest/meta-data": "private network",
+    "http://[::ffff:169.254.169.254]/latest/meta-data": "metadata service",
     "//10.0.0.1/a": "private network",
     "https://u:p@images.example.org/a": "user name",
     "https://images.example.org:25/a": "port 25",

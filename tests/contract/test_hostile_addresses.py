@@ -1,0 +1,315 @@
+"""Attacks by addresses: redirects, names and spellings that lead where no file, image or service of ours is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from contract.raw_server import run, says, server
+from contract.test_event_api_media import PNG, Site, fetched, ok
+from contract.test_event_api_tls_and_proxies import Authority
+from cryptography import x509
+from lookalikes.web_files import Web, answering, web_server
+from pydantic import SecretStr
+from unit.connectors_sources.reading import SPEC
+
+from connectors.errors import BaseUrlError
+from connectors.event_api.answers import NotReached
+from connectors.event_api.exchange import Exchange
+from connectors.event_api.http import open_http
+from connectors.event_api.media import ImageLimits, ImageProblem
+from connectors.public_addresses import is_metadata
+from connectors.sources.catalogue import open_source
+from connectors.sources.errors import SourceRefusedError
+from connectors.sources.fetching import Fetching
+from connectors.sources.web_files import WebFiles
+from mappings.errors import ConfigError
+from pipelines.settings import read_settings
+
+_ROWS = b"id,text\n1,x\n"
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with web_server() as served:
+        served.put("/agenda.csv", _ROWS)
+        yield served
+
+
+@pytest.fixture
+def inside() -> Iterator[Web]:
+    """A server that the author of the mapping did not name."""
+    with web_server() as served:
+        served.put("/agenda.csv", _ROWS)
+        yield served
+
+
+class Names:
+    """A resolver with answers of its own; each name answers in turn, and for ever with its last answer."""
+
+    def __init__(self, **answers: Sequence[Sequence[str]]) -> None:
+        self.answers = {name.replace("_", "."): list(script) for name, script in answers.items()}
+        self.asked: list[str] = []
+
+    def __call__(self, host: str, _port: int) -> Sequence[str]:
+        self.asked.append(host)
+        script = self.answers.get(host)
+        if script is None:
+            raise OSError(0, "no such name")
+        return script.pop(0) if len(script) > 1 else script[0]
+
+
+def content_of(address: str, resolve: Callable[[str, int], Sequence[str]] | None = None) -> bytes:
+    bounds = Fetching(resolve=resolve, connect_s=5.0) if resolve else Fetching()
+    with WebFiles(bounds).kept_at(address) as kept:
+        return kept.stream.read()
+
+
+def test_a_redirect_to_another_port_of_the_feed_s_own_private_host_is_refused(web: Web, inside: Web) -> None:
+    web.instead = answering(302, {"Location": inside.address("/agenda.csv")})
+    with pytest.raises(SourceRefusedError, match="which leads into a private network") as caught:
+        content_of(web.address("/agenda.csv"))
+    assert "name the file's own address" in caught.value.hint
+    assert not inside.asked
+
+
+def test_a_redirect_to_another_port_of_the_feed_s_own_name_is_refused(web: Web, inside: Web) -> None:
+    names = Names(feeds_example=[["127.0.0.1"]])
+    web.instead = answering(302, {"Location": f"http://feeds.example:{inside.port}/agenda.csv"})
+    with pytest.raises(SourceRefusedError, match="leads into a private network"):
+        content_of(f"http://feeds.example:{web.port}/agenda.csv", names)
+    assert not inside.asked
+
+
+def test_a_redirect_of_a_private_server_to_another_private_name_is_refused(web: Web, inside: Web) -> None:
+    names = Names(feeds_example=[["127.0.0.1"]], other_example=[["127.0.0.1"]])
+    web.instead = answering(302, {"Location": f"http://other.example:{inside.port}/agenda.csv"})
+    with pytest.raises(SourceRefusedError, match="leads into a private network"):
+        content_of(f"http://feeds.example:{web.port}/agenda.csv", names)
+    assert not inside.asked
+
+
+def test_a_private_server_may_send_us_on_within_its_own_origin(web: Web) -> None:
+    web.put("/files/8f2a", _ROWS)
+
+    def send_on(request: object) -> bool:
+        return request.path == "/agenda.csv" and answering(302, {"Location": f"{own}/files/8f2a"})(request)  # type: ignore[attr-defined,arg-type]  # a handler
+
+    own = f"http://feeds.example:{web.port}"
+    web.instead = send_on
+    assert content_of(f"{own}/agenda.csv", Names(feeds_example=[["127.0.0.1"]])) == _ROWS
+
+
+def test_a_name_that_answers_differently_the_second_time_gains_nothing(web: Web) -> None:
+    """Names are looked up once for a file: what was checked is what is connected to, also after a redirect."""
+    web.put("/files/8f2a", _ROWS)
+
+    def send_on(request: object) -> bool:
+        return request.path == "/agenda.csv" and answering(302, {"Location": "/files/8f2a"})(request)  # type: ignore[attr-defined,arg-type]  # a handler
+
+    web.instead = send_on
+    names = Names(feeds_example=[["127.0.0.1"], ["127.0.0.9"]])
+    assert content_of(f"http://feeds.example:{web.port}/agenda.csv", names) == _ROWS
+    assert names.asked == ["feeds.example"]
+    assert [asked.headers["host"] for asked in web.asked] == [f"feeds.example:{web.port}"] * 2
+
+
+def test_the_next_address_of_a_name_is_tried_where_one_does_not_answer(web: Web) -> None:
+    names = Names(feeds_example=[["::1", "127.0.0.9", "127.0.0.1"]])
+    assert content_of(f"http://feeds.example:{web.port}/agenda.csv", names) == _ROWS
+
+
+@pytest.mark.parametrize("addresses", [["10.1.2.3"], ["93.184.216.34", "10.1.2.3"], ["fd12::1"], ["::ffff:10.1.2.3"]])
+def test_a_redirect_to_a_name_with_a_private_address_is_refused(addresses: list[str], web: Web) -> None:
+    names = Names(feeds_example=[["127.0.0.1"]], cdn_example=[addresses])
+    web.instead = answering(302, {"Location": "http://cdn.example/agenda.csv"})
+    with pytest.raises(SourceRefusedError, match="leads into a private network"):
+        content_of(f"http://feeds.example:{web.port}/agenda.csv", names)
+    assert names.asked == ["feeds.example", "cdn.example"]
+
+
+@pytest.mark.parametrize("port", [22, 25, 445])
+def test_a_redirect_to_a_port_where_no_files_are_served_is_refused(port: int, web: Web) -> None:
+    names = Names(feeds_example=[["127.0.0.1"]], cdn_example=[["93.184.216.34"]])
+    web.instead = answering(302, {"Location": f"http://cdn.example:{port}/agenda.csv"})
+    with pytest.raises(SourceRefusedError, match=f"port {port}"):
+        content_of(f"http://feeds.example:{web.port}/agenda.csv", names)
+
+
+METADATA = [
+    "169.254.169.254",
+    "169.254.170.2",
+    "168.63.129.16",
+    "100.100.100.200",
+    "fd00:ec2::254",
+    "::ffff:169.254.169.254",
+    "64:ff9b::a9fe:a9fe",
+    "64:ff9b:1::a9fe:a9fe",
+    "2002:a9fe:a9fe::1",
+    "::169.254.169.254",
+    "fe80::a9fe:a9fe%eth0",
+]
+SPELLINGS = [
+    *(f"[{address}]" if ":" in address else address for address in METADATA if "%" not in address),
+    "2852039166",
+    "0xa9fea9fe",
+    "169.254.43518",
+    "169.254.169.254.",
+]
+
+
+@pytest.mark.parametrize("address", METADATA)
+def test_an_address_of_a_metadata_service_is_known_in_every_wrapping(address: str) -> None:
+    assert is_metadata(address)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "93.184.216.34", "fd12::1", "::1", "feeds.example"])
+def test_other_addresses_are_no_metadata_service(address: str) -> None:
+    assert not is_metadata(address)
+
+
+@pytest.mark.parametrize("host", SPELLINGS)
+def test_a_mapping_file_that_names_a_metadata_service_reads_nothing_from_there(host: str) -> None:
+    spec = SPEC.validate_python({"kind": "csv", "path": f"http://{host}/latest/meta-data"})
+    with (
+        pytest.raises(SourceRefusedError, match="the metadata service of a cloud"),
+        open_source(spec, Path("/nowhere"), frozenset({"id"})).read(),
+    ):
+        pytest.fail("it was read")
+
+
+@pytest.mark.parametrize("address", METADATA[:6])
+def test_a_name_that_leads_to_a_metadata_service_is_refused_where_the_mapping_file_names_it(address: str) -> None:
+    with pytest.raises(SourceRefusedError, match="the metadata service of a cloud"):
+        content_of("http://feeds.example/agenda.csv", Names(feeds_example=[["127.0.0.1", address]]))
+
+
+@pytest.mark.parametrize("host", [*SPELLINGS, "meta.example"])
+def test_no_redirect_leads_to_a_metadata_service(host: str, web: Web) -> None:
+    names = Names(feeds_example=[["127.0.0.1"]], meta_example=[["169.254.169.254"]])
+    web.instead = answering(302, {"Location": f"http://{host}/latest/meta-data"})
+    with pytest.raises(SourceRefusedError, match="the metadata service of a cloud"):
+        content_of(f"http://feeds.example:{web.port}/agenda.csv", names)
+    assert len(web.asked) == 1
+
+
+@pytest.mark.parametrize("host", ["sftp://169.254.169.254/a.csv", "simplecache::http://169.254.169.254/a.csv"])
+def test_a_file_of_a_store_is_not_read_from_a_metadata_service(host: str) -> None:
+    spec = SPEC.validate_python({"kind": "csv", "path": host})
+    with (
+        pytest.raises(SourceRefusedError, match="the metadata service of a cloud"),
+        open_source(spec, Path("/nowhere"), frozenset({"id"})).read(),
+    ):
+        pytest.fail("it was read")
+
+
+@pytest.fixture
+def proxied(web: Web, monkeypatch: pytest.MonkeyPatch) -> Web:
+    """The server stands in for every host, as the proxy of this machine."""
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{web.port}")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    return web
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3", "127.1", "0x7f000001", "127.0.0.1.", "[::1]"])
+def test_through_a_proxy_no_redirect_leads_to_an_address_that_is_private_as_it_is_written(host: str, proxied: Web) -> None:
+    proxied.instead = answering(302, {"Location": f"http://{host}/admin"})
+    with pytest.raises(SourceRefusedError, match="leads into a private network"):
+        content_of("http://feeds.example/agenda.csv", Names(feeds_example=[["93.184.216.34"]]))
+    assert len(proxied.asked) == 1
+
+
+@pytest.mark.parametrize("host", SPELLINGS)
+def test_through_a_proxy_a_metadata_service_is_not_asked_for(host: str, proxied: Web) -> None:
+    with pytest.raises(SourceRefusedError, match="the metadata service of a cloud"):
+        content_of(f"http://{host}/latest/meta-data")
+    assert not proxied.asked
+
+
+def test_through_a_proxy_the_first_name_is_the_proxy_s_to_look_up(proxied: Web) -> None:
+    proxied.instead = answering(200, {"Content-Length": str(len(_ROWS))}, _ROWS)
+    names = Names()
+    assert content_of("http://feeds.example/agenda.csv", names) == _ROWS
+    assert not names.asked
+
+
+def test_another_origin_is_not_told_the_password_and_is_asked_by_its_name(proxied: Web) -> None:
+    def send_on(request: object) -> bool:
+        first = request.path.startswith("http://feeds.example/")  # type: ignore[attr-defined]  # a handler
+        answer = answering(302, {"Location": "http://cdn.example/agenda.csv"}) if first else answering(200, {}, _ROWS)
+        return answer(request)  # type: ignore[arg-type]  # a handler
+
+    proxied.instead = send_on
+    names = Names(cdn_example=[["93.184.216.34"]])
+    assert content_of("http://anna:word@feeds.example/agenda.csv", names) == _ROWS
+    assert [asked.headers["host"] for asked in proxied.asked] == ["feeds.example", "cdn.example"]
+    assert ["authorization" in asked.headers for asked in proxied.asked] == [True, False]
+
+
+def test_a_certificate_is_checked_against_the_name_though_the_address_is_connected_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, greeted = Authority(tmp_path), list[str]()
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.trust))
+    tls = authority.server_tls(x509.DNSName("feeds.example"))
+    tls.sni_callback = lambda _socket, name, _context: greeted.append(name)
+    names = Names(feeds_example=[["127.0.0.1"]], other_example=[["127.0.0.1"]])
+    gives = says(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(_ROWS), _ROWS), goes_on=False)
+
+    async def main() -> bytes:
+        async with server(gives, tls=tls) as (url, _):
+            port = url.rpartition(":")[2]
+            content = await asyncio.to_thread(content_of, f"https://feeds.example:{port}/agenda.csv", names)
+            with pytest.raises(SourceRefusedError, match=r"certificate .* is not valid"):
+                await asyncio.to_thread(content_of, f"https://other.example:{port}/agenda.csv", names)
+            return content
+
+    assert run(main) == _ROWS
+    assert greeted == ["feeds.example", "other.example"]
+
+
+@pytest.mark.parametrize("host", SPELLINGS)
+def test_no_image_comes_from_a_metadata_service_even_where_private_images_are_allowed(host: str) -> None:
+    outcome = fetched(Site({}), f"http://{host}/a.png", limits=ImageLimits(allows_private=True, timeout_s=1))
+    assert outcome == ImageProblem("The image's address leads to the metadata service of a cloud.")
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "168.63.129.16", "fd00:ec2::254"])
+def test_no_image_comes_by_a_name_from_a_metadata_service(address: str) -> None:
+    async def resolve(_host: str, _port: int) -> Sequence[str]:
+        return ["127.0.0.1", address]
+
+    site = Site({"/a": ok(PNG)})
+    limits = ImageLimits(allows_private=True, timeout_s=1)
+    outcome = fetched(site, "http://images.example.org:PORT/a", limits=limits, resolve=resolve)
+    assert outcome == ImageProblem("The image's address leads to the metadata service of a cloud.")
+    assert not site.asked
+
+
+@pytest.mark.parametrize("host", SPELLINGS)
+def test_a_service_at_the_address_of_a_metadata_service_is_refused(host: str) -> None:
+    with pytest.raises(BaseUrlError, match="the metadata service of a cloud"):
+        open_http(f"https://{host}/", SecretStr("key"))
+
+
+def test_a_service_whose_name_leads_to_a_metadata_service_is_not_connected_to() -> None:
+    async def resolve(_host: str, _port: int) -> Sequence[str]:
+        return ["169.254.169.254"]
+
+    async def main() -> object:
+        async with open_http("https://events.example", SecretStr("a-key-of-a-test"), resolve=resolve) as http:
+            exchange = Exchange(http, attempt_s=5)
+            return await exchange(exchange.request("GET", exchange.url("/channels")))
+
+    told = run(main)
+    assert isinstance(told, NotReached)
+    assert "the metadata service of a cloud" in told.answer.message
+
+
+@pytest.mark.parametrize("name", ["EVENTSYNC_SHEETS_URL", "SALESFORCE_INSTANCE_URL"])
+def test_no_setting_names_a_metadata_service(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: leads to the metadata service of a cloud"):
+        read_settings({name: "https://169.254.169.254"}, tmp_path)

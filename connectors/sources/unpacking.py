@@ -93,7 +93,8 @@ def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[tuple[
             stream.seek(0)
             with TemporaryFile(prefix="eventsync-") as plain:
                 unpacking = Unpacking(stream, gzip_decompressor, name, size_of(stream))
-                shutil.copyfileobj(io.BufferedReader(unpacking, _BUFFER_BYTES), plain)
+                with io.BufferedReader(unpacking, _BUFFER_BYTES) as unpacked_stream:
+                    shutil.copyfileobj(unpacked_stream, plain)
                 plain.seek(0)
                 yield plain, True
         case other:

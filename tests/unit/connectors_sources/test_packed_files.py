@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -61,6 +64,40 @@ def test_a_file_packed_with_zstandard_that_is_cut_off_or_damaged_is_bad(tmp_path
 def test_a_file_packed_with_zstandard_that_swells_without_end_is_stopped(tmp_path: Path) -> None:
     with pytest.raises(BadSourceError, match="unpacks to more than 32 million bytes"):
         count_rows(tmp_path, zstd.compress(b"id\n" + (b"1" * 10_000 + b"\n") * 4_000), kind="csv")
+
+
+LONG = b"id\n" + b"".join(b"%d\n" % number for number in range(20_000))
+PADDING = bytes(4)
+SKIPPABLE = b"\x50\x2a\x4d\x18\4\0\0\0skip"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        gzip.compress(LONG[:999]) + gzip.compress(b"") + PADDING + gzip.compress(LONG[999:]) + PADDING,
+        bz2.compress(LONG[:999]) + bz2.compress(LONG[999:]),
+        lzma.compress(LONG[:999]) + PADDING + lzma.compress(LONG[999:], preset=9),
+        zstd.compress(LONG[:999]) + SKIPPABLE + zstd.compress(LONG[999:], level=22),
+    ],
+    ids=["gzip", "bzip2", "xz", "zst"],
+)
+def test_a_file_packed_in_several_parts_is_read_whole(tmp_path: Path, content: bytes) -> None:
+    assert len(read(tmp_path, content, "id")) == 20_000
+    assert len(read(tmp_path, content, "id", encoding=["ascii", "utf-8"])) == 20_000
+    with pytest.raises(BadSourceError, match="damaged or cut off"):
+        read(tmp_path, content + b"something else", "id")
+
+
+@pytest.mark.parametrize("how", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_file_of_an_archive_is_read_however_it_is_packed_and_its_checksum_is_minded(tmp_path: Path, how: int) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", how) as file:
+        file.writestr("events.csv", LONG)
+    content = packed.getvalue()
+    assert len(read(tmp_path, content, "id", encoding=["ascii", "utf-8"])) == 20_000
+    at = content.index(b"PK\1\2") + 16
+    with pytest.raises(BadSourceError, match=r"events\.csv: the packed file is damaged or cut off"):
+        read(tmp_path, content[:at] + b"\0\0\0\0" + content[at + 4 :], "id")
 
 
 @pytest.mark.parametrize(

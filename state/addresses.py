@@ -5,6 +5,8 @@ What happens over a connection is `database`'s.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, make_url
@@ -77,6 +79,24 @@ def without_secret(text: str, url: URL) -> str:
 def is_file(url: URL) -> bool:
     """Whether it is a plain SQLite file: neither in memory nor a `file:` URI with a mind of its own."""
     return bool(url.get_backend_name() == "sqlite" and url.database) and not str(url.database).startswith((":memory:", "file:"))
+
+
+def is_read_only(file: str) -> bool:
+    """Whether a SQLite file is there and we may not write to it, or not make the files beside it that writing takes."""
+    beside = [f"{file}-wal", f"{file}-shm"]
+    may_write = os.access(Path(file).parent, os.W_OK) or all(os.access(each, os.W_OK) for each in beside)
+    return Path(file).exists() and not (os.access(file, os.W_OK) and may_write)
+
+
+def read_only_address(file: str) -> str:
+    """Return the URI that opens a SQLite file for reading only.
+
+    Where nobody has it open and no change waits in its write-ahead log, SQLite has to be told so: it cannot make the shared
+    memory in which it would see that for itself. A log without shared memory stays unreadable: what it holds would be missed.
+    """
+    log, shared = Path(f"{file}-wal"), Path(f"{file}-shm")
+    is_at_rest = not shared.exists() and not (log.exists() and log.stat().st_size)
+    return f"{Path(file).absolute().as_uri()}?mode=ro{'&immutable=1' * is_at_rest}"
 
 
 def lock_wait_s(url: URL) -> float:

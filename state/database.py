@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, inspect, literal, null, select, text
 from sqlalchemy.exc import DBAPIError
@@ -19,7 +20,17 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from mappings.errors import ConfigError, SyncError
 from state import postgres_codes, sqlite_codes
-from state.addresses import engine_options, is_file, lock_wait_s, missing_driver, parse, shown, without_secret
+from state.addresses import (
+    engine_options,
+    is_file,
+    is_read_only,
+    lock_wait_s,
+    missing_driver,
+    parse,
+    read_only_address,
+    shown,
+    without_secret,
+)
 from state.holders import held_by, is_free
 from state.migrations.upgrade import HEAD, is_known, upgrade
 from state.places import Place, place_of
@@ -146,28 +157,32 @@ def _connectable(address: URL) -> Engine:
         engine = create_engine(address, **engine_options(address))
     except ImportError as error:
         raise missing_driver(error) from error
+    if is_file(address):
+        event.listen(engine, "do_connect", _open_as_allowed)
     if engine.dialect.name == "sqlite":
 
         @event.listens_for(engine, "connect")
         def _on_connect(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
-            _prepare_sqlite(connection, wait_ms)
+            _prepare_sqlite(connection, wait_ms, is_read_only=is_file(address) and is_read_only(str(address.database)))
             record.info[_PLACE] = place_of(connection)
 
         event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
-def _prepare_sqlite(connection: sqlite3.Connection, wait_ms: int) -> None:
+def _open_as_allowed(_dialect: object, _record: object, words: list[Any], options: dict[str, Any]) -> None:
+    """Open a file that we may not write to for reading only: SQLite itself would try to make its journal beside it."""
+    file = str(words[0])
+    if is_read_only(file):
+        words[0] = read_only_address(file)
+        options["uri"] = True
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, wait_ms: int, *, is_read_only: bool) -> None:
     """Set what SQLite forgets between connections; `isolation_level = None` leaves BEGIN to `_begin_sqlite`."""
     connection.isolation_level = None
-    for pragma in (
-        f"busy_timeout = {wait_ms}",
-        "journal_mode = WAL",
-        "synchronous = FULL",
-        f"wal_autocheckpoint = {_WAL_PAGES}",
-        "foreign_keys = ON",
-        "cache_size = -32000",
-    ):
+    for_writing = ("journal_mode = WAL", "synchronous = FULL", f"wal_autocheckpoint = {_WAL_PAGES}", "foreign_keys = ON")
+    for pragma in (f"busy_timeout = {wait_ms}", *(() if is_read_only else for_writing), "cache_size = -32000"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
 
 
@@ -192,6 +207,7 @@ def _bring_to_head(engine: Engine) -> None:
     revision = schema_revision(engine)
     if revision == HEAD:
         return
+    _refuse_newer(engine, revision)
     try:
         _upgrade(engine)
     except StateUnavailableError as error:
@@ -204,15 +220,19 @@ def _bring_to_head(engine: Engine) -> None:
         ) from error
 
 
+def _refuse_newer(engine: Engine, revision: str | None) -> None:
+    if revision is not None and not is_known(revision):
+        raise ConfigError(
+            f"the state DB {shown(engine.url)} was written by a newer version (schema {revision}, ours is {HEAD})",
+            hint="install that version again, or point EVENTSYNC_STATE_URL at another state DB",
+        )
+
+
 def _upgrade(engine: Engine) -> None:
     with writing(engine) as connection:
         _take_turn(connection)
         revision = _revision(connection)
-        if revision is not None and not is_known(revision):
-            raise ConfigError(
-                f"the state DB {shown(engine.url)} was written by a newer version (schema {revision}, ours is {HEAD})",
-                hint="install that version again, or point EVENTSYNC_STATE_URL at another state DB",
-            )
+        _refuse_newer(engine, revision)
         if revision != HEAD:
             if revision is not None:
                 _refuse_while_held(connection, revision)

@@ -129,7 +129,9 @@ class NoticesSent:
         return (*self._ours(notice.feed, notice.recipient), NOTICE_SENT.c.cause == notice.cause)
 
     def _is_free(self) -> ColumnElement[bool]:
-        return or_(NOTICE_SENT.c.claimed_until.is_(None), NOTICE_SENT.c.claimed_until <= self._now())
+        """Nobody has claimed it, or too long ago; or the clock was set back since, so that the claim would last too long."""
+        now, until = self._now(), NOTICE_SENT.c.claimed_until
+        return or_(until.is_(None), until <= now, until > now + timedelta(seconds=CLAIM_S))
 
 
 def _notice(row: Row[*tuple[Any, ...]]) -> Notice:

@@ -26,8 +26,10 @@ class Post:
     failed_at: datetime | None = None
 
     def may_go(self, now: datetime) -> bool:
-        """Whether another message may go now."""
-        if self.failed_at is not None and now < self.failed_at + min(FIRST_PAUSE * 2 ** (self.failures - 1), HOUR):
+        """Whether another message may go now; a failure in the future is that of a clock that was set back since."""
+        if self.failed_at is not None and self.failed_at <= now < self.failed_at + min(
+            FIRST_PAUSE * 2 ** (self.failures - 1), HOUR
+        ):
             return False
         return len(self._of_the_hour(now)) < MOST_AN_HOUR
 

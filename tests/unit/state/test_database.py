@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import sqlite3
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from privileges import bound_by_permissions
 from sqlalchemy import inspect, text
 
 from mappings.errors import ConfigError
@@ -119,11 +119,37 @@ def test_a_read_only_state_db_is_told_as_such(tmp_path: Path) -> None:
     engine.dispose()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only to root")
+def _opened_by_a_child(path: Path) -> str:
+    code = f"from state.database import open_database; open_database({url(path)!r})"
+    return bound_by_permissions([sys.executable, "-c", code]).stderr
+
+
 def test_a_folder_that_we_may_not_write_to_is_told_with_its_path(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(StateUnavailableError, match=str(tmp_path)):
-        open_database(url(tmp_path / "state.db"))
+    told = _opened_by_a_child(tmp_path / "state.db")
+    assert "StateUnavailableError" in told
+    assert str(tmp_path) in told
+
+
+@pytest.mark.parametrize(("file", "folder"), [(0o400, 0o500), (0o600, 0o500), (0o400, 0o700)])
+def test_a_file_that_we_may_only_read_is_opened_and_left_as_it_is(tmp_path: Path, file: int, folder: int) -> None:
+    path = tmp_path / "state.db"
+    open_database(url(path)).dispose()
+    before = path.read_bytes()
+    path.chmod(file)
+    tmp_path.chmod(folder)
+    assert _opened_by_a_child(path) == ""
+    assert [each.name for each in tmp_path.iterdir()] == ["state.db"]
+    assert path.read_bytes() == before
+
+
+def test_a_newer_schema_in_a_file_that_we_may_only_read_is_named(tmp_path: Path) -> None:
+    engine = open_database(url(tmp_path / "state.db"))
+    with writing(engine) as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    (tmp_path / "state.db").chmod(0o400)
+    assert "newer version (schema 9999, ours is" in _opened_by_a_child(tmp_path / "state.db")
 
 
 def test_a_full_disk_is_told_as_such_and_nothing_is_half_written(tmp_path: Path) -> None:

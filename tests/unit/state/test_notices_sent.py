@@ -158,3 +158,10 @@ def test_who_hears_of_it_now_and_then_always_knows_what_was_last_told(tmp_path: 
             assert believed == causes
     finally:
         engine.dispose()
+
+
+def test_a_claim_of_a_clock_that_was_set_back_since_is_over(sent: NoticesSent, clock: Clock) -> None:
+    sent.note(FEED, OPS, {"brake": "3 of 40 rows rejected"})
+    assert len(sent.claim(FEED, OPS)) == 1
+    clock.turn(days=-1)
+    assert len(sent.claim(FEED, OPS)) == 1

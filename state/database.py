@@ -23,6 +23,7 @@ from state.addresses import engine_options, is_file, lock_wait_s, missing_driver
 from state.holders import held_by, is_free
 from state.migrations.upgrade import HEAD, is_known, upgrade
 from state.places import Place, place_of
+from state.private_files import make_private_file, make_private_folder, narrow
 from state.pulse import host_pulse
 from state.tables import LEASE, SCOPE
 from state.trouble import StateUnavailableError, Trouble, told
@@ -130,7 +131,7 @@ def _make_folder(address: URL) -> None:
     """Make the file's folder, for its owner alone: bodies and raw cells are the partner's."""
     folder = Path(str(address.database)).parent
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder.absolute())
     except OSError as error:
         raise StateUnavailableError(
             f"the folder of the state DB cannot be made: {folder}: {error.strerror}",
@@ -144,6 +145,8 @@ def _connectable(address: URL) -> Engine:
         engine = create_engine(address, **engine_options(address))
     except ImportError as error:
         raise missing_driver(error) from error
+    if is_file(address):
+        event.listen(engine, "do_connect", partial(_make_private, Path(str(address.database))))
     if engine.dialect.name == "sqlite":
 
         @event.listens_for(engine, "connect")
@@ -153,6 +156,13 @@ def _connectable(address: URL) -> Engine:
 
         event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _make_private(file: Path, *_: object) -> None:
+    """Make the file and those beside it private; SQLite gives new ones beside it the rights of the file."""
+    make_private_file(file)
+    for beside in (f"{file}-wal", f"{file}-shm"):
+        narrow(Path(beside))
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, wait_ms: int) -> None:

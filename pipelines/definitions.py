@@ -24,6 +24,7 @@ from pipelines.schedules import feed_schedules
 from pipelines.sensors import feed_sensors
 from pipelines.settings import Settings, current_settings
 from pipelines.wiring import OpenWorkshop, open_workshop
+from state.private_files import keep_private
 
 
 @definitions
@@ -32,6 +33,7 @@ def defs() -> Definitions:
 
     The process of one run builds those of its feed, as far as it knows which that is: hundreds of feeds take seconds.
     """
+    keep_private()
     settings = current_settings()
     configure_logs(settings)
     if (job := own_job()) and (ours := definitions_of_job(job, settings, lambda: open_workshop(settings))):

@@ -57,6 +57,7 @@ def serve(
     `state` None keeps everything in memory; without an `api_key` the default key gets a new secret. Raises OSError if
     the address cannot be had, StateInUseError if another sandbox holds the state folder.
     """
+    os.umask(0o077)  # what it keeps holds keys and bodies
     with _listening(address) as listener, closing(_opened(state, switches, api_key)) as sandbox:
         _Server(sandbox, listener, ready or _nobody).run([listener])
 

@@ -34,6 +34,7 @@ from state.addresses import (
 from state.holders import held_by, is_free
 from state.migrations.upgrade import HEAD, is_known, upgrade
 from state.places import Place, place_of
+from state.private_files import make_private_file, make_private_folder, narrow
 from state.pulse import host_pulse
 from state.tables import LEASE, SCOPE
 from state.trouble import StateUnavailableError, Trouble, told
@@ -143,7 +144,7 @@ def _make_folder(address: URL) -> None:
     """Make the file's folder, for its owner alone: bodies and raw cells are the partner's."""
     folder = Path(str(address.database)).parent
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder.absolute())
     except OSError as error:
         raise StateUnavailableError(
             f"the folder of the state DB cannot be made: {folder}: {error.strerror}",
@@ -171,11 +172,18 @@ def _connectable(address: URL) -> Engine:
 
 
 def _open_as_allowed(_dialect: object, _record: object, words: list[Any], options: dict[str, Any]) -> None:
-    """Open a file that we may not write to for reading only: SQLite itself would try to make its journal beside it."""
+    """Open a file that we may not write to for reading only: SQLite itself would try to make its journal beside it.
+
+    Any other one is made private with those beside it; SQLite gives new ones beside it the rights of the file.
+    """
     file = str(words[0])
     if is_read_only(file):
         words[0] = read_only_address(file)
         options["uri"] = True
+        return
+    make_private_file(Path(file))
+    for beside in (f"{file}-wal", f"{file}-shm"):
+        narrow(Path(beside))
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, wait_ms: int, *, is_read_only: bool) -> None:

@@ -31,6 +31,7 @@ from pipelines.options import RunOptions
 from pipelines.publishing.service import require_service
 from pipelines.settings import PACKAGED_FEEDS, Settings, current_settings, read_settings
 from pipelines.stopping.interrupts import wait_to_be_stopped
+from state.private_files import make_private_folder
 
 SANDBOX = "sandbox"
 """Where in the demo's folder the service keeps its own; what tells a demo's folder from somebody's."""
@@ -111,7 +112,7 @@ def _emptied(home: Path) -> Path:
         if home.exists() and any(home.iterdir()) and not (home / SANDBOX).is_dir():
             raise ConfigError(f"{home} is not empty, and no demo was there", hint="choose a folder of its own with --folder")
         shutil.rmtree(home, ignore_errors=True)
-        home.mkdir(parents=True)
+        make_private_folder(home)
     except OSError as error:
         raise ConfigError(f"{home} cannot be made: {error.strerror}", hint="choose another place with --folder") from error
     return home

@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from state.private_files import keep_private, make_private_folder
+
 DAGSTER_YAML = """\
 # Written once by eventsync; yours from then on.
 telemetry: {enabled: false}
@@ -45,8 +47,9 @@ FORMER = frozenset({"e3bfe54e13b2381bbe0b5d3b2585a11487b1246dc9175225d740621d376
 
 
 def prepare_dagster_home(home: Path) -> None:
-    """Make the folder with its settings, and point this process and its children at it."""
-    home.mkdir(parents=True, exist_ok=True)
+    """Make the folder with its settings, and point this process and its children at it: what they make is private."""
+    keep_private()
+    make_private_folder(home.absolute())
     settings = home / "dagster.yaml"
     if not settings.exists() or hashlib.sha256(settings.read_bytes()).hexdigest() in FORMER:
         _write_whole(settings, DAGSTER_YAML)

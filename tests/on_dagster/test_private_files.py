@@ -1,0 +1,120 @@
+"""What we keep is for its owner alone, whichever process makes it; what a person asked for follows the umask."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from on_dagster.desk import FEED, Desk, line, shell_environ
+
+PROGRAMS = Path(sys.executable).parent
+
+
+def ended(desk: Desk, words: Sequence[str], **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a person of the usual umask, with the state DB and Dagster's home where they lie by default."""
+    given = {name: value for name, value in desk.environ.items() if name not in {"EVENTSYNC_STATE_URL", "DAGSTER_HOME"}}
+    command = [str(PROGRAMS / words[0]), *words[1:]]
+    environ = shell_environ({**given, "EVENTSYNC_LOG": "json debug", **env})
+    done = subprocess.run(
+        command, cwd=desk.folder, env=environ, umask=0o022, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def mode(path: Path) -> str:
+    return oct(stat.S_IMODE(path.lstat().st_mode))
+
+
+def open_to_others(folder: Path) -> Mapping[str, str]:
+    """What others than the owner may read or write, of a folder and all that is in it."""
+    return {str(path): mode(path) for path in (folder, *folder.rglob("*")) if path.lstat().st_mode & 0o077}
+
+
+DOORS = {
+    "a run through Dagster": ["eventsync", "run", FEED],
+    "a run without Dagster": ["eventsync", "run", FEED, "--no-dagster"],
+    "a backfill": ["eventsync", "backfill", FEED, "--from", "2031-05-01", "--to", "2031-05-01"],
+}
+
+
+@pytest.mark.parametrize("words", DOORS.values(), ids=DOORS.keys())
+def test_what_a_command_keeps_is_for_its_owner_alone(words: list[str], desk: Desk) -> None:
+    ended(desk, words)
+    kept = desk.folder / ".eventsync"
+    assert open_to_others(kept) == {}
+    assert (kept / "state.db").exists()
+
+
+@pytest.mark.slow(about_s=30)
+def test_what_the_demo_keeps_is_for_its_owner_alone(desk: Desk) -> None:
+    ended(desk, ["eventsync", "demo"])
+    kept = desk.folder / ".eventsync"
+    assert open_to_others(kept) == {}
+    assert {path.name for path in (kept / "demo").iterdir()} >= {"dagster", "sandbox", "state.db"}
+
+
+def test_a_run_that_dagster_itself_has_started_keeps_the_state_db_for_its_owner_alone(desk: Desk) -> None:
+    home = desk.folder / ".eventsync" / "dagster"
+    home.mkdir(parents=True)
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
+    job = ["dagster", "job", "execute", "-m", "pipelines.definitions", "-j", "sync_town_hall"]
+    ended(desk, job, DAGSTER_HOME=str(home))
+    kept = desk.folder / ".eventsync"
+    assert mode(kept) == "0o700"
+    assert [mode(path) for path in kept.glob("state.db*")] == ["0o600"] * len(list(kept.glob("state.db*")))
+    assert (kept / "state.db").exists()
+
+
+def test_what_an_earlier_version_left_open_is_narrowed(desk: Desk) -> None:
+    ended(desk, ["eventsync", "run", FEED])
+    kept = desk.folder / ".eventsync"
+    for path in (kept, kept / "dagster"):
+        path.chmod(0o755)
+    (kept / "state.db").chmod(0o644)
+    ended(desk, ["eventsync", "run", FEED])
+    assert [mode(kept), mode(kept / "dagster"), mode(kept / "state.db")] == ["0o700", "0o700", "0o600"]
+
+
+def test_a_folder_that_a_person_has_made_stays_as_it_is_and_the_state_db_in_it_is_private(desk: Desk) -> None:
+    shared = desk.folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o755)
+    ended(desk, ["eventsync", "run", FEED, "--no-dagster"], EVENTSYNC_STATE_URL="sqlite:///shared/state.db")
+    assert mode(shared) == "0o755"
+    assert {mode(path) for path in shared.iterdir()} == {"0o600"}
+
+
+def test_folders_that_are_made_for_the_state_db_are_private_from_the_first(desk: Desk) -> None:
+    ended(desk, ["eventsync", "run", FEED, "--no-dagster"], EVENTSYNC_STATE_URL="sqlite:///ours/deep/state.db")
+    assert open_to_others(desk.folder / "ours") == {}
+
+
+def test_an_export_is_private_and_what_a_person_asked_for_follows_the_umask(desk: Desk) -> None:
+    desk.source([line(1), line(2, day="someday")])
+    desk.mapping()
+    (desk.folder / "feeds" / f"{FEED}.yaml").write_text(
+        (desk.folder / "feeds" / f"{FEED}.yaml").read_text("utf-8").replace("rejected: 20%", "rejected: 90%"), "utf-8"
+    )
+    ended(desk, ["eventsync", "run", FEED])
+    ended(desk, ["eventsync", "state", "export", "books.gz"])
+    ended(desk, ["eventsync", "rows", FEED, "--state", "rejected", "--csv", "rows.csv"])
+    ended(desk, ["eventsync", "report", FEED, "--html", "page.html"])
+    ended(desk, ["eventsync", "metrics", "--out", "numbers.prom"])
+    modes = {name: mode(desk.folder / name) for name in ("books.gz", "rows.csv", "page.html", "numbers.prom")}
+    assert modes == {"books.gz": "0o600", "rows.csv": "0o644", "page.html": "0o644", "numbers.prom": "0o644"}
+
+
+def test_what_the_sandbox_keeps_is_for_its_owner_alone(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sandbox", "--state", str(tmp_path / "service")]
+    with subprocess.Popen(command, umask=0o022, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["base_url"]
+        process.terminate()
+    assert open_to_others(tmp_path / "service") == {}

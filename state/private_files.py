@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 OURS = ".eventsync"
-"""The folder of this name is ours wherever it lies, so its rights may be narrowed; other folders that are there stay as they are."""
+"""The folder of this name is ours wherever it lies, so its rights may be narrowed; other folders stay as they are."""
 
 _OTHERS = 0o077
 

@@ -11,6 +11,7 @@ import sys
 import structlog
 
 from connectors.masking import Mask
+from pipelines.harmless import escaped
 from pipelines.settings import Settings
 
 
@@ -39,9 +40,9 @@ def _rendering(log_format: str) -> tuple[structlog.typing.Processor, ...]:
 
 
 def _masking(mask: Mask) -> structlog.typing.Processor:
-    """Hide the secrets in the finished line, wherever in the event they stood."""
+    """Hide the secrets in the finished line, wherever in the event they stood, and escape what a terminal would obey."""
 
     def hide(_logger: object, _method: str, line: object) -> str:
-        return mask.hide(str(line))
+        return escaped(mask.hide(str(line)))
 
     return hide

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 from pydantic import BaseModel
 
 from mappings.errors import MappingFileError, SyncError, TransientError
+from pipelines.harmless import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,8 +79,7 @@ class Output:
         self._is_document_out = True
         is_unicode = (self._stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
         text = json_module.dumps(_plain(value), ensure_ascii=not is_unicode, indent=2, allow_nan=False)
-        # A lone surrogate has no UTF-8, only an escape.
-        self._stdout.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+        self._stdout.write(escaped(text) + "\n")
         self._stdout.flush()
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -17,6 +17,7 @@ from typing import IO, Protocol, TextIO
 from mappings.errors import ConfigError
 from mappings.vocabulary import REASON_TEXTS, Reason
 from pipelines.cli.tables import RefusedRow
+from pipelines.harmless import replaced
 
 _ADDED = ("place", "problem", "hint")
 _STARTS_A_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # OWASP, "CSV Injection"
@@ -75,9 +76,10 @@ def write_told_csv(target: Path | TextIO, rows: Iterable[ToldRow]) -> int:
 def safe_cell(text: str) -> str:
     """Return text that no spreadsheet takes for a formula: an apostrophe goes before = + - @ TAB CR LF.
 
-    Plain numbers (`-5`, `+48 123`) stay as they are.
+    Plain numbers (`-5`, `+48 123`) stay as they are. Control characters but TAB and LF, and lone surrogates, become U+FFFD.
     """
-    return f"'{text}" if text.startswith(_STARTS_A_FORMULA) and not _PLAIN_NUMBER.fullmatch(text) else text
+    is_formula = text.startswith(_STARTS_A_FORMULA) and not _PLAIN_NUMBER.fullmatch(text)
+    return f"'{replaced(text)}" if is_formula else replaced(text)
 
 
 def _shelve(rows: Iterable[ToldRow], shelf: IO[str]) -> list[str]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mappings.errors import ConfigError
 from mappings.vocabulary import Origin, Reason, ReasonCode, Rejection, RowKey
 from pipelines.cli.tables_csv import safe_cell, told, write_told_csv
+from pipelines.harmless import replaced
 
 
 def rejection(number: int, **cells: str) -> Rejection:
@@ -54,11 +55,11 @@ def test_a_partners_column_called_like_one_of_ours_keeps_its_name() -> None:
     "formula", ["=1+1", "+A1", "-A1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "-2+3", "+48 123-456", "=", "-", "＝1+1", "-1=2"]
 )
 def test_what_a_spreadsheet_would_run_gets_an_apostrophe(formula: str) -> None:
-    assert safe_cell(formula) == f"'{formula}"
+    assert safe_cell(formula) == f"'{replaced(formula)}"
     stream = io.StringIO(newline="")
     write_told_csv(stream, [told(rejection(2, **{formula: formula}))])
     rows = list(csv.reader(io.StringIO(stream.getvalue().removeprefix("\ufeff"), newline="")))
-    assert [row[0] for row in rows] == [f"'{formula}"] * 2
+    assert [row[0] for row in rows] == [f"'{replaced(formula)}"] * 2
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_plain_numbers_and_ordinary_text_stay_as_they_are(text: str) -> None:
 @given(st.text())
 def test_no_cell_ever_begins_a_formula(text: str) -> None:
     safe = safe_cell(text)
-    assert safe in {text, f"'{text}"}
+    assert safe in {replaced(text), f"'{replaced(text)}"}
     assert not safe.startswith(("=", "@", "\t", "\r"))
 
 

@@ -4,11 +4,14 @@ PYTHON ?= python3
 EXAMPLES ?= 400
 MUTANTS ?= 20000
 SEED ?= $(shell date +%s)
+QUICK := $(addprefix tests/unit/,mappings mappings_identity connectors_api connectors_contract pipelines cli_output)
 VENV := .venv
 BIN := $(VENV)/bin
 export DAGSTER_DISABLE_TELEMETRY := yes
+# pytest keeps the test modules that it has rewritten, so that each worker need not do so again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-sources ui test checked tested bench bench-quick torture hunt reliability month docs docs-serve reference lock clean
+.PHONY: help demo demo-sources ui test quick typed checked tested quick-tested bench bench-quick torture hunt reliability month docs docs-serve reference lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,8 +42,18 @@ test: $(VENV)/.installed-test ## format, lint, types, import contracts, mapping 
 	$(BIN)/ruff check .
 	$(MAKE) --no-print-directory --jobs 2 checked tested
 
-checked: # beside the tests: it keeps one core busy, and they wait a good deal
+quick: $(VENV)/.installed-test ## format, lint, types and the tests without processes, database servers or browsers, under a minute
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(MAKE) --no-print-directory --jobs 2 typed quick-tested
+
+typed:
 	$(BIN)/mypy
+
+quick-tested:
+	$(BIN)/pytest --numprocesses auto --dist worksteal -m "not slow" $(QUICK)
+
+checked: typed # beside the tests: it keeps one core busy, and they wait a good deal
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/eventsync check
 

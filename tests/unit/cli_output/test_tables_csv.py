@@ -86,6 +86,7 @@ def test_text_that_has_no_utf_8_does_not_stop_the_file(tmp_path: Path) -> None:
     assert "caf" in (tmp_path / "x.csv").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows_of_a_file(tmp_path: Path) -> None:
     row = told(rejection(2, REF="1", NOME="An evening of songs, tales & slow dances " * 8))
 

@@ -118,6 +118,7 @@ def test_a_time_when_a_zone_had_seconds_in_its_offset_is_refused(zone: str, wall
         placed(Change(zone, wall, ""))
 
 
+@pytest.mark.slow
 def test_zones_come_from_the_projects_own_packages_whatever_the_machine_has() -> None:
     """A machine whose own database is missing, whose zone is odd and whose language is another reads the same."""
     code = (

@@ -85,12 +85,14 @@ def _starts(interpreter: str) -> bool:
     return subprocess.run([interpreter, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", ["0", "1", "4711"])
 def test_hash_randomisation_changes_no_digest(seed: str) -> None:
     assert _digests(sys.executable, seed)[: len(IDEMPOTENCY_KEYS)] == list(IDEMPOTENCY_KEYS.values())
     assert _digests(sys.executable, seed) == _digests(sys.executable, "2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["python3.11", "python3.12", "python3.13"])
 def test_every_python_gives_the_same_digests(name: str) -> None:
     interpreter = _interpreter(name)

@@ -28,7 +28,7 @@ class Test(Strict):
     value: Referring | None = Field(default=None, description="The named value to look at: $name.")
     equals: Referring | None = Field(default=None, description="It is exactly this text (surrounding space does not count).")
     among: Texts | None = Field(default=None, alias="in", min_length=1, description="It is one of these texts.")
-    matches: Pattern | None = Field(default=None, description="This regular expression finds something in it.")
+    matches: Pattern | None = Field(default=None, description="This regular expression (RE2) finds something in it.")
     contains: Texts | None = Field(default=None, description="It contains one of these texts (or the list has that item).")
     state: Literal["present", "missing"] | None = Field(default=None, alias="is", description="It is there, or it is empty.")
     before: Referring | None = Field(default=None, description="It is earlier than this date, time or $name.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
@@ -11,6 +10,7 @@ from typing import Any, assert_never
 from mappings.conditions import All, Condition, Not, Test
 from mappings.conditions import Any as AnyOf
 from mappings.evaluation import Getter, RowState, is_empty
+from mappings.patterns import compile_pattern
 from mappings.refusals import Refusal
 from mappings.spots import Loc, Problem
 from mappings.tables import normaliser
@@ -85,8 +85,8 @@ def _is_among(known: set[str], same: Callable[[str], str]) -> Check:
 
 
 def _matches(pattern: str, *, ignores_case: bool) -> Check:
-    search = re.compile(pattern, re.IGNORECASE if ignores_case else 0).search
-    return lambda value: search(short_enough(_as_text(value))) is not None
+    finds = compile_pattern(pattern, ignore_case=ignores_case).finds
+    return lambda value: finds(short_enough(_as_text(value)))
 
 
 def _contains(parts: tuple[str, ...], same: Callable[[str], str]) -> Check:

@@ -14,8 +14,8 @@ from typing import Annotated
 from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator, WithJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from mappings.patterns import PatternError, compile_pattern
 from mappings.refusals import did_you_mean
-from mappings.repetition import may_never_end
 from mappings.zone_files import find_zone, zone_names
 
 _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
@@ -89,13 +89,9 @@ def parse_share(value: object) -> float | None:
 def parse_pattern(text: str) -> str:
     """Check a regular expression; it is compiled once, with the mapping."""
     try:
-        re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:
-        hint = r"a sign that stands for itself needs a backslash before it: \(, \[, \., \+, \?, \*, \|, \$"
-        raise mistake(f'"{text}" is not a regular expression: {error}', hint) from None
-    if may_never_end(text):
-        hint = r"repeat once, (\w+) instead of (\w+)+, or possessively, (\w++\s?)*"
-        raise mistake(f'"{text}" repeats a repetition: on some texts it would never end', hint)
+        compile_pattern(text)
+    except PatternError as error:
+        raise mistake(f'"{text}" {error}', error.hint) from None
     return text
 
 
@@ -165,6 +161,7 @@ Share = Annotated[
     float | None, PlainValidator(parse_share), WithJsonSchema({"type": ["string", "number"], "examples": ["5%", "off"]})
 ]
 Pattern = Annotated[str, AfterValidator(parse_pattern), WithJsonSchema({"type": "string", "format": "regex"})]
+"""A regular expression that RE2 matches in linear time."""
 Clock = Annotated[Text, AfterValidator(parse_clock)]
 """A time of day, `00:00` to `23:59`."""
 PlainNumber = Annotated[Text, AfterValidator(parse_plain_number)]

@@ -5,26 +5,20 @@ What the worker relies upon beside the payload (paths, headers, answers) is `con
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from re import error as PatternError  # noqa: N812  # its newer name is not in Python 3.11
 
 from rapidfuzz import fuzz, process
 
 from connectors.event_api.contract_schema import Node, Schema, SchemaReader
 from connectors.event_api.drift import Drift, Severity
 from mappings.field_forms import Outgoing
-from mappings.repetition import may_never_end
+from mappings.patterns import PatternError, compile_pattern
 
 _SHOWN = 3
 _ALL_ROWS = "every row would be refused"
 _LONGEST_PATTERN = 200
-_LONGEST_TEXT = 64
 _MOST_TEXTS = 200
-_MOST_REPETITIONS = 3
-"""Repetitions side by side cost a power of the text's length: so many are tried, on texts so long and so many of them."""
-_REPETITION = re.compile(r"[*+]|\{[0-9]*,[0-9]*\}")
 _FORMS_OF: dict[str, frozenset[str]] = {
     "startAt": frozenset({"date-time", "datetime", "iso8601", "iso-8601"}),
     "endAt": frozenset({"date-time", "datetime", "iso8601", "iso-8601"}),
@@ -195,13 +189,10 @@ def _may_be(kind: str | None, types: frozenset[str] | None) -> bool:
 
 
 def _fits(pattern: str, text: str) -> bool:
-    """Whether a text fits the page's pattern; one that cannot be tried safely is taken to fit."""
-    is_short = len(pattern) <= _LONGEST_PATTERN and len(text) <= _LONGEST_TEXT
-    if not is_short or len(_REPETITION.findall(pattern)) > _MOST_REPETITIONS:
-        return True
+    """Whether a text fits the page's pattern; one that cannot be tried is taken to fit."""
     try:
-        return may_never_end(pattern) or re.search(pattern, text) is not None
-    except (PatternError, OverflowError, RecursionError):  # patterns of another dialect are common here
+        return len(pattern) > _LONGEST_PATTERN or compile_pattern(pattern).finds(text)
+    except PatternError:  # patterns of another dialect are common here
         return True
 
 

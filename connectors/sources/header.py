@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from connectors.sources.errors import BadSourceError, EmptySourceError, MissingColumnsError
 from connectors.sources.names import Asked, Matched, column_names, matched
 from connectors.sources.row_limits import MOST_COLUMNS
+from mappings.patterns import compile_pattern
 from mappings.source_parts import Header
 
 FARTHEST = 1000
@@ -52,10 +53,10 @@ def wanted_columns(present: Sequence[str], asked: Asked, name: str, advice: str 
 
 
 def _found(header: Header, name: str, next_row: NextRow) -> list[str]:
-    passed = 0
+    passed, finds = 0, compile_pattern(header.matches).finds if header.matches is not None else None
     for cells in _rows(header, name, next_row):
         passed += 1
-        is_it = passed == header.row if header.matches is None else any(map(re.compile(header.matches).search, cells))
+        is_it = passed == header.row if finds is None else any(map(finds, cells))
         if is_it:
             return _joined([cells, *(_next(next_row, name, passed) for _ in range(header.rows - 1))], name, passed)
     message = f'no cell of the first {passed} rows matches "{header.matches}", so there is no header'

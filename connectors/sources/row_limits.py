@@ -6,10 +6,10 @@ rows, and left to the mapping.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterator
 
+from mappings.patterns import CompiledPattern, compile_pattern
 from mappings.source_bases import GridSource
 from mappings.vocabulary import SourceRow
 
@@ -40,7 +40,7 @@ def within_limits(rows: Iterator[SourceRow], spec: GridSource) -> Iterator[Sourc
     if spec.comment:
         rows = _without_comments(rows, spec.comment)
     if spec.until is not None:
-        rows = _until(rows, re.compile(spec.until))
+        rows = _until(rows, compile_pattern(spec.until))
     if spec.footer:
         rows = _without_footer(rows, spec.footer)
     return rows
@@ -50,9 +50,9 @@ def _without_comments(rows: Iterator[SourceRow], mark: str) -> Iterator[SourceRo
     return (row for row in rows if not next(iter(row.cells.values()), "").lstrip().startswith(mark))
 
 
-def _until(rows: Iterator[SourceRow], pattern: re.Pattern[str]) -> Iterator[SourceRow]:
+def _until(rows: Iterator[SourceRow], pattern: CompiledPattern) -> Iterator[SourceRow]:
     for row in rows:
-        if any(map(pattern.search, row.cells.values())):
+        if any(map(pattern.finds, row.cells.values())):
             # The rest is read all the same: a file that ends early or changes meanwhile must be noticed.
             deque(rows, maxlen=0)
             return

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from mappings.measures import mistake, parse_pattern
+from mappings.patterns import compile_pattern
 from mappings.tables import Ignorable, normaliser
 from mappings.transforms.patterns import short_enough
 
@@ -51,9 +52,8 @@ def meeting(match: Match, keys: Sequence[str], ignore: Sequence[Ignorable]) -> M
             words = [(form, re.compile(rf"(?<!\w){re.escape(form)}(?!\w)").search, key) for form, key in pairs]
             return lambda text: _words_in(same(text), words)
         case "regex":
-            flags = re.IGNORECASE if "case" in ignore else re.NOFLAG
-            patterns = [(re.compile(key, flags).search, key) for key in keys]
-            return lambda text: (key for search, key in patterns if search(short_enough(text)))
+            patterns = [(compile_pattern(key, ignore_case="case" in ignore).finds, key) for key in keys]
+            return lambda text: (key for finds, key in patterns if finds(short_enough(text)))
 
 
 def _words_in(text: str, words: Sequence[tuple[str, Callable[[str], object], str]]) -> Iterator[str]:

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from mappings.measures import Pattern, Text, mistake
+from mappings.patterns import compile_pattern
 from mappings.refusals import Refusal
 from mappings.transforms.step import Kind, Run, Shown, Step
 from mappings.transforms.text import SPACES
 from mappings.vocabulary import ReasonCode
 
 LONGEST = 20_000
-"""Characters a pattern may look at: a careless pattern can cost more than linear time."""
+"""Characters a pattern may look at: collecting all its matches can take the square of the length."""
+
+
+def _check_every(text: str) -> str:
+    if compile_pattern(text).prefers_nothing:
+        raise mistake(f'"{text}" finds nothing, again and again: *? and ?? take as little as they can', "write *, + or +?")
+    return text
+
+
+EveryPattern = Annotated[Pattern, AfterValidator(_check_every)]
+"""A pattern of which all matches are wanted."""
 
 
 class RegexExtract(Step):
@@ -25,26 +36,26 @@ class RegexExtract(Step):
         Shown(r"{regex_extract: 'desde (\d+) €'}", "desde 15 €", "15"),
         Shown(r"{regex_extract: '\d+'}", "grátis", ReasonCode.BAD_TEXT),
     )
-    pattern: Pattern = Field(alias="regex_extract", description="A regular expression (Python's), searched anywhere.")
+    pattern: Pattern = Field(alias="regex_extract", description="A regular expression (RE2), searched anywhere.")
     group: int | None = Field(default=None, ge=0, description="The group to keep (default: the first, if there is one).")
 
     @model_validator(mode="after")
     def _check_group(self) -> Self:
-        groups = re.compile(self.pattern).groups
+        groups = compile_pattern(self.pattern).groups
         if self.group is not None and self.group > groups:
             raise mistake(f"there is no group {self.group} in the pattern", f"it has {groups}, and 0 is all that it finds")
         return self
 
     def function(self) -> Run:
         """Return the step's function."""
-        search = re.compile(self.pattern).search
-        group = min(1, re.compile(self.pattern).groups) if self.group is None else self.group
+        pattern = compile_pattern(self.pattern)
+        group = min(1, pattern.groups) if self.group is None else self.group
 
         def extract(text: str) -> str:
-            found = search(short_enough(text))
+            found = pattern.search(short_enough(text))
             if found is None:
                 raise Refusal(ReasonCode.BAD_TEXT, f"a text that matches {self.pattern} would be accepted")
-            return found[group] or ""
+            return found.groups[group] or ""
 
         return extract
 
@@ -55,13 +66,20 @@ class RegexAll(Step):
     name: ClassVar[str] = "regex_all"
     gives: ClassVar[Kind] = Kind.LIST
     shown: ClassVar[tuple[Shown, ...]] = (Shown(r"{regex_all: '#(\w+)'}", "#jazz #blues", ("jazz", "blues")),)
-    pattern: Pattern = Field(alias="regex_all", description="A regular expression; its first group is kept, or all of it.")
+    pattern: EveryPattern = Field(
+        alias="regex_all", description="A regular expression (RE2); its first group is kept, or all of it."
+    )
 
     def function(self) -> Run:
         """Return the step's function."""
-        pattern = re.compile(self.pattern)
+        pattern = compile_pattern(self.pattern)
         group = min(1, pattern.groups)
-        return lambda text: [found[group] for found in pattern.finditer(short_enough(text)) if found[group]]
+
+        def collect(text: str) -> list[str]:
+            texts = (found.groups[group] for found in pattern.finditer(short_enough(text)))
+            return [text for text in texts if text]
+
+        return collect
 
 
 class RegexSplit(Step):
@@ -72,17 +90,17 @@ class RegexSplit(Step):
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown(r"{regex_split: '\s+(?:e|y|and)\s+|,'}", "jazz, blues and fado", ("jazz", "blues", "fado")),
     )
-    pattern: Pattern = Field(alias="regex_split", description="A regular expression (Python's): what stands between the parts.")
+    pattern: EveryPattern = Field(alias="regex_split", description="A regular expression (RE2): what stands between the parts.")
 
     def function(self) -> Run:
         """Return the step's function."""
-        pattern = re.compile(self.pattern)
+        pattern = compile_pattern(self.pattern)
 
         def split(text: str) -> list[str]:
             parts, start = [], 0
             for found in pattern.finditer(short_enough(text)):
-                parts.append(text[start : found.start()])
-                start = found.end()
+                parts.append(text[start : found.start])
+                start = found.end
             return [part for part in (part.strip(SPACES) for part in (*parts, text[start:])) if part]
 
         return split
@@ -93,13 +111,13 @@ class RegexReplace(Step):
 
     name: ClassVar[str] = "regex_replace"
     shown: ClassVar[tuple[Shown, ...]] = (Shown(r"{regex_replace: '\s*\(.*?\)', with: ''}", "Hamlet (premiere)", "Hamlet"),)
-    pattern: Pattern = Field(alias="regex_replace", description="A regular expression (Python's).")
+    pattern: EveryPattern = Field(alias="regex_replace", description="A regular expression (RE2).")
     new: Text = Field(default="", alias="with", description=r"What stands there instead; \1 is the first group.")
 
     @model_validator(mode="after")
     def _check_template(self) -> Self:
         try:
-            re.compile(self.pattern).sub(self.new, "")
+            compile_pattern(self.pattern).replacing(self.new)
         except (re.error, IndexError) as error:
             hint = r"\1 is what the first group of the pattern found, \\ a backslash"
             raise mistake(f'"{self.new}" cannot stand for a match: {error}', hint) from None
@@ -107,8 +125,8 @@ class RegexReplace(Step):
 
     def function(self) -> Run:
         """Return the step's function."""
-        pattern, new = re.compile(self.pattern), self.new
-        return lambda text: pattern.sub(new, short_enough(text))
+        replaced = compile_pattern(self.pattern).replacing(self.new)
+        return lambda text: replaced(short_enough(text))
 
 
 def short_enough(text: str) -> str:

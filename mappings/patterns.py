@@ -1,0 +1,371 @@
+r"""The regular expressions of mapping files: Python's syntax and meaning, matched by RE2 in linear time.
+
+RE2 has fewer constructs than Python, and means ASCII where Python means Unicode (`\d`, `\w`, `\s`, `\b`, `(?i)`). So each
+pattern is translated: a set of characters becomes the ranges that `re` finds in all of Unicode. A pattern finds what `re`
+finds; a construct without a translation is a `PatternError`.
+
+Three things have no spelling in RE2, and are put into the text that is searched: `$` before a last line break is RE2's end
+of a line, with a stand-in for every other line break; `\b` is RE2's ASCII `\b`, with an underscore before and after each
+letter beyond ASCII; lone surrogates, which UTF-8 lacks, have stand-ins. Stand-ins are private characters, U+10F7FE and above.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+import re2
+
+_MOST_TIMES = 1_000
+_UNDERSCORE, _NEWLINE, _SURROGATES = "\U0010f7fe", "\U0010f7ff", 0x10F800
+_FOR_SURROGATES = {0xD800 + offset: _SURROGATES + offset for offset in range(0x800)}
+_FAR_LETTER = re.compile(rf"[^\W\x00-\x7f]|{_UNDERSCORE}")
+_TIMES = r"(?:[*+?]|\{(?:\d+(?:,\d*)?|,\d*)\})"
+_CLASSES = "write the characters that are meant, such as [0-9] or [A-Za-z]"
+_LACKING = (
+    (r"\(\?=", "a look-ahead, (?=...)", r"find what follows too, and put the part to keep into a group: (\d+)€"),
+    (
+        r"\(\?!",
+        "a negative look-ahead, (?!...)",
+        "name the characters that may follow, [^...], or test twice: `not` in a condition",
+    ),
+    (r"\(\?<=", "a look-behind, (?<=...)", r"find what stands before too, and put the part to keep into a group: €(\d+)"),
+    (r"\(\?<!", "a negative look-behind, (?<!...)", "name the characters that may stand before: (?:^|[^...])"),
+    (r"\(\?>", "an atomic group, (?>...)", "write a plain group, (?:...): no pattern can take long"),
+    (r"\(\?\(", "a conditional group, (?(1)...)", "write both cases out: (?:first|second)"),
+    (r"\(\?P=\w+\)", "a back-reference, (?P=name)", "write each case out: \"[^\"]*\"|'[^']*'"),
+    (r"\\(?![0-7]{3})[1-9]", r"a back-reference, \1", "write each case out: \"[^\"]*\"|'[^']*'"),
+    (_TIMES + r"\+", "a possessive repetition, ++ or *+", "leave the last + out: no pattern can take long"),
+    (r"\\Z", r"\Z", r"write \z for the end of the text, or $, which a last line break may follow"),
+    (r"\(\?[aimsuxL]*x", "the flag x", "write the pattern without spaces and comments"),
+    (r"\(\?[aimsuxL]*[auL]", "the flags a, u and L", _CLASSES),
+)
+_TOKEN = re.compile(
+    "|".join(
+        (
+            r"(?P<comment>\(\?\#[^)]*\))",
+            rf"(?P<lacking>{'|'.join(spelling for spelling, _, _ in _LACKING)})",
+            r"(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\]|\\[dDsSwW]|\.)",
+            r"(?P<place>\\[AbBz]|[\^$])",
+            r"(?P<group>\((?:\?P<\w+>|\?[ims]*(?:-[ims]+)?[:)])?)",
+            r"(?P<close>\))",
+            r"(?P<either>\|)",
+            rf"(?P<times>{_TIMES}\??)",
+            r"(?P<one>\\(?:N\{[^}]*\}|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[0-7]{3}|0[0-7]?|.)?|[^\\])",
+        )
+    ),
+    re.DOTALL,
+)
+_PLAIN_SET = re.compile(r"\[\^?(?:[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9 ,;:.!?'\"/()])+\]")
+_LAST_CASED = 0x20000
+_LINE_START, _LINE_END, _END = "(?m:^)", "(?m:(?:$))", "(?m:$)"
+_PLACES = {("^", False): r"\A", ("^", True): _LINE_START, ("$", False): _END, ("$", True): _LINE_END}
+_CONTINUATION = re.compile(b"[\x80-\xbf]*")
+_NOTHING = r"[^\x{0}-\x{10ffff}]"
+
+
+class PatternError(ValueError):
+    """A pattern that cannot be used, and what may be written instead."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One match: where it begins and ends, and its text and each group's, None for a group that took no part."""
+
+    start: int
+    end: int
+    groups: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPattern:
+    """A pattern that is ready to search. Build it with `compile_pattern`.
+
+    `prefers_nothing`: its matches may be empty though longer ones begin there, as those of `a*?`. After such a match `re`
+    takes the one it likes second, RE2 gives the longest: nobody means either.
+    """
+
+    python: re.Pattern[str]
+    source: str
+    matcher: Any
+    has_edges: bool
+    has_end: bool
+    prefers_nothing: bool
+
+    @property
+    def groups(self) -> int:
+        """The number of groups."""
+        return self.python.groups
+
+    def finds(self, text: str) -> bool:
+        """Return whether the pattern is found anywhere in the text."""
+        if self.has_edges:
+            return self.search(text) is not None
+        return self.matcher.search(self._encoded(text)) is not None
+
+    def search(self, text: str) -> Found | None:
+        """Return the first match."""
+        return next(self.finditer(text), None)
+
+    def finditer(self, text: str) -> Iterator[Found]:
+        """Yield the matches from left to right; one may be empty, and begin where the last one ended."""
+        encoded = self._encoded(text)
+        index_of = _indexer(encoded, "_" if self.has_edges else "") if len(encoded) > len(text) else _same
+        for spans in self._spans(encoded):
+            starts_and_ends = {offset: index_of(offset) for offset in sorted({offset for span in spans for offset in span})}
+            places = [(starts_and_ends[start], starts_and_ends[end]) for start, end in spans]
+            yield Found(*places[0], tuple(text[start:end] if start >= 0 else None for start, end in places))
+
+    def replacing(self, template: str) -> Callable[[str], str]:
+        r"""Return the function that puts `template` in the place of each match; `\1` and `\g<name>` are groups.
+
+        Raises:
+            re.error, IndexError: the template is none for this pattern.
+        """
+        pieces = _template(self.python, template)
+
+        def replaced(text: str) -> str:
+            parts, done = [], 0
+            for found in self.finditer(text):
+                parts.append(text[done : found.start])
+                parts += [piece if isinstance(piece, str) else found.groups[piece] or "" for piece in pieces]
+                done = found.end
+            return "".join((*parts, text[done:]))
+
+        return replaced
+
+    def _encoded(self, text: str) -> bytes:
+        if self.has_end and "\n" in text:
+            text = text[:-1].replace("\n", _NEWLINE) + text[-1]
+        if self.has_edges:
+            text = _FAR_LETTER.sub(r"_\g<0>_", text.replace("_", _UNDERSCORE))
+        try:
+            return text.encode()
+        except UnicodeEncodeError:
+            return text.translate(_FOR_SURROGATES).encode()
+
+    def _spans(self, encoded: bytes) -> Iterator[tuple[tuple[int, int], ...]]:
+        """Yield what each match and its groups span, in bytes, as `re` does: after an empty match comes no second one."""
+        position, was_empty = 0, False
+        while position <= len(encoded):
+            found = self._not_empty(encoded, position) if was_empty else None
+            if was_empty and found is None:
+                position += self._step(encoded, position)
+            found = found or (self.matcher.search(encoded, position) if position <= len(encoded) else None)
+            if found is None:
+                return
+            start, position = found.span()
+            if self.has_edges and (inside := self._rest(encoded, start)):
+                position, was_empty = start + inside, False
+                continue
+            yield tuple(found.span(group) for group in range(self.groups + 1))
+            was_empty = start == position
+
+    def _not_empty(self, encoded: bytes, position: int) -> Any:
+        """Return the longest match that begins here, None if it is empty too. RE2 cannot be asked for a shorter one."""
+        longest = _matcher(self.source, is_longest=True).match(encoded, position)
+        if longest is None or longest.end() == position:
+            return None
+        return self.matcher.fullmatch(encoded, position, longest.end())
+
+    def _rest(self, encoded: bytes, position: int) -> int:
+        """Return how much of a character is left at a place within its bytes, 0 at a place between two."""
+        if encoded.count(b"_", 0, position) % 2:
+            return encoded.index(b"_", position) + 1 - position
+        return next(_CONTINUATION.finditer(encoded, position)).end() - position
+
+    def _step(self, encoded: bytes, position: int) -> int:
+        """Return the length of the character that begins here."""
+        if self.has_edges and encoded.startswith(b"_", position):
+            return encoded.index(b"_", position + 1) + 1 - position
+        first = encoded[position] if position < len(encoded) else 0
+        return 1 if first < 0xC0 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+
+
+@lru_cache(maxsize=1_000)
+def compile_pattern(text: str, *, ignore_case: bool = False) -> CompiledPattern:
+    """Compile a pattern.
+
+    Raises:
+        PatternError: it is not a regular expression, or RE2 lacks something in it.
+    """
+    tokens = list(_TOKEN.finditer(text))
+    for token in tokens:
+        if token["lacking"]:
+            _, name, hint = next(lacking for lacking in _LACKING if re.fullmatch(lacking[0], token[0]))
+            raise PatternError(f"has {name}, which RE2 lacks: patterns are matched in linear time", hint)
+    try:
+        python = re.compile("".join(r"\Z" if token[0] == r"\z" else token[0] for token in tokens))
+    except (re.error, OverflowError, RecursionError) as error:
+        hint = r"a sign that stands for itself needs a backslash before it: \(, \[, \., \+, \?, \*, \|, \$"
+        raise PatternError(f"is not a regular expression: {error}", hint) from None
+    has_edges = any(token["place"] in (r"\b", r"\B") for token in tokens)
+    source = _translated(tokens, "i" if ignore_case else "", has_edges=has_edges)
+    has_end = _END in source
+    if has_end and (_LINE_END in source or _LINE_START in source):
+        raise PatternError("has the flag m, and a $ that it does not hold for", r"write \z for the end of the text")
+    try:
+        matcher = _matcher(source, is_longest=False)
+    except re2.error:
+        hint = "repeat without counting, * or +, or write smaller numbers"
+        raise PatternError("is too large a pattern: its counted repetitions are multiplied", hint) from None
+    return CompiledPattern(python, source, matcher, has_edges, has_end, _prefers_nothing(tokens))
+
+
+@lru_cache(maxsize=1_000)
+def _matcher(source: str, *, is_longest: bool) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.longest_match = is_longest
+    return re2.compile(source, options)
+
+
+def _translated(tokens: list[re.Match[str]], flags: str, *, has_edges: bool) -> str:
+    """Return the pattern for RE2. `flags` are those of `ims` that hold at its beginning."""
+    parts, around = [], list[str]()
+    for token in tokens:
+        part = token[0]
+        if token["group"]:
+            around += [] if part.endswith(")") else [flags]
+            if part.startswith("(?") and not part.startswith("(?P"):
+                on, _, off = part[2:-1].partition("-")
+                flags = "".join(sorted({*flags, *on} - {*off}))
+                part = "(?:" if part.endswith(":") else ""
+            elif part.startswith("(?P"):
+                part = "("
+        elif token["close"]:
+            flags = around.pop()
+        else:
+            part = _part(token, flags, has_edges=has_edges)
+        parts.append(part)
+    return "".join(parts)
+
+
+def _part(token: re.Match[str], flags: str, *, has_edges: bool) -> str:
+    match token.lastgroup:
+        case "set":
+            return _set(token[0], "".join(flag for flag in "is" if flag in flags), has_edges=has_edges)
+        case "place":
+            return _PLACES.get((token[0], "m" in flags), f"(?:{token[0]})")
+        case "times":
+            return _times(token[0])
+        case "one":
+            return _one(token[0], ignore_case="i" in flags, has_edges=has_edges)
+        case "comment":
+            return ""
+        case _:
+            return token[0]
+
+
+def _prefers_nothing(tokens: list[re.Match[str]]) -> bool:
+    """Return whether a repetition that takes as little as possible may take nothing at all, and no end makes it take more."""
+    if not any(token["times"] and token[0].endswith("?") and token[0] != "?" for token in tokens):
+        return False
+    has_end = any(token[0] in ("$", r"\z") for token in tokens if token["place"])
+    return not has_end and re.fullmatch("".join("(?:)" if token["place"] else token[0] for token in tokens), "") is not None
+
+
+def _times(written: str) -> str:
+    if any(int(number) > _MOST_TIMES for number in re.findall("[0-9]+", written)):
+        raise PatternError(
+            f"has a repetition of more than {_MOST_TIMES:,} times, {written}, which RE2 lacks", "repeat without counting, * or +"
+        )
+    return written.replace("{,", "{0,")
+
+
+def _one(written: str, *, ignore_case: bool, has_edges: bool) -> str:
+    """Translate one character, which may be written as an escape."""
+    is_escape = len(written) > 1 and written[1].isascii() and written[1].isalnum()
+    char = written.encode().decode("unicode_escape") if is_escape else written[-1]
+    if ignore_case and (char.lower() != char or char.upper() != char):
+        return f"(?:{'|'.join(_char(each, has_edges=has_edges) for each in _cases(char))})"
+    return _char(char, has_edges=has_edges)
+
+
+def _char(char: str, *, has_edges: bool) -> str:
+    if char == "\n":
+        return rf"[\n{_NEWLINE}]"
+    if has_edges and _FAR_LETTER.match(char.replace("_", _UNDERSCORE)):
+        return f"(?:_{char.replace('_', _UNDERSCORE)}_)"
+    return char if char.isascii() and char.isalnum() else rf"\x{{{_FOR_SURROGATES.get(ord(char), ord(char)):x}}}"
+
+
+@cache
+def _cases(char: str) -> tuple[str, ...]:
+    """Return every character that `re` takes for this one where case does not count."""
+    return tuple(re.findall(re.escape(char), _unicode()[:_LAST_CASED], re.IGNORECASE))
+
+
+@lru_cache(maxsize=1_000)
+def _set(written: str, flags: str, *, has_edges: bool) -> str:
+    """Translate a set of characters: to the ranges that `re` finds in all of Unicode, unless it is plain."""
+    if _PLAIN_SET.fullmatch(written) and not flags and not (has_edges and written[1] == "^"):
+        return written
+    runs = re.compile(f"(?{flags}:(?:{written})+)" if flags else f"(?:{written})+")
+    if not has_edges:
+        return _ranges(runs, ((0, _unicode()),)) or _NOTHING
+    near, far = (_ranges(runs, stretches) for stretches in _near_and_far())
+    return f"(?:{near or _NOTHING}|_{far or _NOTHING}_)"
+
+
+def _ranges(runs: re.Pattern[str], stretches: Iterable[tuple[int, str]]) -> str:
+    found = [(first + run.start(), first + run.end() - 1) for first, chars in stretches for run in runs.finditer(chars)]
+    ranges = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in found)
+    return f"[{ranges}]" if ranges else ""
+
+
+@cache
+def _unicode() -> str:
+    """Return all characters, each at the index of its code point, and what a stand-in stands for at the stand-in's."""
+    codes = array("I", range(sys.maxunicode + 1))
+    codes[ord(_UNDERSCORE)], codes[ord(_NEWLINE)] = ord("_"), ord("\n")
+    codes[_SURROGATES:] = array("I", range(0xD800, 0xE000))
+    return codes.tobytes().decode(f"utf-32-{sys.byteorder[0]}e", "surrogatepass")
+
+
+@cache
+def _near_and_far() -> tuple[tuple[tuple[int, str], ...], ...]:
+    """Return the stretches of characters that stand in an encoded text as they are, and those between underscores."""
+    near, far = (
+        [(run.start(), run[0]) for run in re.finditer(chars, _unicode())]
+        for chars in (r"[\W\x00-\x5e\x60-\x7f]+", r"[^\W\x00-\x7f]+")
+    )
+    return (tuple(near), (*far, (ord(_UNDERSCORE), "_")))
+
+
+def _indexer(encoded: bytes, added: str) -> Callable[[int], int]:
+    """Return the function that gives the index of the character at an offset in bytes; offsets may only grow by and by."""
+    last_offset = last_index = 0
+
+    def index_of(offset: int) -> int:
+        nonlocal last_offset, last_index
+        if offset >= last_offset:
+            chars = encoded[last_offset:offset].decode()
+            last_offset, last_index = offset, last_index + len(chars) - (chars.count(added) if added else 0)
+            return last_index
+        return offset if offset < 0 else _indexer(encoded, added)(offset)
+
+    return index_of
+
+
+def _same(offset: int) -> int:
+    return offset
+
+
+def _template(python: re.Pattern[str], template: str) -> list[str | int]:
+    """Cut a template into texts and the numbers of groups, as `re` reads it: let it expand a match whose groups are marks."""
+    marks = [chr(0xF0000 + group) for group in range(python.groups + 1)]
+    names = {group: f"?P<{name}>" for name, group in python.groupindex.items()}
+    groups = "".join(f"({names.get(group, '')}{mark})" for group, mark in enumerate(marks[1:], start=1))
+    expanded = re.sub(marks[0] + groups, template, "".join(marks)).replace("".join(marks), marks[0])
+    pieces = re.split(f"([{marks[0]}-{marks[-1]}])", expanded)
+    return [marks.index(piece) if position % 2 else piece for position, piece in enumerate(pieces)]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -204,8 +205,9 @@ def compile_pattern(text: str, *, ignore_case: bool = False) -> CompiledPattern:
             _, name, hint = next(lacking for lacking in _LACKING if re.fullmatch(lacking[0], token[0]))
             raise PatternError(f"has {name}, which RE2 lacks: patterns are matched in linear time", hint)
     try:
-        python = re.compile("".join(r"\Z" if token[0] == r"\z" else token[0] for token in tokens))
-    except (re.error, OverflowError, RecursionError) as error:
+        with warnings.catch_warnings(action="error", category=FutureWarning):  # "possible nested set": it may change its meaning
+            python = re.compile("".join(r"\Z" if token[0] == r"\z" else token[0] for token in tokens))
+    except (re.error, OverflowError, RecursionError, FutureWarning) as error:
         hint = r"a sign that stands for itself needs a backslash before it: \(, \[, \., \+, \?, \*, \|, \$"
         raise PatternError(f"is not a regular expression: {error}", hint) from None
     has_edges = any(token["place"] in (r"\b", r"\B") for token in tokens)

@@ -37,6 +37,7 @@ LACKING = (
     ("(?a)b", "has the flags a, u and L"),
     ("a{1001}", "has a repetition of more than 1,000 times, {1001}, which RE2 lacks"),
     ("(?:a{100}){100}", "is too large a pattern"),
+    ("[a--b]", "is not a regular expression: Possible set difference"),
 )
 
 

@@ -11,7 +11,7 @@ export DAGSTER_DISABLE_TELEMETRY := yes
 # pytest keeps the test modules that it has rewritten, so that each worker need not do so again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-sources ui test quick typed checked tested quick-tested bench bench-quick torture hunt reliability month docs docs-serve reference lock clean
+.PHONY: help demo demo-sources ui test quick typed checked tested quick-tested bench bench-quick torture hunt reliability month docs docs-serve reference lock audit clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -96,6 +96,9 @@ lock: ## compile the lock files anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
 	  --extra sheets --extra salesforce --extra postgres --extra dagster-postgres --extra kubernetes --extra sftp --extra s3 --extra gcs \
 	  --extra azure --extra zstd --extra otel --extra notify --output-file deploy/requirements.lock pyproject.toml build-tools.in --constraint requirements.lock
+
+audit: $(VENV)/.installed-test ## compare the pinned versions with known advisories: a list kept here, and pip-audit's service where it is installed
+	$(BIN)/python deploy/audit.py
 
 clean: ## forget the environment and what the demo wrote
 	rm -rf $(VENV) .eventsync site

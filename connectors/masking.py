@@ -8,18 +8,29 @@ from __future__ import annotations
 import html
 import json
 import re
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 MASK = "[key]"
-SHORTEST_SECRET = 8
-"""Shorter secrets are not taken out of texts: they would take common words with them."""
+_LONG, _SHORT = 8, 4
+"""From so many characters on a secret is hidden anywhere, and where it stands alone as a word.
+
+A shorter one is hidden only where a value stands, after a quote, `=` or `:`: it would take common words with it.
+"""
+_BEGINS = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
+_VALUE_BEGINS = r"(?:(?<=[\"'=:])|(?<=[=:] )|(?<=%3[AaDd]))"
+_ENDS = r"(?![A-Za-z0-9_])"
+_URL_SAFE = str.maketrans("+/", "-_")
+_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
+_ENCODED_BYTES = re.compile(_ENCODED.pattern.encode())
 
 
 class Mask:
     """Hides secrets: as they are, escaped for JSON, HTML or an address, in base64, or as hexadecimal digits.
+
+    One of fewer than 8 characters is hidden where it stands alone, one of fewer than 4 where it stands as a value.
 
     One that several rooms hold may learn further secrets while they work: a token that a service gives us for an hour.
     """
@@ -31,18 +42,26 @@ class Mask:
 
     def learn(self, *secrets: str) -> None:
         """Hide these as well, from now on; a text of several lines, such as a private key, line by line."""
-        self._known.update(line for secret in secrets for line in _lines(secret) if len(line) >= SHORTEST_SECRET)
+        self._known.update(line for secret in secrets for line in _lines(secret) if line)
         self._forms = None
 
     def hide(self, text: str) -> str:
         """Return the text without the secrets."""
         forms = self._forms or self._prepared()
-        return text if forms.text is None or len(text) < forms.shortest else forms.text.sub(MASK, text)
+        if forms.text is None or len(text) < forms.shortest:
+            return text
+        if forms.short:
+            text = _ENCODED.sub(lambda found: forms.decoded(found[0]), text)
+        return forms.text.sub(MASK, text)
 
     def hide_bytes(self, content: bytes) -> bytes:
         """Return the content without the secrets."""
         forms = self._forms or self._prepared()
-        return content if forms.content is None else forms.content.sub(MASK.encode(), content)
+        if forms.content is None:
+            return content
+        if forms.short:
+            content = _ENCODED_BYTES.sub(lambda found: forms.decoded(found[0].decode()).encode(), content)
+        return forms.content.sub(MASK.encode(), content)
 
     def _prepared(self) -> _Forms:
         """Compile what to look for: not before somebody asks, as most processes never show anything secret."""
@@ -66,21 +85,45 @@ class _Forms:
     text: re.Pattern[str] | None
     content: re.Pattern[bytes] | None
     shortest: int
+    short: tuple[bytes, ...]
+
+    def decoded(self, encoded: str) -> str:
+        """Return the mask for a text in base64 that ends with a short secret (`Basic user:secret`), and any other as it is."""
+        return MASK if _decoded(encoded).endswith(self.short) else encoded
 
     @classmethod
     def of(cls, secrets: Iterable[str]) -> _Forms:
-        spellings = {form for secret in secrets for form in _spellings(secret)}
-        if not spellings:
-            return cls(None, None, 0)
-        longest_first = sorted(spellings, key=lambda form: (-len(form), form))
-        text = "|".join(map(re.escape, longest_first))
-        return cls(re.compile(text), re.compile(text.encode()), min(map(len, spellings)))
+        known = {secret: tuple(dict.fromkeys(_spellings(secret))) for secret in secrets}
+        if not known:
+            return cls(None, None, 0, ())
+        placed = {form: _placed(form, secret) for secret, forms in sorted(known.items()) for form in forms}
+        longest_first = sorted(placed, key=lambda form: (-len(form), form))
+        short = tuple(b":" + secret.encode("utf-8", "surrogatepass") for secret in known if len(secret) < _LONG)
+        text = "|".join(placed[form] for form in longest_first)
+        return cls(re.compile(text), re.compile(text.encode()), min(map(len, placed)), short)
+
+
+def _placed(spelling: str, secret: str) -> str:
+    """Return the pattern that finds a spelling of a secret where it is to be hidden."""
+    if len(secret) >= _LONG:
+        return re.escape(spelling)
+    return f"{_BEGINS if len(secret) >= _SHORT else _VALUE_BEGINS}{re.escape(spelling)}{_ENDS}"
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return urlsafe_b64decode(text.rstrip("=").translate(_URL_SAFE) + "=" * (-len(text.rstrip("=")) % 4))
+    except ValueError:
+        return b""
 
 
 def _lines(secret: str) -> Iterator[str]:
     """Yield a secret of one line as it is; of one with several each that is no caption (`-----BEGIN PRIVATE KEY-----`)."""
     lines = secret.splitlines()
-    yield from (line.strip() for line in lines if not line.startswith("-----")) if len(lines) > 1 else [secret]
+    if len(lines) <= 1:
+        yield secret
+    else:
+        yield from (line.strip() for line in lines if len(line.strip()) >= _LONG and not line.startswith("-----"))
 
 
 def _spellings(secret: str) -> Iterator[str]:
@@ -105,7 +148,7 @@ def _base64(raw: bytes) -> Iterator[str]:
     The letters at either end that depend on neighbours too are left out.
     """
     for encode in (b64encode, urlsafe_b64encode):
-        for before in range(3):
+        for before in range(3 if len(raw) >= _LONG else 1):
             encoded = encode(bytes(before) + raw).decode("ascii").rstrip("=")
             whole = (before + len(raw)) // 3 * 4
-            yield encoded[-(-before * 8 // 6) : whole]
+            yield encoded[-(-before * 8 // 6) : whole] if len(raw) >= _LONG else encoded

@@ -68,10 +68,11 @@ def fingerprint(body: bytes, cover_url: str = "") -> Fingerprint:
 def row_digest(mapping_digest: bytes, cells: Iterable[str]) -> bytes:
     """Digest the raw cells that a mapping uses, with the mapping's own digest: 16 bytes.
 
-    Equal digests mean that the row cannot have changed; unequal ones mean nothing.
+    Equal digests mean that the row cannot have changed; unequal ones mean nothing. Every cell is prefixed with its length,
+    so that no two different rows share an input.
     """
     digest = _keyed(mapping_digest).copy()
-    digest.update("\x1f".join(cells).encode("utf-8", "surrogatepass"))
+    digest.update("".join([f"{len(cell)}:{cell}" for cell in cells]).encode("utf-8", "surrogatepass"))
     return digest.digest()
 
 

@@ -6,6 +6,7 @@ How records are told apart is `csv_records`'s, what becomes of odd ones `odd_row
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -65,7 +66,7 @@ def _raw(file: OpenedFile, spec: DelimitedSource, records: CsvRecords, columns: 
 
 
 def _layout(encoding: str, columns: Sequence[str]) -> str:
-    return blake2b("\0".join((encoding, *columns)).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return blake2b(json.dumps([encoding, *columns]).encode(), digest_size=16).hexdigest()
 
 
 def _asked_rows(spec: DelimitedSource, records: CsvRecords, odd: OddRows, raw: RawRecords | None) -> Iterator[SourceRow]:

@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.identity import idempotency_key, row_key
+from mappings.identity import idempotency_key, row_digest, row_key
 from mappings.vocabulary import FeedName, RowKey
 
 TEXT = st.text(alphabet=st.characters(codec="utf-8") | st.sampled_from("|\\ \u00a0e\u0301"), max_size=8)
@@ -45,3 +45,11 @@ def test_different_intents_never_share_an_idempotency_key(
     assert (key(one) == key(other)) == (one == other)
     assert len(key(one)) == 36
     assert key(one).isascii()
+
+
+CELLS = st.lists(st.text(alphabet=st.sampled_from("\x1f\x00a1:|\ud800é"), max_size=3), max_size=4)
+
+
+@given(CELLS, CELLS)
+def test_rows_of_different_cells_never_share_a_digest(one: list[str], other: list[str]) -> None:
+    assert (row_digest(b"mapping", one) == row_digest(b"mapping", other)) == (one == other)

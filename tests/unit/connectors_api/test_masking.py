@@ -6,7 +6,7 @@ import json
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from connectors.masking import Mask
@@ -43,8 +43,46 @@ def test_a_secret_in_the_middle_of_an_encoded_text_is_hidden_but_for_its_ends(be
     assert KEY[:4].encode() not in kept
 
 
-def test_a_short_secret_hides_no_common_words() -> None:
-    assert Mask(["key", ""]).hide("the key is lost") == "the key is lost"
+SHORT = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=4, max_size=7)
+ALONE = {
+    **ECHOES,
+    "after a line break in JSON": lambda key: json.dumps({"message": f"no\n{key}\n"}),
+    "in the query of an encoded address": lambda key: quote(f"https://x.example/?key={key}&a", safe=""),
+    "in a path": lambda key: f"https://partner.example/feeds/{key}/agenda.csv",
+    "in brackets": lambda key: f"({key})",
+    "in Python's words": lambda key: repr({"password": key}),
+    "in an address as it is": lambda key: f"sftp://user:{key}@host/",
+    "as a password in a header": lambda key: "Basic " + base64.b64encode(f"user:{key}".encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("echo", ALONE.values(), ids=ALONE.keys())
+@given(before=st.sampled_from(["", " ", "\n", "é ", "x="]), key=SHORT | st.sampled_from(["s3cr3t", "p%w/d", "_abc_"]))
+def test_a_short_secret_is_hidden_where_it_stands_alone(echo: object, before: str, key: str) -> None:
+    assume(key not in "[key]")
+    text = before + echo(key)  # type: ignore[operator]
+    hidden = Mask([key]).hide(text)
+    assert "[key]" in hidden
+    assert echo(key) not in hidden  # type: ignore[operator]
+    assert Mask([key]).hide_bytes(text.encode()) == hidden.encode()
+
+
+@given(
+    key=st.text(st.characters(codec="ascii", categories=["Lu", "Ll", "Nd"]), min_size=1, max_size=7),
+    around=st.tuples(st.sampled_from("qZ7_"), st.sampled_from("qZ7_")),
+)
+def test_a_short_secret_inside_a_word_stays(key: str, around: tuple[str, str]) -> None:
+    word = key.join(around)
+    assert Mask([key]).hide(f"{word} {word}.") == f"{word} {word}."
+
+
+@pytest.mark.parametrize("text", ["password=key", "'key'", '"key"', "user:key@host", "password: key", "?token=key&a=b"])
+def test_a_secret_of_three_characters_is_hidden_where_a_value_stands(text: str) -> None:
+    assert Mask(["key"]).hide(text) == text.replace("key", "[key]")
+
+
+def test_a_secret_of_three_characters_hides_no_common_words() -> None:
+    assert Mask(["key", "a", ""]).hide("the key is a key, and lost") == "the key is a key, and lost"
 
 
 def test_what_has_no_secret_stays_as_it_is() -> None:

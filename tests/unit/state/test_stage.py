@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import blake2b
 
 import pytest
 from sqlalchemy import select, update
@@ -375,3 +377,21 @@ def test_the_place_of_a_row_that_waits_for_a_person_follows_the_row(world: World
 def test_feeds_and_destinations_do_not_share_rows(world: World) -> None:
     world.stage([row("a")])
     assert Books(world.engine).status(destination="elsewhere") == ()
+
+
+def former_row_digest(mapping: bytes, cells: Sequence[str]) -> bytes:
+    """The digest that versions before 0.2 kept in the ledger."""
+    return blake2b("\x1f".join(cells).encode(), digest_size=16, key=mapping).digest()
+
+
+def test_a_ledger_with_digests_of_an_earlier_version_takes_the_new_ones_and_nothing_is_sent(world: World) -> None:
+    former = [replace(row(key), row_digest=former_row_digest(b"mapping", (key, "published"))) for key in ("a", "b")]
+    assert former[0].row_digest != row("a").row_digest
+    world.stage(former)
+    world.publish()
+    report = world.stage([row("a"), row("b")])
+    assert report.account == ReadAccount(read=2, unchanged=2)
+    assert not world.outbox().settle_and_claim([], 1)
+    with world.engine.connect() as connection:
+        digests = set(connection.execute(select(ENTRY.c.row_digest)).scalars())
+    assert digests == {row("a").row_digest, row("b").row_digest}

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import cast
 
@@ -22,6 +23,7 @@ from mappings.errors import SyncError, TransientError
 from pipelines.publishing.covers import Covers
 from pipelines.publishing.sending import PublishJob, Sending
 
+IDS = count(1)
 Answers = Callable[[httpx.Request], httpx.Response]
 
 
@@ -68,7 +70,7 @@ def _cause(world: World, rows: int, answers: Answers) -> SyncError | None:
 def test_where_no_row_got_an_answer_the_run_comes_back_later(world: World) -> None:
     cause = _cause(world, 5, lambda _: page(502))
     assert isinstance(cause, TransientError)
-    assert "5 rows in a row" in str(cause)
+    assert "6 attempts in a row" in str(cause)
 
 
 def test_where_the_service_names_a_far_hour_the_run_says_when_to_come_back(world: World) -> None:
@@ -77,7 +79,7 @@ def test_where_the_service_names_a_far_hour_the_run_says_when_to_come_back(world
 
 
 def test_a_row_that_the_service_cannot_digest_beside_delivered_ones_is_a_persons(world: World) -> None:
-    assert _cause(world, 6, lambda request: page(500) if b"Title of 3" in request.content else created()) is None
+    assert _cause(world, 6, lambda request: page(500) if b"Title of 3" in request.content else created(next(IDS))) is None
 
 
 def test_a_lonely_row_that_the_service_cannot_digest_is_a_persons(world: World) -> None:

@@ -212,6 +212,7 @@ def _entry(record: RowRecord, state: str, problem: str, hint: str) -> ListedRow:
         "earlier_event_ids": record.earlier_event_ids,
         "idempotency_key": record.key,
         "attempts": record.attempts,
+        "copies": record.copies,
         "problem": problem,
         "hint": hint,
         "answer": record.answer,

@@ -1,8 +1,8 @@
 """Circuit breaker of one drain: stops sending when the service fails, and tries it with one row at a time.
 
 It counts attempts over all rows. A **failure** is an attempt after which nothing is known: 408, 425, 5xx, a timeout, no or
-a lost connection, an unreadable answer. A **success** is any usable answer, a refusal or a 409 included: it shows that the
-service works. A 429 is neither.
+a lost connection, an unreadable answer. A **success** is any usable answer, a refusal or a 409 included, and a failure that the
+service repeats from under the row's key: it shows that the service works. A 429 is neither.
 
 Each worker has its own circuit breaker. It knows nothing of rates and pauses.
 """

@@ -105,6 +105,7 @@ class Courier:
         self._random = random
         self._barred: dict[int, Postponed] = {}
         self._given: dict[int, IdempotencyKey] = {}
+        self._stored: dict[str, IdempotencyKey] = {}
 
     async def deliver(self, intent: Intent) -> Verdict:
         """Return what became of `intent`; every request sends the same key and body. Never raises for a row's fate.
@@ -199,10 +200,14 @@ class Courier:
         case.note(meaning, left, is_acquainted=is_acquainted)
         if isinstance(meaning, Created):
             self._route.acquaintance.is_made = True
-        if self._is_failure(meaning):
+        if self._is_failure(meaning) and not self._is_own_failure(case, meaning.answer):
             self._circuit.failed(case.intent.entry_id, case.attempts)
         elif not isinstance(meaning, RateLimited | Redirected | Foreign):
             self._circuit.passed()
+
+    def _is_own_failure(self, case: Case, answer: Answer) -> bool:
+        """Whether a failure is stored under the row's key: the service works. A gateway gives all rows the same request id."""
+        return case.is_told_again and self._stored.setdefault(answer.request_id, case.intent.key) == case.intent.key
 
     def _is_failure(self, meaning: Meaning) -> bool:
         """Whether nothing is known after an answer. Other words than the service's are a failure once it has answered."""

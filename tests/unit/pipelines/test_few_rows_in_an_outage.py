@@ -13,7 +13,7 @@ from typing import cast
 
 import httpx
 import pytest
-from unit.connectors_api.wired import api_over, created, page
+from unit.connectors_api.wired import api_over, created, page, told
 from unit.state.world import World, row
 from virtual_time import at_once
 
@@ -138,3 +138,16 @@ def test_a_run_after_an_outage_sends_one_row_first_even_if_a_run_between_was_kil
     assert _cause(world, 24, lambda _: created(next(IDS))) is None
     assert set(world.states().values()) == {"delivered"}
     assert world.outbox().stopped_by == ""
+
+
+def test_failures_that_the_service_keeps_under_the_keys_of_their_rows_are_no_outage(world: World) -> None:
+    def answers(request: httpx.Request) -> httpx.Response:
+        return told(500, "internal_error", request_id=f"of {request.headers['idempotency-key']}")
+
+    assert _cause(world, 12, answers, attempts=6) is None
+    assert set(world.states().values()) == {"uncertain"}
+
+
+def test_a_gateway_that_gives_every_failure_one_request_id_is_an_outage(world: World) -> None:
+    failure = told(500, "internal_error", request_id="of a gateway")
+    assert isinstance(_cause(world, 12, lambda _: failure, attempts=6), OutageError)

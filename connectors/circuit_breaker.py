@@ -32,7 +32,6 @@ class CircuitBreaker:
 
     def __init__(self, clock: Clock, slots: Callable[[], int]) -> None:
         self.is_open = False
-        self.has_passed = False
         self.cause: OutageError | None = None
         self._clock = clock
         self._slots = slots
@@ -76,7 +75,6 @@ class CircuitBreaker:
 
     def passed(self) -> None:
         """Note a success."""
-        self.has_passed = True
         if self.cause is None:
             self.is_open, self._probe, self._failures = False, None, 0
             self._rows.clear()

@@ -81,6 +81,10 @@ class Crowd:
         if self._round.answers >= max(self.room, _FEWEST_IN_A_ROUND):
             self._end_round()
 
+    def withdraw(self) -> None:
+        """It was not sent after all."""
+        self._sending -= 1
+
     def _end_round(self) -> None:
         ended, self._round = self._round, _Round(peak=self._sending)
         if self._adapts:

@@ -10,6 +10,7 @@ SyncError
 │   └── RedirectRefusedError      a redirect would carry the bearer secret elsewhere
 ├── TransientError
 │   ├── ServiceUnavailableError   no usable answer within the budget of attempts and time
+│   │   └── OutageError           so for several rows: the circuit breaker stays open
 │   └── PausedError               asked to wait longer than the feed's patience; .resume_at says until when
 └── PermanentError
     ├── KeyRefusedError           401: named by its last four characters only
@@ -43,6 +44,10 @@ class RedirectRefusedError(ConfigError):
 
 class ServiceUnavailableError(TransientError):
     """The service gave no usable answer within the budget of attempts and time."""
+
+
+class OutageError(ServiceUnavailableError):
+    """Several rows got no usable answer, and the row that tried the service last has used up its budget."""
 
 
 class PausedError(TransientError):

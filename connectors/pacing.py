@@ -123,10 +123,9 @@ class Pacer:
         self._is_answered.set()
         self._rests.passed(self.clock())
 
-    def failed(self, why: str) -> None:
-        """A transient failure; unbroken for long enough, it closes the route."""
+    def failed(self) -> None:
+        """A transient failure: it says nothing of the pace."""
         self._is_answered.set()
-        self._close_if(self._rests.failed(self.clock(), why))
 
     def limited(self, admitted: Admitted, wait_s: float | None) -> None:
         """The request let go with `admitted` was told to come later; `wait_s` as `Retry-After` asked, None if it did not.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from connectors.errors import PausedError, ServiceUnavailableError
+from connectors.errors import PausedError
 from connectors.surroundings import Surroundings
 
 _LONGEST_GUESS_S = 60.0
@@ -22,18 +22,13 @@ _FAR_FUTURE_S = 366 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """When to give the whole route up: pauses longer than `max_pause_s`, or nothing but failures for `outage_s`.
-
-    An outage takes at least `outage_failures` failures in a row, so that one slow row does not end a run.
-    """
+    """When to give the whole route up: pauses longer than `max_pause_s`."""
 
     max_pause_s: float = 900.0
-    outage_s: float = 180.0
-    outage_failures: int = 20
 
 
 class Pauses:
-    """Counts limits and failures in a row. `resume_at` is the end of the last pause, `count` and `total_s` sum them up."""
+    """Counts limits in a row. `resume_at` is the end of the last pause, `count` and `total_s` sum them up."""
 
     def __init__(self, patience: Patience, around: Surroundings, began: float) -> None:
         self._patience = patience
@@ -44,25 +39,13 @@ class Pauses:
         self.is_doubtful = False
         self._unbroken_limits = 0
         self._limited_since: float | None = None
-        self._failures = 0
-        self._failing_since: float | None = None
 
     def passed(self, at: float) -> None:
         """An answer came that was no limit and no failure; during a pause it says nothing of the pause."""
-        self._failing_since = None
-        self._failures = 0
         if at >= self.resume_at:
             self.is_doubtful = False
             self._unbroken_limits = 0
             self._limited_since = None
-
-    def failed(self, at: float, why: str) -> ServiceUnavailableError | None:
-        """A transient failure; return why the route is given up once they went on unbroken for long enough."""
-        self._failing_since = at if self._failing_since is None else self._failing_since
-        self._failures += 1
-        if self._failures < self._patience.outage_failures or at - self._failing_since < self._patience.outage_s:
-            return None
-        return _outage(self._failures, at - self._failing_since, why)
 
     def wait_s(self, asked_s: float | None) -> float:
         """Return how long to wait after the first 429 of a wave, which asked for `asked_s`, or named no wait.
@@ -108,10 +91,3 @@ def _spoken(seconds: float) -> str:
         if seconds >= 2 * unit:
             return f"{seconds / unit:.0f} {name}"
     return f"{seconds:.0f} s"
-
-
-def _outage(failures: int, seconds: float, why: str) -> ServiceUnavailableError:
-    return ServiceUnavailableError(
-        f"{failures} attempts in a row over {seconds:.0f} s brought no usable answer, the last one: {why}",
-        hint="nothing is lost: run again when the service is back; if it never answered, check EVENT_API_BASE_URL",
-    )

@@ -6,7 +6,7 @@ What deserves another attempt is the caller's knowledge; how requests of one rou
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, TypeVar
 
@@ -28,25 +28,33 @@ Random = Callable[[], float]
 class RetryPolicy:
     """How long to insist. `attempts` counts all, the first included; `budget_s` bounds the whole, waits included.
 
-    The wait before attempt n + 1 is drawn evenly from 0 to `first_wait_s` times 2 to the power n - 1, at most
+    The wait before attempt n + 1 is drawn evenly from 0 to `first_wait_s` times `growth` to the power n - 1, at most
     `longest_wait_s` (exponential backoff with full jitter). `attempt_s` bounds one attempt from its first byte sent to
     its last byte read; `at_work_s` is how long after its start an attempt that we lost sight of may still be at work on the
     other side. `key_memory_s`: no request leaves later than that after the first one under its key that was not
-    answered, as the other side may have forgotten the key by then.
+    answered, as the other side may have forgotten the key by then. `longest_probe_wait_s` bounds a wait while the circuit
+    breaker is open.
     """
 
     attempts: int = 6
     budget_s: float = 120.0
     first_wait_s: float = 0.5
     longest_wait_s: float = 30.0
+    growth: float = 2.0
+    longest_probe_wait_s: float = 900.0
     attempt_s: float = 90.0
     at_work_s: float = 20.0
     key_memory_s: float = inf
 
     def wait_s(self, attempt: int, random: Random) -> float:
         """Return the wait in seconds after the `attempt`-th attempt, counted from 1."""
-        ceiling: float = min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(attempt - 1, 60))
+        ceiling: float = min(self.longest_wait_s, self.first_wait_s * self.growth ** min(attempt - 1, 60))
         return ceiling * random()
+
+    @property
+    def probing(self) -> RetryPolicy:
+        """The policy of the one row that is sent while the circuit breaker is open: as many attempts, over a longer time."""
+        return replace(self, growth=self.growth * 1.5, longest_wait_s=self.longest_probe_wait_s)
 
     def is_spent(self, attempt: int, elapsed_s: float, next_wait_s: float) -> bool:
         """Tell whether attempt n was the last, or waiting for the next one would overrun the budget."""

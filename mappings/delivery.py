@@ -47,8 +47,9 @@ DENYING = frozenset({401, 403, 404})
 class Intent:
     """One event to create: the same `key` and byte-identical `body` on every attempt, in every run.
 
-    `is_unanswered`: an earlier claim may have sent it and never saw the answer. `unanswered_s`: seconds since the first
-    such attempt began, `quiet_s`: since the last such claim was written down, both as the intent was handed out.
+    `is_unanswered`: an earlier claim may have sent it and never saw the answer; `is_limited`: all that it saw were answers
+    429, which prove nothing and start no clock. `unanswered_s`: seconds since the first such attempt began, `quiet_s`: since
+    the last such claim was written down, both as the intent was handed out.
     `refused_request_id`: the request id of an earlier definitive refusal under this very key, "" if there was none.
     `denial`: the last one that was told under this key.
     `cover` is set while the image still has to be fetched and its id put into the body.
@@ -60,6 +61,7 @@ class Intent:
     body: bytes
     channel_id: int
     is_unanswered: bool = False
+    is_limited: bool = False
     refused_request_id: str = ""
     cover: Cover | None = None
     denial: Denial | None = None
@@ -71,14 +73,14 @@ class Intent:
 class Receipt:
     """Delivered: the service returned `event_id`.
 
-    Of every verdict, `attempts` counts the requests of this call that were not paced away; `is_resent`: one of them left
-    although an earlier one may have been carried out, so that a service which ignores the key may have the event twice.
+    Of every verdict, `attempts` counts the requests of this call that were not paced away; `copies` those that may have
+    created an event, answers 429 included: a service which ignores the key may have so many more events.
     """
 
     event_id: int
     answer: Answer
     attempts: int = 1
-    is_resent: bool = False
+    copies: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Unconfirmed:
 
     answer: Answer
     attempts: int = 1
-    is_resent: bool = False
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Refusal:
 
     answer: Answer
     attempts: int = 1
-    is_resent: bool = False
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class Superseded:
 
     answer: Answer
     attempts: int = 1
-    is_resent: bool = False
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +115,13 @@ class Blocked:
     """The channel is not accessible to this key (403 forbidden, 404).
 
     `is_unanswered`: an earlier attempt of this call may have been carried out; the refusal proves nothing about it.
+    `is_limited`: nor does it about one that was answered 429.
     """
 
     answer: Answer
     attempts: int = 1
-    is_resent: bool = False
+    copies: int = 0
+    is_limited: bool = False
     is_unanswered: bool = False
 
 
@@ -127,7 +131,7 @@ class Uncertain:
 
     answer: Answer
     attempts: int = 1
-    is_resent: bool = False
+    copies: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +140,21 @@ class Conflict:
 
     answer: Answer
     attempts: int = 1
-    is_resent: bool = False
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
     """Nothing about the row itself: the route as a whole stops for `cause`, and the row is still pending.
 
-    Certainly not created by this call, unless `is_unanswered`.
+    Certainly not created by this call, unless `is_unanswered`; most probably not if `is_limited`: an answer 429 came.
     """
 
     answer: Answer
     cause: SyncError
     attempts: int = 1
-    is_resent: bool = False
+    copies: int = 0
+    is_limited: bool = False
     is_unanswered: bool = False
 
 

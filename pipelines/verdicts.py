@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 
 from mappings.errors import SyncError
 from mappings.schema import FeedMapping
 from pipelines.outcomes import ExitCode, Outcome, outcome_of
-from pipelines.row_words import SAID
+from pipelines.row_words import RESENT, SAID
 from pipelines.sync import Published
 from state.standing import Standing
 from state.words import DriftKind, Waiting
@@ -26,13 +27,14 @@ _DRIFTS = {
 def outcome_of_publish(published: Published, mapping: FeedMapping) -> Outcome:
     """Judge a finished drain: its cause if it stopped early, else what waits for a person, since this drain or longer."""
     if isinstance(published.cause, SyncError):
-        return outcome_of(published.cause)
+        outcome = outcome_of(published.cause)
+        return replace(outcome, message="\n".join((outcome.message, *_about_copies(published.standing, mapping))))
     return outcome_of_standing(published.standing, mapping, Outcome("done", ExitCode.DONE, _about_covers(published, mapping)))
 
 
 def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: Outcome) -> Outcome:
     """Return `needs attention` where what stands is beyond the feed's limits, else `otherwise`; both name what waits."""
-    red, others = list(_beyond(standing, mapping)), list(_within(standing, mapping))
+    red, others = list(_beyond(standing, mapping)), [*_within(standing, mapping), *_about_copies(standing, mapping)]
     rows = f"see `eventsync rows {mapping.feed}`"
     if red:
         hint = " ".join(filter(None, (_who_decides(standing, mapping), rows)))
@@ -69,6 +71,12 @@ def _within(standing: Standing, mapping: FeedMapping) -> Iterator[str]:
                 yield f"{rows} {SAID[kind]}: `eventsync reconcile {mapping.feed}` looks it up"
             case _:
                 yield f"{rows} {SAID[kind]}"
+
+
+def _about_copies(standing: Standing, mapping: FeedMapping) -> Iterator[str]:
+    if standing.copies.count:
+        all_rows = f"eventsync rows {mapping.feed} --state {RESENT}"
+        yield f"where the service ignores Idempotency-Key, {standing.copies} (`{all_rows}`)"
 
 
 def _by_kind(standing: Standing) -> str:

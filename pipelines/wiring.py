@@ -32,7 +32,6 @@ from pipelines.backfills.windows import within
 from pipelines.clock import monotonic_s, now
 from pipelines.holding import Hold
 from pipelines.options import RunOptions
-from pipelines.publishing.breaker import Breaker, patience_with
 from pipelines.publishing.covers import Covers
 from pipelines.publishing.departures import Departures
 from pipelines.publishing.drain import Advance
@@ -42,6 +41,7 @@ from pipelines.publishing.sending import PublishJob
 from pipelines.publishing.service import INSISTENCE, Manner, Told, ask_lists, open_api
 from pipelines.publishing.shared_pace import sharing_over
 from pipelines.publishing.slug_list import ListMemory
+from pipelines.publishing.systemic_failure import SystemicFailure, patience_with
 from pipelines.reading.approach import AtHand, approach_of
 from pipelines.reading.sameness import Sameness
 from pipelines.settings import Settings
@@ -137,7 +137,7 @@ class Workshop:
             advance=advance,
             clock_s=monotonic_s,
             preflight=Preflight(self.notes, mapping),
-            breaker=Breaker(patience_with(outbox.owed, mapping.publish.brakes.rejected)),
+            systemic=SystemicFailure(patience_with(outbox.owed, mapping.publish.brakes.rejected)),
         )
 
     def api(self, mapping: FeedMapping, passage: Passage = nullcontext) -> AbstractAsyncContextManager[EventApi]:

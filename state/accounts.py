@@ -84,8 +84,8 @@ class PublishAccount:
     """Every row owed, in exactly one place: `new + carried_over` = the sum of the other seven.
 
     `new`: staged by this run; `carried_over`: owed since an earlier one. `pending`: still owed afterwards.
-    Of them all, `resent` were sent again after an attempt without an answer: a service that ignores idempotency keys may
-    have them twice. It is no term of the equation.
+    Of them all, `resent` were sent once more after an attempt that may have created their event: a service that ignores
+    idempotency keys may have several of each. It is no term of the equation.
     """
 
     new: int = 0

@@ -239,7 +239,7 @@ def _filtered(which: RowFilter, scope_id: int, now: datetime | None) -> Iterator
     raw = {
         ENTRY.c.drift_kind.is_not(None): which.is_drifted,
         ENTRY.c.vanished_at.is_not(None): which.is_vanished,
-        ENTRY.c.resent_run.is_not(None): which.is_resent,
+        (ENTRY.c.copies > 1): which.is_resent,
         IS_SET_ASIDE: which.is_ignored,
         ENTRY.c.removed_at.is_(None): which.is_kept,
         has_earlier(scope_id, now): which.has_earlier,

@@ -20,6 +20,7 @@ _COLUMNS = (
     *("scope_id", "row_key", "state", "idempotency_key", "revision", "body", "cover_url", "cover_on_error", "fingerprint"),
     *("row_digest", "twin_digest", "channel_id", "attempts", "refused_request_id", "denied_request_id"),
     *("origin", "staged_run", "sent_run", "created_at", "updated_at", "ends_at", "candidate_id", "vanished_by"),
+    *("copies", "is_limited"),
 )
 _INSERT = insert(ENTRY).values({name: bindparam(name) for name in _COLUMNS})
 
@@ -57,6 +58,8 @@ def new_entry(
         bound_time(turn, ends_at_of(row.body)),
         candidate or None,
         "",
+        0,
+        False,
     )
 
 

@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, bindparam, case, false, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, false, func, or_, select, update
 
 from mappings.delivery import Answer, Denial, Intent
 from mappings.identity import event_key, names_of
 from mappings.vocabulary import Cover, IdempotencyKey, RowKey
 from state.records import load_answer
 from state.spelt import RowStatement, bound
-from state.tables import ENTRY
+from state.tables import ENTRY, SCOPE
 from state.verdicts import Claim
 from state.words import Decision, EntryState
 
@@ -48,6 +48,8 @@ class OwedEntry(NamedTuple):
     updated_at: datetime
     answer: str | None
     denied_request_id: str
+    copies: int
+    is_limited: bool
 
 
 _PENDING = (
@@ -56,6 +58,7 @@ _PENDING = (
     or_(
         ENTRY.c.unanswered_at.is_(None),
         ENTRY.c.unanswered_at > bindparam("since", type_=ENTRY.c.unanswered_at.type),
+        ENTRY.c.is_limited,
         _IS_TO_RESEND,
     ),
 )
@@ -65,13 +68,17 @@ _THESE = select(*_CLAIMED).where(*_PENDING, ENTRY.c.id.in_(bindparam("entries", 
 _NOW = bindparam("now", type_=ENTRY.c.unanswered_at.type)
 _BEGUN = {
     "attempts": ENTRY.c.attempts + 1,
+    "copies": ENTRY.c.copies + 1,
     # Whoever said `--resend` answers for what came before: from this attempt on, the service's memory counts anew.
-    "unanswered_at": case((_IS_TO_RESEND, _NOW), else_=func.coalesce(ENTRY.c.unanswered_at, _NOW)),
+    # Answers 429 do not start its clock.
+    "unanswered_at": case((or_(_IS_TO_RESEND, ENTRY.c.is_limited), _NOW), else_=func.coalesce(ENTRY.c.unanswered_at, _NOW)),
+    "is_limited": false(),
     "decision": case((_IS_TO_RESEND, Decision.RESENT.value), else_=ENTRY.c.decision),
     "sent_run": bindparam("run"),
     "updated_at": bindparam("now", type_=ENTRY.c.updated_at.type),
 }
 _BEGIN = RowStatement(update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(**_BEGUN))
+_BEGIN_AGAIN = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(copies=ENTRY.c.copies + 1)
 _PIN = (
     update(ENTRY)
     .where(ENTRY.c.id == bindparam("entry"), ENTRY.c.state == EntryState.PENDING.value)
@@ -85,6 +92,7 @@ _UNPIN = (
         cover_url=bindparam("asked_url"),
         cover_on_error=bindparam("asked_on_error"),
         attempts=ENTRY.c.attempts - 1,
+        copies=bindparam("made"),
         unanswered_at=None,
         refused_request_id=bindparam("refused"),
     )
@@ -139,8 +147,30 @@ def reopen(connection: Connection, scope_id: int, now: datetime, key_memory_s: f
 
 
 def is_forgotten(now: datetime, key_memory_s: float) -> ColumnElement[bool]:
-    """Whether an attempt went unanswered so long ago that the service may have forgotten its key; never unknown."""
-    return func.coalesce(ENTRY.c.unanswered_at <= now - timedelta(seconds=key_memory_s), False)
+    """Whether an attempt went unanswered so long ago that the service may have forgotten its key; never unknown.
+
+    Answers 429 aside: a service that keeps to its limit has created nothing.
+    """
+    is_late = func.coalesce(ENTRY.c.unanswered_at <= now - timedelta(seconds=key_memory_s), False)
+    return and_(is_late, ~ENTRY.c.is_limited)
+
+
+def read_stop(connection: Connection, scope_id: int) -> str:
+    """Return why the feed's last drain was stopped, "" if no row waits for another to go first."""
+    return str(connection.execute(select(SCOPE.c.stopped_by).where(SCOPE.c.id == scope_id)).scalar_one())
+
+
+def note_stop(connection: Connection, scope_id: int, why: str) -> None:
+    """Record why the feed's drain was stopped; "" once a row has passed."""
+    connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(stopped_by=why))
+
+
+def least_sent_first(connection: Connection, scope_id: int, among: Collection[int] | None) -> list[int]:
+    """Return the ids of the pending entries, of those `among` where given: those with the fewest possible copies first."""
+    pending = (ENTRY.c.scope_id == scope_id, ENTRY.c.state == EntryState.PENDING.value)
+    ids = connection.execute(select(ENTRY.c.id).where(*pending).order_by(ENTRY.c.copies, ENTRY.c.id)).scalars()
+    wanted = None if among is None else frozenset(among)
+    return [entry for entry in ids if wanted is None or entry in wanted]
 
 
 def count_pending(connection: Connection, scope_id: int, run_id: str) -> tuple[int, int]:
@@ -171,16 +201,21 @@ def begin(connection: Connection, entries: Collection[int], run_id: str, now: da
         _BEGIN.run(connection, [{"entry": entry, "run": run_id, "now": bound_now} for entry in entries])
 
 
+def begin_again(connection: Connection, entry_id: int) -> None:
+    """Record, before it is sent, that one more attempt of an entry begins."""
+    connection.execute(_BEGIN_AGAIN, {"entry": entry_id})
+
+
 def pin(connection: Connection, entry_id: int, body: bytes, run_id: str, now: datetime) -> int:
     """Record the final body of an entry and that its first attempt begins; return 1, or 0 if it is not pending."""
     return connection.execute(_PIN, {"entry": entry_id, "pinned": body, "run": run_id, "now": now}).rowcount
 
 
-def unpin(connection: Connection, intent: Intent, request_id: str) -> int:
+def unpin(connection: Connection, intent: Intent, request_id: str, copies: int) -> int:
     """Put back what `pin` took away, as the attempt was refused; return 1, or 0 if the entry is not pending."""
     cover = intent.cover
     asked = {"asked_url": cover and cover.url, "asked_on_error": cover and cover.on_error}
-    put_back = {"entry": intent.entry_id, "unpinned": intent.body, "refused": request_id, **asked}
+    put_back = {"entry": intent.entry_id, "unpinned": intent.body, "refused": request_id, "made": copies, **asked}
     return connection.execute(_UNPIN, put_back).rowcount
 
 
@@ -191,7 +226,8 @@ def note_refusal(connection: Connection, entry_id: int, request_id: str) -> None
 
 def as_intent(row: OwedEntry, now: datetime) -> Intent:
     """Turn an entry that was claimed at `now` into what is handed to the client."""
-    unanswered_since = now if row.unanswered_at is None or row.decision == Decision.RESEND else row.unanswered_at
+    is_counted_anew = row.unanswered_at is None or row.is_limited or row.decision == Decision.RESEND
+    unanswered_since = now if is_counted_anew or row.unanswered_at is None else row.unanswered_at
     return Intent(
         entry_id=row.id,
         row_key=row.row_key,
@@ -199,6 +235,7 @@ def as_intent(row: OwedEntry, now: datetime) -> Intent:
         body=row.body,
         channel_id=row.channel_id,
         is_unanswered=row.unanswered_at is not None,
+        is_limited=row.is_limited,
         refused_request_id=row.refused_request_id,
         cover=None if row.cover_url is None else Cover(row.cover_url, row.cover_on_error or ""),
         denial=_denial(row),
@@ -212,6 +249,8 @@ def as_claim(row: OwedEntry) -> Claim:
     return Claim(
         revision=row.revision,
         was_unanswered=row.unanswered_at is not None,
+        was_limited=row.is_limited,
+        copies=row.copies,
         refused_request_id=row.refused_request_id,
         is_begun=row.cover_url is None,
         is_retry=row.decision == Decision.RETRY,

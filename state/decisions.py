@@ -244,7 +244,7 @@ class Decisions:
         columns |= next_key(connection, row, self._turn.namespace, self._turn.feed) | {"baseline_body": None}
         shown = shown_of(row)
         if row.removed_at is not None:  # the event is created again as the source asks for it now
-            return columns | pinned(row.drift_body) | NO_DRIFT | {"removed_at": None, "baseline_fingerprint": None}
+            return columns | pinned(row.drift_body) | NO_DRIFT | {"removed_at": None, "baseline_fingerprint": None, "copies": 0}
         return columns | {"body": shown.body, "fingerprint": shown.fingerprint, "baseline_fingerprint": None}
 
     def _adopt(self, connection: Connection, situation: Situation, change: Change) -> dict[str, Any]:
@@ -258,7 +258,7 @@ class Decisions:
             self._refuse_if_taken(connection, situation.record.row_key, change.event_id)
         shown = shown_of(giver)
         message = f"{self._by} said that it is the event of {change.adopted}"
-        columns = {name: getattr(giver, name) for name in ("twin_digest", "channel_id", "ends_at", "sent_run")}
+        columns = {name: getattr(giver, name) for name in ("twin_digest", "channel_id", "ends_at", "sent_run", "copies")}
         columns |= {"body": shown.body, "fingerprint": shown.fingerprint, "cover_url": None, "cover_on_error": None}
         columns |= {"baseline_body": None, "baseline_fingerprint": None, "candidate_id": None, "ignored_fingerprint": None}
         columns |= {"attempts": 0, "unanswered_at": None, "vanished_at": None, "past_at": None, "vanished_by": ""}
@@ -272,7 +272,7 @@ class Decisions:
         columns = {"state": EntryState.SUPERSEDED.value, "event_id": None, "candidate_id": situation.row.id, "updated_at": now}
         columns |= next_key(connection, giver, giver.namespace, giver.feed) | NO_DRIFT
         columns |= {"decision": None, "decided_at": None, "decided_by": None, "ignored_fingerprint": None}
-        columns |= {"vanished_at": None, "past_at": giver.past_at or now, "vanished_by": ""}
+        columns |= {"vanished_at": None, "past_at": giver.past_at or now, "vanished_by": "", "copies": 0}
         columns["answer"] = dump_answer(Answer(status=0, code=ADOPTED, message=message))
         given = Undo(Decision.SAME_AS, EntryState.SUPERSEDED, columns["revision"], 0, None)
         columns["undo"] = dump_kept(Kept(given, columns_of(giver, EVERY)))

@@ -17,7 +17,7 @@ from state.words import EntryState
 
 _KEPT = (
     *("revision", "idempotency_key", "body", "fingerprint", "row_digest", "twin_digest", "channel_id", "event_id", "attempts"),
-    *("answer", "sent_run"),
+    *("answer", "sent_run", "copies"),
 )
 _SOME: BindParameter[int] = bindparam("entries", expanding=True)
 _NOW = bindparam("now", type_=EARLIER.c.replaced_at.type)
@@ -35,7 +35,7 @@ _RETIRE = insert(EARLIER).from_select(
 _CLEAR = (
     update(ENTRY)
     .where(ENTRY.c.id.in_(_SOME))
-    .values(event_id=None, answer=None, unanswered_at=None, resent_run=None, sent_run="")
+    .values(event_id=None, answer=None, unanswered_at=None, copies=0, is_limited=False, sent_run="")
     .values(refused_request_id="", denied_request_id="")
     .values(decision=None, decided_at=None, decided_by=None, undo=None)
     .values(baseline_body=None, baseline_fingerprint=None, ignored_fingerprint=None)
@@ -64,7 +64,7 @@ _PUT_BACK = (
         cover_url=None,
         cover_on_error=None,
         unanswered_at=None,
-        resent_run=None,
+        is_limited=False,
         refused_request_id="",
         denied_request_id="",
         **NO_DRIFT,

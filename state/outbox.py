@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from mappings.delivery import Answer, Intent, Verdict
+from mappings.delivery import Blocked, Intent, Refusal, Verdict
 from mappings.errors import SyncError
 from mappings.vocabulary import Reason, RowKey
 from state import claims
@@ -77,6 +77,19 @@ class _Claimed:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class _Owed:
+    """What a drain begins with: rows by where they come from, those given up at once, the only entries to take (None: all),
+    and why the last drain was stopped.
+    """
+
+    new: int
+    carried_over: int
+    uncertain: int
+    ids: list[int] | None
+    stopped_by: str
+
+
 class Outbox:
     """One drain of what a feed owes. Not for several threads at once; after an error it is over, open another, unless it
     is a `StateBusyError`.
@@ -84,20 +97,26 @@ class Outbox:
     An entry is handed out once in a drain, and once more only under a next key.
     """
 
-    def __init__(self, turn: Turn, *, new: int, carried_over: int, uncertain: int, reach: Reach, ids: list[int] | None) -> None:
+    def __init__(self, turn: Turn, owed: _Owed, reach: Reach) -> None:
         self._turn = turn
-        self._new = new
-        self._carried_over = carried_over
-        self._given_up = uncertain
-        self._ended: Counter[EntryState] = Counter({EntryState.UNCERTAIN: uncertain})
+        self._new = owed.new
+        self._carried_over = owed.carried_over
+        self._given_up = owed.uncertain
+        self._stopped_by = owed.stopped_by
+        self._ended: Counter[EntryState] = Counter({EntryState.UNCERTAIN: owed.uncertain})
         self._left = reach.limit
         self._key_memory = timedelta(seconds=reach.key_memory_s)
-        self._ids = ids
+        self._ids = owed.ids
         self._last_id = 0
         self._held: dict[int, Claim] = {}
         self._again: list[int] = []
         self._is_in_doubt = False
         self._resent: set[int] = set()
+
+    @property
+    def stopped_by(self) -> str:
+        """Why an earlier drain of this feed was stopped, if no row has passed since; "" otherwise."""
+        return self._stopped_by
 
     @property
     def owed(self) -> int:
@@ -125,11 +144,26 @@ class Outbox:
         self._count_claimed(claimed)
         return [claims.as_intent(row, claimed.at) for row in claimed.rows]
 
-    def pin(self, intent: Intent, body: bytes, *, missing: Reason | None = None, refused: Answer | None = None) -> Intent:
+    def begin_again(self, intent: Intent) -> None:
+        """Record, before it is sent, that one more attempt of an intent in hand begins."""
+        self._held_claim(intent)
+        with self._turn.transaction() as connection:
+            claims.begin_again(connection, intent.entry_id)
+
+    def note_stop(self, why: str) -> None:
+        """Remember for the next run why this drain was stopped; "" once a row has passed."""
+        if why != self._stopped_by:
+            with self._turn.transaction() as connection:
+                claims.note_stop(connection, self._turn.scope_id, why)
+            self._stopped_by = why
+
+    def pin(
+        self, intent: Intent, body: bytes, *, missing: Reason | None = None, refused: Refusal | Blocked | None = None
+    ) -> Intent:
         """Make `body` (the cover's id put in, or left out) the intent's own for ever, and record that its attempt begins.
 
-        `missing`: why the image that the row asked for is not in it; listed for people in the same transaction. `refused`: the
-        answer that turned the body before this one away, in this very call; the corrected one goes under the same key first.
+        `missing`: why the image that the row asked for is not in it; listed for people in the same transaction. `refused`: what
+        turned the body before this one away, in this very call; the corrected one goes under the same key first.
         """
         claim, now = self._held_claim(intent), self._turn.now()
         with self._turn.transaction() as connection:
@@ -138,18 +172,20 @@ class Outbox:
             if missing is not None:
                 warn_of_image(connection, self._turn.scope_id, self._turn.run_id, intent.entry_id, missing, now)
             if refused is not None:
-                claims.note_refusal(connection, intent.entry_id, refused_as(refused))
-        told = claim.refused_request_id if refused is None else refused_as(refused)
-        self._held[intent.entry_id] = replace(claim, is_begun=True, refused_request_id=told)
+                claims.note_refusal(connection, intent.entry_id, refused_as(refused.answer))
+        told = claim.refused_request_id if refused is None else refused_as(refused.answer)
+        copies = claim.copies + (0 if refused is None else refused.copies)
+        self._held[intent.entry_id] = replace(claim, is_begun=True, refused_request_id=told, copies=copies)
         return replace(intent, body=body, cover=None, refused_request_id=told)
 
-    def unpin(self, intent: Intent, *, refused: Answer) -> None:
+    def unpin(self, intent: Intent, *, refused: Refusal | Blocked) -> None:
         """Let the intent ask for its cover image again, in a later run: the body with the one that was pinned is `refused`."""
-        claim, told = self._held_claim(intent), refused_as(refused)
+        claim, told = self._held_claim(intent), refused_as(refused.answer)
+        copies = claim.copies + refused.copies
         with self._turn.transaction() as connection:
-            if claims.unpin(connection, intent, told) != 1:
+            if claims.unpin(connection, intent, told, copies) != 1:
                 raise _not_claimed(intent)
-        self._held[intent.entry_id] = replace(claim, is_begun=False, refused_request_id=told)
+        self._held[intent.entry_id] = replace(claim, is_begun=False, refused_request_id=told, copies=copies)
 
     def account(self) -> PublishAccount:
         """Count what this drain has done so far against what the table says is still owed.
@@ -185,7 +221,7 @@ class Outbox:
     def _count_settled(self, settlements: Sequence[Settlement]) -> None:
         for settlement in settlements:
             del self._held[settlement.entry_id]
-            if settlement.is_resent:
+            if settlement.copies > max(settlement.claim.copies, 1):
                 self._resent.add(settlement.entry_id)
             if settlement.effect.state is not EntryState.PENDING:
                 self._ended[settlement.effect.state] += 1
@@ -195,7 +231,8 @@ class Outbox:
         claim = self._held_claim(intent)
         effect = effect_of(verdict, claim)
         key = self._turn.key(intent.row_key, claim.revision + 1) if effect.is_next_revision else intent.key
-        return Settlement(intent.entry_id, claim, effect, key, verdict.answer, verdict.attempts, verdict.is_resent)
+        copies = claim.copies + verdict.copies
+        return Settlement(intent.entry_id, claim, effect, key, verdict.answer, verdict.attempts, copies)
 
     def _claim(self, connection: Connection, again: Sequence[int], want: int) -> _Claimed:
         """Claim entries that go on under a next key, then others that this drain has not handed out before."""
@@ -211,7 +248,8 @@ class Outbox:
         """Read by age, or among the keys that this drain was given."""
         if self._ids is None:
             return claims.read_oldest(connection, self._turn.scope_id, self._since(), self._last_id, most)
-        return claims.read_these(connection, self._turn.scope_id, self._since(), self._ids[:most])
+        rows = {row.id: row for row in claims.read_these(connection, self._turn.scope_id, self._since(), self._ids[:most])}
+        return [rows[entry] for entry in self._ids[:most] if entry in rows]
 
     def _count_claimed(self, claimed: _Claimed) -> None:
         self._again = list(claimed.again)
@@ -237,6 +275,9 @@ class Outbox:
 def start_outbox(turn: Turn, reach: Reach) -> Outbox:
     """Begin a drain: reopen what may be sent again by itself, and count what is owed.
 
+    Oldest first, but after a drain that was stopped those first that were sent least: a row that no service digests must
+    not be the one that every run begins with.
+
     Raises `GateClosedError` if what is staged must not be published, `LeaseLostError` if another run has the feed.
     """
     with turn.transaction() as connection:
@@ -248,7 +289,10 @@ def start_outbox(turn: Turn, reach: Reach) -> Outbox:
         uncertain = claims.reopen(connection, turn.scope_id, turn.now(), reach.key_memory_s)
         new, others = claims.count_pending(connection, turn.scope_id, turn.run_id)
         ids = reach.find_ids(connection, turn.scope_id)
-    return Outbox(turn, new=new, carried_over=others + uncertain, uncertain=uncertain, reach=reach, ids=ids)
+        stopped_by = claims.read_stop(connection, turn.scope_id)
+        if stopped_by:
+            ids = claims.least_sent_first(connection, turn.scope_id, ids)
+    return Outbox(turn, _Owed(new, others + uncertain, uncertain, ids, stopped_by), reach)
 
 
 def _not_claimed(intent: Intent) -> NotClaimedError:

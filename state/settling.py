@@ -44,7 +44,8 @@ _SETTLE = RowStatement(
             ),
             else_=ENTRY.c.decision,
         ),
-        resent_run=case((bindparam("resent", type_=ENTRY.c.attempts.type) == 1, ENTRY.c.sent_run), else_=ENTRY.c.resent_run),
+        copies=bindparam("new_copies"),
+        is_limited=bindparam("limited"),
         updated_at=bindparam("now"),
     )
 )
@@ -52,7 +53,7 @@ _SETTLE = RowStatement(
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """One verdict as it is to be written. `key` is the one under which the entry goes on."""
+    """One verdict as it is to be written. `key` is the one under which the entry goes on; `copies` may exist by now."""
 
     entry_id: int
     claim: Claim
@@ -60,7 +61,7 @@ class Settlement:
     key: IdempotencyKey
     answer: Answer
     attempts: int
-    is_resent: bool = False
+    copies: int
 
 
 def unwritten(connection: Connection, settlements: Sequence[Settlement]) -> list[Settlement]:
@@ -95,8 +96,10 @@ def _as_row(settlement: Settlement, bound_now: object) -> dict[str, object]:
         "new_key": settlement.key,
         "restarts": int(effect.is_next_revision),
         "uses_up": int(effect.is_next_revision or effect.state in _TURNED_AWAY),
-        "more": settlement.attempts - claim.is_begun,
+        # A row that met a limit may have been carried out: its body stays pinned.
+        "more": max(settlement.attempts, effect.is_limited and not claim.was_limited) - claim.is_begun,
         "keeps": int(effect.keeps_unanswered),
-        "resent": int(settlement.is_resent),
+        "new_copies": settlement.copies,
+        "limited": effect.is_limited,
         "now": bound_now,
     }

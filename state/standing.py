@@ -48,11 +48,28 @@ _NONE = OpenRows()
 
 
 @dataclass(frozen=True, slots=True)
+class Copies:
+    """Rows of which several events may exist where the service ignores idempotency keys, counted over all runs.
+
+    `first`: the three with the most, each with that number.
+    """
+
+    count: int = 0
+    first: tuple[tuple[RowKey, int], ...] = ()
+
+    def __str__(self) -> str:
+        named = ", ".join(f"{row_key} may exist up to {copies:,} times" for row_key, copies in self.first)
+        more = self.count - len(self.first)
+        return f"{named} and {more:,} more row{'s' * (more > 1)} more than once" if more else named
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """All entries of a feed that wait for a person, read in this run or not.
 
     `uncertain`: the next run sends them again; `forgotten`: uncertain, and too old for that without a person's decision.
-    `drifts`: the drift by kind. `asked`: how many events the source asks for now, 0 where nothing is refused.
+    `drifts`: the drift by kind. `asked`: how many events the source asks for now, 0 where nothing is refused. `copies`:
+    rows that may exist more than once; no row waits for that reason alone.
     """
 
     conflict: OpenRows = _NONE
@@ -68,6 +85,7 @@ class Standing:
     warning: OpenRows = _NONE
     drifts: Mapping[DriftKind, int] = field(default_factory=dict)
     asked: int = 0
+    copies: Copies = field(default_factory=Copies)
 
     @property
     def rows(self) -> dict[Waiting, OpenRows]:
@@ -153,6 +171,7 @@ def read_standing(connection: Connection, scope_id: int, now: datetime | None, k
         warning=of(Waiting.WARNING),
         drifts=_by_kind(connection, scope_id, now) if drift.count else {},
         asked=_count_asked(connection, scope_id) if refused.count else 0,
+        copies=_read_copies(connection, scope_id, now),
     )
 
 
@@ -201,6 +220,14 @@ def _open_rows(connection: Connection, *which: ColumnElement[bool]) -> OpenRows:
         return _NONE
     first = select(ENTRY.c.row_key).where(*which).order_by(ENTRY.c.id).limit(_NAMED)
     return OpenRows(count, tuple(RowKey(key) for key in connection.execute(first).scalars()))
+
+
+def _read_copies(connection: Connection, scope_id: int, now: datetime | None) -> Copies:
+    is_kept = and_(ENTRY.c.removed_at.is_(None), _is_to_come(ENTRY.c.ends_at, now), ~IS_SET_ASIDE)
+    several = (ENTRY.c.scope_id == scope_id, ENTRY.c.copies > 1, is_kept)
+    count = connection.execute(select(func.count()).select_from(ENTRY).where(*several)).scalar_one()
+    most = select(ENTRY.c.row_key, ENTRY.c.copies).where(*several).order_by(ENTRY.c.copies.desc(), ENTRY.c.id).limit(_NAMED)
+    return Copies(count, tuple((RowKey(key), copies) for key, copies in connection.execute(most))) if count else Copies()
 
 
 def _by_kind(connection: Connection, scope_id: int, now: datetime | None) -> Mapping[DriftKind, int]:

@@ -29,7 +29,8 @@ class Scope(Row, table=True):
     `released_id`: the highest entry that a gate has let out by itself, no person needed. `cursor`: the bookmark of a source
     that is read by what changed, "" if the next read is a full one; `cursor_fit`: what its rows were mapped by. `body_base`: what
     the bodies of its delivered rows are packed by (see `packing`); once there, it never changes. `marked_id`: the highest entry
-    that `duplicate_mark` covers.
+    that `duplicate_mark` covers. `stopped_by`: why its last drain was stopped, if that was an outage or a systemic refusal and
+    no row has passed since; "" otherwise.
     """
 
     __tablename__ = "scope"
@@ -54,6 +55,7 @@ class Scope(Row, table=True):
     namespace: str = Field(default="", sa_type=PlainText)
     key_definition: str = Field(default="", sa_type=PlainText)
     whole_read_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    stopped_by: str = Field(default="", sa_type=PlainText)
 
 
 class SideBySide(Row, table=True):
@@ -69,9 +71,10 @@ class LedgerEntry(Row, table=True):
     """One row of one feed, for ever: what was or will be said to the service about it, and what it answered.
 
     `id` grows with age, and is never used twice. `attempts` counts the requests begun with the pinned body under the
-    present key; `unanswered_at` is the first of them that may have reached the service without a definitive answer.
-    `resent_run` is the last run that sent it again after such an attempt, None if none did: a service that ignores
-    idempotency keys may have it twice. `refused_request_id` and `denied_request_id` tell the last refusal and the last
+    present key; `unanswered_at` is the first of them that may have reached the service without a definitive answer, and
+    `is_limited` says that all of these were answered 429. `copies` counts the attempts that may have created an event, over
+    all runs and keys, one that is under way included: a service that ignores idempotency keys may have so many events of the
+    row. `refused_request_id` and `denied_request_id` tell the last refusal and the last
     denial of access under the present key, "" if there was none. `past_at`: since when the row is gone from its source, its
     event being over by then, which is no news; `vanished_at` is for all others.
 
@@ -93,7 +96,7 @@ class LedgerEntry(Row, table=True):
         Index(None, "scope_id", "state", "id"),
         _partial_index("decision", "decision", "decision IS NOT NULL"),
         _partial_index("drift", "drift_kind", "drift_kind IS NOT NULL"),
-        _partial_index("resent", "resent_run", "resent_run IS NOT NULL"),
+        _partial_index("copies", "copies", "copies > 1"),
         _partial_index("past", "past_at", "past_at IS NOT NULL"),
         _partial_index("vanished", "vanished_at", "vanished_at IS NOT NULL"),
         _partial_index("removed", "removed_at", "removed_at IS NOT NULL"),
@@ -131,7 +134,6 @@ class LedgerEntry(Row, table=True):
     sent_run: str = Field(default="", sa_type=PlainText)
     created_at: datetime = Field(sa_type=UtcTime)
     updated_at: datetime = Field(sa_type=UtcTime)
-    resent_run: str | None = Field(default=None, sa_type=PlainText)
     decision: str | None = Field(default=None, sa_type=PlainText)
     decided_at: datetime | None = Field(default=None, sa_type=UtcTime)
     decided_by: str | None = Field(default=None, sa_type=PlainText)
@@ -143,6 +145,8 @@ class LedgerEntry(Row, table=True):
     removed_at: datetime | None = Field(default=None, sa_type=UtcTime)
     vanished_by: str = Field(default="", sa_type=PlainText)
     undo: str | None = Field(default=None, sa_type=PlainText)
+    copies: int = 0
+    is_limited: bool = False
 
 
 class DuplicateMark(Row, table=True):
@@ -183,6 +187,7 @@ class EarlierEvent(Row, table=True):
     is_let_out: bool = False
     ends_at: datetime | None = Field(default=None, sa_type=UtcTime)
     removed_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    copies: int = 0
 
 
 class ProblemRow(Row, table=True):

@@ -22,7 +22,7 @@ _DRIFT = tuple(NO_DRIFT)
 _BASELINE = ("baseline_body", "baseline_fingerprint", "twin_digest", "ends_at")
 _PINNED = ("body", "cover_url", "cover_on_error", "fingerprint", "channel_id")
 _SENT = (
-    *("state", "idempotency_key", "revision", "event_id", "attempts", "unanswered_at", "answer"),
+    *("state", "idempotency_key", "revision", "event_id", "attempts", "copies", "unanswered_at", "answer"),
     *("refused_request_id", "denied_request_id", "removed_at"),
 )
 _PLACE = ("vanished_at", "past_at", "vanished_by", "candidate_id", "sent_run")

@@ -16,6 +16,9 @@ How it is written is `outbox`'s; how a verdict is reached is the client's.
 A person's `retry` goes under the same key first. If that is refused for certain once more, it may be the stored answer told
 anew under another request id; nothing was created under the key either way, so the next one is due, once for each retry.
 
+An answer 429 proves nothing either: an entry whose unanswered attempts were all answered 429 keeps the mark, and
+`is_limited` beside it.
+
 Denied access (401, 403, 404) is no such refusal: the service may look at that before the key, so it proves nothing of
 what was created under the key before these books began. That very answer told again, as its request id shows, is proof:
 it is what the service stored, access may long be back, and the old key would never tell. Without it the next key is a
@@ -51,6 +54,7 @@ _UNNAMED = "unnamed"  # a refusal without a request id is a refusal all the same
 class Claim:
     """What was true of an entry when this drain claimed it.
 
+    `copies`: how many attempts may have created an event before; `was_limited`: those without an answer were all answered 429.
     `is_begun`: an attempt was recorded as begun; `is_retry`: a person has asked for it, after it was turned away; `denial`: the
     last one that was told under its key; `failed`: the last answer, if that was a failure and a person lets it be sent again.
     """
@@ -60,6 +64,8 @@ class Claim:
     refused_request_id: str
     is_begun: bool
     is_retry: bool = False
+    copies: int = 0
+    was_limited: bool = False
     denial: Denial | None = None
     failed: Answer | None = None
 
@@ -80,13 +86,17 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What becomes of the entry. `keeps_unanswered`: the mark of an unanswered attempt stays, if there is one."""
+    """What becomes of the entry. `keeps_unanswered`: the mark of an unanswered attempt stays, if there is one.
+
+    `is_limited`: such attempts were all answered 429.
+    """
 
     state: EntryState
     refused_request_id: str
     denied_request_id: str
     event_id: int | None = None
     keeps_unanswered: bool = False
+    is_limited: bool = False
     is_next_revision: bool = False
 
 
@@ -111,7 +121,7 @@ def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: C901, PLR0911 
         case Uncertain():
             return _become(EntryState.UNCERTAIN, claim, keeps_unanswered=True)
         case Conflict():
-            return _become(EntryState.CONFLICT, claim, keeps_unanswered=claim.was_unanswered)
+            return _conflict(claim)
         case _:
             assert_never(verdict)
 
@@ -135,7 +145,10 @@ def _turn_away(verdict: Blocked | Postponed, claim: Claim) -> Effect:
     """Remember the denial to know it again; a row that was held up without a request of its own has only heard of one."""
     is_denied = verdict.attempts > 0 and verdict.answer.status in DENYING
     state = EntryState.BLOCKED if isinstance(verdict, Blocked) else EntryState.PENDING
-    effect = _become(state, claim, keeps_unanswered=claim.was_unanswered or verdict.is_unanswered)
+    is_unanswered = verdict.is_unanswered or (claim.was_unanswered and not claim.was_limited)
+    is_limited = not is_unanswered and (verdict.is_limited or claim.was_limited)
+    effect = _become(state, claim, keeps_unanswered=is_unanswered or is_limited)
+    effect = replace(effect, is_limited=is_limited)
     return replace(effect, denied_request_id=refused_as(verdict.answer)) if is_denied else effect
 
 
@@ -149,7 +162,12 @@ def _supersede(verdict: Superseded, claim: Claim) -> Effect:
     is_resent = claim.denial is not None and claim.denial.is_resent and verdict.answer.status in DENYING
     if is_refused or is_resent or claim.is_told_again(verdict.answer):
         return _NEXT_KEY
-    return _become(EntryState.CONFLICT, claim, keeps_unanswered=claim.was_unanswered)
+    return _conflict(claim)
+
+
+def _conflict(claim: Claim) -> Effect:
+    effect = _become(EntryState.CONFLICT, claim, keeps_unanswered=claim.was_unanswered)
+    return replace(effect, is_limited=claim.was_limited)
 
 
 def refused_as(answer: Answer) -> str:

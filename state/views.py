@@ -111,8 +111,8 @@ class OtherEntry:
 class RowRecord:
     """One ledger entry. `drift_body` is what the source asks for now, where that differs from `body`.
 
-    `is_asked_for`: not taken back by its source since it was turned away. `resent_run`: the last run that sent it again
-    after an attempt without an answer, "" if none did. `earlier_event_ids`: events of the row that a draft of a later change
+    `is_asked_for`: not taken back by its source since it was turned away. `copies`: how many events of it may exist where the
+    service ignores idempotency keys. `earlier_event_ids`: events of the row that a draft of a later change
     has taken the place of here; at the service they still are. `is_denied`: the service has denied access to it under
     this key, and may repeat that for ever.
     """
@@ -140,7 +140,7 @@ class RowRecord:
     decided_at: datetime | None = None
     decided_by: str = ""
     is_asked_for: bool = True
-    resent_run: str = ""
+    copies: int = 0
     earlier_event_ids: tuple[int, ...] = ()
     is_denied: bool = False
     baseline_body: bytes | None = None
@@ -233,7 +233,7 @@ def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
         decision=row.decision and Decision(row.decision),
         decided_at=row.decided_at,
         decided_by=row.decided_by or "",
-        resent_run=row.resent_run or "",
+        copies=row.copies,
         is_asked_for=bool(row.fingerprint),
         is_denied=bool(row.denied_request_id),
         baseline_body=row.baseline_body and unpacked(row.baseline_body, row.body_base),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from connectors.event_api.answers import Failing, Foreign, KeyUsed, Lost, Meaning, NotReached, Redirected, Unreadable
+from connectors.event_api.answers import Created, Failing, Foreign, KeyUsed, Lost, Meaning, RateLimited, Redirected, Unreadable
 from connectors.retry import Random, RetryPolicy
 from mappings.delivery import Answer, Intent
 
@@ -15,7 +15,6 @@ USED_KEY_ASKS = 4
 """How often a 409 is met at least before we take it that our earlier attempt will not be told to us."""
 _SAME_FAILURES = 3
 """So many failures under one request id are one failure, kept under the key and told again."""
-_SEE_OTHER = 303
 _SHORTEST_LOOK_S = 1.0
 """How long to wait at least where the service names a time to ask again: such asking is not bounded in number."""
 _LONGEST_LOOK_S = 5.0
@@ -32,8 +31,12 @@ class Case:
     policy: RetryPolicy
     started: float
     attempts: int = 0
-    is_resent: bool = False
-    """An attempt has left although an earlier one may have been carried out."""
+    copies: int = 0
+    """How many attempts of this call may have created an event."""
+    is_recorded: bool = True
+    """The ledger counts the next attempt already: the claim's own, or one after which certainly nothing was created."""
+    is_limited: bool = False
+    """An attempt of this call was answered 429."""
     unanswered_since: float | None = None
     """When the first attempt began that may have been carried out without our seeing its answer: now, or in an earlier run."""
     under_way_until: float = 0.0
@@ -43,21 +46,21 @@ class Case:
     used_key_answers: int = 0
     under_way_answers: int = 0
     same_failures: int = 0
-    sending_s: float = 0.0
-    paced_s: float = 0.0
+    spent_s: float = 0.0
+    """Of the budget: time at the service, and waits between attempts; not the time that pace and circuit breaker took."""
     last: Meaning | None = None
 
     def __post_init__(self) -> None:
         """Begin with what the ledger knows of earlier runs."""
-        if self.intent.is_unanswered:
+        if self.intent.is_unanswered and not self.intent.is_limited:
             self.unanswered_since = self.started - self.intent.unanswered_s
             is_over = self.intent.quiet_s >= _LONG_AGO_S
             self.under_way_until = self.started + (0.0 if is_over else self.policy.at_work_s)
 
     @property
     def may_exist(self) -> bool:
-        """Whether the event may have been created without our knowing."""
-        return self.unanswered_since is not None
+        """Whether the event may have been created without our knowing. A 429 is no proof that it was not."""
+        return self.unanswered_since is not None or self.intent.is_unanswered or self.is_limited
 
     def is_too_late(self, clock_s: float) -> bool:
         """Tell whether the service may have forgotten the key of an attempt that it may have carried out."""
@@ -65,16 +68,19 @@ class Case:
 
     def note(self, meaning: Meaning, began: float, *, is_acquainted: bool) -> None:
         """Note what came back of the attempt that began at `began`; a 4xx in strange words once `is_acquainted` is a failure."""
+        if isinstance(meaning, RateLimited):
+            self.is_limited = True
+            self._count_copy()
+            return
         self.attempts += 1
-        self.is_resent = self.is_resent or (self.may_exist and not isinstance(meaning, NotReached))
         self._count_the_same(meaning)
         self.last = meaning
         match meaning:
-            case Failing() | Lost() | Unreadable():
+            case Created():
+                self._count_copy()
+            case Failing() | Lost() | Unreadable() | Redirected():
                 self._leave_unanswered(began)
             case Foreign() if is_acquainted:
-                self._leave_unanswered(began)
-            case Redirected(answer) if answer.status == _SEE_OTHER:
                 self._leave_unanswered(began)
             case KeyUsed(is_under_way=True):
                 self.under_way_answers += 1
@@ -103,9 +109,9 @@ class Case:
             return False
         return denial.is_repeated_by(answer) or (denial.is_resent and not self.has_left)
 
-    def wait_s(self, attempt: int, met: object, random: Random) -> float:
+    def wait_s(self, met: object, policy: RetryPolicy, random: Random) -> float:
         """Return how long to wait after an answer that settles nothing. A 409 is asked about at growing intervals."""
-        ours = self.policy.wait_s(attempt, random)
+        ours = policy.wait_s(self.attempts, random)
         match met:
             case KeyUsed(wait_s=float(asked_s)):
                 return max(asked_s, _SHORTEST_LOOK_S)
@@ -116,7 +122,7 @@ class Case:
             case _:
                 return ours
 
-    def is_spent(self, attempt: int, clock_s: float, next_wait_s: float) -> bool:
+    def is_spent(self, clock_s: float, next_wait_s: float) -> bool:
         """Tell whether to give up: attempts, time, or the service's memory of the key would be overrun.
 
         Asking about a bare 409 ends by itself, once our own attempt's time is over.
@@ -125,8 +131,8 @@ class Case:
             return True
         if isinstance(self.last, KeyUsed) and not self.last.is_under_way and self.may_exist:
             return False
-        counted = attempt - self.under_way_answers - self.used_key_answers
-        return self.policy.is_spent(counted, clock_s - self.started - self.paced_s, next_wait_s)
+        counted = self.attempts - self.under_way_answers - self.used_key_answers
+        return self.policy.is_spent(counted, self.spent_s, next_wait_s)
 
     def told(self, answer: Answer) -> Answer:
         """Return an answer for people: with what its repetition means, where the service keeps telling one failure."""
@@ -135,7 +141,12 @@ class Case:
         said = "the service stored this failure under the row's key and repeats it; the event may exist: a person decides"
         return replace(answer, message=f"{said}: {answer.message}")
 
+    def _count_copy(self) -> None:
+        self.copies += 1
+        self.is_recorded = False
+
     def _leave_unanswered(self, began: float) -> None:
+        self._count_copy()
         self.has_left = True
         self.unanswered_since = began if self.unanswered_since is None else self.unanswered_since
         self.under_way_until = max(self.under_way_until, began + self.policy.at_work_s)

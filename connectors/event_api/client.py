@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 
+from connectors.circuit_breaker import CircuitBreaker
 from connectors.event_api import listing
 from connectors.event_api.answers import Foreign, Meaning, interpret
 from connectors.event_api.contract_question import PageAnswer, ask_page
@@ -35,6 +36,7 @@ class EventApi:
 
     `pacer` paces the creation of events, one for all requests in flight; the other routes get pacers of its kind, as
     limits are applied per route (spec, Limits). `now` gives the aware time of day, `random` numbers from 0 up to 1.
+    Its `circuit` breaker stops the creation of events in an outage.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class EventApi:
         sleep: Sleep,
         random: Random,
     ) -> None:
+        self.circuit = CircuitBreaker(pacer.clock, lambda: pacer.crowd.room)
         self._exchange = Exchange(http, attempt_s=policy.attempt_s)
         self._events_url = self._exchange.url("/events")
         self._policy = policy
@@ -56,13 +59,13 @@ class EventApi:
         self._key_tail = key_tail(http)
         self._acquaintance = Acquaintance()
         self._events = Route(pacer, self._acquaintance, key_tail=self._key_tail, scope="events:create", has_channels=True)
-        self._courier = Courier(self._post_event, self._events, policy=policy, sleep=sleep, random=random)
+        self.courier = Courier(self._post_event, self._events, self.circuit, policy=policy, sleep=sleep, random=random)
         self._uploader = Uploader(self._questions("POST /media"))
 
     @property
     def stopped(self) -> SyncError | None:
         """Why no event is sent any more (key, redirect, pause, outage), or None while the route is open."""
-        return self._events.closed
+        return self._events.closed or self.circuit.cause
 
     def stop(self, cause: SyncError) -> None:
         """Let no further event be sent: who waits for a turn, or for the end of a pause, is told `cause`."""
@@ -83,7 +86,7 @@ class EventApi:
 
         A cancelled call may have created the event: its intent is unanswered.
         """
-        return await self._courier.deliver(intent)
+        return await self.courier.deliver(intent)
 
     async def channels(self) -> dict[str, int]:
         """Return the ids of all channels available to the key's owner, by slug; errors as `Questions.ask` names them."""

@@ -109,7 +109,7 @@ class Route:
 
     async def _sent(self, admitted: Admitted, send: Callable[[], Awaitable[M]]) -> M | None:
         """Send, and return what came back; None where a pause began before anything was written."""
-        began, is_well = self.pacer.clock(), True
+        began, is_well = self.pacer.clock(), None
         self.pacer.crowd.sent()
         looked = may_leave.set(lambda: self.pacer.may_leave(admitted))
         try:
@@ -119,7 +119,10 @@ class Route:
             return None
         finally:
             may_leave.reset(looked)
-            self.pacer.crowd.back(self.pacer.clock() - began, is_well=is_well)
+            if is_well is None:
+                self.pacer.crowd.withdraw()
+            else:
+                self.pacer.crowd.back(self.pacer.clock() - began, is_well=is_well)
         self.acquaintance.note(meaning.answer)
         self._tell_pacer(admitted, meaning)
         return meaning
@@ -128,14 +131,14 @@ class Route:
         match meaning:
             case RateLimited(_, wait_s):
                 self.pacer.limited(admitted, wait_s)
-            case Failing(answer, wait_s):
-                self.pacer.failed(complaints.in_short(answer))
+            case Failing(_, wait_s):
+                self.pacer.failed()
                 if wait_s is not None:
                     self.pacer.limited(admitted, wait_s)
-            case NotReached(answer) | Lost(answer) | Unreadable(answer):
-                self.pacer.failed(complaints.in_short(answer))
+            case NotReached() | Lost() | Unreadable():
+                self.pacer.failed()
             case Foreign(answer) if self.acquaintance.is_made and answer.status not in REFUSED_BY_PROXY:
-                self.pacer.failed(complaints.in_short(answer))
+                self.pacer.failed()
             case _:
                 self._close_or_pass(meaning)
 

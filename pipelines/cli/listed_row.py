@@ -115,9 +115,9 @@ def of_earlier(record: RowRecord, feed: str) -> ListedRow:
 
 
 def of_resent(record: RowRecord, _feed: str) -> ListedRow:
-    """Tell that a row was sent again after an attempt without an answer: a service that ignores keys may have it twice."""
-    problem = f"sent again after an attempt without an answer, in run {record.resent_run}; now {record.state.value}"
-    hint = f"if the service ignores Idempotency-Key, look for a second event beside {_event(record)} on its pages"
+    """Return a row of which a service that ignores keys may have several events."""
+    problem = f"where the service ignores Idempotency-Key, it may exist up to {record.copies:,} times; now {record.state.value}"
+    hint = f"look on the service's pages for events beside {_event(record)}"
     return _entry(record, "resent", problem, hint)
 
 
@@ -212,6 +212,7 @@ def _entry(record: RowRecord, state: str, problem: str, hint: str) -> ListedRow:
         "earlier_event_ids": record.earlier_event_ids,
         "idempotency_key": record.key,
         "attempts": record.attempts,
+        "copies": record.copies,
         "problem": problem,
         "hint": hint,
         "answer": record.answer,

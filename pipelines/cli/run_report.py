@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from mappings.schema import FeedMapping
 from pipelines.cli.output import Output
 from pipelines.cli.run_words import standing_line
-from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows, resent_lines
+from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
 from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
 from pipelines.outcomes import ExitCode, Outcome, message_and_hint
 from pipelines.publishing.pace_told import pace_line
@@ -111,7 +111,7 @@ def _lines(report: RunReport) -> list[str]:
     if report.skipped:
         lines.append("left out: " + ", ".join(f"{label} {count}" for label, count in report.skipped.items()))
     if report.publish:
-        lines += [publish_line(report.publish), *resent_lines(report.feed, report.publish)]
+        lines.append(publish_line(report.publish))
     if noticed := _noticed(report):
         lines.append(f"also: {noticed}: see `eventsync rows {report.feed}`")
     lines += filter(None, [pace_line(report.pace), standing_line(report.feed, report.outcome, report.standing)])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pipelines.cli.tables import publish_line, read_line, resent_lines
+from pipelines.cli.tables import publish_line, read_line
 from pipelines.publishing.pace_told import pace_line
 from state.standing import OpenRows
 from state.views import RunRecord
@@ -21,7 +21,7 @@ def run_lines(run: RunRecord) -> list[str]:
     if run.read:
         lines.append(read_line(asdict(run.read)))
     if run.publish:
-        lines += [publish_line(asdict(run.publish)), *resent_lines(run.book.feed, asdict(run.publish))]
+        lines.append(publish_line(asdict(run.publish)))
     lines += filter(None, [pace_line(run.pace), standing_line(run.book.feed, run.outcome or "", run.standing)])
     return [*lines, *(f"notice: {notice}" for notice in run.notices)]
 

@@ -74,15 +74,6 @@ def publish_line(counts: Mapping[str, int]) -> str:
     return _equation(owed, ended)
 
 
-def resent_lines(feed: str, counts: Mapping[str, int]) -> Iterator[str]:
-    """Yield how many rows may exist twice and where they are listed; nothing if none may."""
-    if resent := counts.get("resent", 0):
-        yield (
-            f"resent after an attempt without an answer: {resent:,} row{'s' * (resent != 1)}; if the service ignores "
-            f"Idempotency-Key these may exist twice: eventsync rows {feed} --state resent"
-        )
-
-
 def rejection_rows(rows: Iterable[RefusedRow]) -> Iterator[tuple[str, str, str, str, str]]:
     """Return one line per reason, under `REJECTION_COLUMNS`; a row's place stands on its first line only."""
     for row in rows:

@@ -1,6 +1,6 @@
 """Care where the service's own page says that rows will be refused: one row goes first, and its refusal holds the rest back.
 
-What the page says is read by `preflight`; a refusal that no page announced is the breaker's, in `drain`.
+What the page says is read by `preflight`; a refusal that no page announced is `systemic_failure`'s.
 """
 
 from __future__ import annotations
@@ -58,10 +58,6 @@ class Caution:
     def is_on(self) -> bool:
         """Whether rows are sent one by one."""
         return bool(self.doubts) and not self.has_passed and self.telling < PATIENT_ANSWERS
-
-    def most(self, in_flight: int) -> int:
-        """Return how many rows may be under way, of `in_flight` without care."""
-        return min(1, in_flight) if self.is_on else in_flight
 
     def cause(self, intent: Intent, verdict: Verdict) -> SyncError | None:
         """Take one more verdict into account; return why the drain must stop, if it must.

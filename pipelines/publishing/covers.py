@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from connectors.errors import ServiceUnavailableError
 from connectors.event_api.client import EventApi
@@ -173,7 +173,7 @@ class Covers:
         return replace(met, cause=None)
 
 
-def names_cover(verdict: Verdict) -> bool:
+def names_cover(verdict: Verdict) -> TypeGuard[Refusal | Blocked]:
     """Whether the service has turned a row away for its cover image: by the field, or in its words where it names none."""
     match verdict:
         case Refusal(answer) if not answer.field:

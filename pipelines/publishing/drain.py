@@ -1,7 +1,7 @@
 """Draining a feed's outbox into the service: several requests in flight, answers settled in the groups they arrive in.
 
 A slot takes its next intent in the very transaction that makes its last answer durable. What an answer means is
-`connectors.event_api`'s, what it does to an entry is `state`'s; when to give up on the service as a whole is `breaker`'s.
+`connectors.event_api`'s, what it does to an entry is `state`'s.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TypeVar, cast
 
 from mappings.delivery import Answer, Intent, Postponed, Superseded, Verdict
 from mappings.errors import SyncError
-from pipelines.publishing.breaker import Breaker
 from pipelines.publishing.caution import Caution
 from pipelines.publishing.departures import Departures, Unwatched
+from pipelines.publishing.systemic_failure import SystemicFailure
 from pipelines.stopping.interruption import InterruptedRunError
 from state.outbox import Outbox, Settled
 from state.trouble import StateBusyError
@@ -35,6 +35,7 @@ STATE_PATIENCE_S = 30.0
 _FIRST_WAIT_S = 0.25
 _LONGEST_WAIT_S = 5.0
 
+T = TypeVar("T")
 Deliver = Callable[[Intent], Awaitable[Verdict]]
 Advance = Callable[[int], None]
 
@@ -51,7 +52,9 @@ def _as_much_as_allowed() -> int:
 class Drain:
     """One drain of one outbox. Its transactions and its requests share one thread, so that neither needs a lock.
 
-    `in_flight`: requests at a time, `room` how many of them there may be now. `grace_s`: how long requests in flight may
+    `in_flight`: requests at a time, `room` how many of them there may be now; `aside`: how many rows in hand need no slot, as
+    they wait before they ask about a 409. `is_wary`: whether one row is to be in hand at a time; `stopped`: why nothing is
+    sent any more, if so. `grace_s`: how long requests in flight may
     take to finish once a stop is asked for; `departures` knows which are, `close_route` turns away those that wait for
     their turn. `advance` is told how many rows were settled. After `run`, `cause` says why the drain ended early, if it did.
     """
@@ -62,7 +65,10 @@ class Drain:
     advance: Advance
     deliver: Deliver = _nowhere
     room: Callable[[], int] = _as_much_as_allowed
-    breaker: Breaker = field(default_factory=Breaker)
+    aside: Callable[[], int] = lambda: 0
+    is_wary: Callable[[], bool] = lambda: False
+    stopped: Callable[[], SyncError | None] = lambda: None
+    systemic: SystemicFailure = field(default_factory=SystemicFailure)
     caution: Caution = field(default_factory=Caution)
     departures: Departures = field(default_factory=Unwatched)
     close_route: Callable[[SyncError], None] = lambda _cause: None
@@ -89,21 +95,29 @@ class Drain:
         """How many rows have a request at the service now."""
         return sum(map(self.departures.is_under_way, self._tasks))
 
+    def wake(self) -> None:
+        """Look again how many rows may be in hand; to be called in the event loop's thread."""
+        self._arrived.set()
+
+    async def record(self, intent: Intent) -> None:
+        """Record that one more attempt of an intent in hand begins, before it leaves."""
+        await self._patiently(lambda: self.outbox.begin_again(intent))
+
     async def run(self) -> None:
         """Send until nothing is owed, or until a cause to stop; every answer that arrived is durable on return."""
         try:
-            while await self._settle_patiently():
+            while await self._patiently(self._settle_and_send):
                 await self._next_answers()
         finally:
             await self._abandon()
 
-    async def _settle_patiently(self) -> bool:
-        """Settle and send; a state DB that is away is waited for a while: the answers are in hand, and worth keeping."""
+    async def _patiently(self, write: Callable[[], T]) -> T:
+        """Write to the state DB; one that is away is waited for a while: the answers are in hand, and worth keeping."""
         loop = asyncio.get_running_loop()
         until_s, wait_s = loop.time() + STATE_PATIENCE_S, _FIRST_WAIT_S
         while True:
             try:
-                return self._settle_and_send()
+                return write()
             except StateBusyError:
                 if loop.time() + wait_s > until_s:
                     raise
@@ -113,8 +127,9 @@ class Drain:
     def _settle_and_send(self) -> bool:
         answered, self._answered = self._answered, []
         for one in answered:
-            self.cause = self.cause or self.caution.cause(one.intent, one.verdict) or self.breaker.cause(one.verdict)
-        want = 0 if self.cause else self.caution.most(min(self.in_flight, self.room())) - len(self._tasks)
+            self.cause = self.cause or self.caution.cause(one.intent, one.verdict) or self.systemic.cause(one.verdict)
+        self.cause = self.cause or self.stopped()
+        want = 0 if self.cause else max(self._slots() - len(self._tasks) + self.aside(), 0)
         self._unsettled += answered
         if self._unsettled or want:
             # In the loop's own thread: handing the transaction to another one costs more than the transaction itself.
@@ -123,6 +138,11 @@ class Drain:
             self.advance(sum(not isinstance(one.verdict, Superseded | Postponed) for one in settled))
             self._tasks.update({asyncio.create_task(self._send(intent)): intent for intent in intents})
         return bool(self._tasks or self._answered)
+
+    def _slots(self) -> int:
+        """How many rows may be in hand, those aside not counted."""
+        is_single = self.caution.is_on or self.systemic.is_doubtful or self.is_wary()
+        return min(1 if is_single else self.in_flight, self.in_flight, self.room())
 
     async def _send(self, intent: Intent) -> None:
         try:

@@ -12,19 +12,22 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from connectors.errors import OutageError
 from connectors.event_api.client import EventApi
 from connectors.pace_report import Pace
 from mappings.delivery import Intent, Postponed, Verdict
 from mappings.errors import SyncError
 from pipelines.holding import TellLoss
-from pipelines.publishing.breaker import Breaker
 from pipelines.publishing.caution import Caution
 from pipelines.publishing.covers import CoverProblem, Covers, Dressed, names_cover
 from pipelines.publishing.departures import Departures, Unwatched
 from pipelines.publishing.drain import Advance, Deliver, Drain
 from pipelines.publishing.preflight import CLEAR, Preflight
+from pipelines.publishing.systemic_failure import SameRefusalError, SystemicFailure
 from state.outbox import Outbox
 
+OUTAGE = "outage"
+"""Why a drain was stopped, as the ledger keeps it; anything else is the reason of a refusal."""
 GRACE_S = 20.0
 """How long requests in flight may take to finish once a stop is asked for."""
 
@@ -44,7 +47,7 @@ class PublishJob:
     advance: Advance
     clock_s: Callable[[], float]
     preflight: Preflight | None = None
-    breaker: Breaker = field(default_factory=Breaker)
+    systemic: SystemicFailure = field(default_factory=SystemicFailure)
     departures: Departures = field(default_factory=Unwatched)
     on_loss: Callable[[TellLoss], None] = lambda _stop: None
     tell: Callable[[str], None] = lambda _sentence: None
@@ -56,7 +59,7 @@ class Sending:
 
     def __init__(self, job: PublishJob) -> None:
         self._job = job
-        self.drain = Drain(job.outbox, job.in_flight, GRACE_S, job.advance, breaker=job.breaker, departures=job.departures)
+        self.drain = Drain(job.outbox, job.in_flight, GRACE_S, job.advance, systemic=job.systemic, departures=job.departures)
         self.cover_problems: list[CoverProblem] = []
         self.outlook = CLEAR
         self.pace: Pace | None = None
@@ -70,16 +73,44 @@ class Sending:
             self.drain.deliver = self._job.watch(functools.partial(self._send, api, covers))
             self.drain.close_route = api.stop
             self.drain.room = lambda: api.room
+            self._connect(api)
             loop = asyncio.get_running_loop()
             self._job.on_loss(lambda lost: _in_loop(loop, self.drain.leave, lost))
             try:
                 await self._ahead(self._look_ahead(api))
                 await self.drain.run()
                 self._look_back()
-                self.drain.cause = self.drain.cause or api.stopped or self.drain.breaker.cause_at_end()
+                self._note_stop(api)
+                self.drain.cause = self.drain.cause or api.stopped or self.drain.systemic.cause_at_end()
             finally:
                 self.pace = api.pace
                 await covers.close()
+
+    def _connect(self, api: EventApi) -> None:
+        """Let drain and client know of each other: which rows need no slot, whether the circuit is open."""
+        drain, circuit, courier = self.drain, api.circuit, api.courier
+        drain.aside = lambda: len(courier.aside)
+        drain.is_wary = lambda: circuit.is_open
+        drain.stopped = lambda: api.stopped
+        courier.on_aside = drain.wake
+        courier.record = drain.record
+        stopped_by = self._job.outbox.stopped_by
+        if stopped_by == OUTAGE:
+            circuit.begin_open()
+        else:
+            drain.systemic.stopped_by = stopped_by
+
+    def _note_stop(self, api: EventApi) -> None:
+        """Remember a stop after which the next run sends one row first, and forget it once a row has passed."""
+        match self.drain.cause or api.stopped:
+            case OutageError():
+                self._job.outbox.note_stop(OUTAGE)
+            case SameRefusalError(reason=reason):
+                self._job.outbox.note_stop(reason)
+            case _ if not api.circuit.is_open and not self.drain.systemic.is_doubtful:
+                self._job.outbox.note_stop("")
+            case _:
+                pass
 
     def stop(self) -> None:
         """Take no new rows, because somebody asked for it, and say what is waited for; in the event loop's thread."""
@@ -120,11 +151,11 @@ class Sending:
             return verdict
         again = await covers.dress(api, intent, intent.cover)
         if isinstance(again, Postponed):  # nothing is wrong with the row: no image can be uploaded at the moment
-            self._job.outbox.unpin(intent, refused=verdict.answer)
+            self._job.outbox.unpin(intent, refused=verdict)
             return again
         if not isinstance(again, Dressed) or again.body == dressed.body:
             return verdict
-        corrected = self._job.outbox.pin(intent, again.body, missing=again.missing, refused=verdict.answer)
+        corrected = self._job.outbox.pin(intent, again.body, missing=again.missing, refused=verdict)
         return await api.deliver(corrected)
 
 

@@ -71,7 +71,7 @@ async def open_api(
         pacer = Pacer(
             Surroundings(monotonic_s, asyncio.sleep, random.random, manner.now), patience=patience, sharing=sharing, crowd=crowd
         )
-        bounded = replace(manner.retries, key_memory_s=policy.key_memory_s)
+        bounded = replace(manner.retries, key_memory_s=policy.key_memory_s, longest_probe_wait_s=policy.max_pause_s)
         try:
             yield EventApi(http, pacer=pacer, policy=bounded, now=manner.now, sleep=asyncio.sleep, random=random.random)
         finally:

@@ -14,6 +14,7 @@ from virtual_time import EPOCH, at_once
 from connectors.errors import (
     KeyRefusedError,
     NotTheServiceError,
+    OutageError,
     PausedError,
     RedirectRefusedError,
     ScopeMissingError,
@@ -129,7 +130,7 @@ TABLE = {
     "a conflict after a 502 is unconfirmed": Row([page(502), CONFLICT], Unconfirmed, 1 + ASKED),
     "a conflict after an unreadable success is unconfirmed": Row([page(200), CONFLICT], Unconfirmed, 1 + ASKED),
     "a conflict after no connection at all is a conflict": Row([NO_CONNECTION, CONFLICT], Conflict, 2),
-    "a conflict after a 429 is a conflict": Row([told(429, "rate_limited"), CONFLICT], Conflict, 2),
+    "a conflict after a 429 is unconfirmed": Row([told(429, "rate_limited"), CONFLICT], Unconfirmed, 5),
     "a conflict after an earlier run's silence is unconfirmed": Row([CONFLICT], Unconfirmed, ASKED, intent(is_unanswered=True)),
     "a conflict after a silence of long ago is unconfirmed soon": Row([CONFLICT], Unconfirmed, 4, LONG_AGO),
     "a conflict that says that the first request is at work is waited for": Row(
@@ -374,12 +375,12 @@ def test_an_outage_stops_the_route_instead_of_burning_through_every_row() -> Non
     service = Service([page(503)])
 
     async def main() -> tuple[list[Verdict], int]:
-        api, http = api_over(service, patience=Patience(outage_s=60, outage_failures=20))
+        api, http = api_over(service)
         async with http:
             verdicts = [await api.deliver(intent(number=number)) for number in range(200)]
             return verdicts, len(service.requests)
 
     verdicts, requests = at_once(main)
     assert isinstance(verdicts[-1], Postponed)
-    assert isinstance(verdicts[-1].cause, ServiceUnavailableError)
-    assert requests < 60
+    assert isinstance(verdicts[-1].cause, OutageError)
+    assert requests == 2 * RetryPolicy().attempts

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import httpx
 import pytest
 from unit.connectors_api.wired import Scripted, Service, api_over, created, intent, told
 from virtual_time import at_once
 
 from connectors.retry import RetryPolicy
-from mappings.delivery import Intent, Receipt, Uncertain, Verdict
+from mappings.delivery import Intent, Postponed, Receipt, Uncertain, Unconfirmed, Verdict
 
 SILENCE = httpx.ReadTimeout("no answer")
 
@@ -54,24 +56,43 @@ def test_a_pause_before_the_first_request_costs_nothing() -> None:
 def test_a_request_that_certainly_was_not_carried_out_has_nothing_to_be_forgotten() -> None:
     verdict, _ = _delivered(*[httpx.ConnectError("refused")] * 4, created(), memory_s=1)
     assert isinstance(verdict, Receipt)
-    assert not verdict.is_resent
+    assert verdict.copies == 1
 
 
-@pytest.mark.parametrize("says", [SILENCE, told(502, "x"), httpx.Response(201)], ids=["silence", "502", "an empty success"])
-def test_a_row_that_was_sent_again_after_it_may_have_been_carried_out_says_so(says: Scripted) -> None:
+LIMITED = told(429, "rate_limited")
+
+
+@pytest.mark.parametrize(
+    "says", [LIMITED, SILENCE, told(502, "x"), httpx.Response(201)], ids=["a limit", "silence", "502", "an empty success"]
+)
+def test_each_attempt_that_may_have_been_carried_out_is_a_possible_copy(says: Scripted) -> None:
     verdict, _ = _delivered(says, created(), memory_s=60)
     assert isinstance(verdict, Receipt)
-    assert verdict.is_resent
+    assert verdict.copies == 2
 
 
-def test_a_row_that_an_earlier_run_left_unanswered_says_so_as_well() -> None:
-    verdict, _ = _delivered(created(), memory_s=60, row=intent(is_unanswered=True))
-    assert isinstance(verdict, Receipt)
-    assert verdict.is_resent
-
-
-@pytest.mark.parametrize("says", [told(429, "rate_limited"), told(421, "misdirected"), httpx.ConnectError("refused")])
-def test_a_row_that_was_never_carried_out_before_is_not_sent_again(says: Scripted) -> None:
+@pytest.mark.parametrize("says", [told(421, "misdirected"), httpx.ConnectError("refused")])
+def test_an_attempt_that_reached_nobody_is_no_possible_copy(says: Scripted) -> None:
     verdict, _ = _delivered(says, created(), memory_s=60)
     assert isinstance(verdict, Receipt)
-    assert not verdict.is_resent
+    assert verdict.copies == 1
+
+
+def test_a_row_that_only_ever_met_limits_is_sent_again_after_any_time_and_its_409_is_unconfirmed() -> None:
+    row = replace(intent(is_unanswered=True, unanswered_s=90_000), is_limited=True)
+    verdict, _ = _delivered(created(), memory_s=60, row=row)
+    assert isinstance(verdict, Receipt)
+    verdict, _ = _delivered(told(409, "conflict"), memory_s=60, row=row)
+    assert isinstance(verdict, Unconfirmed)
+
+
+def test_a_redirect_is_an_attempt_that_may_have_been_carried_out() -> None:
+    verdict, _ = _delivered(httpx.Response(307, headers={"location": "https://elsewhere.example.org"}), memory_s=60)
+    assert isinstance(verdict, Postponed)
+    assert (verdict.is_unanswered, verdict.copies) == (True, 1)
+
+
+def test_a_pause_beyond_the_patience_leaves_a_row_that_met_a_limit() -> None:
+    verdict, _ = _delivered(told(429, "rate_limited", headers={"retry-after": "7200"}), memory_s=60)
+    assert isinstance(verdict, Postponed)
+    assert (verdict.is_unanswered, verdict.is_limited, verdict.copies) == (False, True, 1)

@@ -314,5 +314,5 @@ def test_a_copy_that_comes_after_the_next_request_has_left_is_known_by_its_id() 
     assert isinstance(first, Receipt)
     assert isinstance(second, Receipt)
     assert first.event_id != second.event_id
-    assert second.is_resent
+    assert second.copies == 2
     assert len(seen.requests) == 3

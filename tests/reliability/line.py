@@ -18,7 +18,7 @@ from integration.desk import Desk, WarmStart, line, made_desk
 from integration.service import Service
 from integration.waiting import pause, until
 from reliability.troubles import MEMORY_S, TRUST_S, Keys, Place
-from reliability.worker import Worker
+from reliability.worker import HASTY, Worker
 
 from state.views import RowFilter, RowRecord
 from state.words import EntryState
@@ -28,6 +28,7 @@ IN_FLIGHT = 4
 MOST_RUNS = 8
 _DELIVERED = frozenset({EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED})
 _BY_ITSELF = frozenset({EntryState.PENDING, EntryState.BLOCKED})
+_RUNS_IN_AN_OUTAGE = 3
 _SOME = 5
 """So many requests have arrived when somebody is killed."""
 
@@ -38,7 +39,8 @@ class Line:
     bodies that one key was sent with; `runs`: all that it took, the killed one included.
 
     `resent`: rows that the worker itself lists as sent again after an attempt without an answer; `told`: the same, summed
-    over the runs' reports. `unconfirmed`: rows whose key the service calls used, to be looked up by `reconcile`; `unmade`
+    over the runs' reports; `uncounted`: rows of which the service has more events than the worker says may exist.
+    `unconfirmed`: rows whose key the service calls used, to be looked up by `reconcile`; `unmade`
     of them do not exist. `waiting`: rows that it says a person must look at. `lost`: rows that it calls delivered, or does
     not know, and that the service does not have. `owed`: rows that were still to be sent after the last run. `in_doubt`:
     rows without an answer in the ledger of a worker that was killed, before anything else ran.
@@ -53,6 +55,7 @@ class Line:
     bodies: int
     resent: int
     told: int
+    uncounted: int
     unconfirmed: int
     unmade: int
     waiting: int
@@ -65,11 +68,13 @@ class Line:
         """Which promise the line breaks, "" if none."""
         checks = {
             "rows are lost": self.lost > 0,
-            "rows are still owed": self.owed > 0,
+            "rows are still owed": self.owed > 0 and self.place.trouble.scene != "outage",
             "a row was sent under two keys": self.keys > self.rows,
             "a key was sent with two bodies": self.bodies > 1,
             "rows exist twice although the service honours keys": self._is_protected and self.doubled > 0,
             "more rows exist twice than the worker says": not self.place.trouble.forgets_all and self.doubled > self.resent,
+            "a row exists more often than the worker says": not self.place.trouble.forgets_all and self.uncounted > 0,
+            "an outage let out more than slots, one more and a probe a run": self._is_outage and self.events > self._most_events,
             "the runs' reports hide what the ledger lists": self.told < self.resent,
             "a kill left more rows in doubt than were in flight": self.in_doubt > IN_FLIGHT,
         }
@@ -85,6 +90,14 @@ class Line:
         if self.waiting:
             return f"kept, {self.waiting} wait for a person"
         return f"kept, {self.unmade} to be found missing by `reconcile`" if self.unmade else "kept"
+
+    @property
+    def _is_outage(self) -> bool:
+        return self.place.trouble.scene in {"outage", "outage ends"}
+
+    @property
+    def _most_events(self) -> int:
+        return self.rows + IN_FLIGHT + 1 + self.runs * HASTY.attempts
 
     @property
     def _is_protected(self) -> bool:
@@ -113,7 +126,8 @@ def play(place: Place, stage: Stage) -> Line:
             stage.service.switch(**place.keys.switches, **place.trouble.switches)
             worker = Worker(folder, desk.env)
             in_doubt = _strike(place, desk, stage.service, worker)
-            _run_until_nothing_is_owed(worker)
+            if place.trouble.scene != "outage":
+                _run_until_nothing_is_owed(worker)
             pause(_afterwards_s(place))
             return _truth(place, stage.service, worker, in_doubt)
     finally:
@@ -139,11 +153,14 @@ def _strike(place: Place, desk: Desk, service: Service, worker: Worker) -> int:
     match place.trouble.scene:
         case "answers go wrong":
             return 0
+        case "outage" | "outage ends":
+            _run_in_an_outage(worker, service)
+            return 0
         case "service killed":
             with _killed_amid(service):
                 worker.run()
             return 0
-        case "worker killed" | "mapping edited" | "state lost":
+        case _:
             _kill_worker(desk, service)
     in_doubt = sum(row.state is EntryState.PENDING and row.unanswered_at is not None for row in worker.rows())
     service.switch(latency_ms=0, answer_delay_ms=0)
@@ -154,6 +171,12 @@ def _strike(place: Place, desk: Desk, service: Service, worker: Worker) -> int:
     if place.trouble.scene == "state lost":
         desk.forget()
     return in_doubt
+
+
+def _run_in_an_outage(worker: Worker, service: Service) -> None:
+    for _ in range(_RUNS_IN_AN_OUTAGE):
+        worker.run()
+    service.switch(fault_per_mille=0)
 
 
 def _kill_worker(desk: Desk, service: Service) -> None:
@@ -200,6 +223,7 @@ def _truth(place: Place, service: Service, worker: Worker, in_doubt: int) -> Lin
     for request in filter(_is_read, requests):
         bodies[request["idempotency_key"]].add(request["digest"])
     resent = worker.rows(RowFilter(is_resent=True))
+    copies = {str(row.row_key): row.copies for row in rows}
     return Line(
         place=place,
         rows=ROWS,
@@ -212,6 +236,7 @@ def _truth(place: Place, service: Service, worker: Worker, in_doubt: int) -> Lin
         unconfirmed=sum(row.state is EntryState.DELIVERED_UNCONFIRMED for row in rows),
         unmade=sum(row.state is EntryState.DELIVERED_UNCONFIRMED and not found[row.row_key] for row in rows),
         told=sum(run.published.account.resent for run in worker.runs if run.published),
+        uncounted=sum(count > copies.get(row, 0) for row, count in found.items()),
         waiting=sum(row.state not in _DELIVERED | _BY_ITSELF for row in rows),
         owed=_owed(Counter(row.state for row in rows)),
         runs=len(worker.runs) + (place.trouble.scene in {"worker killed", "mapping edited", "state lost"}),

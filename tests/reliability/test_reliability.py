@@ -20,6 +20,8 @@ PART = {
     ("answer delivered twice", Keys.REFUSED),
     ("answer delivered twice", Keys.FORGOTTEN),
     ("redirect", Keys.IGNORED),
+    ("every answer lost", Keys.IGNORED),
+    ("every answer lost, then the service is back", Keys.IGNORED),
     ("500 kept under the key, before the work", Keys.REPLAYED),
     ("kill -9 of the worker", Keys.REPLAYED),
     ("kill -9 of the worker", Keys.IGNORED),

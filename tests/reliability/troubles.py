@@ -8,7 +8,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Literal
 
-Scene = Literal["answers go wrong", "worker killed", "service killed", "state lost", "mapping edited"]
+Scene = Literal["answers go wrong", "outage", "outage ends", "worker killed", "service killed", "state lost", "mapping edited"]
 Switches = Mapping[str, str | int]
 
 NONE: Switches = MappingProxyType({})
@@ -66,6 +66,7 @@ def _either(kind: str, said: str) -> Trouble:
     return Trouble(said, _faulty(kind))
 
 
+EVERY_ANSWER_LOST = _faulty("reset", moment="after", attempts=0, per_mille=1000)
 TROUBLES = (
     Trouble("nothing goes wrong"),
     _either("hang", "no answer ever"),
@@ -100,6 +101,8 @@ TROUBLES = (
     Trouble("slow service", {"latency_ms": 200}),
     Trouble("slow answers", {"answer_delay_ms": 200}),
     Trouble("all of it at once", _faulty("reset", "closed", "hang", "truncated", "error_500", "error_503", "html", "empty")),
+    Trouble("every answer lost", EVERY_ANSWER_LOST, "outage"),
+    Trouble("every answer lost, then the service is back", EVERY_ANSWER_LOST, "outage ends"),
     Trouble("kill -9 of the worker", {"latency_ms": 40, "answer_delay_ms": 40}, "worker killed"),
     Trouble("kill -9 of the service", {"latency_ms": 20, "answer_delay_ms": 20}, "service killed"),
     Trouble("kill -9 of the worker, mapping edited", {"latency_ms": 40, "answer_delay_ms": 40}, "mapping edited"),

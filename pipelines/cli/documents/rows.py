@@ -61,6 +61,7 @@ class Entry(TypedDict):
     """A row as the ledger has it. `state`: the word it was asked for by; `entry_state`: where it stands with the service;
     `event`: the payload that the service shows, or that is to be delivered; `answer`: what the service said last; `candidate`:
     the entry that a held row resembles, or that has the event of a superseded one; `vanished_by`: the rule that leaves it out.
+    `copies`: how many events of the row may exist where the service ignores idempotency keys, counted over all runs.
     """
 
     state: str
@@ -71,6 +72,7 @@ class Entry(TypedDict):
     earlier_event_ids: list[int]
     idempotency_key: str
     attempts: int
+    copies: int
     problem: str
     hint: str
     answer: Answer | None

@@ -34,15 +34,19 @@ _STATES = (
 )
 _IS_STATE = " OR ".join(f"state = '{state}'" for state in _STATES)
 _NEW_COLUMNS = (
-    ("ends_at", UtcTime(), True),
-    ("baseline_body", sa.LargeBinary(), True),
-    ("baseline_fingerprint", sa.Text(), True),
-    ("ignored_fingerprint", sa.Text(), True),
-    ("candidate_id", BIG_ID, True),
-    ("removed_at", UtcTime(), True),
-    ("vanished_by", sa.Text(), False),
-    ("undo", sa.Text(), True),
+    ("ends_at", UtcTime(), None),
+    ("baseline_body", sa.LargeBinary(), None),
+    ("baseline_fingerprint", sa.Text(), None),
+    ("ignored_fingerprint", sa.Text(), None),
+    ("candidate_id", BIG_ID, None),
+    ("removed_at", UtcTime(), None),
+    ("vanished_by", sa.Text(), ""),
+    ("undo", sa.Text(), None),
+    ("copies", sa.Integer(), "0"),
+    ("is_limited", sa.Boolean(), sa.false()),
 )
+"""Name, type, and the default of a column that is never NULL."""
+_RESENT = "ix_ledger_entry_resent"
 _OF_DESTINATION = {
     "media": "content_digest",
     "media_address": "url",
@@ -60,16 +64,18 @@ def upgrade() -> None:
     _change_scopes(connection)
     op.add_column("earlier_event", sa.Column("ends_at", UtcTime(), nullable=True))
     op.add_column("earlier_event", sa.Column("removed_at", UtcTime(), nullable=True))
+    op.add_column("earlier_event", sa.Column("copies", sa.Integer(), nullable=False, server_default="0"))
     op.add_column("sync_run", sa.Column("standing", sa.Text(), nullable=True))
     if connection.dialect.name == "sqlite":
         _rebuild_entries(connection)
     else:
-        for name, kind, is_nullable in _NEW_COLUMNS:
-            op.add_column("ledger_entry", sa.Column(name, kind, nullable=is_nullable, server_default=None if is_nullable else ""))
+        for name, kind, default in _NEW_COLUMNS:
+            op.add_column("ledger_entry", sa.Column(name, kind, nullable=default is None, server_default=default))
         op.drop_constraint("ck_ledger_entry_state", "ledger_entry", type_="check")
         op.create_check_constraint("ck_ledger_entry_state", "ledger_entry", _IS_STATE)
         where = sa.text("removed_at IS NOT NULL")
         op.create_index("ix_ledger_entry_removed", "ledger_entry", ["scope_id", "removed_at"], postgresql_where=where)
+    _count_copies(connection)
     if connection.dialect.name == "sqlite":
         op.create_index("ix_problem_row_scope_id_kind_row_key", "problem_row", ["scope_id", "kind", "row_key"])
     else:  # a rejected row's key may be longer than a B-tree takes
@@ -92,7 +98,7 @@ def upgrade() -> None:
 
 def _change_scopes(connection: Connection) -> None:
     """Normalise destinations. Where two spellings of one service had the same namespace and feed, the older one is renamed."""
-    for name in ("service", "namespace", "key_definition"):
+    for name in ("service", "namespace", "key_definition", "stopped_by"):
         op.add_column("scope", sa.Column(name, sa.Text(), nullable=False, server_default=""))
     op.add_column("scope", sa.Column("whole_read_at", UtcTime(), nullable=True))
     op.create_index("ix_scope_service", "scope", ["service"])
@@ -164,10 +170,7 @@ def _rebuild_entries(connection: Connection) -> None:
     op.create_table(
         "entry_anew",
         *columns,
-        *(
-            sa.Column(name, kind, nullable=is_nullable, server_default=None if is_nullable else "")
-            for name, kind, is_nullable in _NEW_COLUMNS
-        ),
+        *(sa.Column(name, kind, nullable=default is None, server_default=default) for name, kind, default in _NEW_COLUMNS),
         sa.CheckConstraint(_IS_STATE, name=op.f("ck_ledger_entry_state")),
         sa.ForeignKeyConstraint(["scope_id"], ["scope.id"], name="fk_ledger_entry_scope_id_scope"),
         sa.PrimaryKeyConstraint("id", name="pk_ledger_entry"),
@@ -190,6 +193,22 @@ def _rebuild_entries(connection: Connection) -> None:
         run(index)
     where = sa.text("removed_at IS NOT NULL")
     op.create_index("ix_ledger_entry_removed", "ledger_entry", ["scope_id", "removed_at"], sqlite_where=where)
+
+
+def _count_copies(connection: Connection) -> None:
+    """Count the attempts that may have created an event, from what the columns before said of them: never too few."""
+    run = connection.exec_driver_sql
+    run(
+        "UPDATE ledger_entry SET copies = CASE"
+        " WHEN resent_run IS NOT NULL THEN CASE WHEN attempts > 2 THEN attempts ELSE 2 END"
+        " WHEN unanswered_at IS NOT NULL THEN CASE WHEN attempts > 1 THEN attempts ELSE 1 END"
+        " WHEN state IN ('delivered', 'delivered_unconfirmed') THEN 1 ELSE 0 END"
+    )
+    run("UPDATE earlier_event SET copies = 1")
+    op.drop_index(_RESENT, "ledger_entry")
+    op.drop_column("ledger_entry", "resent_run")
+    where = sa.text("copies > 1")
+    op.create_index("ix_ledger_entry_copies", "ledger_entry", ["scope_id", "copies"], sqlite_where=where, postgresql_where=where)
 
 
 def _keep_what_was_ignored(connection: Connection) -> None:

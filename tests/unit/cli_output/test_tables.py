@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from mappings.vocabulary import Origin, Reason, ReasonCode, Rejection, RowKey
-from pipelines.cli.tables import brake_rows, publish_line, read_line, rejection_rows, resent_lines
+from pipelines.cli.tables import brake_rows, publish_line, read_line, rejection_rows
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,6 @@ def test_a_publish_is_shown_as_an_equation_that_holds() -> None:
     assert publish_line(counts) == "new 10 + carried over 3 = delivered 9 + delivered unconfirmed 1 + still pending 3"
     assert publish_line({"carried_over": 1, "refused": 1}) == "carried over 1 = refused 1"
     assert publish_line({}) == "new 0"
-
-
-def test_rows_that_may_exist_twice_are_told_with_where_to_find_them() -> None:
-    (line,) = resent_lines("town-hall", {"delivered": 9, "resent": 2})
-    assert "resent after an attempt without an answer: 2 rows" in line
-    assert "eventsync rows town-hall --state resent" in line
-    assert list(resent_lines("town-hall", {"delivered": 9})) == []
 
 
 @pytest.mark.parametrize(

@@ -14,33 +14,33 @@ from state.views import Book, RowFilter
 PAUSED = TransientError("come back later")
 
 
-def _resent(world: World) -> list[tuple[str, str]]:
+def _resent(world: World) -> list[tuple[str, int]]:
     rows = Books(world.engine).every_row(Book(DESTINATION, FEED), RowFilter(is_resent=True))
-    return [(row.row_key, row.resent_run) for row in rows]
+    return [(row.row_key, row.copies) for row in rows]
 
 
 def test_a_row_that_was_sent_again_is_counted_and_stays_listed(world: World) -> None:
     world.stage([row("a"), row("b")])
-    account = world.publish(Receipt(1001, answer(201), attempts=2, is_resent=True))
+    account = world.publish(Receipt(1001, answer(201), attempts=2, copies=2))
     assert (account.delivered, account.resent) == (2, 1)
     assert account.imbalance() == 0
-    assert _resent(world) == [("a", "run-2")]
+    assert _resent(world) == [("a", 2)]
     world.stage([row("a", title="Another title"), row("b")])
     assert world.publish().resent == 0
-    assert _resent(world) == [("a", "run-2")]
+    assert _resent(world) == [("a", 2)]
 
 
 def test_a_row_that_ends_uncertain_after_being_sent_again_is_listed_as_well(world: World) -> None:
     world.stage([row("a")])
-    assert world.publish(Uncertain(answer(0), attempts=6, is_resent=True)).resent == 1
-    assert _resent(world) == [("a", "run-2")]
+    assert world.publish(Uncertain(answer(0), attempts=6, copies=6)).resent == 1
+    assert _resent(world) == [("a", 6)]
 
 
 def test_a_row_that_is_sent_again_twice_counts_once_in_each_run(world: World) -> None:
     world.stage([row("a")])
     for _ in range(2):
-        assert world.publish(Uncertain(answer(0), attempts=6, is_resent=True)).resent == 1
-    assert _resent(world) == [("a", "run-3")]
+        assert world.publish(Uncertain(answer(0), attempts=6, copies=6)).resent == 1
+    assert _resent(world) == [("a", 12)]
 
 
 def test_nothing_is_listed_where_nothing_was_sent_again(world: World) -> None:
@@ -87,3 +87,35 @@ def test_an_uncertain_row_knows_how_long_it_was_left_alone(world: World) -> None
     (again,) = world.outbox().settle_and_claim([], 1)
     assert again.quiet_s >= 7200
     assert again.unanswered_s >= 7200
+
+
+def test_attempts_are_counted_over_runs_and_kills_before_they_leave(world: World) -> None:
+    world.stage([row("a")])
+    outbox = world.outbox()
+    (intent,) = outbox.settle_and_claim([], 1)
+    outbox.begin_again(intent)
+    assert world.known("a").copies == 2
+    world.crash()
+    assert world.publish(Uncertain(answer(0), attempts=3, copies=3)).resent == 1
+    assert world.known("a").copies == 5
+    world.publish()
+    assert world.known("a").copies == 6
+
+
+def test_an_attempt_that_certainly_created_nothing_is_taken_back(world: World) -> None:
+    world.stage([row("a"), row("b")])
+    world.publish(Refusal(answer(400)), Postponed(answer(0), PAUSED, attempts=0))
+    assert [world.known(key).copies for key in "ab"] == [0, 0]
+
+
+def test_a_row_that_only_met_limits_waits_for_no_person_however_long_ago_that_was(world: World) -> None:
+    world.stage([row("a")])
+    world.publish(Postponed(answer(429), PAUSED, attempts=0, copies=1, is_limited=True))
+    world.stage([row("a", title="Another title")])
+    world.clock.turn(days=3)
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert (intent.is_unanswered, intent.is_limited, intent.unanswered_s) == (True, True, 0.0)
+    assert b"Title of a" in intent.body, "a retry is the same request"
+    world.crash()
+    (again,) = world.outbox().settle_and_claim([], 1)
+    assert (again.is_limited, again.unanswered_s) == (False, pytest.approx(301, abs=2))

@@ -199,6 +199,21 @@ def test_an_upgrade_keeps_every_entry_with_its_state_key_and_event(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_an_upgrade_counts_the_events_that_may_exist_never_too_few(earlier: Callable[[str, str], str], kind: str) -> None:
+    url = earlier(kind, "0002")
+    engine = open_database(url, upgrades=False)
+    with writing(engine) as connection:
+        connection.execute(text("UPDATE ledger_entry SET resent_run = 'run-1', attempts = 4 WHERE row_key = 'edited'"))
+        connection.execute(text("UPDATE ledger_entry SET resent_run = 'run-1' WHERE row_key = 'past'"))
+    engine.dispose()
+    engine = open_database(url)
+    copies = {key: entry.copies for key, entry in entries_of(engine).items()}
+    engine.dispose()
+    expected = {"edited": 4, "past": 2, "uncertain": 1, "unanswered-of-late": 1, "vanished": 1, "refused": 0, "fresh-2": 0}
+    assert {key: copies[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_people_decided_stays_decided(upgraded: Callable[[str, str], Engine], kind: str) -> None:
     entries = entries_of(upgraded(kind, "0002"))
     held = {key: (row.decision, row.decided_by) for key, row in entries.items() if row.state == "held"}

@@ -9,18 +9,17 @@ from unit.state.world import answer
 
 from connectors.errors import KeyRefusedError
 from mappings.delivery import Answer, Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
-from mappings.errors import SyncError, TransientError
+from mappings.errors import SyncError
 from pipelines.outcomes import BrakeError
-from pipelines.publishing.breaker import MOST_IN_A_ROW, SAME_REFUSALS, UNCERTAIN_IN_A_ROW, Breaker, patience_with
+from pipelines.publishing.systemic_failure import MOST_IN_A_ROW, SAME_REFUSALS, SystemicFailure, patience_with
 
 
 def _causes(verdicts: Sequence[Verdict], patience: int = MOST_IN_A_ROW) -> list[SyncError | None]:
-    breaker = Breaker(patience)
-    return [breaker.cause(verdict) for verdict in verdicts]
+    systemic = SystemicFailure(patience)
+    return [systemic.cause(verdict) for verdict in verdicts]
 
 
 REFUSED = Refusal(answer(400))
-OTHERWISE = Refusal(answer(422))
 UNCERTAIN = Uncertain(answer(503))
 RECEIPT = Receipt(1, answer(201))
 
@@ -42,8 +41,6 @@ def test_the_same_refusal_of_all_first_rows_is_the_mappings_fault() -> None:
         [Refusal(answer(400)), Refusal(answer(400)), *[Refusal(_other_issue)] * 100]
         if (_other_issue := answer(400).__class__(400, "code", "message", "req", "startAt", "in the past"))
         else [],
-        [*[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1), RECEIPT, *[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1)],
-        [*[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1), OTHERWISE, *[UNCERTAIN] * (UNCERTAIN_IN_A_ROW - 1)],
         [Blocked(answer(403)), Conflict(answer(409)), Superseded(answer(409))] * 50,
     ],
     ids=[
@@ -51,8 +48,6 @@ def test_the_same_refusal_of_all_first_rows_is_the_mappings_fault() -> None:
         "one-went-well-late",
         "one-is-confirmed",
         "another-issue",
-        "an-answer",
-        "a-refusal",
         "rows-of-their-own",
     ],
 )
@@ -102,12 +97,17 @@ def test_as_many_rows_side_by_side_as_the_feed_lets_be_bad_stop_nothing() -> Non
     assert set(_causes([RECEIPT, *[REFUSED] * 300], patience_with(6000, 0.05))) == {None}
 
 
-def test_rows_without_any_usable_answer_in_a_row_are_the_services_fault() -> None:
-    causes = _causes([RECEIPT, *[UNCERTAIN] * UNCERTAIN_IN_A_ROW])
-    assert set(causes[:-1]) == {None}
-    assert isinstance(causes[-1], TransientError)
-    assert "503" in str(causes[-1])
-    assert "run again" in causes[-1].hint
+def test_after_a_stop_rows_go_one_by_one_until_one_has_passed() -> None:
+    systemic = SystemicFailure(stopped_by="code title too long")
+    assert systemic.cause(IN_THE_PAST) is None
+    assert systemic.is_doubtful
+    assert systemic.cause(RECEIPT) is None
+    assert not systemic.is_doubtful
+    assert systemic.cause(REFUSED) is None
+
+
+def test_after_a_stop_the_same_refusal_of_the_first_row_stops_the_next_run_at_once() -> None:
+    assert isinstance(SystemicFailure(stopped_by="code title too long").cause(REFUSED), BrakeError)
 
 
 def test_a_postponed_row_brings_its_own_cause() -> None:

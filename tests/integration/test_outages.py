@@ -1,0 +1,77 @@
+"""A service that loses every answer: how many requests leave, what the user reads, how the next runs begin."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from integration.desk import FEED, Desk, lines
+from integration.service import Service
+
+ROWS, IN_FLIGHT, ATTEMPTS = 24, 4, 6
+LOST = {"faults": "reset", "fault_moment": "after", "fault_per_mille": 1000}
+
+pytestmark = pytest.mark.slow(about_s=30)
+
+
+@pytest.fixture
+def outage(desk: Desk, service: Service) -> Iterator[Desk]:
+    """A feed of 24 rows whose service does its work, loses every answer and ignores keys."""
+    desk.mapping(in_flight=IN_FLIGHT)
+    desk.source(lines(ROWS))
+    service.switch(idempotency="ignore", **LOST)
+    yield desk
+    service.switch(idempotency="replay", fault_per_mille=0)
+
+
+def _possible(desk: Desk) -> dict[str, int]:
+    """How many events of each row may exist, by title, as the command says."""
+    return {
+        row["event"]["title"]: row["copies"] for row in desk.command("rows", FEED, "--state", "resent", "--json").document["rows"]
+    }
+
+
+def test_all_answers_lost_cost_no_more_requests_than_slots_one_more_and_the_probe(outage: Desk, service: Service) -> None:
+    said = outage.run()
+    assert said.code == 6, said.words
+    assert "no usable answer" in said.words
+    events, possible = Counter(service.titles()), _possible(outage)
+    assert sum(events.values()) <= IN_FLIGHT + 1 + ATTEMPTS
+    assert {title: count for title, count in events.items() if count > 1} == possible
+    probe = max(possible.values())
+    assert f"may exist up to {probe} times" in said.words
+
+
+def test_the_run_after_an_outage_sends_one_row_first_and_one_that_was_never_sent(outage: Desk, service: Service) -> None:
+    outage.run()
+    first = Counter(service.titles())
+    said = outage.run()
+    assert said.code == 6, said.words
+    second = Counter(service.titles()) - first
+    assert len(second) == 1
+    assert second.keys().isdisjoint(first)
+    assert second.total() == ATTEMPTS
+
+    service.switch(fault_per_mille=0)
+    said = outage.run()
+    assert said.code == 0, said.words
+    events, possible = Counter(service.titles()), _possible(outage)
+    assert len(events) == ROWS, "no row is lost"
+    assert {title: count for title, count in events.items() if count > 1} == possible
+    assert events.total() == first.total() + ATTEMPTS + ROWS
+
+
+def test_the_run_after_the_same_refusal_of_all_rows_sends_one_row_first(desk: Desk, service: Service) -> None:
+    desk.source(lines(60))
+    desk.mapping(in_flight=1)
+    service.switch(max_title_chars=1)
+    try:
+        assert desk.run().code == 5
+        sent = len(service.requests())
+        assert desk.run().code == 5
+        assert len([request for request in service.requests()[sent:] if request["idempotency_key"]]) == 1
+    finally:
+        service.switch(max_title_chars=300)
+    assert desk.run().code in {0, 1}
+    assert len(service.titles()) >= 30

@@ -70,7 +70,6 @@ class Case:
         """Note what came back of the attempt that began at `began`; a 4xx in strange words once `is_acquainted` is a failure."""
         if isinstance(meaning, RateLimited):
             self.is_limited = True
-            self._count_copy()
             return
         self.attempts += 1
         self._count_the_same(meaning)

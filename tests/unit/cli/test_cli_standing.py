@@ -58,26 +58,26 @@ def waiting(decider: Decider) -> dict[str, int]:
 
 
 def test_rows_that_the_service_has_refused_redden_every_run_until_a_person_decides(decider: Decider) -> None:
-    decider.desk.source([f"{n},Evening {n},2030-05-01,19:30,,concert" for n in range(60)])
+    decider.desk.source([f"{n},Evening {n},2030-05-01,19:30,,concert" for n in range(24)])
     decider.switch(max_title_chars=5)
     codes = [decider.publish().code for _ in range(4)]
     said = decider.publish()
     (run,) = said.document["runs"]
     assert (said.code, run["outcome"]) == (1, "needs attention")
     assert codes[-1] == 1
-    assert (run["read"]["still_refused"], run["read"]["unchanged"], run["read"]["read"]) == (60, 0, 60)
-    assert run["standing"] == {"refused": {"count": 60, "first": ["0", "1", "2"]}}
-    assert "60 (0, 1, 2, …) refused by the service, more than the feed allows" in run["message"]
+    assert (run["read"]["still_refused"], run["read"]["unchanged"], run["read"]["read"]) == (24, 0, 24)
+    assert run["standing"] == {"refused": {"count": 24, "first": ["0", "1", "2"]}}
+    assert "24 (0, 1, 2, …) refused by the service, more than the feed allows" in run["message"]
     assert decider.desk.run("run", "town-hall", "--no-dagster", "--publish-only", "--json").code == 1
     assert decider.desk.run("run", "town-hall", "--no-dagster", "--stage-only", "--json").code == 1
     assert (
         decider.desk.run("run", "town-hall", "--no-dagster", "--full", "--json").document["runs"][0]["read"]["still_refused"]
-        == 60
+        == 24
     )
-    assert "read 60 = still refused 60" in decider.desk.run("runs", "--limit", "1").out
-    assert decider.desk.run("runs", "--limit", "1", "--json").document["runs"][0]["standing"]["refused"]["count"] == 60
-    decider.say("resolve", *[str(n) for n in range(40)], "--ignore")
-    assert decider.publish().code == 0  # 20 of 60 are within the half that the feed allows
+    assert "read 24 = still refused 24" in decider.desk.run("runs", "--limit", "1").out
+    assert decider.desk.run("runs", "--limit", "1", "--json").document["runs"][0]["standing"]["refused"]["count"] == 24
+    decider.say("resolve", *[str(n) for n in range(16)], "--ignore")
+    assert decider.publish().code == 0  # 8 of 24 are within the half that the feed allows
     decider.switch(max_title_chars=300)
     decider.say("retry")
     assert waiting(decider).get("refused", 0) == 0

@@ -6,6 +6,7 @@ What is wrong with the file is the loader's to say; feeds that can run are `defi
 from __future__ import annotations
 
 import hashlib
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -45,6 +46,8 @@ from pipelines.harmless import replaced
 from pipelines.schedules import clock_of
 
 GROUP = "broken_feeds"
+_NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]")
+"""What Dagster allows in no name; one such character would stop the whole location."""
 CHECK = "loads"
 SENSOR = "broken_mapping_files"
 EVERY_S = 60
@@ -68,7 +71,8 @@ class BrokenFeed:
     @property
     def key(self) -> AssetKey:
         """The asset that stands for the file."""
-        return AssetKey([GROUP, replaced(self.error.path.name).replace(".", "_")])
+        name = self.error.path.name.replace(".", "_")
+        return AssetKey([GROUP, _NOT_IN_A_NAME.sub(lambda found: f"_{ord(found[0]):x}_", name)])
 
     @property
     def told(self) -> str:

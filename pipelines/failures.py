@@ -35,6 +35,7 @@ def as_failures(context: StepContext) -> Iterator[None]:
         with faults_as_errors(lambda: "at work", context.run.run_id, passing=(Failure,)):
             yield
     except SyncError as error:
+        error.args = tuple(replaced(one) if isinstance(one, str) else one for one in error.args)  # Dagster prints the cause, too
         raise failure_of(context, error) from error
 
 

@@ -89,6 +89,7 @@ SHOWING = {
     "status of all": ("status",),
     "runs": ("runs", "--feed", "town"),
     "feeds": ("feeds",),
+    "metrics": ("metrics",),
     "check": ("check", "town"),
     "check of a broken file": ("check", "broken"),
     "rehearsal": ("run", "town", "--no-dagster", "--dry-run"),

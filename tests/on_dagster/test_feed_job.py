@@ -139,7 +139,10 @@ def test_dagster_keeps_nothing_of_a_cell_that_a_terminal_obeys(desk: Desk, capfd
     desk.source([*good(10), *(line(number, day=hostile) for number in range(10, 30))])
     stopped = desk.run()
     assert not stopped.success
-    for each in (result, stopped):
+    desk.mapping(text=MAPPING.replace("from: TITLE", 'from: "TITLE\\e[35m\\u202e"'))
+    failed = desk.run()
+    assert not failed.success
+    for each in (result, stopped, failed):
         kept = [dg.serialize_value(record.event_log_entry) for record in desk.instance.get_records_for_run(each.run_id).records]
         assert not [text for text in kept if re.search(r"\\u(?:001b|009b|202e)|\\b|[\x1b\x9b\u202e\b]", text)]
     assert "\u202e" not in capfd.readouterr().err

@@ -32,6 +32,7 @@ from pipelines.failures import STEP_DELAY_S, as_failures, forbid_run_retry, inte
 from pipelines.feed_run import FeedAtWork, RunTicket
 from pipelines.freshness import freshness_of
 from pipelines.gate import brake_error
+from pipelines.harmless import replaced
 from pipelines.left_open import left_open
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, outcome_of
@@ -101,10 +102,10 @@ def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop, state_kind: str) 
         seconds = monotonic_s() - began_s
         context.log_event(AssetObservation(names.source_path(mapping.feed), metadata=observed_metadata(result, seconds)))
         for notice in result.notices:
-            context.log.warning(notice)
+            context.log.warning(replaced(notice))
         if result.stopping:
             forbid_run_retry(context)
-            context.log.error(outcome_of(brake_error(result, mapping.feed)).told)
+            context.log.error(replaced(outcome_of(brake_error(result, mapping.feed)).told))
         metadata = {**staged_metadata(result, seconds), **waiting}
         return MaterializeResult(metadata=metadata, check_results=brake_results(key, result))
 
@@ -130,14 +131,14 @@ def _published(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefin
         with as_failures(context), open_workshop() as workshop:
             result = FeedAtWork(workshop, mapping, _ticket(context), options).publish()
             for notice in result.outlook.notices:
-                context.log.warning(notice)
+                context.log.warning(replaced(notice))
             if result.cause is not None:
                 raise result.cause
             left = left_open(workshop, mapping)
         outcome = outcome_of_publish(result, mapping)
         if outcome.message:
             tell = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
-            tell("%s: %s", outcome.name, outcome.told)
+            tell("%s: %s", outcome.name, replaced(outcome.told))
         return MaterializeResult(
             metadata=published_metadata(result, left), check_results=publish_results(key, result, outcome, left)
         )

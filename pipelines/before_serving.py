@@ -12,6 +12,7 @@ import sys
 from dagster import DagsterInstance
 
 from mappings.errors import SyncError
+from pipelines.harmless import replaced
 from pipelines.launching.dagster_home import prepare_dagster_home
 from pipelines.launching.left_behind import end_runs_of_the_dead
 from pipelines.outcomes import outcome_of
@@ -35,7 +36,7 @@ def main() -> int:
     try:
         prepare()
     except SyncError as error:
-        sys.stderr.write(f"{error}\n{error.hint}\n")
+        sys.stderr.write(replaced(f"{error}\n{error.hint}\n"))
         return int(outcome_of(error).exit_code)
     return 0
 

@@ -6,6 +6,7 @@ What is wrong with the file is the loader's to say; feeds that can run are `defi
 from __future__ import annotations
 
 import hashlib
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -41,9 +42,12 @@ from mappings.publishing import Schedule
 from mappings.schema import FeedText
 from mappings.vocabulary import FeedName
 from pipelines import names
+from pipelines.harmless import replaced
 from pipelines.schedules import clock_of
 
 GROUP = "broken_feeds"
+_NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]")
+"""What Dagster allows in no name; one such character would stop the whole location."""
 CHECK = "loads"
 SENSOR = "broken_mapping_files"
 EVERY_S = 60
@@ -67,12 +71,13 @@ class BrokenFeed:
     @property
     def key(self) -> AssetKey:
         """The asset that stands for the file."""
-        return AssetKey([GROUP, self.error.path.name.replace(".", "_")])
+        name = self.error.path.name.replace(".", "_")
+        return AssetKey([GROUP, _NOT_IN_A_NAME.sub(lambda found: f"_{ord(found[0]):x}_", name)])
 
     @property
     def told(self) -> str:
         """All that is wrong, and what would help."""
-        return f"{self.error}\n{self.error.hint}"
+        return replaced(f"{self.error}\n{self.error.hint}")
 
 
 def broken_feeds(folder: FeedFolder) -> list[BrokenFeed]:
@@ -111,7 +116,7 @@ def _file_asset(broken: BrokenFeed) -> AssetSpec:
         group_name=GROUP,
         kinds={"yaml"},
         tags={"eventsync/state": "broken"},
-        description=f"```\n{_lines(error)}\n```\n{error.hint}",
+        description=replaced(f"```\n{_lines(error)}\n```\n{error.hint}"),
         metadata={"file": MetadataValue.path(error.path), "problems": len(error.problems)},
     )
 
@@ -130,7 +135,7 @@ def _file_check(broken: BrokenFeed) -> AssetChecksDefinition:
         try:
             load_feed(broken.error.path)
         except MappingFileError as error:
-            return AssetCheckResult(passed=False, description=str(error), metadata={"problems": len(error.problems)})
+            return AssetCheckResult(passed=False, description=replaced(str(error)), metadata={"problems": len(error.problems)})
         return AssetCheckResult(passed=True, description="mended: `eventsync reload` lets the feed run again")
 
     return loads
@@ -144,7 +149,7 @@ def _teller(feeds: Sequence[BrokenFeed]) -> SensorDefinition:
             CHECK,
             passed=False,
             severity=AssetCheckSeverity.ERROR,
-            description=str(one.error),
+            description=replaced(str(one.error)),
             metadata={"problems": len(one.error.problems)},
         )
         for one in feeds

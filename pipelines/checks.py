@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey
 
+from pipelines.harmless import replaced
 from pipelines.left_open import LeftOpen
 from pipelines.options import BRAKE_TEXTS
 from pipelines.outcomes import ExitCode, Outcome
@@ -36,9 +37,9 @@ def brake_results(key: AssetKey, staged: Staged) -> list[AssetCheckResult]:
             check_name=verdict.name,
             passed=not verdict.is_tripped,
             severity=AssetCheckSeverity.ERROR if verdict.stops else AssetCheckSeverity.WARN,
-            description=verdict.sentence,
+            description=replaced(verdict.sentence),
             metadata={
-                "verdict": verdict.sentence,
+                "verdict": replaced(verdict.sentence),
                 "measured": round(verdict.measured, 4),
                 "allowed": round(verdict.allowed, 4),
                 "accepted": verdict.is_accepted,
@@ -70,7 +71,7 @@ def publish_results(key: AssetKey, published: Published, outcome: Outcome, left:
             check_name=name,
             passed=passed[name],
             severity=AssetCheckSeverity.ERROR if name == "balanced" else AssetCheckSeverity.WARN,
-            description=text if passed[name] else told.get(name, outcome.message),
+            description=text if passed[name] else replaced(told.get(name, outcome.message)),
             metadata=differing if name == "drift" else {},
         )
         for name, text in PUBLISH_CHECKS.items()

@@ -17,6 +17,7 @@ from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
 from mappings.errors import SyncError, TransientError
 from pipelines.faults import faults_as_errors
+from pipelines.harmless import replaced
 from pipelines.outcomes import outcome_of
 from state.holders import HeldByAnotherError
 from state.lease import LeaseLostError
@@ -34,6 +35,7 @@ def as_failures(context: StepContext) -> Iterator[None]:
         with faults_as_errors(lambda: "at work", context.run.run_id, passing=(Failure,)):
             yield
     except SyncError as error:
+        error.args = tuple(replaced(one) if isinstance(one, str) else one for one in error.args)  # Dagster prints the cause, too
         raise failure_of(context, error) from error
 
 
@@ -58,11 +60,11 @@ def failure_of(context: StepContext, error: SyncError) -> Failure:
         forbid_run_retry(context)
     outcome = outcome_of(error)
     return Failure(
-        description=outcome.told,
+        description=replaced(outcome.told),
         metadata={
             "outcome": outcome.name,
             "exit_code": int(outcome.exit_code),
-            "what would help": MetadataValue.text(error.hint or "see the message"),
+            "what would help": MetadataValue.text(replaced(error.hint) or "see the message"),
         },
         allow_retries=_clears_soon(error),
     )

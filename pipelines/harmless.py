@@ -1,4 +1,7 @@
-"""Text of strangers made harmless: control characters (C0, C1), direction overrides (bidi) and lone surrogates never get out."""
+"""Text of strangers made harmless: control characters (C0, C1), direction overrides (bidi) and lone surrogates never get out.
+
+Direction marks (U+200E, U+200F, U+061C) stay: Arabic and Hebrew text needs them, and they change no order for long.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import re
 
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """All but tab and line feed; CR and ESC, which a terminal obeys, are among them."""
+_PICTURES = {chr(code): chr(0x2400 + code) for code in range(0x20)} | {"\x7f": "\u2421"}
+"""The Unicode block Control Pictures has a sign for each C0 control character and DEL."""
 
 
 def replaced(text: str) -> str:
-    """Return text with U+FFFD in the place of each harmful character; CR LF is one line end."""
-    return _HARMFUL.sub("\ufffd", text.replace("\r\n", "\n"))
+    """Return text in which each harmful character is its control picture, or U+FFFD where it has none; CR LF is one line end."""
+    return _HARMFUL.sub(lambda found: _PICTURES.get(found[0], "\ufffd"), text.replace("\r\n", "\n"))
 
 
 def escaped(text: str) -> str:

@@ -5,7 +5,7 @@ The whole list of rejected rows is in the state DB (`eventsync rows`), never in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +14,7 @@ from dagster import MetadataValue, TableRecord
 from connectors.sources.glances import Glance
 from mappings.loader import LoadedFeed
 from mappings.vocabulary import REASON_TEXTS
+from pipelines.harmless import replaced
 from pipelines.left_open import Differing, LeftOpen
 from pipelines.reading.places import address_of
 from pipelines.row_words import WAITING
@@ -54,17 +55,14 @@ def staged_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
     if report.rejections:
         counts["rejected rows"] = _rejections(report.rejections)
     if report.held:
-        counts["held rows"] = MetadataValue.table(
-            [
-                TableRecord({"place": row.origin, "row key": row.row_key, "looks like": row.twin_key})
-                for row in report.held[:ROWS_SHOWN]
-            ]
+        counts["held rows"] = _table(
+            {"place": row.origin, "row key": row.row_key, "looks like": row.twin_key} for row in report.held[:ROWS_SHOWN]
         )
     if report.skipped:
-        counts["left out, by rule"] = MetadataValue.json(dict(report.skipped))
+        counts["left out, by rule"] = MetadataValue.json({replaced(rule): count for rule, count in report.skipped.items()})
     if staged.notices:
-        counts["notices"] = MetadataValue.md("\n".join(f"* {notice}" for notice in staged.notices))
-    counts["brakes"] = MetadataValue.md("\n".join(f"* **{one.name}**: {one.sentence}" for one in staged.brakes))
+        counts["notices"] = _list(staged.notices)
+    counts["brakes"] = _list(f"**{one.name}**: {one.sentence}" for one in staged.brakes)
     return counts
 
 
@@ -98,9 +96,9 @@ def published_metadata(published: Published, left: LeftOpen) -> Mapping[str, Any
     if published.written_back.cells or published.written_back.problem:
         counts["cells written back"] = published.written_back.cells
     if published.written_back.problem:
-        counts["not written back"] = published.written_back.problem
+        counts["not written back"] = replaced(published.written_back.problem)
     if published.outlook.notices:
-        counts["notices"] = MetadataValue.md("\n".join(f"* {notice}" for notice in published.outlook.notices))
+        counts["notices"] = _list(published.outlook.notices)
     return counts | waiting_metadata(left)
 
 
@@ -108,34 +106,37 @@ def waiting_metadata(left: LeftOpen) -> dict[str, Any]:
     """Return what waits for a person, every kind as a number, also where it is none: a plot shows when it was worked off."""
     counts: dict[str, Any] = {f"waiting: {name.replace('_', ' ')}": left.counts.get(name, 0) for name in WAITING}
     if left.differing:
-        counts["differs from what was delivered"] = MetadataValue.table([_difference(one) for one in left.differing])
+        counts["differs from what was delivered"] = _table(map(_difference, left.differing))
     return counts
 
 
-def _difference(one: Differing) -> TableRecord:
-    return TableRecord(
-        {
-            "place": one.place,
-            "row key": one.row_key,
-            "event": str(one.event_id or ""),
-            "what": one.what,
-            "fields": ", ".join(one.fields),
-        }
-    )
+def _difference(one: Differing) -> Mapping[str, str]:
+    return {
+        "place": one.place,
+        "row key": one.row_key,
+        "event": str(one.event_id or ""),
+        "what": one.what,
+        "fields": ", ".join(one.fields),
+    }
 
 
 def _rejections(rows: tuple[RejectedRow, ...]) -> MetadataValue[Any]:
-    records = [
-        TableRecord(
-            {
-                "place": row.origin,
-                "column": reason.column,
-                "found": reason.found[:200],
-                "problem": REASON_TEXTS[reason.code],
-                "hint": reason.hint,
-            }
-        )
+    return _table(
+        {
+            "place": row.origin,
+            "column": reason.column,
+            "found": reason.found[:200],
+            "problem": REASON_TEXTS[reason.code],
+            "hint": reason.hint,
+        }
         for row in rows[:ROWS_SHOWN]
         for reason in row.reasons
-    ]
-    return MetadataValue.table(records)
+    )
+
+
+def _table(rows: Iterable[Mapping[str, str]]) -> MetadataValue[Any]:
+    return MetadataValue.table([TableRecord({name: replaced(text) for name, text in row.items()}) for row in rows])
+
+
+def _list(lines: Iterable[str]) -> MetadataValue[Any]:
+    return MetadataValue.md("\n".join(f"* {replaced(line)}" for line in lines))

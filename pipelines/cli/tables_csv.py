@@ -76,7 +76,7 @@ def write_told_csv(target: Path | TextIO, rows: Iterable[ToldRow]) -> int:
 def safe_cell(text: str) -> str:
     """Return text that no spreadsheet takes for a formula: an apostrophe goes before = + - @ TAB CR LF.
 
-    Plain numbers (`-5`, `+48 123`) stay as they are. Control characters but TAB and LF, and lone surrogates, become U+FFFD.
+    Plain numbers (`-5`, `+48 123`) stay as they are. Harmful characters are `replaced`.
     """
     is_formula = text.startswith(_STARTS_A_FORMULA) and not _PLAIN_NUMBER.fullmatch(text)
     return f"'{replaced(text)}" if is_formula else replaced(text)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -33,9 +32,9 @@ from rich.text import Text
 
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.measures import written, written_rate
+from pipelines.harmless import replaced
 
 _WIDTH_OF_A_PIPE = 160
-_LAST_CONTROL = 0x20
 _WIDER_THAN_ANY = 100_000
 """rich measures no more than it is offered."""
 _LINES_AROUND = 5
@@ -54,8 +53,8 @@ def console_on(stream: TextIO) -> Console:
 
 
 def safe_text(text: str, style: str = "") -> Text:
-    """Return text of strangers that a terminal can only show: control characters stand as pictures of themselves."""
-    return Text("".join(map(_shown, text)), style=style, overflow="fold")
+    """Return text of strangers that a terminal can only show."""
+    return Text(replaced(text), style=style, overflow="fold")
 
 
 def drawn_table(
@@ -190,14 +189,3 @@ def _cell(value: object) -> str:
             return value.isoformat(sep=" ", timespec="seconds")
         case _:
             return str(value)
-
-
-def _shown(char: str) -> str:
-    if char in "\n\t" or char.isprintable():
-        return char
-    code = ord(char)
-    if code < _LAST_CONTROL:
-        return chr(0x2400 + code)
-    # Direction marks could make a cell read backwards; joiners and soft hyphens only shape letters.
-    is_harmless = unicodedata.category(char) in {"Zs", "Zl", "Zp"} or char in "\u200c\u200d\u00ad"
-    return char if is_harmless else "\ufffd"

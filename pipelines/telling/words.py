@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from connectors.notifier import Message, Tone
 from mappings.vocabulary import FeedName
+from pipelines.harmless import replaced
 from pipelines.telling.causes import Cause, Concern
 from state.notices_sent import Notice
 
@@ -123,6 +124,6 @@ def _tone(news: Sequence[FeedNews]) -> Tone:
 
 def harmless(text: str) -> str:
     """Return a sentence on one line, not too long, in which no chat finds a name to call."""
-    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+    line = " ".join(replaced(text).split())
     short = line if len(line) <= MOST_CHARS else f"{line[: MOST_CHARS - 1].rstrip()}…"
     return _CALLS.sub(lambda call: f"{call[0]}{_UNSEEN}", short)

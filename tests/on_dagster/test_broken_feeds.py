@@ -37,6 +37,18 @@ def test_its_check_turns_red_without_anybody_running_it_and_says_where_the_mista
     assert red.metadata["problems"] == dg.MetadataValue.int(2)
 
 
+def test_a_file_with_hostile_text_in_its_name_and_in_it_is_shown_with_the_others(desk: Desk) -> None:
+    text = WRONG.replace("titel:", '"\\e[35m\\x9b\\u202e evil":').replace("{feed}", OTHER)
+    desk.mapping("broken\x1b\udce9", text=text)
+    definitions = desk.definitions()
+    dg.Definitions.validate_loadable(definitions)
+    (red,) = teller(definitions).evaluate_tick(dg.build_sensor_context(instance=desk.instance)).asset_events
+    assert isinstance(red, dg.AssetCheckEvaluation)
+    assert red.asset_key == dg.AssetKey(["broken_feeds", "broken_1b__dce9__yaml"])
+    assert "\u241b[35m\ufffd\ufffd evil" in (red.description or "")
+    assert not {"\x1b", "\x9b", "\u202e", "\udce9"} & set(red.description or "")
+
+
 def test_it_turns_red_once_for_each_new_set_of_mistakes(desk: Desk) -> None:
     first = teller(break_one(desk)).evaluate_tick(dg.build_sensor_context(instance=desk.instance))
     again = teller(break_one(desk)).evaluate_tick(dg.build_sensor_context(instance=desk.instance, cursor=first.cursor))

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 import pytest
-from on_dagster.desk import FEED, Desk, checks_of, failure_of, line, materialized, metadata_of
+from on_dagster.desk import FEED, MAPPING, Desk, checks_of, failure_of, line, materialized, metadata_of
 
 from pipelines.options import BRAKE_TEXTS, BrakeName, RunOptions
 
@@ -123,6 +124,28 @@ def test_rejected_rows_are_shown_in_a_table_with_place_problem_and_hint(desk: De
     assert (row["column"], row["found"]) == ("DAY", BAD)
     assert "date" in str(row["problem"])
     assert "2026-03-31" in str(row["hint"]), "written as the partner would write it"
+
+
+def test_dagster_keeps_nothing_of_a_cell_that_a_terminal_obeys(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b[35m\x9b31m\u202e\b evil"
+    desk.mapping(
+        text=MAPPING.replace("key: [ID]", 'key: [ID]\nrows: [{{skip: {{column: DAY, equals: x}}, because: "\\e[35mx"}}]')
+    )
+    desk.source([*good(10), line(10, day=hostile), line(11, day="x")])
+    result = desk.run()
+    table = metadata_of(result, "staged")["rejected rows"]
+    assert isinstance(table, dg.TableMetadataValue)
+    assert [record.data["found"] for record in table.records] == ["\u241b[35m\ufffd31m\ufffd\u2408 evil"]
+    desk.source([*good(10), *(line(number, day=hostile) for number in range(10, 30))])
+    stopped = desk.run()
+    assert not stopped.success
+    desk.mapping(text=MAPPING.replace("from: TITLE", 'from: "TITLE\\e[35m\\u202e"'))
+    failed = desk.run()
+    assert not failed.success
+    for each in (result, stopped, failed):
+        kept = [dg.serialize_value(record.event_log_entry) for record in desk.instance.get_records_for_run(each.run_id).records]
+        assert not [text for text in kept if re.search(r"\\u(?:001b|009b|202e)|\\b|[\x1b\x9b\u202e\b]", text)]
+    assert "\u202e" not in capfd.readouterr().err
 
 
 def test_the_table_of_rejected_rows_stays_short(desk: Desk) -> None:

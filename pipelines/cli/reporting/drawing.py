@@ -13,9 +13,11 @@ from itertools import islice
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from pipelines.cli.reporting.page import Line, Page
 from pipelines.cli.whole_file import written_whole
+from pipelines.harmless import replaced
 
 _PAGES = Path(__file__).with_name("pages")
 _FOLD = 100
@@ -32,6 +34,7 @@ def write_page(page: Page, file: Path) -> int:
     environment = Environment(
         loader=FileSystemLoader(_PAGES),
         autoescape=True,
+        finalize=_harmless,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -41,6 +44,11 @@ def write_page(page: Page, file: Path) -> int:
     with written_whole(file, "--html") as beside, beside.open("wb") as stream:
         template.stream(page=page, style=style, style_digest=_digest(style)).dump(stream, encoding="utf-8")
         return stream.tell()
+
+
+def _harmless(value: object) -> object:
+    """Replace the harmful characters of any text that is put on the page; markup was made from such text."""
+    return replaced(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _digest(style: str) -> str:

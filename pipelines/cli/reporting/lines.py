@@ -18,8 +18,6 @@ from state.words import DriftKind, EntryState
 
 _LONGEST = 300
 """Characters of one text; an editor recognises a cell by its beginning."""
-_CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: "\u2421"}
-"""Characters that no page can show, by the ones that stand for them."""
 _PLAIN = {
     "startAt": "start",
     "endAt": "end",
@@ -118,9 +116,8 @@ class Teller:
 
 
 def text_of(text: str) -> str:
-    """Return a partner's text as a page can show it: not too long, each character to be seen."""
-    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    return cut.translate(_CONTROLS).encode("utf-8", "replace").decode("utf-8")
+    """Return a partner's text, cut to the length that a page shows."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _point(reason: Reason) -> Point:

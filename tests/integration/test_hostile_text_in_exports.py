@@ -1,0 +1,218 @@
+"""Cells, columns, keys and file names that a terminal would obey: no command prints or writes them as they are."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli.app import main
+from sandbox.server import running
+from sandbox.switches import Switches
+
+HOSTILE = "O\x1b[35md\x1b]0;title\x07e\x9b35m\r\b\x7f\u202eevil\u2066"
+COLUMN = "GEN\x1b[35mRE\x9b\u202e"
+FILE = "agenda\x1b[35m\u202e"
+KEY = "k\x1b[35m\u202e1"
+LONE = "half\ud800"
+HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+MARKS = "\u200e\u200f\u061c"
+"""Direction marks of Arabic and Hebrew text, which stay."""
+OWN_STYLES = re.compile(r"\x1b\[(?!35m)[\d;]*m")
+"""Rich's bold, dim and red; it never prints the magenta of these rows."""
+MAPPING = r"""
+feed: town
+source: {{kind: {kind}, path: "../in/*.{kind}"}}
+key: [ID]
+rows:
+  - skip: {{column: KIND, equals: online}}
+    because: "online \e[35m\u202eonly"
+event:
+  channelId: {{channel: city-agenda}}
+  title: {{from: TITLE}}
+  startAt: {{at: {{day: {{from: DAY, do: [{{date: ["%Y-%m-%d"]}}]}}, zone: Europe/Warsaw, all_day: "19:30"}}}}
+  timezone: Europe/Warsaw
+  status: published
+  classifications: {{from: "GEN\e[35mRE\x9b\u202e", do: [{{map: {{concert: music, play: theatre}}}}]}}
+  approxLocation: {{city: {{placeId: krk}}}}
+publish:
+  brakes: {{rejected: 90%}}
+"""
+BROKEN = r"""
+feed: broken
+source: {kind: csv, path: "../in/*.csv"}
+key: [ID]
+event:
+  channelId: {channel: city-agenda}
+  title: {from: TITLE, do: [{date: ["%Y \e[35m\u202e\x9b evil"]}]}
+  "startAt\e[35m\u202e evil": x
+"""
+BEFORE = [
+    {"ID": KEY, "TITLE": HOSTILE, "DAY": "2031-05-01", "KIND": "", COLUMN: "concert", "NOTE": HOSTILE},
+    {"ID": "2", "TITLE": f"Abend{MARKS}", "DAY": "2031-05-02", "KIND": "", COLUMN: "play", "NOTE": HOSTILE},
+    {"ID": "3", "TITLE": "Gone", "DAY": "2031-05-03", "KIND": "", COLUMN: "play", "NOTE": ""},
+]
+AFTER = [
+    {**BEFORE[0], "TITLE": f"{HOSTILE} again"},
+    BEFORE[1],
+    {"ID": "4", "TITLE": HOSTILE, "DAY": HOSTILE, "KIND": "", COLUMN: HOSTILE, "NOTE": HOSTILE},
+    {"ID": "5", "TITLE": HOSTILE, "DAY": "2031-05-05", "KIND": "online", COLUMN: "play", "NOTE": HOSTILE},
+]
+LONE_ROWS = [
+    {"ID": "6", "TITLE": LONE, "DAY": "2031-05-06", "KIND": "", COLUMN: "play", "NOTE": LONE},
+    {"ID": f"7{LONE}", "TITLE": "Seven", "DAY": LONE, "KIND": "", COLUMN: LONE, f"NOTE{LONE}": LONE},
+]
+SHOWING = {
+    "rows": ("rows", "town"),
+    "delivered": ("rows", "town", "--state", "delivered"),
+    "drift": ("rows", "town", "--state", "drift"),
+    "rejected": ("rows", "town", "--state", "rejected"),
+    "rows csv": ("rows", "town", "--state", "rejected", "--csv", "rows.csv"),
+    "report": ("report", "town"),
+    "report html": ("report", "town", "--html", "page.html"),
+    "diff": ("diff", "town"),
+    "diff of a row": ("diff", "town", KEY),
+    "preview": ("preview", "town"),
+    "explain": ("explain", "town", KEY),
+    "explain a rejected row": ("explain", "town", "4"),
+    "status": ("status", "town"),
+    "status of all": ("status",),
+    "runs": ("runs", "--feed", "town"),
+    "feeds": ("feeds",),
+    "metrics": ("metrics",),
+    "check": ("check", "town"),
+    "check of a broken file": ("check", "broken"),
+    "rehearsal": ("run", "town", "--no-dagster", "--dry-run"),
+    "run": ("run", "town", "--no-dagster"),
+    "init": ("init", "in/{file}", "--feed", "drafted-{manner}"),
+}
+MANNERS: dict[str, tuple[str, ...]] = {"terminal": (), "piped": (), "json": ("--json",)}
+CODES = {"check of a broken file": {2}, "run": {0, 1}, "rehearsal": {0, 1}}
+
+
+class Stream(io.TextIOWrapper):
+    """A stream in memory that may call itself a terminal."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", newline="")
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+    def text(self) -> str:
+        self.flush()
+        self.seek(0)
+        return self.read()
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the commands have printed, by command and manner, and the folder of their files."""
+
+    said: dict[tuple[str, str], Said]
+    folder: Path
+
+
+def _command(*words: str, is_terminal: bool = False) -> Said:
+    out, err = Stream(is_terminal=is_terminal), Stream(is_terminal=False)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before, sys.argv = sys.argv, ["eventsync", *words]
+    try:
+        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
+            main()
+    finally:
+        sys.argv = before
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return Said(int(left.value.code or 0), out.text(), err.text())
+
+
+def _write(folder: Path, rows: list[dict[str, str]]) -> None:
+    """Write the rows as a CSV file and, with lone surrogates among them, as a JSON file."""
+    with (folder / "in" / f"{FILE}.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [*rows[0]], quoting=csv.QUOTE_ALL)
+        writer.writeheader()
+        writer.writerows(rows)
+    (folder / "in" / f"{FILE}.json").write_text(json.dumps([*rows, *LONE_ROWS]), "ascii")
+
+
+@pytest.fixture(scope="module", params=["csv", "json"])
+def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "in").mkdir()
+    (folder / "feeds").mkdir()
+    (folder / "feeds" / "town.yaml").write_text(MAPPING.format(kind=request.param), "utf-8")
+    (folder / "feeds" / "broken\udce9.yaml").write_text(BROKEN, "utf-8")
+    with pytest.MonkeyPatch.context() as patch, running(None, Switches(), "sk-test") as service:
+        patch.chdir(folder)
+        for name in [name for name in os.environ if name.startswith(("EVENT", "DAGSTER"))]:
+            patch.delenv(name)
+        patch.setenv("EVENTSYNC_FEEDS", "feeds")
+        patch.setenv("EVENTSYNC_STATE_URL", "sqlite:///state.db")
+        patch.setenv("DAGSTER_HOME", str(folder / "dagster"))
+        patch.setenv("EVENT_API_BASE_URL", service.base_url)
+        patch.setenv("EVENT_API_KEY", "sk-test")
+        patch.setenv("TERM", "xterm-256color")
+        for rows in (BEFORE, AFTER):
+            _write(folder, rows)
+            assert _command("run", "town", "--no-dagster").code in CODES["run"]
+        said = {}
+        for name, words in SHOWING.items():
+            for manner, more in MANNERS.items():
+                told = [word.format(file=f"{FILE}.{request.param}", manner=manner) for word in words]
+                said[name, manner] = _command(*told, *more, is_terminal=manner == "terminal")
+        yield Told(said, folder)
+
+
+@pytest.mark.parametrize("name", SHOWING)
+@pytest.mark.parametrize("manner", MANNERS)
+def test_no_command_prints_what_a_terminal_obeys(told: Told, name: str, manner: str) -> None:
+    said = told.said[name, manner]
+    for text in (OWN_STYLES.sub("", said.out), said.err):
+        assert HARMFUL.findall(text) == [], text
+    assert "Traceback" not in said.err
+    assert said.code in CODES.get(name, {0}), said
+
+
+@pytest.mark.parametrize("name", ["rejected", "diff", "preview", "explain", "run", "check of a broken file"])
+def test_hostile_text_can_still_be_recognised(told: Told, name: str) -> None:
+    said = told.said[name, "piped"]
+    assert "\N{SYMBOL FOR ESCAPE}[35m" in said.out + said.err
+    assert "evil" in said.out + said.err
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "page.html"])
+def test_no_exported_file_holds_what_a_terminal_obeys(told: Told, name: str) -> None:
+    text = (told.folder / name).read_bytes().decode("utf-8").replace("\r\n", "\n")
+    assert HARMFUL.findall(text) == []
+    assert "\N{SYMBOL FOR ESCAPE}[35m" in text
+    assert "evil" in text
+
+
+@pytest.mark.parametrize("manner", MANNERS)
+def test_direction_marks_of_arabic_and_hebrew_text_stay(told: Told, manner: str) -> None:
+    assert f"Abend{MARKS}" in told.said["preview", manner].out
+    assert f"Abend{MARKS}" in (told.folder / "page.html").read_text("utf-8")
+
+
+def test_a_document_gives_the_cells_back_as_they_were(told: Told) -> None:
+    rows = json.loads(told.said["rejected", "json"].out)["rows"]
+    assert HOSTILE in [row["cells"]["TITLE"] for row in rows]

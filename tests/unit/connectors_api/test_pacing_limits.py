@@ -20,15 +20,16 @@ MINUTE_S = 60.0
 
 def used_and_met(meter: Meter, *, in_flight: int, latency_s: float, style: str) -> tuple[float, float]:
     """How many requests passed within a minute, and which share of all was refused."""
-    passed, refused, numbers = [0], [0], count(1)
+    passed, refused, numbers, events = [0], [0], count(1), count(1)
 
     async def serve(_request: httpx.Request) -> httpx.Response:
         await asyncio.sleep(latency_s / 2)
         wait_s = meter.take(clock())
         (refused if wait_s > 0 else passed)[0] += clock() <= MINUTE_S
+        event_id = next(events)
         await asyncio.sleep(latency_s / 2)
         if wait_s <= 0:
-            return created(passed[0])
+            return created(event_id)
         spelt = str(math.ceil(wait_s)) if style == "seconds" else f"{math.ceil(wait_s * 1000) / 1000:.3f}"
         return told(429, "rate_limited", headers={"retry-after": spelt})
 

@@ -75,6 +75,7 @@ def minute(meter: Meter, style: str, limit: int, window_s: int, *, in_flight: in
     async def serve(_request: httpx.Request) -> httpx.Response:
         wait_s = meter.take(clock())
         (refused if wait_s > 0 else passed)[0] += 1
+        event_id = passed[0]
         left, reset_s = meter.left(clock()), math.ceil(wait_s) or window_s
         await asyncio.sleep(0.01)
         if style == "x-ratelimit":
@@ -84,7 +85,7 @@ def minute(meter: Meter, style: str, limit: int, window_s: int, *, in_flight: in
             headers = {"ratelimit-policy": f'"a";q={limit};w={window_s}', "ratelimit": f'"a";r={left};t={reset_s}'}
         if wait_s > 0:
             return told(429, "rate_limited", headers={"retry-after": str(math.ceil(wait_s))} | headers)
-        answer = created(passed[0])
+        answer = created(event_id)
         answer.headers.update(headers)
         return answer
 

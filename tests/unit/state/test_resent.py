@@ -110,7 +110,7 @@ def test_an_attempt_that_certainly_created_nothing_is_taken_back(world: World) -
 
 def test_a_row_that_only_met_limits_waits_for_no_person_however_long_ago_that_was(world: World) -> None:
     world.stage([row("a")])
-    world.publish(Postponed(answer(429), PAUSED, attempts=0, copies=1, is_limited=True))
+    world.publish(Postponed(answer(429), PAUSED, attempts=0, is_limited=True))
     world.stage([row("a", title="Another title")])
     world.clock.turn(days=3)
     (intent,) = world.outbox().settle_and_claim([], 1)

@@ -170,5 +170,5 @@ def _ways(chosen: Iterable[_AnyForm]) -> Iterator[Written]:
 
 
 def _begin(text: str) -> str:
-    found = _RANGE.fullmatch(text)
+    found = _RANGE.fullmatch(text) if len(text) <= _LONGEST else None
     return found[1] if found else text

@@ -21,6 +21,7 @@ _QUERY = frozenset({"MALFORMED_QUERY", "INVALID_FIELD", "INVALID_QUERY_FILTER_OP
 _NOT_LET = frozenset({"API_DISABLED_FOR_ORG", "API_CURRENTLY_DISABLED", "INSUFFICIENT_ACCESS", "INSUFFICIENT_ACCESS_OR_READONLY"})
 _LOST = "INVALID_QUERY_LOCATOR"
 _MARKUP = re.compile(r"<style.*?</style>|<script.*?</script>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+_LONGEST_PAGE = 10_000
 _NO_FIELD = re.compile(r"No such column '([\w.]+)' on entity '(\w+)'")
 _LIMIT_HINT = "run again in an hour; other programs of the org use its daily requests too: `check --live` shows how many are left"
 
@@ -56,9 +57,9 @@ def sorted_out(about: str, status: int, content: Any, *, retry_after_s: float | 
 
 
 def words_of(said: str) -> str:
-    """Return a text in one line, of a page its words alone."""
+    """Return a text in one line, of a page the words of its beginning alone."""
     is_page = said.lstrip()[:1] == "<"
-    return " ".join((_MARKUP.sub(" ", said) if is_page else said).split())
+    return " ".join((_MARKUP.sub(" ", said[:_LONGEST_PAGE]) if is_page else said).split())
 
 
 def no_such_field(error: BaseException) -> tuple[str, str] | None:

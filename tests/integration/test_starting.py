@@ -34,7 +34,7 @@ ELSEWHERE = frozenset(
 """What most feeds never need."""
 SELDOM = frozenset({"markdown_it", "charset_normalizer", "pipelines.definitions", "uvicorn"})
 NETWORK = frozenset({"aiohttp", "httpx_aiohttp", "connectors.event_api.client"})
-BOOKS = frozenset({"sqlalchemy", "sqlmodel", "state"})
+BOOKS = frozenset({"sqlalchemy", "sqlmodel", "state.database"})
 NOT_NEEDED = {
     "check": ELSEWHERE | SELDOM | NETWORK | BOOKS | {"structlog", "pipelines.wiring"},
     "preview": ELSEWHERE | SELDOM | {"pipelines.sync"},

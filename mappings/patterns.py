@@ -120,11 +120,10 @@ class CompiledPattern:
     def finditer(self, text: str) -> Iterator[Found]:
         """Yield the matches from left to right; one may be empty, and begin where the last one ended."""
         encoded = self._encoded(text)
-        index_of = _indexer(encoded, "_" if self.has_edges else "") if len(encoded) > len(text) else _same
+        index_of = _indexer(encoded, "_" if self.has_edges else "") if len(encoded) > len(text) else None
         for spans in self._spans(encoded):
-            starts_and_ends = {offset: index_of(offset) for offset in sorted({offset for span in spans for offset in span})}
-            places = [(starts_and_ends[start], starts_and_ends[end]) for start, end in spans]
-            yield Found(*places[0], tuple(text[start:end] if start >= 0 else None for start, end in places))
+            places = spans if index_of is None else _places(spans, index_of)
+            yield Found(*places[0], tuple([text[start:end] if start >= 0 else None for start, end in places]))
 
     def replacing(self, template: str) -> Callable[[str], str]:
         r"""Return the function that puts `template` in the place of each match; `\1` and `\g<name>` are groups.
@@ -359,8 +358,9 @@ def _indexer(encoded: bytes, added: str) -> Callable[[int], int]:
     return index_of
 
 
-def _same(offset: int) -> int:
-    return offset
+def _places(spans: tuple[tuple[int, int], ...], index_of: Callable[[int], int]) -> tuple[tuple[int, int], ...]:
+    indexes = {offset: index_of(offset) for offset in sorted({offset for span in spans for offset in span})}
+    return tuple((indexes[start], indexes[end]) for start, end in spans)
 
 
 def _template(python: re.Pattern[str], template: str) -> list[str | int]:

@@ -43,7 +43,8 @@ def test_a_pattern_finds_the_same_places_and_groups_as_in_python(pattern: str, t
     compiled = compile_pattern(pattern)
     found = [(found.start, found.end, found.groups) for found in compiled.finditer(text)]
     expected = [(found.start(), found.end(), (found[0], *found.groups())) for found in re.finditer(_python(pattern), text)]
-    if any(lazy in pattern for lazy in _LAZY):  # what `re` finds at a place where it has found nothing
-        found, expected = found[:1], expected[:1]
+    if "|" in pattern or any(lazy in pattern for lazy in _LAZY):  # after an empty match RE2 takes the longest that begins there
+        end = next((number for number, (start, end, _) in enumerate(expected, start=1) if start == end), None)
+        found, expected = found[:end], expected[:end]
     assert found == expected
     assert compiled.finds(text) == bool(expected)

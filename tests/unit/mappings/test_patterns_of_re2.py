@@ -71,6 +71,8 @@ def test_a_pattern_that_prefers_nothing_is_a_mistake_where_all_matches_are_wante
         (r"{regex_extract: '\d+'}", "٣ ", "٣"),
         (r"{regex_extract: '(?i)straße \w+'}", "STRAẞE Élan", "STRAẞE Élan"),
         (r"{regex_replace: '(?P<a>\w+) (\w+)', with: '\2, \g<a>'}", "Ana Água", "Água, Ana"),
+        (r"{regex_replace: '^|,', with: -}", ",a,b", "--a-b"),
+        (r"{regex_replace: '^\s*-|\s*$', with: ''}", " - a  ", " a"),
         (r"{regex_extract: 'a\z'}", "aba", "a"),
     ],
 )

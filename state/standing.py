@@ -58,7 +58,7 @@ class Copies:
     first: tuple[tuple[RowKey, int], ...] = ()
 
     def __str__(self) -> str:
-        named = ", ".join(f"{row_key} may exist up to {copies:,} times" for row_key, copies in self.first)
+        named = ", ".join(f"row {row_key} may exist up to {copies:,} times" for row_key, copies in self.first)
         more = self.count - len(self.first)
         return f"{named} and {more:,} more row{'s' * (more > 1)} more than once" if more else named
 

@@ -178,7 +178,7 @@ def test_a_run_that_the_service_made_pause_leaves_at_once_and_limits_alone_start
     assert took_s < PROMPT_S, "a pause is nothing to wait for"
     assert "stopping: 0 requests in flight" in said.err
     with desk.books.engine.connect() as connection:
-        unanswered = select(ENTRY.c.row_key).where(ENTRY.c.unanswered_at.is_not(None), ~ENTRY.c.is_limited)
+        unanswered = rows_of(ENTRY.c.row_key).where(ENTRY.c.unanswered_at.is_not(None), ~ENTRY.c.is_limited)
         timed = connection.execute(unanswered).all()
     assert timed == []
     assert Counter(desk.states().values())["pending"] == 60 - len(service.events())

@@ -64,9 +64,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Half as many workers again as cores: many tests wait for a service's pause, a process's start or the disk."""
+    """Two workers for each core: many tests wait for a service's pause, a process's start or the disk."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores + cores // 2
+    return 2 * cores
 
 
 @pytest.hookimpl(trylast=True)

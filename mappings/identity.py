@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import struct
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -68,11 +69,13 @@ def fingerprint(body: bytes, cover_url: str = "") -> Fingerprint:
 def row_digest(mapping_digest: bytes, cells: Iterable[str]) -> bytes:
     """Digest the raw cells that a mapping uses, with the mapping's own digest: 16 bytes.
 
-    Equal digests mean that the row cannot have changed; unequal ones mean nothing. Every cell is prefixed with its length,
-    so that no two different rows share an input.
+    Equal digests mean that the row cannot have changed; unequal ones mean nothing. The lengths of all cells come first, so
+    that no two different rows share an input.
     """
     digest = _keyed(mapping_digest).copy()
-    digest.update("".join([f"{len(cell)}:{cell}" for cell in cells]).encode("utf-8", "surrogatepass"))
+    parts = [*cells]
+    digest.update(struct.pack(f"<{len(parts) + 1}I", len(parts), *map(len, parts)))
+    digest.update("".join(parts).encode("utf-8", "surrogatepass"))
     return digest.digest()
 
 

@@ -180,7 +180,8 @@ PACKED = {
     "deflate in zip": Attack("csv", lambda _: zipped({"a.csv": swollen()}), ("/a.csv", UNPACKS)),
     "bzip2 in zip": Attack("csv", lambda _: zipped({"a.csv": swollen()}, zipfile.ZIP_BZIP2), ("/a.csv", UNPACKS)),
     "LZMA in zip": Attack("csv", lambda _: zipped({"a.csv": swollen()}, zipfile.ZIP_LZMA), ("/a.csv", UNPACKS)),
-    "a zip that lies about sizes": Attack("csv", lambda _: zip_that_lies(), ("/a.csv", UNPACKS), spec={"member": "a.csv"}),
+    # Later versions of Python see the lie before anything is unpacked.
+    "a zip that lies about sizes": Attack("csv", lambda _: zip_that_lies(), ("/a.csv",), spec={"member": "a.csv"}),
     "gzip": Attack("csv", lambda _: gzip.compress(swollen()), (UNPACKS,)),
     "bzip2": Attack("csv", lambda _: bz2.compress(swollen()), (UNPACKS,)),
     "xz": Attack("csv", lambda _: lzma.compress(swollen(), preset=0), (UNPACKS,)),

@@ -74,7 +74,7 @@ class Receipt:
     """Delivered: the service returned `event_id`.
 
     Of every verdict, `attempts` counts the requests of this call that were not paced away; `copies` those that may have
-    created an event, answers 429 included: a service which ignores the key may have so many more events.
+    created an event, answers 429 aside: a service which ignores the key may have so many more events.
     """
 
     event_id: int

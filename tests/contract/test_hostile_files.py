@@ -12,6 +12,7 @@ import itertools
 import lzma
 import random
 import struct
+import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -176,12 +177,13 @@ MANY_ZEROS = (
 )
 UNPACKS, WINDOW, VALUES = "unpacks to more than 32 million bytes", "takes more than 128 MB", "more than 200000"
 MARKUP, PARTS, SMALLER = "longer than 1 million bytes", "parts with nearly nothing", "smaller dictionary"
+LIE = "damaged" if sys.version_info >= (3, 12, 2) or (3, 11, 8) <= sys.version_info < (3, 12) else UNPACKS
+"""Later versions of Python see that a member would lie over the next one before anything is unpacked."""
 PACKED = {
     "deflate in zip": Attack("csv", lambda _: zipped({"a.csv": swollen()}), ("/a.csv", UNPACKS)),
     "bzip2 in zip": Attack("csv", lambda _: zipped({"a.csv": swollen()}, zipfile.ZIP_BZIP2), ("/a.csv", UNPACKS)),
     "LZMA in zip": Attack("csv", lambda _: zipped({"a.csv": swollen()}, zipfile.ZIP_LZMA), ("/a.csv", UNPACKS)),
-    # Later versions of Python see the lie before anything is unpacked.
-    "a zip that lies about sizes": Attack("csv", lambda _: zip_that_lies(), ("/a.csv",), spec={"member": "a.csv"}),
+    "a zip that lies about sizes": Attack("csv", lambda _: zip_that_lies(), ("/a.csv", LIE), spec={"member": "a.csv"}),
     "gzip": Attack("csv", lambda _: gzip.compress(swollen()), (UNPACKS,)),
     "bzip2": Attack("csv", lambda _: bz2.compress(swollen()), (UNPACKS,)),
     "xz": Attack("csv", lambda _: lzma.compress(swollen(), preset=0), (UNPACKS,)),

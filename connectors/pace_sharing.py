@@ -30,15 +30,15 @@ class Shared(Protocol):
     """What the store holds: the pace as text ("" at first), its version, who else is there, the store's time, now and then."""
 
     @property
-    def text(self) -> str: ...  # noqa: D102  # the class says it
+    def text(self) -> str: ...  # the class says it
     @property
-    def version(self) -> int: ...  # noqa: D102
+    def version(self) -> int: ...
     @property
-    def others(self) -> int: ...  # noqa: D102
+    def others(self) -> int: ...
     @property
-    def now_s(self) -> float: ...  # noqa: D102
+    def now_s(self) -> float: ...
     @property
-    def written_s(self) -> float: ...  # noqa: D102
+    def written_s(self) -> float: ...
 
 
 class PaceStore(Protocol):

@@ -34,7 +34,7 @@ class Understood(Protocol):
     """Any answer that was read: it keeps what people may want to know of it."""
 
     @property
-    def answer(self) -> Answer: ...  # noqa: D102  # the class says it
+    def answer(self) -> Answer: ...  # the class says it
 
 
 M = TypeVar("M", bound=Understood)

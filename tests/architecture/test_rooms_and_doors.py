@@ -11,7 +11,7 @@ from pathlib import Path
 
 from architecture.places import MODULES, ROOMS, ROOT, called
 
-LONGEST = 400
+LONGEST = 600
 HEAVY = ("dagster", "sqlalchemy", "sqlmodel", "alembic", "gspread", "simple_salesforce", "aiohttp", "fsspec", "rich.table")
 """What takes long to import, and is not needed to answer `--help`."""
 

@@ -14,7 +14,6 @@ from mappings.destination import split_destination
 from mappings.vocabulary import FeedName, RowKey
 from state.accounts import PublishAccount, StageReport
 from state.bookmark import Bookmark, read_bookmark
-from state.books import Books
 from state.conflicts import insert_if_new
 from state.database import reading, writing
 from state.decisions import Decisions
@@ -31,7 +30,6 @@ from state.standing import Standing, dump_standing, read_standing
 from state.tables import RUN, SCOPE
 from state.terms import USUAL, Terms
 from state.turn import Turn
-from state.views import RunRecord
 from state.words import Phase
 
 
@@ -125,10 +123,6 @@ class Ledger:
         scope_id = self._scope_id()
         with reading(self._engine) as connection:
             return read_standing(connection, scope_id, self._now(), key_memory_s)
-
-    def runs(self, limit: int = 20) -> tuple[RunRecord, ...]:
-        """Return the feed's latest runs, youngest first."""
-        return Books(self._engine).runs(destination=self._destination, feed=self._feed, limit=limit)
 
     def open_stage(
         self,

@@ -32,7 +32,7 @@ from pipelines.wiring import Workshop
 from state.accounts import PublishAccount
 from state.books import Books
 from state.lease import LeaseLostError
-from state.notices import put_pace
+from state.notes import put_pace
 from state.standing import Standing
 
 DONE = Outcome("done", ExitCode.DONE)

@@ -12,8 +12,8 @@ import orjson
 from mappings.schema import FeedMapping
 from pipelines.wiring import Workshop
 from state.books import Books
+from state.enums import Waiting
 from state.views import Book, RowFilter, RowRecord
-from state.words import Waiting
 
 FIRST = 20
 

@@ -13,8 +13,8 @@ from mappings.delivery import Answer
 from mappings.identity import names_of
 from mappings.vocabulary import REASON_TEXTS, Reason, RowKey
 from state.books import Books
+from state.enums import DriftKind, EntryState, ProblemKind
 from state.views import Book, ProblemRecord, RowFilter, RowRecord
-from state.words import DriftKind, EntryState, ProblemKind
 
 REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE = "rejected", "waits", "draft", "published", "sent", "set aside"
 _GRAVEST_FIRST = (REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from state.words import EntryState, ProblemKind, Waiting
+from state.enums import EntryState, ProblemKind, Waiting
 
 REJECTED = ProblemKind.REJECTED.value
 RESENT = "resent"

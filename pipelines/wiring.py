@@ -51,13 +51,10 @@ from pipelines.sync import StageJob
 from pipelines.tracing.chosen import telemetry_of
 from pipelines.tracing.telemetry import UNTOLD, Telemetry
 from state.database import StateDb, open_database
-from state.holders import HeldByAnotherError
+from state.holders import HeldByAnotherError, seconds_since_boot
 from state.lease import Lease
 from state.ledger import Ledger
-from state.media import MediaMemory
-from state.notes import ServiceNotes
-from state.notices import add_notices
-from state.pulse import seconds_since_boot
+from state.notes import MediaMemory, ServiceNotes, add_notices
 
 Tell = Callable[[str], None]
 

@@ -10,12 +10,11 @@ from sqlalchemy import Connection, Engine, bindparam, func, select
 
 from mappings.destination import split_destination
 from state.accounts import Alongside
-from state.conflicts import insert_if_new
-from state.database import reading
+from state.database import insert_if_new, reading
 from state.duplicates import WITHOUT_EVENT, read_neighbours
+from state.enums import EntryState
 from state.over import MAY_BE_OUT, count_to_come
 from state.tables import ENTRY, SCOPE, SIDE_BY_SIDE
-from state.words import EntryState
 
 _AT_LEAST = 3
 _OTHER = ENTRY.alias()

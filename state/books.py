@@ -13,15 +13,15 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, exists, f
 from mappings.vocabulary import FeedName, RowKey
 from state.backfills import count_slices_left
 from state.claims import IS_SET_ASIDE
-from state.columns import storable
 from state.database import reading
 from state.earlier import earlier_events
+from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
 from state.gate import read_gate
 from state.holders import Holder, is_running
 from state.owners import find_owners
 from state.records import load_publish, load_read, load_reasons, load_report
 from state.standing import has_earlier, has_warning, load_standing, read_standing, waits
-from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE
+from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE, storable
 from state.views import (
     RECORDS,
     Book,
@@ -34,7 +34,6 @@ from state.views import (
     RunRecord,
     as_record,
 )
-from state.words import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
 
 _PAGE = 500
 _NEWER = PROBLEM.alias()

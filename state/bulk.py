@@ -10,11 +10,10 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, insert
 
 from mappings.vocabulary import IdempotencyKey, MappedRow
-from state.columns import UtcTime, storable
 from state.drafts import ends_at_of
-from state.tables import ENTRY
+from state.enums import EntryState
+from state.tables import ENTRY, UtcTime, storable
 from state.turn import Turn
-from state.words import EntryState
 
 _COLUMNS = (
     *("scope_id", "row_key", "state", "idempotency_key", "revision", "body", "cover_url", "cover_on_error", "fingerprint"),

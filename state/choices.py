@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from mappings.errors import ConfigError
 from mappings.vocabulary import FeedName, RowKey
+from state.enums import Decision, EntryState
 from state.views import RowRecord
-from state.words import Decision, EntryState
 
 
 @dataclass(frozen=True, slots=True)

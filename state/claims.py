@@ -15,11 +15,11 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, false, 
 from mappings.delivery import Answer, Denial, Intent
 from mappings.identity import event_key, names_of
 from mappings.vocabulary import Cover, IdempotencyKey, RowKey
+from state.enums import Decision, EntryState
 from state.records import load_answer
 from state.spelt import RowStatement, bound
 from state.tables import ENTRY, SCOPE
 from state.verdicts import Claim
-from state.words import Decision, EntryState
 
 _FEW = 500
 _PAGE = 2_000

@@ -19,6 +19,7 @@ from state.alongside import find_alongside
 from state.comparing import Progress
 from state.duplicates import lock_service, read_neighbours
 from state.earlier import waiting
+from state.enums import Decision, EntryState, Phase
 from state.gate import Opening, judge, read_report
 from state.held import hold_staged_beside, settle_held
 from state.listed import stem_of
@@ -30,7 +31,6 @@ from state.tables import ENTRY
 from state.taken_back import TakenBack
 from state.turn import Turn
 from state.turnover import count_alike, with_history
-from state.words import Decision, EntryState, Phase
 
 _PAGE = 2_000
 _ALIKE_AT_LEAST = 3

@@ -12,9 +12,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, Table, bindparam, func, select, update
 
 from state.database import reading, shrink, size_of, writing
+from state.enums import EntryState
 from state.packing import PACKED, Packer
 from state.tables import EARLIER, ENTRY, SCOPE
-from state.words import EntryState
 
 _PAGE = 1_000
 

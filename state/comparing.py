@@ -24,10 +24,10 @@ from mappings.vocabulary import (
     RowOutcome,
     Skipped,
 )
-from state.columns import storable
 from state.drafts import drafted, is_of_change
 from state.duplicates import Candidate, DuplicateIndex
 from state.entries import CANCELLED, Batch, find_known
+from state.enums import EntryState
 from state.listed import Listed, stem_of
 from state.newcomers import Newcomers
 from state.pasts import find_pasts
@@ -53,11 +53,11 @@ from state.problems import Problem, held, rejected, strike_warnings, warned, wri
 from state.reach import Reach
 from state.recall import Recorder
 from state.seen import Seen
+from state.tables import storable
 from state.tally import Tally
 from state.terms import OnChange, Terms
 from state.turn import Turn
 from state.unspoken import Unspoken
-from state.words import EntryState
 
 
 @dataclass(frozen=True, slots=True)

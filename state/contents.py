@@ -14,10 +14,12 @@ from sqlalchemy import Connection, Table, func, insert, select, text
 
 from mappings.errors import ConfigError
 from state.portable import Form, Sum, form_of
-from state.tables import DUPLICATE_MARK, ENTRY, METADATA, ROUTE_WORKER
+from state.tables import DUPLICATE_MARK, ENTRY, ROUTE_WORKER, METADATA
 from state.trouble import StateUnavailableError
 
-TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if table not in (DUPLICATE_MARK, ROUTE_WORKER))
+TABLES: tuple[Table, ...] = tuple(
+    table for table in METADATA.sorted_tables if table not in (DUPLICATE_MARK, ROUTE_WORKER)
+)
 """Those that are told, each after the ones that it refers to; who sends at this moment is nothing to keep, and
 marks of twins are made anew."""
 

@@ -44,8 +44,8 @@ from state.choices import (
     TakeEvent,
     Undo,
 )
+from state.enums import Decision, DriftKind, EntryState
 from state.views import RowRecord
-from state.words import Decision, DriftKind, EntryState
 
 
 def decide(  # noqa: C901, PLR0911  # one arm per choice

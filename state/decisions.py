@@ -34,6 +34,7 @@ from state.choices import (
 from state.deciding import is_ignored_anew, may_be_removed
 from state.decision_columns import applied, next_key, pinned
 from state.duplicates import mark_anew
+from state.enums import Decision, EntryState
 from state.lease import Lease, LeaseLostError, show_token
 from state.owners import destination_of, find_owners
 from state.records import dump_answer
@@ -55,7 +56,6 @@ from state.undo import (
 )
 from state.views import RECORDS, RowRecord, as_record
 from state.weighing import Record, Situation, find_entry, outcome_of, raise_all, record_of, situation_of, without_rivals
-from state.words import Decision, EntryState
 
 SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
 """The states in which an event may be at the service under an id that we do not know."""

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, bindparam, delete, func, select, tuple_, update
 
 from mappings.vocabulary import FeedName, RowKey
-from state.asking import rounded
-from state.conflicts import insert_if_new
+from state.database import insert_if_new, rounded
+from state.enums import EntryState
 from state.tables import DUPLICATE_MARK, ENTRY, SCOPE, SIDE_BY_SIDE
-from state.words import EntryState
 
 _MARK_BYTES = 8
 """Of a digest's sixteen: a mark only leads to the entries, which have the whole digest."""

@@ -11,9 +11,9 @@ from datetime import datetime
 
 from sqlalchemy import BindParameter, Connection, and_, bindparam, exists, func, insert, literal, select, update
 
+from state.enums import EntryState
 from state.packing import unpacked
 from state.tables import EARLIER, ENTRY, NO_DRIFT, SCOPE
-from state.words import EntryState
 
 _KEPT = (
     *("revision", "idempotency_key", "body", "fingerprint", "row_digest", "twin_digest", "channel_id", "event_id", "attempts"),

@@ -11,16 +11,16 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Connection, bindparam, case, func, or_, select, update
 
 from mappings.vocabulary import MappedRow, Origin
-from state.asking import rounded
 from state.bulk import EntryTuple, bound_time, insert_entries, new_entry
 from state.claims import IS_SET_ASIDE
+from state.database import rounded
 from state.drafts import ends_at_of, revision_of, status_of
 from state.duplicates import Candidate, mark_anew
 from state.earlier import put_back, retire, shown_bodies, used_revisions
+from state.enums import Decision, DriftKind, EntryState
 from state.plan import Known
 from state.tables import ENTRY, NO_DRIFT
 from state.turn import Turn
-from state.words import Decision, DriftKind, EntryState
 
 CANCELLED = "cancelled"
 """What stands in place of a payload's fingerprint where the source says that an event is off."""

@@ -11,10 +11,10 @@ from typing import Any, Literal
 from sqlalchemy import Row
 
 from mappings.identity import fingerprint, idempotency_key
+from state.enums import Decision, DriftKind, EntryState
 from state.packing import unpacked
 from state.records import load_answer
 from state.trouble import StateDamagedError
-from state.words import Decision, DriftKind, EntryState
 
 Check = Literal["file", "tables", "entry", "key", "body", "event", "account"]
 """What is looked at: the file and its tables as such, an entry, its key, its pinned body, its event id, a run's accounts."""

@@ -15,11 +15,11 @@ from state.accounts import StageReport
 from state.alongside import put_side_by_side
 from state.bookmark import Bookmark, ReadEnd, drop_bookmark, keep_bookmark
 from state.earlier import let_out
+from state.enums import EntryState, GateState, Phase
 from state.reach import Reach
 from state.records import load_report
 from state.tables import ENTRY, RUN, SCOPE
 from state.turn import Turn
-from state.words import EntryState, GateState, Phase
 
 
 class GateClosedError(PermanentError):

@@ -12,16 +12,16 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, bindparam, or_, select, update
 
 from mappings.vocabulary import RowKey
-from state.asking import rounded
 from state.comparing import Progress
+from state.database import rounded
 from state.duplicates import WITHOUT_EVENT, Candidate, Neighbour, mark_anew, read_neighbours
+from state.enums import Decision, EntryState, ProblemKind
 from state.gate import Opening
 from state.over import in_fews
 from state.problems import held, strike, write_problems
 from state.tables import ENTRY
 from state.taken_back import TakenBack
 from state.turn import Turn
-from state.words import Decision, EntryState, ProblemKind
 
 _PAGE = 500
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))

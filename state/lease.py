@@ -15,10 +15,8 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine, Interval, Row, Select, bindparam, func, literal_column, select, update
 
 from mappings.errors import TransientError
-from state.conflicts import insert_if_new
-from state.database import let_go_of_pages, writing
-from state.holders import Holder, held_by, is_free
-from state.pulse import Pulse, seconds_since_boot
+from state.database import insert_if_new, let_go_of_pages, writing
+from state.holders import Holder, Pulse, held_by, is_free, seconds_since_boot
 from state.tables import LEASE
 
 LEASE_TTL_S = 60.0

@@ -14,14 +14,13 @@ from mappings.destination import split_destination
 from mappings.vocabulary import FeedName, RowKey
 from state.accounts import PublishAccount, StageReport
 from state.bookmark import Bookmark, read_bookmark
-from state.conflicts import insert_if_new
-from state.database import reading, writing
+from state.database import insert_if_new, reading, writing
 from state.decisions import Decisions
+from state.enums import Phase
 from state.gate import Gate, accept, read_gate
-from state.holders import Holder, this_process
+from state.holders import Holder, Pulse, host_pulse, this_process
 from state.lease import Keeping, Lease, acquire
 from state.outbox import KEY_MEMORY_S, Outbox, Reach, start_outbox
-from state.pulse import Pulse, host_pulse
 from state.recall import Remembering, doubtful, entries_of, read_parts
 from state.records import dump
 from state.repeating import Repetition, is_evident, read_stamp, repeat
@@ -30,7 +29,6 @@ from state.standing import Standing, dump_standing, read_standing
 from state.tables import RUN, SCOPE
 from state.terms import USUAL, Terms
 from state.turn import Turn
-from state.words import Phase
 
 
 class Ledger:

@@ -13,11 +13,10 @@ from sqlalchemy import Connection, bindparam, select, update
 from mappings.identity import names_of
 from mappings.vocabulary import RowKey, RowOutcome
 from state.accounts import ReadAccount
-from state.columns import storable
+from state.enums import ProblemKind
 from state.records import dump
-from state.tables import PROBLEM, RUN
+from state.tables import PROBLEM, RUN, storable
 from state.turn import Turn
-from state.words import ProblemKind
 
 _FEW = 500
 _LAST = (

@@ -18,6 +18,7 @@ from mappings.vocabulary import Reason, RowKey
 from state import claims
 from state.accounts import PublishAccount
 from state.database import reading
+from state.enums import EntryState, Phase
 from state.gate import closed, read_gate
 from state.problems import warn_of_image
 from state.settling import Settlement, settle, unwritten
@@ -25,7 +26,6 @@ from state.standing import Standing, read_standing
 from state.trouble import StateBusyError
 from state.turn import Turn
 from state.verdicts import Claim, effect_of, refused_as
-from state.words import EntryState, Phase
 
 KEY_MEMORY_S = 86_400.0
 _ENDS = frozenset(EntryState) - {EntryState.PENDING, EntryState.HELD, EntryState.SUPERSEDED}

@@ -8,10 +8,10 @@ from itertools import islice
 
 from sqlalchemy import Connection, and_, bindparam, func, or_, select, update
 
+from state.enums import DriftKind, EntryState
 from state.seen import Seen
 from state.tables import ENTRY, NO_DRIFT
 from state.unspoken import Unspoken
-from state.words import DriftKind, EntryState
 
 _FEW = 500
 _OUT = (

@@ -12,9 +12,9 @@ from sqlalchemy import Connection
 from mappings.vocabulary import MappedRow, RowOutcome
 from state.drafts import content_of, drafted, is_of_change, status_of
 from state.earlier import said_before, shown_bodies
+from state.enums import EntryState
 from state.plan import Known, Past
 from state.terms import Terms
-from state.words import EntryState
 
 
 def find_pasts(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mappings.vocabulary import RowKey, RowOutcome
-from state.columns import storable
+from state.tables import storable
 
 
 def storable_rows(outcomes: Sequence[RowOutcome]) -> Sequence[RowOutcome]:

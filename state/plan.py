@@ -38,8 +38,8 @@ from typing import NamedTuple, assert_never
 
 from mappings.vocabulary import MappedRow, RowKey
 from state.duplicates import Candidate
+from state.enums import Decision, DriftKind, EntryState
 from state.terms import OnChange
-from state.words import Decision, DriftKind, EntryState
 
 
 def may_be_pinned_anew(state: EntryState, attempts: int, *, is_unanswered: bool) -> bool:

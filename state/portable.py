@@ -16,8 +16,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Boolean, Column, Float, Integer, LargeBinary, String, Table
 
-from state.columns import PlainText, UtcTime
-from state.tables import LEASE, SCOPE
+from state.tables import LEASE, SCOPE, PlainText, UtcTime
 
 BLANK: Mapping[str, Mapping[str, object]] = {LEASE.name: {"holder": ""}, SCOPE.name: {"marked_id": 0}}
 """Columns that say nothing elsewhere: whoever holds a feed holds it where he is. The token goes along, so that it only grows.

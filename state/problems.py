@@ -11,11 +11,10 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey
-from state.asking import rounded
-from state.columns import storable
+from state.database import rounded
 from state.duplicates import Candidate
-from state.tables import ENTRY, PROBLEM
-from state.words import ProblemKind
+from state.enums import ProblemKind
+from state.tables import ENTRY, PROBLEM, storable
 
 
 @dataclass(frozen=True, slots=True)

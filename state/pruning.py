@@ -17,8 +17,8 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, and_, d
 from state.accounts import READS_THAT_TELL
 from state.backfills import BackfillState
 from state.database import reading, writing
+from state.enums import EntryState, ProblemKind
 from state.tables import BACKFILL, BACKFILL_SLICE, EARLIER, ENTRY, LEASE, NOTICE_SENT, PROBLEM, RUN, SCOPE
-from state.words import EntryState, ProblemKind
 
 _PAGE = 1_000
 _PAGE_OF_BACKFILLS = 10

@@ -12,9 +12,8 @@ from typing import Protocol
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from mappings.vocabulary import RowKey
-from state.columns import storable
-from state.tables import ENTRY, RECORD_MEMORY
-from state.words import EntryState
+from state.enums import EntryState
+from state.tables import ENTRY, RECORD_MEMORY, storable
 
 PAIR = Struct("<16sq")
 """A record's digest, and the id of the entry that it came to: how memories are kept, one pair behind the other."""

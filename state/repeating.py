@@ -15,13 +15,13 @@ from mappings.vocabulary import ReasonCode
 from state.accounts import StageReport
 from state.claims import IS_SET_ASIDE
 from state.comparing import Progress
+from state.enums import EntryState, GateState, Phase, ProblemKind
 from state.gate import Opening, judge, lock
 from state.reach import Reach
 from state.records import dump, load_report
 from state.tables import ENTRY, PROBLEM, RUN, SCOPE
 from state.terms import Terms
 from state.turn import Turn
-from state.words import EntryState, GateState, Phase, ProblemKind
 
 _MOVING = (EntryState.PENDING.value, EntryState.BLOCKED.value)
 """States that runs change by themselves, whatever the source says: what a row comes to may change with them."""

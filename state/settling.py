@@ -13,12 +13,11 @@ from sqlalchemy import Connection, and_, bindparam, case, select, update
 
 from mappings.delivery import Answer
 from mappings.vocabulary import IdempotencyKey
-from state.columns import storable
+from state.enums import Decision, EntryState
 from state.records import dump_answer
 from state.spelt import RowStatement, bound
-from state.tables import ENTRY
+from state.tables import ENTRY, storable
 from state.verdicts import Claim, Effect
-from state.words import Decision, EntryState
 
 _TURNED_AWAY = frozenset({EntryState.REFUSED, EntryState.BLOCKED})
 _AS_WRITTEN = select(ENTRY.c.id, ENTRY.c.state, ENTRY.c.idempotency_key, ENTRY.c.answer).where(

@@ -16,9 +16,9 @@ from mappings.vocabulary import FeedName, IdempotencyKey, RowKey
 from state.claims import IS_SET_ASIDE, is_forgotten
 from state.database import reading
 from state.decisions import SEEKABLE
+from state.enums import EntryState
 from state.tables import ENTRY, SCOPE
 from state.views import Book
-from state.words import EntryState
 
 _PAGE = 500
 

@@ -15,11 +15,11 @@ from sqlalchemy import Connection, Engine, Row, and_, exists, func, select, unio
 from state.database import reading, schema_revision
 from state.duplicates import MARK
 from state.entry_checks import Finding, Signs, check_earlier, check_entry
+from state.enums import EntryState
 from state.migrations.upgrade import HEAD, differences, is_known
 from state.records import load_publish, load_read, load_report
 from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, RUN, SCOPE
 from state.trouble import StateDamagedError
-from state.words import EntryState
 
 _PAGE = 1_000
 _OF_FEED = (SCOPE.c.destination, SCOPE.c.namespace, SCOPE.c.feed, SCOPE.c.body_base)

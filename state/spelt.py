@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sqlalchemy import Connection, Dialect
 from sqlalchemy.sql import ClauseElement
 
-from state.columns import UtcTime
+from state.tables import UtcTime
 
 if TYPE_CHECKING:
     from sqlalchemy.sql.compiler import SQLCompiler

@@ -16,10 +16,10 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, false, func, or_
 
 from mappings.vocabulary import RowKey
 from state.claims import IS_SET_ASIDE, is_forgotten
+from state.enums import DriftKind, EntryState, ProblemKind, Waiting
 from state.over import MAY_BE_OUT, count_unmarked
 from state.records import load_read
 from state.tables import EARLIER, ENTRY, PROBLEM, RUN
-from state.words import DriftKind, EntryState, ProblemKind, Waiting
 
 _NAMED = 3
 _NEWEST = 2**62

@@ -14,9 +14,9 @@ from sqlalchemy import Connection, Row, bindparam, delete, update
 from state.drafts import is_of_change
 from state.duplicates import forget_marks
 from state.earlier import put_back
+from state.enums import EntryState
 from state.over import in_fews
 from state.tables import ENTRY
-from state.words import EntryState
 
 _FEW = 500
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))

@@ -12,9 +12,9 @@ from sqlalchemy import Connection, Engine, update
 from mappings.identity import idempotency_key
 from mappings.vocabulary import FeedName, IdempotencyKey, RowKey
 from state.database import writing
+from state.enums import Phase
 from state.lease import Keeping, show_token
 from state.tables import RUN
-from state.words import Phase
 
 _LONG = 0.25
 """A transaction that takes so much of the lease's time is a long one."""

@@ -14,9 +14,9 @@ from sqlalchemy import ColumnElement, Connection, case, func, update
 from mappings.vocabulary import RowKey
 from state.claims import IS_SET_ASIDE
 from state.deciding import waits_for_access
+from state.enums import Decision, EntryState
 from state.tables import ENTRY
 from state.views import RECORDS, RowRecord, as_record
-from state.words import Decision, EntryState
 
 RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
 """The states of rows that `retry` sends again."""

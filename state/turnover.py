@@ -12,12 +12,12 @@ import orjson
 from sqlalchemy import Connection, bindparam, func, or_, select
 
 from state.accounts import READS_THAT_TELL, StageReport
+from state.enums import EntryState
 from state.over import MAY_BE_OUT, in_fews
 from state.packing import unpacked
 from state.seen import Seen
 from state.tables import ENTRY, RUN, SCOPE
 from state.turn import Turn
-from state.words import EntryState
 
 MOST_COMPARED = 100_000
 """So many of the youngest absent entries, and of the new rows, are compared: some 25 MB, and a second at most."""

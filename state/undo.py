@@ -12,10 +12,10 @@ from sqlalchemy import Row
 
 from state.choices import Change, Undo
 from state.entries import CANCELLED, kind_of_drift
+from state.enums import Decision, DriftKind, EntryState
 from state.packing import unpacked
 from state.plan import may_be_pinned_anew
 from state.tables import NO_DRIFT
-from state.words import Decision, DriftKind, EntryState
 
 _DECIDED = ("decision", "decided_at", "decided_by", "ignored_fingerprint")
 _DRIFT = tuple(NO_DRIFT)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from mappings.vocabulary import RowOutcome, Silence
-from state.columns import storable
+from state.tables import storable
 
 _SEPARATOR = re.compile(r"(?:[^\\|]|\\.)*+\|", re.DOTALL)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")

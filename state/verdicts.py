@@ -45,7 +45,7 @@ from mappings.delivery import (
     Unconfirmed,
     Verdict,
 )
-from state.words import EntryState
+from state.enums import EntryState
 
 _UNNAMED = "unnamed"  # a refusal without a request id is a refusal all the same
 

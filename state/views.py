@@ -13,12 +13,12 @@ from sqlalchemy import Row, select
 from mappings.delivery import Answer
 from mappings.vocabulary import FeedName, IdempotencyKey, Reason, RowKey
 from state.accounts import PublishAccount, ReadAccount, StageReport
+from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
 from state.gate import Gate
 from state.packing import unpacked
 from state.records import load_answer
 from state.standing import OpenRows
 from state.tables import ENTRY, SCOPE
-from state.words import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
 
 
 @dataclass(frozen=True, slots=True)

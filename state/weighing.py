@@ -11,14 +11,13 @@ from sqlalchemy import Connection, Engine, Row, exists, select
 
 from mappings.vocabulary import FeedName, RowKey
 from state.choices import AsItIs, Beside, Change, Choice, NotPossibleError, Other, SameAs, SetAside, TakeBack
-from state.columns import storable
 from state.database import reading
 from state.deciding import decide
 from state.earlier import earlier_events
-from state.tables import ENTRY, PROBLEM, SCOPE
+from state.enums import ProblemKind
+from state.tables import ENTRY, PROBLEM, SCOPE, storable
 from state.undo import Kept, load_kept
 from state.views import RECORDS, Book, RowRecord, as_record
-from state.words import ProblemKind
 
 Record = Row[*tuple[Any, ...]]
 _WITH_SCOPE = RECORDS.add_columns(SCOPE.c.feed, SCOPE.c.destination, SCOPE.c.namespace)

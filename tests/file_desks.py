@@ -28,10 +28,10 @@ from pipelines.sync import Staged, StageJob, stage
 from state.books import Books
 from state.choices import Choice, NotPossibleError
 from state.decisions import Found
+from state.enums import ProblemKind
 from state.gate import GateClosedError
 from state.outbox import Settled
 from state.views import Book, RowFilter
-from state.words import ProblemKind
 
 COLUMNS = ("REF", "TITLE", "STATE", "DAYS", "NOTE")
 Cells = tuple[str, str, str, str, str]

@@ -20,12 +20,11 @@ from pipelines.cli.shelf import Shelf
 from pipelines.clock import now
 from pipelines.settings import Settings
 from state.books import Books
-from state.database import StateDb
+from state.database import StateDb, existing_database
 from state.decisions import Decisions
 from state.holders import HeldByAnotherError
 from state.lease import Lease
 from state.ledger import Ledger
-from state.presence import existing_database
 from state.views import Book
 
 _ALIKE = 60.0

@@ -9,11 +9,9 @@ from pipelines.cli.output import Output
 from pipelines.clock import now
 from pipelines.outcomes import ExitCode
 from pipelines.settings import current_settings
-from state.addresses import shown_url
-from state.database import open_database
+from state.database import existing_database, open_database, shown_url
 from state.export_file import Carried, export_to, import_from
 from state.moving import migrate, rename_service
-from state.presence import existing_database
 
 _COLUMNS = ("table", "rows")
 

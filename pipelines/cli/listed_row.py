@@ -11,8 +11,8 @@ from connectors.event_api.complaints import in_short
 from mappings.vocabulary import REASON_TEXTS, Reason, RowKey
 from pipelines.cli.tables_csv import ToldRow, told
 from state.deciding import waits_for_access
+from state.enums import DriftKind, EntryState, ProblemKind, Waiting
 from state.views import OtherEntry, ProblemRecord, RowRecord
-from state.words import DriftKind, EntryState, ProblemKind, Waiting
 
 
 @dataclass(frozen=True, slots=True)

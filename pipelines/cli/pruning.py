@@ -15,8 +15,7 @@ from pipelines.cli.output import Output
 from pipelines.clock import now
 from pipelines.outcomes import ExitCode
 from pipelines.settings import current_settings
-from state.addresses import shown_url
-from state.presence import existing_database
+from state.database import existing_database, shown_url
 from state.pruning import Pruned, prune
 
 _COLUMNS = ("what", "", "stays, though as old", "because")

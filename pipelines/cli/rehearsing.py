@@ -29,8 +29,8 @@ from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import Workshop
 from state.accounts import PublishAccount
 from state.books import Books
+from state.database import existing_database
 from state.outbox import Outbox
-from state.presence import existing_database
 from state.rehearsal import rehearsal_copy
 from state.views import Book, RowFilter
 

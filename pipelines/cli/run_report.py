@@ -15,9 +15,9 @@ from pipelines.publishing.pace_told import pace_line
 from pipelines.wiring import Workshop
 from state.accounts import RejectedRow
 from state.books import Books
+from state.enums import Waiting
 from state.standing import OpenRows
 from state.views import RunRecord
-from state.words import Waiting
 
 SHOWN = 10
 """So many rejected rows are shown at the end of a run; `eventsync rows` has all of them."""

@@ -17,9 +17,9 @@ from pipelines.clock import now
 from pipelines.settings import Settings
 from state.alongside import Estranged, find_estranged
 from state.books import Books
-from state.presence import existing_database
+from state.database import existing_database
+from state.enums import EntryState
 from state.views import Book, FeedStatus, RunRecord
-from state.words import EntryState
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from pipelines.cli.shelf import Shelf, open_shelf
 from pipelines.outcomes import ExitCode
 from pipelines.settings import current_settings
 from pipelines.telling.waiting import HELP
+from state.enums import EntryState
 from state.views import FeedStatus, LeaseHolder, RunRecord
-from state.words import EntryState
 
 _RUNS_OF_ONE = 10
 _RUNS_OF_ALL = 3

@@ -12,8 +12,8 @@ from itertools import islice
 
 from mappings.vocabulary import Reason, ReasonCode
 from state.books import Books
+from state.enums import ProblemKind
 from state.views import Book
-from state.words import ProblemKind
 
 COLUMNS = ("column", "value", "rows", "hint")
 _DISTINCT_VALUES = 500

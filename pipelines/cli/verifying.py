@@ -8,8 +8,7 @@ from __future__ import annotations
 from pipelines.cli.output import Output
 from pipelines.outcomes import ExitCode
 from pipelines.settings import current_settings
-from state.addresses import shown_url
-from state.presence import existing_database
+from state.database import existing_database, shown_url
 from state.soundness import Examination, examine
 
 _COLUMNS = ("what", "feed", "row or run", "finding")

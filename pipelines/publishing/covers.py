@@ -21,7 +21,7 @@ from mappings.event import as_draft, with_cover
 from mappings.identity import idempotency_key
 from mappings.vocabulary import Cover, FeedName, Reason, ReasonCode, RowKey
 from pipelines.publishing.payload_paths import is_same_place, words_of
-from state.media import MediaMemory
+from state.notes import MediaMemory
 
 _MEDIA = FeedName("media")
 """Stands where a feed's name stands in an event's key: feeds share the images of one destination."""

@@ -27,8 +27,7 @@ from pipelines.telling.pace import post_of
 from pipelines.telling.words import FeedNews, lost_books_message, message_of
 from state.books import Books
 from state.database import StateDb
-from state.notes import ServiceNotes
-from state.notices_sent import Notice, NoticesSent
+from state.notes import Notice, NoticesSent, ServiceNotes
 from state.views import FeedStatus, RunRecord
 
 _LOOKED_BACK = (3, 100)

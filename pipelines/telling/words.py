@@ -14,7 +14,7 @@ from connectors.notifier import Message, Tone
 from mappings.vocabulary import FeedName
 from pipelines.harmless import replaced
 from pipelines.telling.causes import Cause, Concern
-from state.notices_sent import Notice
+from state.notes import Notice
 
 MOST_FEEDS = 15
 """So many feeds are told of at length; of more than these only the names."""

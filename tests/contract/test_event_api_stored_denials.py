@@ -21,9 +21,9 @@ from mappings.errors import SyncError, TransientError
 from mappings.vocabulary import RowKey
 from pipelines.publishing.drain import Drain
 from state.choices import Change, Resend
+from state.enums import Decision, EntryState
 from state.outbox import Settled
 from state.turned_away import Retried
-from state.words import Decision, EntryState
 
 DENIALS = {"scope": (403, "insufficient_scope", ScopeMissingError), "key": (401, "invalid_api_key", KeyRefusedError)}
 LOCKED = {

@@ -28,7 +28,7 @@ from state.database import open_database, writing
 from state.gate import GateClosedError
 from state.holders import HeldByAnotherError
 from state.ledger import Ledger
-from state.tables import ENTRY, LEASE, METADATA, SCOPE
+from state.tables import ENTRY, LEASE, SCOPE, METADATA
 
 pytestmark = pytest.mark.slow
 ROWS = 150

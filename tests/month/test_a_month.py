@@ -19,11 +19,11 @@ from sqlalchemy import select
 from pipelines.telling.causes import Cause
 from state.books import Books
 from state.database import reading
-from state.notices_sent import NoticesSent
+from state.enums import EntryState
+from state.notes import NoticesSent
 from state.soundness import examine
 from state.tables import ENTRY
 from state.views import Book, RowFilter
-from state.words import EntryState
 
 pytestmark = pytest.mark.slow
 

@@ -47,12 +47,12 @@ from pipelines.verdicts import outcome_of_publish
 from state.books import Books
 from state.choices import AsItIs, Change, Choice, NotPossibleError
 from state.decisions import Decisions
+from state.enums import ProblemKind
+from state.holders import Pulse
 from state.lease import Keeping, Lease
 from state.ledger import Ledger
-from state.pulse import Pulse
 from state.views import Book, RowFilter, RowRecord, RunRecord
 from state.weighing import weigh
-from state.words import ProblemKind
 
 DESTINATION = "https://events.example.org#tests"
 NAMESPACE = "tests"

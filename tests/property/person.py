@@ -14,8 +14,8 @@ from property.model_service import Death
 from mappings.vocabulary import RowKey
 from state.choices import Apply, Change, Choice, NotPossibleError, Release, Remove, Resend, SameAs, SetAside, TakeBack, TakeEvent
 from state.decisions import EventTakenError
+from state.enums import EntryState
 from state.views import RowRecord
-from state.words import EntryState
 
 ANA = "ana@desk"
 

@@ -25,8 +25,8 @@ from property.state_dbs import OneFile, OneServer, StateDb
 
 from pipelines.options import RunOptions
 from state.choices import Apply, Choice, Release, Resend, SetAside, TakeBack, TakeEvent
+from state.enums import EntryState
 from state.views import RowRecord
-from state.words import EntryState
 
 EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "20"))
 IDS = ("a", "b", "c", "d")

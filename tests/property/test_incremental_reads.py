@@ -20,10 +20,10 @@ from connectors.sources.errors import SourceUnavailableError
 from mappings.schema import FeedMapping
 from pipelines.options import RunOptions
 from state.books import Books
+from state.enums import ProblemKind
 from state.gate import GateClosedError
 from state.outbox import Settled
 from state.views import Book, RowFilter
-from state.words import ProblemKind
 
 BOOK = Book(DESTINATION, FEED)
 

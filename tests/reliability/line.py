@@ -20,8 +20,8 @@ from integration.waiting import pause, until
 from reliability.troubles import MEMORY_S, TRUST_S, Keys, Place
 from reliability.worker import HASTY, Worker
 
+from state.enums import EntryState
 from state.views import RowFilter, RowRecord
-from state.words import EntryState
 
 ROWS = 16
 IN_FLIGHT = 4

@@ -25,7 +25,7 @@ from pipelines.stopping.interruption import InterruptedRunError
 from pipelines.sync import Staged
 from pipelines.wiring import Workshop
 from state.backfills import Backfills
-from state.presence import existing_database
+from state.database import existing_database
 from state.rehearsal import rehearsal_copy
 
 _COLUMNS = ("days", "read", "would send", "unchanged", "drifted", "rejected", "held", "left out", "how it would end")

@@ -17,9 +17,9 @@ from pipelines.cli.resolving import Told
 from pipelines.cli.unmapped import Unmapped
 from pipelines.reconciliation.matching import Verdict
 from pipelines.reconciliation.search import ListRead
+from state.enums import Decision, DriftKind, EntryState, ProblemKind
 from state.turned_away import LeftAlone
 from state.views import OtherEntry
-from state.words import Decision, DriftKind, EntryState, ProblemKind
 
 
 class Problem(TypedDict):

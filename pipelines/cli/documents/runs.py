@@ -13,8 +13,8 @@ from pipelines.brakes import BrakeVerdict
 from pipelines.cli.run_report import RunReport
 from state.accounts import PublishAccount, ReadAccount, RejectedRow, StageReport
 from state.backfills import BackfillState, SliceState
+from state.enums import Phase, Waiting
 from state.standing import OpenRows
-from state.words import Phase, Waiting
 
 From = Annotated[date, Field(serialization_alias="from")]
 """A first day, by the word that is Python's own."""

@@ -22,8 +22,8 @@ from pipelines.cli.shelf import open_shelf
 from pipelines.clock import now
 from pipelines.publishing.slug_list import ListMemory
 from pipelines.settings import Settings
+from state.database import existing_database
 from state.notes import ServiceNotes
-from state.presence import existing_database
 
 
 def ask_for(

@@ -13,8 +13,8 @@ from mappings.delivery import Answer
 from mappings.vocabulary import REASON_TEXTS, Reason, RowKey
 from pipelines.cli.payload_diff import payload_diff, shown
 from pipelines.cli.reporting.page import Change, Line, Point
+from state.enums import DriftKind, EntryState
 from state.views import OtherEntry, ProblemRecord, RowRecord
-from state.words import DriftKind, EntryState
 
 _LONGEST = 300
 """Characters of one text; an editor recognises a cell by its beginning."""

@@ -23,8 +23,8 @@ from pipelines.cli.shelf import Shelf, open_shelf
 from pipelines.clock import now
 from pipelines.settings import current_settings
 from state.books import Books
+from state.enums import EntryState, ProblemKind, Waiting
 from state.views import Book, FeedStatus, RowFilter, RowRecord
-from state.words import EntryState, ProblemKind, Waiting
 
 _COLUMNS = ("what", "rows", "new")
 _LINK = re.compile(r"https?://[^\s\"'<>]*\{id\}[^\s\"'<>]*", re.ASCII)

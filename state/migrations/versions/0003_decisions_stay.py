@@ -20,8 +20,8 @@ from sqlalchemy import Connection
 from mappings.destination import destination_of, split_destination
 from mappings.identity import idempotency_key
 from mappings.vocabulary import FeedName, RowKey
-from state.columns import BIG_ID, UtcTime
 from state.migrations.packed_bodies import unpacked
+from state.tables import BIG_ID, UtcTime
 
 revision = "0003"
 down_revision = "0002"

@@ -15,8 +15,8 @@ from unit.cli.test_cli_decisions import GOOD, Decider
 from pipelines.telling.causes import Cause, concerns_of
 from state.books import Books
 from state.database import open_database, reading, writing
+from state.enums import Waiting
 from state.tables import EARLIER, ENTRY
-from state.words import Waiting
 
 HEADER = "ID,TITLE,DAY,HOUR,KIND,GENRE"
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

@@ -21,7 +21,7 @@ from connectors.event_api.media import ImageFetcher, ImageLimits
 from mappings.vocabulary import Cover
 from pipelines.publishing.covers import Covers
 from pipelines.publishing.sending import PublishJob, Sending
-from state.media import MediaMemory
+from state.notes import MediaMemory
 
 COVER = Cover("https://img.example/1", "omit")
 

@@ -15,8 +15,8 @@ import pytest
 from connectors.event_api.event_list import ListedEvent
 from mappings.vocabulary import FeedName, IdempotencyKey, RowKey
 from pipelines.reconciliation.matching import Matching, RowVerdict, Verdict
+from state.enums import EntryState
 from state.sought import Sought
-from state.words import EntryState
 
 PAYLOAD: dict[str, Any] = {
     "channelId": 3,

@@ -27,11 +27,11 @@ from pipelines.stopping.interruption import InterruptedRunError
 from pipelines.sync import Published
 from pipelines.verdicts import outcome_of_publish
 from state.accounts import ImbalanceError, PublishAccount
+from state.enums import DriftKind
 from state.gate import GateClosedError
 from state.holders import HeldByAnotherError
 from state.lease import LeaseLostError
 from state.standing import OpenRows, Standing
-from state.words import DriftKind
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 MAPPING = """\

@@ -30,11 +30,11 @@ from state.database import open_database, reading, writing
 from state.export_file import export_to, import_from
 from state.holders import HeldByAnotherError
 from state.ledger import Ledger
-from state.media import MediaMemory
 from state.moving import MOVER, migrate
+from state.notes import MediaMemory
 from state.portable import Sum, form_of
 from state.soundness import examine
-from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, ROUTE_WORKER
+from state.tables import DUPLICATE_MARK, ENTRY, LEASE, ROUTE_WORKER, METADATA
 from state.terms import Terms
 from state.views import Book, RowFilter
 

@@ -44,6 +44,7 @@ from state.choices import (
 from state.database import reading, writing
 from state.decisions import Decisions, EventTakenError, Found, Resolved
 from state.drafts import twin_digest_of
+from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
 from state.lease import LeaseLostError
 from state.ledger import Ledger
 from state.outbox import Settled
@@ -52,7 +53,6 @@ from state.tables import ENTRY
 from state.terms import Terms
 from state.turned_away import LeftAlone
 from state.views import Book, RowFilter
-from state.words import Decision, DriftKind, EntryState, ProblemKind, Waiting
 
 ANN = "ann@desk"
 BOOK = Book(DESTINATION, FEED)

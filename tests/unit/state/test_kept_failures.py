@@ -13,7 +13,7 @@ from mappings.identity import idempotency_key
 from mappings.vocabulary import RowKey
 from state.choices import Change, Resend
 from state.deciding import decide
-from state.words import Decision, EntryState
+from state.enums import Decision, EntryState
 
 KEPT = answer(500, "req-1")
 

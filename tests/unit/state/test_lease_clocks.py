@@ -22,10 +22,9 @@ from unit.state.world import DESTINATION, FEED, Clock
 
 from state.books import Books
 from state.database import open_database
-from state.holders import HeldByAnotherError, Holder, is_running, this_process
+from state.holders import HeldByAnotherError, Holder, Pulse, host_pulse, is_running, seconds_since_boot, this_process
 from state.lease import Keeping, Lease, LeaseLostError
 from state.ledger import Ledger
-from state.pulse import Pulse, host_pulse, seconds_since_boot
 from state.turn import Turn
 
 HERE = Pulse("boot-1", lambda: 0.0)

@@ -28,9 +28,9 @@ from state.choices import (
     TakeEvent,
 )
 from state.deciding import decide, may_be_removed
+from state.enums import EntryState
 from state.terms import Terms
 from state.views import RowRecord
-from state.words import EntryState
 
 PAGE = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text("utf-8")
 VERDICTS: dict[str, Verdict] = {

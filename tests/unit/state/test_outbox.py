@@ -10,10 +10,10 @@ from mappings.errors import TransientError
 from mappings.vocabulary import Cover, RowKey
 from state.accounts import ImbalanceError, PublishAccount
 from state.books import Books
+from state.enums import EntryState
 from state.lease import LeaseLostError
 from state.outbox import NotClaimedError, Settled
 from state.views import Book, RowFilter
-from state.words import EntryState
 
 PAUSED = TransientError("come back later")
 COVER = Cover("https://img.example/a.jpg", "draft")

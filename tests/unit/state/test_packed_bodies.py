@@ -14,13 +14,13 @@ from mappings.delivery import Conflict, Receipt, Refusal, Uncertain, Unconfirmed
 from state.books import Books
 from state.compacting import Compaction, compact
 from state.database import reading, writing
+from state.enums import DriftKind, EntryState
 from state.packing import Packer, unpacked
 from state.soundness import examine
 from state.tables import ENTRY, SCOPE
 from state.terms import Terms
 from state.trouble import StateDamagedError
 from state.views import Book, RowFilter
-from state.words import DriftKind, EntryState
 
 LONG = "An evening of songs, tales & slow dances in the old mill by the river"
 BOOK = Book(DESTINATION, FEED)

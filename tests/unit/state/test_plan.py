@@ -5,6 +5,7 @@ from unit.state.world import row
 
 from mappings.vocabulary import FeedName, MappedRow, RowKey
 from state.duplicates import Candidate
+from state.enums import EntryState
 from state.plan import (
     Drifted,
     Held,
@@ -19,7 +20,6 @@ from state.plan import (
     plan_known,
     plan_new,
 )
-from state.words import EntryState
 
 SAID = row("a", "as pinned")
 CHANGED = row("a", "as the source says now")

@@ -14,13 +14,13 @@ from state.backfills import Backfills, SliceEnd, SliceState
 from state.books import Books
 from state.choices import TakeEvent
 from state.database import reading, writing
-from state.notices_sent import NoticesSent
+from state.enums import ProblemKind
+from state.notes import NoticesSent
 from state.pruning import Pruned, prune
 from state.soundness import examine
 from state.tables import BACKFILL_SLICE, EARLIER, ENTRY, PROBLEM, RUN
 from state.terms import Terms
 from state.views import Book, RowFilter, RowRecord
-from state.words import ProblemKind
 
 BOOK = Book(DESTINATION, FEED)
 

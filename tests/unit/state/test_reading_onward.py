@@ -18,13 +18,13 @@ from pipelines.options import RunOptions
 from state.books import Books
 from state.choices import Release
 from state.database import writing
+from state.enums import ProblemKind
 from state.gate import GateClosedError
 from state.ledger import Ledger
 from state.reach import Reach
 from state.rehearsal import rehearsal_copy
 from state.tables import ENTRY
 from state.views import Book
-from state.words import ProblemKind
 
 STRICT = '{rejected: "1%", rejected_at_least: 1, shrink: "50%", new: off}'
 NOW_FULL = RunOptions(full=True)

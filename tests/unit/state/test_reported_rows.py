@@ -6,8 +6,8 @@ from unit.state.world import DESTINATION, FEED, START, World, rejection, row
 
 from mappings.vocabulary import RowKey
 from state.books import Books
+from state.enums import ProblemKind
 from state.views import Book
-from state.words import ProblemKind
 
 BOOK = Book(DESTINATION, FEED)
 

@@ -9,9 +9,9 @@ from mappings.identity import row_key
 from mappings.vocabulary import Absorbed, Absorption, MappedRow, Origin, Part, RowKey, Silence, Skipped
 from state.accounts import ReadAccount, RowShares
 from state.choices import SetAside
+from state.enums import DriftKind, EntryState
 from state.terms import Terms
 from state.unspoken import Unspoken
-from state.words import DriftKind, EntryState
 
 THE_WEEK = Terms(days=("2026-03-02", "2026-03-31"))
 OF_ROWS = Terms(days=("2026-03-02", "2026-03-31"), row_parts=1)

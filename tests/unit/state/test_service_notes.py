@@ -11,8 +11,7 @@ from sqlalchemy import Engine
 from mappings.vocabulary import FeedName
 from state.books import Books
 from state.ledger import Ledger
-from state.notes import ServiceNotes
-from state.notices import add_notices
+from state.notes import ServiceNotes, add_notices
 
 HERE, ELSEWHERE, FEED = "https://events.example#default", "https://rehearsal.example#default", FeedName("agenda")
 

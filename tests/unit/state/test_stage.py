@@ -13,13 +13,13 @@ from mappings.vocabulary import Cover, Reason, ReasonCode
 from state.accounts import ImbalanceError, ReadAccount
 from state.books import Books
 from state.database import writing
+from state.enums import DriftKind, EntryState, ProblemKind
 from state.gate import GateClosedError
 from state.lease import LeaseLostError
 from state.outbox import Settled
 from state.tables import ENTRY, SCOPE
 from state.terms import Terms
 from state.views import Book
-from state.words import DriftKind, EntryState, ProblemKind
 
 BOOK = Book(DESTINATION, FEED)
 

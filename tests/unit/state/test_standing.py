@@ -12,13 +12,13 @@ from mappings.delivery import Blocked, Conflict, Refusal, Uncertain, Unconfirmed
 from mappings.vocabulary import Reason, ReasonCode, RowKey
 from state.books import Books
 from state.database import reading, writing
+from state.enums import DriftKind, EntryState, ProblemKind, Waiting
 from state.outbox import Settled
 from state.repeating import Repetition
 from state.standing import OpenRows
 from state.tables import EARLIER, ENTRY, PROBLEM
 from state.terms import USUAL
 from state.views import Book, RowFilter
-from state.words import DriftKind, EntryState, ProblemKind, Waiting
 
 BOOK = Book(DESTINATION, FEED)
 NEXT_YEAR = START + timedelta(days=365)

@@ -13,10 +13,10 @@ from mappings.event import as_draft
 from mappings.vocabulary import Cover, MappedRow
 from state.accounts import ReadAccount, StageReport
 from state.books import Books
+from state.enums import EntryState
 from state.tables import EARLIER
 from state.terms import Terms
 from state.views import Book, RowFilter
-from state.words import EntryState
 
 BOOK = Book(DESTINATION, FEED)
 IGNORING = Terms(on_change="ignore", on_vanish="ignore")

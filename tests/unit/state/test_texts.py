@@ -10,12 +10,12 @@ from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejectio
 from mappings.delivery import Answer, Refusal
 from mappings.vocabulary import Cover, FeedName
 from state.books import Books
-from state.columns import storable
+from state.enums import ProblemKind
 from state.ledger import Ledger
 from state.outbox import Settled
 from state.soundness import examine
+from state.tables import storable
 from state.views import Book
-from state.words import ProblemKind
 
 BAD = "k\x00\udce9é"
 KEPT = "k\\x00\\udce9é"

@@ -31,7 +31,7 @@ from state.ledger import Ledger
 from state.migrations.upgrade import HEAD, differences, upgrade
 from state.packing import unpacked
 from state.soundness import examine
-from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, LEASE, MEDIA, METADATA, PROBLEM, SCOPE
+from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, LEASE, MEDIA, PROBLEM, SCOPE, METADATA
 from state.trouble import StateUnavailableError
 
 EXPORT = Path(__file__).parent / "exports" / "state-0002.gz"

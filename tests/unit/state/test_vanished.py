@@ -13,10 +13,10 @@ from mappings.delivery import Blocked, Conflict, Refusal, Uncertain, Verdict
 from mappings.identity import fingerprint
 from mappings.vocabulary import MappedRow, Origin, RowKey, Skipped
 from state.database import reading, writing
+from state.enums import Waiting
 from state.reach import Reach
 from state.tables import ENTRY
 from state.terms import Terms
-from state.words import Waiting
 
 STAYS = row("stays")
 

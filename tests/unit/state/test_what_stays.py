@@ -13,10 +13,10 @@ from mappings.vocabulary import MappedRow, Origin, Reason, ReasonCode, RowKey, S
 from state.accounts import ReadAccount
 from state.books import Books
 from state.database import writing
+from state.enums import Decision, DriftKind, EntryState, ProblemKind
 from state.tables import EARLIER, ENTRY
 from state.terms import Terms
 from state.views import Book
-from state.words import Decision, DriftKind, EntryState, ProblemKind
 
 BOOK = Book(DESTINATION, FEED)
 A, B, C = row("a", "first"), row("a", "second"), row("a", "third")

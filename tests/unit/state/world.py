@@ -28,10 +28,10 @@ from mappings.vocabulary import (
 from state.accounts import PublishAccount, StageReport
 from state.books import Books
 from state.database import open_database
+from state.holders import Pulse
 from state.lease import Keeping, Lease
 from state.ledger import Ledger
 from state.outbox import Outbox, Settled
-from state.pulse import Pulse
 from state.tables import ENTRY
 from state.terms import USUAL, Terms
 from state.views import Book, RowFilter, RowRecord

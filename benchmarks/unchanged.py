@@ -27,8 +27,8 @@ from pipelines.reading.approach import AtHand, approach_of
 from pipelines.reading.sameness import Sameness
 from pipelines.sync import Staged, StageJob, stage
 from state.database import open_database
-from state.ledger import Ledger
-from state.outbox import Settled
+from state.ledger.ledger import Ledger
+from state.ledger.outbox import Settled
 
 ROUNDS = 3
 EDITED = 100

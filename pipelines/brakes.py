@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from mappings.measures import written
 from mappings.publishing import Brakes
 from pipelines.options import BrakeName
-from state.accounts import StageReport
-from state.duplicates import place_of
+from state.ledger.accounts import StageReport
+from state.ledger.duplicates import place_of
 
 HISTORY_THAT_COUNTS = 20
 """A feed with fewer known rows has no history to compare new rows with."""

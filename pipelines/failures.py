@@ -20,7 +20,7 @@ from pipelines.faults import faults_as_errors
 from pipelines.harmless import replaced
 from pipelines.outcomes import outcome_of
 from state.holders import HeldByAnotherError
-from state.lease import LeaseLostError
+from state.ledger.lease import LeaseLostError
 
 StepContext = AssetExecutionContext | OpExecutionContext
 """What is known in a step, of an asset or of none."""

@@ -29,11 +29,11 @@ from pipelines.sync import Published, Staged, publish, stage
 from pipelines.tracing.telemetry import Telemetry, Work
 from pipelines.verdicts import outcome_of_publish, outcome_of_standing
 from pipelines.wiring import Workshop
-from state.accounts import PublishAccount
-from state.books import Books
-from state.lease import LeaseLostError
+from state.ledger.accounts import PublishAccount
+from state.ledger.lease import LeaseLostError
+from state.ledger.standing import Standing
 from state.notes import put_pace
-from state.standing import Standing
+from state.views.books import Books
 
 DONE = Outcome("done", ExitCode.DONE)
 _MISSING = "keys that are not in the source"

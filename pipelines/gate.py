@@ -9,8 +9,8 @@ from mappings.schema import FeedMapping
 from pipelines.options import RunOptions
 from pipelines.outcomes import BrakeError
 from pipelines.sync import Staged
-from state.gate import closed
-from state.ledger import Ledger
+from state.ledger.gate import closed
+from state.ledger.ledger import Ledger
 
 
 def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by: str) -> None:

@@ -11,9 +11,10 @@ import orjson
 
 from mappings.schema import FeedMapping
 from pipelines.wiring import Workshop
-from state.books import Books
 from state.enums import Waiting
-from state.views import Book, RowFilter, RowRecord
+from state.ledger.row_record import Book, RowRecord
+from state.views.books import Books
+from state.views.views import RowFilter
 
 FIRST = 20
 

@@ -21,8 +21,8 @@ from pipelines.settings import Settings
 from pipelines.stopping.interrupts import window
 from pipelines.wiring import Workshop
 from pipelines.write_back import WriteBackJob, WrittenBack, write_back
-from state.books import Books
-from state.views import Book
+from state.ledger.row_record import Book
+from state.views.books import Books
 
 NOTHING = WrittenBack()
 _REHEARSING = "nothing was written back into the sheet: the service is one of this machine, and the sheet is Google's own"

@@ -32,7 +32,7 @@ from pipelines.settings import Settings
 from pipelines.telling.causes import Cause, Concern
 from pipelines.telling.notices import Teller, tell_of_lost_books, teller_of
 from pipelines.wiring import OpenWorkshop
-from state.books import Books
+from state.views.books import Books
 
 NAME = "tell_owners"
 EVERY_S = 60

@@ -13,7 +13,7 @@ from connectors.sources.errors import EmptySourceError, MissingColumnsError
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
 from pipelines.stopping.interruption import InterruptedRunError
 from state.holders import HeldByAnotherError
-from state.lease import LeaseLostError
+from state.ledger.lease import LeaseLostError
 
 HELP = "what would help: "
 

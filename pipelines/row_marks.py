@@ -12,9 +12,10 @@ from typing import assert_never
 from mappings.delivery import Answer
 from mappings.identity import names_of
 from mappings.vocabulary import REASON_TEXTS, Reason, RowKey
-from state.books import Books
 from state.enums import DriftKind, EntryState, ProblemKind
-from state.views import Book, ProblemRecord, RowFilter, RowRecord
+from state.ledger.row_record import Book, RowRecord
+from state.views.books import Books
+from state.views.views import ProblemRecord, RowFilter
 
 REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE = "rejected", "waits", "draft", "published", "sent", "set aside"
 _GRAVEST_FIRST = (REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE)

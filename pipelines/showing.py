@@ -19,7 +19,7 @@ from pipelines.left_open import Differing, LeftOpen
 from pipelines.reading.places import address_of
 from pipelines.row_words import WAITING
 from pipelines.sync import Published, Staged
-from state.accounts import RejectedRow
+from state.ledger.accounts import RejectedRow
 
 ROWS_SHOWN = 20
 _PACE_NAMES = {

@@ -38,15 +38,15 @@ from pipelines.reading.traces import NO_TRACE, Trace, Tracing
 from pipelines.stopping.interrupts import interruptible, window
 from pipelines.stopping.stoppable import run_stoppable
 from pipelines.write_back import WrittenBack
-from state.accounts import PublishAccount, StageReport
-from state.bookmark import ReadEnd
-from state.lease import LeaseLostError
-from state.ledger import Ledger
-from state.reach import Reach
-from state.repeating import Repetition
-from state.stage import Stage
-from state.standing import NOTHING, Standing
-from state.terms import Terms
+from state.ledger.accounts import PublishAccount, StageReport
+from state.ledger.bookmark import ReadEnd
+from state.ledger.lease import LeaseLostError
+from state.ledger.ledger import Ledger
+from state.ledger.reach import Reach
+from state.ledger.repeating import Repetition
+from state.ledger.stage import Stage
+from state.ledger.standing import NOTHING, Standing
+from state.ledger.terms import Terms
 
 CHUNK_ROWS = 2_000
 """Rows of one stage transaction: large enough for batched statements and few flushes to disk, small enough for flat memory."""

@@ -12,7 +12,7 @@ from pipelines.outcomes import ExitCode, Outcome, outcome_of
 from pipelines.row_words import RESENT, SAID
 from pipelines.sync import Published
 from state.enums import DriftKind, Waiting
-from state.standing import Standing
+from state.ledger.standing import Standing
 
 NAMED = 3
 """So many pictures are named in the message of a run; `eventsync rows` has all of them."""

@@ -52,8 +52,8 @@ from pipelines.tracing.chosen import telemetry_of
 from pipelines.tracing.telemetry import UNTOLD, Telemetry
 from state.database import StateDb, open_database
 from state.holders import HeldByAnotherError, seconds_since_boot
-from state.lease import Lease
-from state.ledger import Ledger
+from state.ledger.lease import Lease
+from state.ledger.ledger import Ledger
 from state.notes import MediaMemory, ServiceNotes, add_notices
 
 Tell = Callable[[str], None]

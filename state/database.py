@@ -1,6 +1,7 @@
 """Opening the state DB, that its schema is ours, and its two kinds of transaction. What is in it is `tables`'.
 
-Where it lies is read by `addresses`; its failures are put in words by `trouble`."""
+Where it lies is read by `addresses`; its failures are put in words by `trouble`.
+"""
 
 from __future__ import annotations
 

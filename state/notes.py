@@ -1,6 +1,7 @@
 """What was last known of a service as a whole, by name: small texts that outlive a run, such as a list's version.
 
-What a text means is its writer's; what is known of single rows is the ledger's."""
+What a text means is its writer's; what is known of single rows is the ledger's.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The tables of the state DB. They never leave this package; what they mean together is `ledger`'s.
 
-SQLModel declares them; statements on the hot path are SQLAlchemy Core's, on the same tables."""
+SQLModel declares them; statements on the hot path are SQLAlchemy Core's, on the same tables.
+"""
 
 from __future__ import annotations
 
@@ -135,8 +136,6 @@ class BackfillSlice(Row, table=True):
     counts: str = Field(sa_type=PlainText)
     started_at: datetime | None = Field(default=None, sa_type=UtcTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
-
-
 
 
 def _partial_index(name: str, column: str, where: str) -> Index:

@@ -25,13 +25,14 @@ from pipelines.options import RunOptions
 from pipelines.reading.approach import AtHand, approach_of
 from pipelines.reading.sameness import Sameness
 from pipelines.sync import Staged, StageJob, stage
-from state.books import Books
-from state.choices import Choice, NotPossibleError
-from state.decisions import Found
 from state.enums import ProblemKind
-from state.gate import GateClosedError
-from state.outbox import Settled
-from state.views import Book, RowFilter
+from state.ledger.choices import Choice, NotPossibleError
+from state.ledger.decisions import Found
+from state.ledger.gate import GateClosedError
+from state.ledger.outbox import Settled
+from state.ledger.row_record import Book
+from state.views.books import Books
+from state.views.views import RowFilter
 
 COLUMNS = ("REF", "TITLE", "STATE", "DAYS", "NOTE")
 Cells = tuple[str, str, str, str, str]

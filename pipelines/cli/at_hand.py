@@ -19,13 +19,13 @@ from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.cli.shelf import Shelf
 from pipelines.clock import now
 from pipelines.settings import Settings
-from state.books import Books
 from state.database import StateDb, existing_database
-from state.decisions import Decisions
 from state.holders import HeldByAnotherError
-from state.lease import Lease
-from state.ledger import Ledger
-from state.views import Book
+from state.ledger.decisions import Decisions
+from state.ledger.lease import Lease
+from state.ledger.ledger import Ledger
+from state.ledger.row_record import Book
+from state.views.books import Books
 
 _ALIKE = 60.0
 

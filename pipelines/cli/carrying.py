@@ -9,9 +9,9 @@ from pipelines.cli.output import Output
 from pipelines.clock import now
 from pipelines.outcomes import ExitCode
 from pipelines.settings import current_settings
+from state.archive.export_file import Carried, export_to, import_from
+from state.archive.moving import migrate, rename_service
 from state.database import existing_database, open_database, shown_url
-from state.export_file import Carried, export_to, import_from
-from state.moving import migrate, rename_service
 
 _COLUMNS = ("table", "rows")
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pipelines.cli.output import Output
 from pipelines.outcomes import ExitCode
 from pipelines.settings import current_settings
-from state.compacting import Compaction, compact
+from state.archive.compacting import Compaction, compact
 from state.database import existing_database, shown_url
 
 _MB = 1_000_000

@@ -12,7 +12,8 @@ from pipelines.cli.output import Output
 from pipelines.cli.payload_diff import FieldDiff, payload_diff, shown
 from pipelines.settings import current_settings
 from state.enums import DriftKind, EntryState, Waiting
-from state.views import RowFilter, RowRecord, RunRecord
+from state.ledger.row_record import RowRecord
+from state.views.views import RowFilter, RunRecord
 
 _SHOWN = 100
 _LIST = ("what", "row key", "event", "field", "delivered", "now")

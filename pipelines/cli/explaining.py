@@ -27,7 +27,7 @@ from pipelines.cli.output import Output, Progress
 from pipelines.cli.shelf import open_shelf
 from pipelines.clock import now
 from pipelines.settings import Settings, current_settings
-from state.views import RowFilter
+from state.views.views import RowFilter
 
 _COLUMNS = ("field", "step", "goes in", "comes out")
 _KEPT_KEYS = 50_000

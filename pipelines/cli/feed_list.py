@@ -15,7 +15,7 @@ from pipelines.cli.output import Output
 from pipelines.cli.shelf import Shelf, open_shelf
 from pipelines.cli.source_words import source_words
 from pipelines.settings import current_settings
-from state.views import FeedStatus
+from state.views.views import FeedStatus
 
 _COLUMNS = ("feed", "source", "schedule", "last run", "outcome", "rows")
 

@@ -10,9 +10,10 @@ from typing import Any, assert_never
 from connectors.event_api.complaints import in_short
 from mappings.vocabulary import REASON_TEXTS, Reason, RowKey
 from pipelines.cli.tables_csv import ToldRow, told
-from state.deciding import waits_for_access
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
-from state.views import OtherEntry, ProblemRecord, RowRecord
+from state.ledger.choices import waits_for_access
+from state.ledger.row_record import OtherEntry, RowRecord
+from state.views.views import ProblemRecord
 
 
 @dataclass(frozen=True, slots=True)

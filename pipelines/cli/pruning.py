@@ -15,8 +15,8 @@ from pipelines.cli.output import Output
 from pipelines.clock import now
 from pipelines.outcomes import ExitCode
 from pipelines.settings import current_settings
+from state.archive.prune import Pruned, prune
 from state.database import existing_database, shown_url
-from state.pruning import Pruned, prune
 
 _COLUMNS = ("what", "", "stays, though as old", "because")
 _LEAST = timedelta(days=1)

@@ -19,8 +19,8 @@ from pipelines.publishing.shared_pace import sharing_over
 from pipelines.reconciliation.matching import RowVerdict, Verdict
 from pipelines.reconciliation.search import ListRead, Reconciled, ReconcileJob, reconcile
 from pipelines.settings import current_settings
-from state.decisions import Found
-from state.sought import Sought, read_sought
+from state.ledger.decisions import Found
+from state.ledger.sought import Sought, read_sought
 
 _COLUMNS = ("was", "row key", "place", "event", "why", "what would help")
 _SHOWN = 100

@@ -11,8 +11,8 @@ from pipelines.cli.output import Output
 from pipelines.cli.tables import BRAKE_COLUMNS, REJECTION_COLUMNS, brake_rows, read_line, rejection_rows
 from pipelines.outcomes import Outcome
 from pipelines.sync import Staged
-from state.accounts import StageReport
-from state.standing import NOTHING, Standing
+from state.ledger.accounts import StageReport
+from state.ledger.standing import NOTHING, Standing
 
 SHOWN = 10
 """So many of the rows to be sent are shown, and so many rejected ones."""

@@ -27,12 +27,13 @@ from pipelines.stopping.interrupts import is_stop_asked
 from pipelines.sync import Published
 from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import Workshop
-from state.accounts import PublishAccount
-from state.books import Books
+from state.archive.rehearsal import rehearsal_copy
 from state.database import existing_database
-from state.outbox import Outbox
-from state.rehearsal import rehearsal_copy
-from state.views import Book, RowFilter
+from state.ledger.accounts import PublishAccount
+from state.ledger.outbox import Outbox
+from state.ledger.row_record import Book
+from state.views.books import Books
+from state.views.views import RowFilter
 
 _CLAIMED_AT_ONCE = 500
 _LAUNCHED_BY = "a rehearsal"

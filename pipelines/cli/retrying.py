@@ -11,8 +11,8 @@ from pipelines.cli.at_hand import FeedAtHand, feed_at_hand, split_keys
 from pipelines.cli.output import Output
 from pipelines.settings import current_settings
 from state.enums import EntryState
-from state.turned_away import RETRIABLE, Retried
-from state.views import RowFilter
+from state.ledger.turned_away import RETRIABLE, Retried
+from state.views.views import RowFilter
 
 _LEFT_ALONE = ("row key", "left alone, because")
 

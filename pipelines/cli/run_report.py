@@ -13,11 +13,11 @@ from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
 from pipelines.outcomes import ExitCode, Outcome, message_and_hint
 from pipelines.publishing.pace_told import pace_line
 from pipelines.wiring import Workshop
-from state.accounts import RejectedRow
-from state.books import Books
 from state.enums import Waiting
-from state.standing import OpenRows
-from state.views import RunRecord
+from state.ledger.accounts import RejectedRow
+from state.ledger.standing import OpenRows
+from state.views.books import Books
+from state.views.views import RunRecord
 
 SHOWN = 10
 """So many rejected rows are shown at the end of a run; `eventsync rows` has all of them."""

@@ -9,8 +9,8 @@ from typing import Any
 from pipelines.cli.tables import publish_line, read_line
 from pipelines.publishing.pace_told import pace_line
 from state.enums import Waiting
-from state.standing import OpenRows
-from state.views import RunRecord
+from state.ledger.standing import OpenRows
+from state.views.views import RunRecord
 
 _JUDGED = frozenset({"done", "needs attention", "staged"})
 

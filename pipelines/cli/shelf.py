@@ -15,11 +15,12 @@ from mappings.vocabulary import FeedName
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.clock import now
 from pipelines.settings import Settings
-from state.alongside import Estranged, find_estranged
-from state.books import Books
 from state.database import existing_database
 from state.enums import EntryState
-from state.views import Book, FeedStatus, RunRecord
+from state.ledger.alongside import Estranged, find_estranged
+from state.ledger.row_record import Book
+from state.views.books import Books
+from state.views.views import FeedStatus, RunRecord
 
 
 @dataclass(frozen=True, slots=True)

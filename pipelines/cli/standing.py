@@ -15,7 +15,7 @@ from pipelines.outcomes import ExitCode
 from pipelines.settings import current_settings
 from pipelines.telling.waiting import HELP
 from state.enums import EntryState
-from state.views import FeedStatus, LeaseHolder, RunRecord
+from state.views.views import FeedStatus, LeaseHolder, RunRecord
 
 _RUNS_OF_ONE = 10
 _RUNS_OF_ALL = 3

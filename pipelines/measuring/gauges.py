@@ -12,7 +12,8 @@ from importlib.metadata import version
 
 from pipelines.measuring.exposition import Gauge, Sample
 from pipelines.row_words import WAITING
-from state.views import Book, FeedStatus, RunRecord
+from state.ledger.row_record import Book
+from state.views.views import FeedStatus, RunRecord
 
 GAUGES: Mapping[str, str] = {
     "eventsync_build_info": "Always 1; the label says which version tells all this.",

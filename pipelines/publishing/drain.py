@@ -19,7 +19,7 @@ from pipelines.publishing.caution import Caution
 from pipelines.publishing.departures import Departures, Unwatched
 from pipelines.publishing.systemic_failure import SystemicFailure
 from pipelines.stopping.interruption import InterruptedRunError
-from state.outbox import Outbox, Settled
+from state.ledger.outbox import Outbox, Settled
 from state.trouble import StateBusyError
 
 _LOOK_S = 0.25

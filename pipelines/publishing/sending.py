@@ -24,7 +24,7 @@ from pipelines.publishing.departures import Departures, Unwatched
 from pipelines.publishing.drain import Advance, Deliver, Drain
 from pipelines.publishing.preflight import CLEAR, Preflight
 from pipelines.publishing.systemic_failure import SameRefusalError, SystemicFailure
-from state.outbox import Outbox
+from state.ledger.outbox import Outbox
 
 OUTAGE = "outage"
 """Why a drain was stopped, as the ledger keeps it; anything else is the reason of a refusal."""

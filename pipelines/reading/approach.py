@@ -17,8 +17,8 @@ from mappings.row_plan import leaves_for_later
 from mappings.schema import FeedMapping
 from mappings.source_bases import FileSource
 from pipelines.options import RunOptions
-from state.bookmark import NO_BOOKMARK, Bookmark
-from state.reach import Reach
+from state.ledger.bookmark import NO_BOOKMARK, Bookmark
+from state.ledger.reach import Reach
 
 _DAILY = timedelta(days=1)
 _EARLY = 0.05

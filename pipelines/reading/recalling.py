@@ -16,8 +16,8 @@ from mappings.vocabulary import RowKey, SourceRow
 from pipelines.reading.sifting import Sequel, Sieve, each_part
 from pipelines.reading.spilling import Parts
 from pipelines.stopping.interrupts import interruptible, window
-from state.ledger import Ledger
-from state.recall import ENTRY_OF_PAIR
+from state.ledger.ledger import Ledger
+from state.ledger.recall import ENTRY_OF_PAIR
 
 MOST_DIFFERING = 100_000
 """Records. Beyond, so much would have to be kept in mind that the source had better be read as if nothing were known of it."""

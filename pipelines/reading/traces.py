@@ -13,7 +13,7 @@ from mappings.engine import RowMapper
 from pipelines.reading.recalling import Known, Memory, recall
 from pipelines.reading.sameness import Evidence, Sameness
 from pipelines.stopping.interrupts import window
-from state.ledger import Ledger
+from state.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import orjson
 
 from connectors.event_api.event_list import ListedEvent
 from pipelines.reconciliation.likeness import KEY_FIELDS, REFERENCE_FIELDS, Likeness, Strength, likeness, moment, words
-from state.sought import Sought
+from state.ledger.sought import Sought
 
 _KEPT = 20
 _FIELDS_NAMED = 200

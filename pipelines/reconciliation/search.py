@@ -15,8 +15,8 @@ from connectors.event_api.event_list import EventList
 from mappings.errors import SyncError
 from pipelines.publishing.drain import Advance
 from pipelines.reconciliation.matching import Matching, RowVerdict, Verdict
-from state.decisions import Found
-from state.sought import Sought
+from state.ledger.decisions import Found
+from state.ledger.sought import Sought
 
 MOVED_ON = "it was found, but the row has changed while the list was read"
 

@@ -14,7 +14,7 @@ from mappings.vocabulary import FeedName
 from pipelines.outcomes import ExitCode, message_and_hint
 from pipelines.row_words import SAID
 from pipelines.telling.waiting import HELP
-from state.views import FeedStatus, RunRecord
+from state.views.views import FeedStatus, RunRecord
 
 
 class Cause(StrEnum):

@@ -25,10 +25,10 @@ from pipelines.telling.files import FileOfFeed, Owned, broken_files
 from pipelines.telling.overdue import overdue, runs_came
 from pipelines.telling.pace import post_of
 from pipelines.telling.words import FeedNews, lost_books_message, message_of
-from state.books import Books
 from state.database import StateDb
 from state.notes import Notice, NoticesSent, ServiceNotes
-from state.views import FeedStatus, RunRecord
+from state.views.books import Books
+from state.views.views import FeedStatus, RunRecord
 
 _LOOKED_BACK = (3, 100)
 """So many runs are looked at for the last one that says how the feed is, and so many where none of those does."""

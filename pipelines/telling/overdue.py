@@ -15,7 +15,7 @@ from pipelines.backfills.giving_way import BACKFILL
 from pipelines.telling.causes import SILENT, Cause, Concern
 from pipelines.ticks import HOUR, gaps_of_day, last_tick, ticks_of_day
 from state.database import StateDb
-from state.milestones import last_came
+from state.views.books import last_came
 
 _SPELT = "%Y-%m-%d %H:%M UTC"
 

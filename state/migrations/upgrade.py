@@ -49,9 +49,7 @@ def differences(connection: Connection) -> list[str]:
 
     context = MigrationContext.configure(connection, opts={"include_object": is_ours})
     return [
-        _in_words(one)
-        for step in compare_metadata(context, METADATA)
-        for one in (step if isinstance(step, list) else [step])
+        _in_words(one) for step in compare_metadata(context, METADATA) for one in (step if isinstance(step, list) else [step])
     ]
 
 

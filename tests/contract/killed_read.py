@@ -28,7 +28,7 @@ from pipelines.publishing.drain import Advance
 from pipelines.reading.approach import AtHand, approach_of
 from pipelines.sync import Staged, StageJob, stage
 from state.database import StateDb, open_database
-from state.ledger import Ledger
+from state.ledger.ledger import Ledger
 
 DESTINATION = "https://events.example|account-1"
 FEED = f"""\

@@ -44,15 +44,16 @@ from pipelines.publishing.drain import Drain
 from pipelines.publishing.sending import PublishJob, Sending
 from pipelines.sync import Published, StageJob, stage
 from pipelines.verdicts import outcome_of_publish
-from state.books import Books
-from state.choices import AsItIs, Change, Choice, NotPossibleError
-from state.decisions import Decisions
 from state.enums import ProblemKind
 from state.holders import Pulse
-from state.lease import Keeping, Lease
-from state.ledger import Ledger
-from state.views import Book, RowFilter, RowRecord, RunRecord
-from state.weighing import weigh
+from state.ledger.choices import AsItIs, Change, Choice, NotPossibleError
+from state.ledger.decisions import Decisions
+from state.ledger.lease import Keeping, Lease
+from state.ledger.ledger import Ledger
+from state.ledger.row_record import Book, RowRecord
+from state.ledger.weighing import weigh
+from state.views.books import Books
+from state.views.views import RowFilter, RunRecord
 
 DESTINATION = "https://events.example.org#tests"
 NAMESPACE = "tests"

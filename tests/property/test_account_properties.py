@@ -16,13 +16,13 @@ from mappings.delivery import Blocked, Conflict, Intent, Postponed, Refusal, Unc
 from mappings.errors import TransientError
 from mappings.vocabulary import RowKey, RowOutcome
 from pipelines.outcomes import outcome_of
-from state.accounts import ImbalanceError, PublishAccount, ReadAccount
-from state.books import Books
-from state.drafts import content_of
-from state.gate import GateClosedError
-from state.outbox import Outbox, Settled
-from state.reach import Reach
-from state.terms import Terms
+from state.ledger.accounts import ImbalanceError, PublishAccount, ReadAccount
+from state.ledger.gate import GateClosedError
+from state.ledger.outbox import Outbox, Settled
+from state.ledger.plan import content_of
+from state.ledger.reach import Reach
+from state.ledger.terms import Terms
+from state.views.books import Books
 
 KEYS = st.sampled_from("abcde")
 ROWS = st.builds(

@@ -18,7 +18,7 @@ from unit.state.world import World
 
 from mappings.errors import SyncError
 from pipelines.options import RunOptions
-from state.choices import Resend, SetAside, TakeBack
+from state.ledger.choices import Resend, SetAside, TakeBack
 
 ENDS = ("\n", "\n", "\n", "\r\n", "\r")
 

@@ -24,9 +24,9 @@ from pipelines.outcomes import ExitCode, Outcome, outcome_of
 from pipelines.stopping.interruption import InterruptedRunError
 from pipelines.sync import Staged
 from pipelines.wiring import Workshop
+from state.archive.rehearsal import rehearsal_copy
 from state.backfills import Backfills
 from state.database import existing_database
-from state.rehearsal import rehearsal_copy
 
 _COLUMNS = ("days", "read", "would send", "unchanged", "drifted", "rejected", "held", "left out", "how it would end")
 

@@ -27,9 +27,9 @@ from pipelines.settings import Settings
 from pipelines.stopping.interrupts import deferred_to_the_end, is_stop_asked, window
 from pipelines.wiring import open_workshop
 from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
-from state.books import Books
 from state.holders import HeldByAnotherError
 from state.notes import ServiceNotes
+from state.views.books import Books
 
 _A_MOMENT_S = 0.5
 _THROUGH = frozenset({"done", "needs attention"})

@@ -23,8 +23,8 @@ from pipelines.cli.findings import ExampleFindings, LiveFinding
 from pipelines.cli.shared_files import SharedFile
 from pipelines.cli.unmapped import Unmapped
 from state.enums import EntryState
-from state.gate import Gate
-from state.views import LeaseHolder
+from state.ledger.gate import Gate
+from state.views.views import LeaseHolder
 
 Lists = Literal["live", "offline"]
 """Whether mappings were resolved against the lists of the service, or against none (`why_offline`)."""

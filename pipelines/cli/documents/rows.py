@@ -18,8 +18,8 @@ from pipelines.cli.unmapped import Unmapped
 from pipelines.reconciliation.matching import Verdict
 from pipelines.reconciliation.search import ListRead
 from state.enums import Decision, DriftKind, EntryState, ProblemKind
-from state.turned_away import LeftAlone
-from state.views import OtherEntry
+from state.ledger.row_record import OtherEntry
+from state.ledger.turned_away import LeftAlone
 
 
 class Problem(TypedDict):

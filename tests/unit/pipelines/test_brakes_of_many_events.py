@@ -6,7 +6,7 @@ import pytest
 
 from mappings.publishing import Brakes
 from pipelines.brakes import BrakeVerdict, judge
-from state.accounts import ReadAccount, RowShares, StageReport
+from state.ledger.accounts import ReadAccount, RowShares, StageReport
 
 
 def verdicts(account: ReadAccount, rows: RowShares, known: int = 0) -> dict[str, BrakeVerdict]:

@@ -17,7 +17,7 @@ from connectors.event_api.departure import may_leave
 from mappings.errors import SyncError, TransientError
 from pipelines.holding import FRESH_S, Hold
 from pipelines.publishing.departures import Departures
-from state.lease import LEASE_TTL_S, LeaseLostError
+from state.ledger.lease import LEASE_TTL_S, LeaseLostError
 
 BEAT_S = 0.01
 

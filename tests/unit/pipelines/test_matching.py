@@ -16,7 +16,7 @@ from connectors.event_api.event_list import ListedEvent
 from mappings.vocabulary import FeedName, IdempotencyKey, RowKey
 from pipelines.reconciliation.matching import Matching, RowVerdict, Verdict
 from state.enums import EntryState
-from state.sought import Sought
+from state.ledger.sought import Sought
 
 PAYLOAD: dict[str, Any] = {
     "channelId": 3,

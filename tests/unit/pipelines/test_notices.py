@@ -24,7 +24,7 @@ from pipelines.telling.causes import Cause, Concern
 from pipelines.telling.notices import Teller
 from pipelines.telling.pace import MOST_AN_HOUR
 from state.database import open_database
-from state.ledger import Ledger
+from state.ledger.ledger import Ledger
 
 HERE = "https://events.example#default"
 MAPPING = """\

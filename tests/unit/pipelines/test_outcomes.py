@@ -26,12 +26,12 @@ from pipelines.outcomes import BrakeError, ExitCode, outcome_of
 from pipelines.stopping.interruption import InterruptedRunError
 from pipelines.sync import Published
 from pipelines.verdicts import outcome_of_publish
-from state.accounts import ImbalanceError, PublishAccount
 from state.enums import DriftKind
-from state.gate import GateClosedError
 from state.holders import HeldByAnotherError
-from state.lease import LeaseLostError
-from state.standing import OpenRows, Standing
+from state.ledger.accounts import ImbalanceError, PublishAccount
+from state.ledger.gate import GateClosedError
+from state.ledger.lease import LeaseLostError
+from state.ledger.standing import OpenRows, Standing
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 MAPPING = """\

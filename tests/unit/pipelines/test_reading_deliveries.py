@@ -12,8 +12,8 @@ from mappings.engine import Directory, compile_feed
 from mappings.loader import load_feed
 from pipelines.options import RunOptions
 from pipelines.reading.approach import Approach, AtHand, approach_of
-from state.bookmark import NO_BOOKMARK, Bookmark
-from state.reach import Reach
+from state.ledger.bookmark import NO_BOOKMARK, Bookmark
+from state.ledger.reach import Reach
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FEED = """\

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.reading.sifting import Sieve, each_part
 from pipelines.reading.spilling import PARTS, Parts
-from state.recall import PAIR
+from state.ledger.recall import PAIR
 
 MANY = 1_000_000
 

@@ -25,8 +25,8 @@ from pipelines.backfills.windows import By, Window, usual_way, within
 from pipelines.options import RunOptions
 from pipelines.reading.approach import AtHand, approach_of
 from pipelines.reading.sieves import Sieve
-from state.bookmark import Bookmark
-from state.reach import Reach
+from state.ledger.bookmark import Bookmark
+from state.ledger.reach import Reach
 
 NOW = datetime(2031, 6, 1, 12, tzinfo=UTC)
 CSV = "{kind: csv, path: events.csv}"

@@ -10,10 +10,10 @@ from unit.state.world import START, World, answer, no_brakes, rejection, row
 
 from mappings.delivery import Refusal
 from mappings.vocabulary import FeedName, MappedRow
-from state.accounts import StageReport
 from state.database import reading, writing
+from state.ledger.accounts import StageReport
+from state.ledger.terms import Terms
 from state.tables import DUPLICATE_MARK, ENTRY, SCOPE
-from state.terms import Terms
 
 
 def beside(world: World, feed: str = "cinema", namespace: str = "") -> World:

@@ -11,9 +11,8 @@ from unit.state.world import FEED, World, answer, row
 from mappings.delivery import Answer, Receipt, Uncertain, Verdict
 from mappings.identity import idempotency_key
 from mappings.vocabulary import RowKey
-from state.choices import Change, Resend
-from state.deciding import decide
 from state.enums import Decision, EntryState
+from state.ledger.choices import Change, Resend, decide
 
 KEPT = answer(500, "req-1")
 

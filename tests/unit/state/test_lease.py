@@ -12,19 +12,19 @@ import pytest
 from unit.state.world import DESTINATION, FEED, World
 
 from mappings.vocabulary import FeedName
-from state.books import Books
 from state.database import reading
 from state.holders import HeldByAnotherError, is_running, this_process
-from state.lease import LeaseLostError
-from state.ledger import Ledger
+from state.ledger.lease import LeaseLostError
+from state.ledger.ledger import Ledger
+from state.views.books import Books
 
 HOLD = """
 import sys
 from datetime import datetime
 from state.database import open_database
-from state.ledger import Ledger
-from state.lease import Keeping
-from state.pulse import Pulse
+from state.ledger.ledger import Ledger
+from state.ledger.lease import Keeping
+from state.holders import Pulse
 now = datetime.fromisoformat(sys.argv[4])
 keeping = Keeping(lambda: now, Pulse("this boot", now.timestamp))
 ledger = Ledger(open_database(sys.argv[1]), sys.argv[2], sys.argv[3], namespace="tests", now=lambda: now, keeping=keeping)

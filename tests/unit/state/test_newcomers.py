@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from unit.state.world import DESTINATION, World, rejection, row
 
 from mappings.vocabulary import FeedName, RowOutcome
-from state.accounts import ReadAccount
-from state.ledger import Ledger
-from state.newcomers import Newcomers
+from state.ledger.accounts import ReadAccount
+from state.ledger.ledger import Ledger
+from state.ledger.newcomers import Newcomers
 
 ROWS = st.builds(
     lambda key, title, twin: row(key, title, twin=twin, place="agenda.csv:1"),

@@ -4,9 +4,9 @@ import pytest
 from unit.state.world import row
 
 from mappings.vocabulary import FeedName, MappedRow, RowKey
-from state.duplicates import Candidate
 from state.enums import EntryState
-from state.plan import (
+from state.ledger.duplicates import Candidate
+from state.ledger.plan import (
     Drifted,
     Held,
     Known,

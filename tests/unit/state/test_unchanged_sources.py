@@ -14,7 +14,7 @@ from unit.state.world import World
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.sights import look_at
 from pipelines.options import RunOptions
-from state.choices import SetAside
+from state.ledger.choices import SetAside
 
 ROWS = [("a", "one", "", "x", ""), ("b", "two", "", "x", ""), ("c", "", "", "", "")]
 CANCELLED = Feed(rows="{cancelled: {column: STATE, equals: off}}")

@@ -22,16 +22,16 @@ from unit.state.world import Clock, World, body_of, rejection
 from mappings.errors import ConfigError
 from mappings.identity import fingerprint, row_digest, twin_digest
 from mappings.vocabulary import FeedName, MappedRow, Origin, RowKey, Skipped
-from state.choices import Release, TakeBack
-from state.contents import TABLES
+from state.archive.contents import TABLES
+from state.archive.export_file import import_from
+from state.archive.verify import examine
 from state.database import open_database, reading, writing
-from state.export_file import import_from
 from state.holders import HeldByAnotherError, this_process
-from state.ledger import Ledger
+from state.ledger.choices import Release, TakeBack
+from state.ledger.ledger import Ledger
 from state.migrations.upgrade import HEAD, differences, upgrade
 from state.packing import unpacked
-from state.soundness import examine
-from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, LEASE, MEDIA, PROBLEM, SCOPE, METADATA
+from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, LEASE, MEDIA, METADATA, PROBLEM, SCOPE
 from state.trouble import StateUnavailableError
 
 EXPORT = Path(__file__).parent / "exports" / "state-0002.gz"
@@ -356,7 +356,7 @@ from sqlalchemy import MetaData, Table
 from datetime import UTC, datetime, timedelta
 from state.database import open_database, writing
 from state.holders import this_process
-from state.pulse import seconds_since_boot
+from state.holders import seconds_since_boot
 engine = open_database(sys.argv[1], upgrades=False)
 me, now = this_process("eventsync run"), datetime.now(UTC)
 from state.tables import LEASE

@@ -14,9 +14,9 @@ from mappings.identity import fingerprint
 from mappings.vocabulary import MappedRow, Origin, RowKey, Skipped
 from state.database import reading, writing
 from state.enums import Waiting
-from state.reach import Reach
+from state.ledger.reach import Reach
+from state.ledger.terms import Terms
 from state.tables import ENTRY
-from state.terms import Terms
 
 STAYS = row("stays")
 

@@ -19,7 +19,7 @@ from mappings.delivery import (
 )
 from mappings.errors import TransientError
 from state.enums import EntryState
-from state.verdicts import Claim, effect_of
+from state.ledger.verdicts import Claim, effect_of
 
 POSTPONED = Postponed(answer(401), TransientError("key refused"))
 

@@ -10,13 +10,13 @@ from unit.state.world import DESTINATION, FEED, World, answer, row, skipped
 
 from mappings.delivery import Refusal
 from mappings.vocabulary import MappedRow, Origin, Reason, ReasonCode, RowKey, Skipped
-from state.accounts import ReadAccount
-from state.books import Books
 from state.database import writing
 from state.enums import Decision, DriftKind, EntryState, ProblemKind
+from state.ledger.accounts import ReadAccount
+from state.ledger.row_record import Book
+from state.ledger.terms import Terms
 from state.tables import EARLIER, ENTRY
-from state.terms import Terms
-from state.views import Book
+from state.views.books import Books
 
 BOOK = Book(DESTINATION, FEED)
 A, B, C = row("a", "first"), row("a", "second"), row("a", "third")

@@ -25,7 +25,7 @@ from connectors.pacing import Pacer
 from connectors.retry import RetryPolicy
 from connectors.surroundings import Surroundings
 from mappings.delivery import Intent, Receipt
-from mappings.vocabulary import IdempotencyKey, RowKey
+from mappings.row_key import IdempotencyKey, RowKey
 
 BODY = (
     b'{"approxLocation":{"city":{"countryCode":"DE","name":"Berlin","placeId":"ChIJAVkDPzdOqEcRcDteW0YgIQQ"}},"channelId":12,'

@@ -26,12 +26,12 @@ from rich.table import Table
 from rows import COLUMNS, cells, write_tables
 from worker import FIELDS
 
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.event import dump, judge
-from mappings.identity import fingerprint, row_digest, twin_digest
 from mappings.loader import load_feed
+from mappings.outcome import MappedRow, Origin, SourceRow
 from mappings.plain_events import plain_test
-from mappings.vocabulary import MappedRow, Origin, SourceRow
+from mappings.row_key import fingerprint, row_digest, twin_digest
 
 ROWS = 20_000
 BLOCK = 500

@@ -19,8 +19,8 @@ from publish import pin, write_feed
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.sights import look_at
+from mappings.compiler.mapper import Directory, compile_feed
 from mappings.delivery import Answer, Receipt
-from mappings.engine import Directory, compile_feed
 from mappings.loader import load_feed
 from pipelines.options import RunOptions
 from pipelines.reading.approach import AtHand, approach_of

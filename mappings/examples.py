@@ -11,22 +11,12 @@ from typing import assert_never
 
 import orjson
 
-from mappings.engine import Directory, compile_feed
+from mappings.compiler.mapper import Directory, compile_feed
 from mappings.errors import ConfigError
+from mappings.outcome import Absorbed, Gone, MappedRow, Origin, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.refusals import ReasonCode
 from mappings.rules import Recur, Rule, Window
 from mappings.schema import Example, FeedMapping
-from mappings.vocabulary import (
-    Absorbed,
-    Gone,
-    MappedRow,
-    Origin,
-    ReasonCode,
-    Rejection,
-    RowOutcome,
-    Skipped,
-    SourceRow,
-    if_unknown,
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from typing import Any
 
 import orjson
 
-from mappings.engine import Directory, RowMapper, attempt
+from mappings.compiler.mapper import Directory, RowMapper, attempt
+from mappings.compiler.rows import needs_the_moment
 from mappings.infer_yaml import block, comment, scalar
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
-from mappings.row_plan import needs_the_moment
+from mappings.outcome import MappedRow, Origin, Rejection, RowOutcome, SourceRow
 from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, Origin, Rejection, RowOutcome, SourceRow
 
 _TOLD = ("title", "startAt", "endAt", "locationName")
 _LONGEST_CELL = 200

@@ -39,8 +39,8 @@ from pydantic import TypeAdapter, ValidationError
 from mappings.errors import MappingFileError
 from mappings.loader import FeedFolder, load_feed, readable_document
 from mappings.publishing import Schedule
+from mappings.row_key import FeedName
 from mappings.schema import FeedText
-from mappings.vocabulary import FeedName
 from pipelines import names
 from pipelines.harmless import replaced
 from pipelines.schedules import clock_of

@@ -11,8 +11,8 @@ import structlog
 
 from connectors.loopback import is_loopback
 from connectors.sources.boards import open_board
+from mappings.compiler.key import compile_key
 from mappings.errors import SyncError
-from mappings.keys import compile_key
 from mappings.schema import FeedMapping
 from mappings.sheet_specs import GoogleSheetsSource
 from mappings.source_parts import WriteBack

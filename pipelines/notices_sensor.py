@@ -23,8 +23,8 @@ from dagster import (
 
 from mappings.errors import ConfigError, SyncError
 from mappings.loader import FeedFolder
+from mappings.row_key import FeedName
 from mappings.schema import FeedMapping
-from mappings.vocabulary import FeedName
 from pipelines import names
 from pipelines.clock import now
 from pipelines.history import ENDED

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from mappings.delivery import Answer
-from mappings.identity import names_of
-from mappings.vocabulary import REASON_TEXTS, Reason, RowKey
+from mappings.refusals import REASON_TEXTS, Reason
+from mappings.row_key import RowKey, names_of
 from state.books import Books
 from state.views import Book, ProblemRecord, RowFilter, RowRecord
 from state.words import DriftKind, EntryState, ProblemKind

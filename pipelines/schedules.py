@@ -20,8 +20,8 @@ from dagster import (
 )
 
 from mappings.publishing import Schedule
+from mappings.row_key import FeedName
 from mappings.schema import FeedMapping
-from mappings.vocabulary import FeedName
 from pipelines import names
 from pipelines.backfills.giving_way import BACKFILL, SCHEDULE
 

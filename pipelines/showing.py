@@ -13,7 +13,7 @@ from dagster import MetadataValue, TableRecord
 
 from connectors.sources.glances import Glance
 from mappings.loader import LoadedFeed
-from mappings.vocabulary import REASON_TEXTS
+from mappings.refusals import REASON_TEXTS
 from pipelines.harmless import replaced
 from pipelines.left_open import Differing, LeftOpen
 from pipelines.reading.places import address_of

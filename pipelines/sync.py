@@ -17,12 +17,12 @@ from typing import TypeVar
 from connectors.sources.contract import Ending, Reading, Source
 from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.sights import Sight
-from mappings.engine import RowMapper
+from mappings.compiler.mapper import RowMapper
+from mappings.compiler.rows import is_unfolding
 from mappings.errors import SyncError
-from mappings.identity import names_of
-from mappings.row_plan import is_unfolding
+from mappings.outcome import WHOLE_ROW, RowOutcome, SourceRow
+from mappings.row_key import RowKey, names_of
 from mappings.schema import FeedMapping
-from mappings.vocabulary import WHOLE_ROW, RowKey, RowOutcome, SourceRow
 from pipelines.brakes import BrakeVerdict, judge
 from pipelines.options import RunOptions
 from pipelines.publishing.covers import CoverProblem

@@ -23,10 +23,10 @@ from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
 from connectors.sources.sights import look_at
-from mappings.engine import RowMapper, compile_feed
-from mappings.row_plan import is_unfolding
+from mappings.compiler.mapper import RowMapper, compile_feed
+from mappings.compiler.rows import is_unfolding
+from mappings.row_key import RowKey
 from mappings.schema import FeedMapping
-from mappings.vocabulary import RowKey
 from pipelines.backfills.giving_way import PATIENCE_S, comes_between, say_waiting
 from pipelines.backfills.windows import within
 from pipelines.clock import monotonic_s, now

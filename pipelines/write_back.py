@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from connectors.sources.marks import Mark, MarkBoard, MarkedRow
+from mappings.compiler.key import ReadKey
 from mappings.errors import SyncError
-from mappings.keys import ReadKey
+from mappings.row_key import RowKey
 from mappings.source_parts import WriteBack
-from mappings.vocabulary import RowKey
 from pipelines.row_marks import STALE, RowMark
 
 AT_ONCE = 2 * 1024 * 1024

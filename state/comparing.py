@@ -11,19 +11,10 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
-from mappings.keys import too_long_key
-from mappings.vocabulary import (
-    Absorbed,
-    Gone,
-    MappedRow,
-    Origin,
-    Reason,
-    ReasonCode,
-    Rejection,
-    RowKey,
-    RowOutcome,
-    Skipped,
-)
+from mappings.compiler.key import too_long_key
+from mappings.outcome import Absorbed, Gone, MappedRow, Origin, Rejection, RowOutcome, Skipped
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import RowKey
 from state.columns import storable
 from state.drafts import drafted, is_of_change
 from state.duplicates import Candidate, DuplicateIndex

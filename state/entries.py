@@ -10,7 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, bindparam, case, func, or_, select, update
 
-from mappings.vocabulary import MappedRow, Origin
+from mappings.outcome import MappedRow, Origin
 from state.asking import rounded
 from state.bulk import EntryTuple, bound_time, insert_entries, new_entry
 from state.claims import IS_SET_ASIDE

@@ -15,8 +15,7 @@ from connectors.event_api.drift import Drift, Severity
 from connectors.event_api.http import API_PREFIX
 from connectors.event_api.listing import PAGE_SIZE
 from connectors.event_api.upload import LONGEST_KEY_END
-from mappings.identity import idempotency_key
-from mappings.vocabulary import FeedName, RowKey
+from mappings.row_key import FeedName, RowKey, idempotency_key
 
 SAMPLE_KEY = idempotency_key("default", FeedName("feed"), RowKey("row"))
 """An idempotency key as we send it: all of them have its length and alphabet."""

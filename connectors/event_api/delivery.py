@@ -46,7 +46,7 @@ from mappings.delivery import (
     Verdict,
 )
 from mappings.errors import SyncError
-from mappings.vocabulary import IdempotencyKey
+from mappings.row_key import IdempotencyKey
 
 MOST_ASIDE = 256
 """So many rows at most wait beside the slots until they ask again about a 409."""

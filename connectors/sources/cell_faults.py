@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from connectors.sources.json_values import Repeat, TooDeepError
 from connectors.sources.nested import text_of
 from connectors.sources.text_file import has_undecodable, replaced_bytes, shown_bytes
-from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
+from mappings.outcome import Origin, SourceRow
+from mappings.refusals import Reason, ReasonCode
 
 _MOST_SHOWN = 200
 _NUL_HINT = "a NUL byte is no text: take it out, or export the file anew"

@@ -24,7 +24,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from mappings.vocabulary import SourceRow
+from mappings.outcome import SourceRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from connectors.sources.file_choice import FileChoice
 from connectors.sources.found_file import FoundFile, OpenStored
 from connectors.sources.kept_copies import KeptCopies
 from mappings.file_names import is_dated
-from mappings.vocabulary import Origin, SourceRow
+from mappings.outcome import Origin, SourceRow
 
 OpenOne = Callable[[OpenStored], Source]
 

@@ -14,8 +14,8 @@ from connectors.sources.json_values import JsonTexts, TooManyValuesError
 from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
 from connectors.sources.text_file import Lines, chosen_encoding
+from mappings.outcome import Origin
 from mappings.source_specs import NdjsonSource
-from mappings.vocabulary import Origin
 
 
 @dataclass(frozen=True, slots=True)

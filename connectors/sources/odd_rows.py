@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from connectors.sources.cell_faults import CellFaults, short
+from mappings.outcome import Origin, SourceRow
+from mappings.refusals import Reason, ReasonCode
 from mappings.source_bases import GridSource
-from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
 
 BESIDE = " | "
 """What people are shown between the cells of a source that has no delimiter."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from state.notes import ServiceNotes
 
 BACKFILL = "backfill"

@@ -10,7 +10,7 @@ from typing import Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
-from mappings.engine import RowMapper
+from mappings.compiler.mapper import RowMapper
 from mappings.errors import ConfigError
 from mappings.file_names import TheseDays, is_dated
 from mappings.salesforce_specs import FieldTest, SalesforceSource

@@ -20,7 +20,7 @@ from connectors.pacing import Pacer
 from connectors.pauses import Patience
 from connectors.retry import RetryPolicy
 from connectors.surroundings import Surroundings
-from mappings.engine import Directory
+from mappings.compiler.mapper import Directory
 from mappings.errors import SyncError
 from pipelines.clock import monotonic_s, now
 from pipelines.publishing.service import require_service

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from connectors.event_api.complaints import in_short
-from mappings.vocabulary import REASON_TEXTS, Reason, RowKey
+from mappings.refusals import REASON_TEXTS, Reason
+from mappings.row_key import RowKey
 from pipelines.cli.tables_csv import ToldRow, told
 from state.deciding import waits_for_access
 from state.views import OtherEntry, ProblemRecord, RowRecord

@@ -7,22 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from mappings.keys import too_long_key
-from mappings.vocabulary import (
-    WHOLE_ROW,
-    Absorbed,
-    Absorption,
-    Fingerprint,
-    MappedRow,
-    Origin,
-    Part,
-    Reason,
-    ReasonCode,
-    Rejection,
-    RowKey,
-    RowOutcome,
-    if_unknown,
-)
+from mappings.compiler.key import too_long_key
+from mappings.outcome import WHOLE_ROW, Absorbed, Absorption, MappedRow, Origin, Part, Rejection, RowOutcome, if_unknown
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import Fingerprint, RowKey
 
 
 @dataclass(frozen=True, slots=True)

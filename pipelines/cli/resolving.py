@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from mappings.errors import ConfigError, SyncError
-from mappings.vocabulary import RowKey
+from mappings.row_key import RowKey
 from pipelines.cli.at_hand import FeedAtHand, feed_at_hand, typed_key
 from pipelines.cli.output import Output
 from pipelines.cli.row_choices import chosen_rows, parse_choice

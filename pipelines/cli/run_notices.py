@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from mappings.errors import MappingFileError
+from mappings.row_key import FeedName
 from mappings.schema import FeedMapping
-from mappings.vocabulary import FeedName
 from pipelines.cli.run_report import RunReport
 from pipelines.outcomes import ExitCode
 from pipelines.settings import Settings

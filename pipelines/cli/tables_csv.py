@@ -15,7 +15,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Protocol, TextIO
 
 from mappings.errors import ConfigError
-from mappings.vocabulary import REASON_TEXTS, Reason
+from mappings.refusals import REASON_TEXTS, Reason
 from pipelines.cli.tables import RefusedRow
 from pipelines.harmless import replaced
 

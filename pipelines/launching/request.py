@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mappings.row_key import FeedName
 from mappings.schema import FeedMapping
-from mappings.vocabulary import FeedName
 from pipelines import names
 from pipelines.backfills.windows import FIRST_SHOWN, has_days, usual_way
 from pipelines.clock import now

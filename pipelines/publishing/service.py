@@ -23,7 +23,7 @@ from connectors.pacing import OpenSharing, Pacer
 from connectors.pauses import Patience
 from connectors.retry import RetryPolicy
 from connectors.surroundings import Surroundings
-from mappings.engine import Directory
+from mappings.compiler.mapper import Directory
 from mappings.errors import ConfigError, SyncError
 from mappings.publishing import PublishPolicy
 from pipelines.clock import monotonic_s, now

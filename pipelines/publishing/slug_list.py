@@ -12,8 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from connectors.event_api.listing import Classifications
 from mappings.outgoing import outgoing_of
 from mappings.refusals import nearest
+from mappings.row_key import FeedName
 from mappings.schema import FeedMapping
-from mappings.vocabulary import FeedName
 from state.notes import ServiceNotes
 
 _SHOWN = 8

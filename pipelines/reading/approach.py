@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from importlib.metadata import version
 
 from connectors.sources.deliveries import NO_FILES
-from mappings.engine import RowMapper
-from mappings.row_plan import leaves_for_later
+from mappings.compiler.mapper import RowMapper
+from mappings.compiler.rows import leaves_for_later
 from mappings.schema import FeedMapping
 from mappings.source_bases import FileSource
 from pipelines.options import RunOptions

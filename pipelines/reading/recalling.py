@@ -12,7 +12,8 @@ from tempfile import TemporaryFile
 
 from connectors.sources.contract import Piece, Reading, Records, Source
 from mappings.errors import SyncError
-from mappings.vocabulary import RowKey, SourceRow
+from mappings.outcome import SourceRow
+from mappings.row_key import RowKey
 from pipelines.reading.sifting import Sequel, Sieve, each_part
 from pipelines.reading.spilling import Parts
 from pipelines.stopping.interrupts import interruptible, window

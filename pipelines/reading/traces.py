@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from connectors.sources.contract import Reading, Source
 from connectors.sources.sights import Sight
-from mappings.engine import RowMapper
+from mappings.compiler.mapper import RowMapper
 from pipelines.reading.recalling import Known, Memory, recall
 from pipelines.reading.sameness import Evidence, Sameness
 from pipelines.stopping.interrupts import window

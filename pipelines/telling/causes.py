@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from pipelines.outcomes import ExitCode, message_and_hint
 from pipelines.row_words import SAID
 from pipelines.telling.waiting import HELP

@@ -12,7 +12,7 @@ from typing import Protocol
 from mappings.errors import MappingFileError
 from mappings.loader import readable_document
 from mappings.publishing import Schedule
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from pipelines.telling.causes import Cause, Concern
 
 

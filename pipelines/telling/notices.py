@@ -15,7 +15,7 @@ import structlog
 
 from connectors.notifier import Deliver, deliver_over
 from mappings.errors import MappingFileError, SyncError
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from pipelines.clock import now
 from pipelines.notices_channels import Channels, Recipient
 from pipelines.settings import Settings

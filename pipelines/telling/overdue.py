@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from mappings.publishing import Schedule
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from pipelines.backfills.giving_way import BACKFILL
 from pipelines.telling.causes import SILENT, Cause, Concern
 from pipelines.ticks import HOUR, gaps_of_day, last_tick, ticks_of_day

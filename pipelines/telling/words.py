@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from connectors.notifier import Message, Tone
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from pipelines.harmless import replaced
 from pipelines.telling.causes import Cause, Concern
 from state.notices_sent import Notice

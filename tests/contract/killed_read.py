@@ -18,7 +18,7 @@ from contract.source_kinds import in_no_time
 
 from connectors.sources.access import Access
 from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, compile_feed
+from mappings.compiler.mapper import Directory, compile_feed
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
 from mappings.schema import FeedMapping

@@ -18,7 +18,7 @@ from virtual_time import at_once
 from connectors.errors import KeyRefusedError, ScopeMissingError
 from mappings.delivery import Denial, Postponed, Superseded
 from mappings.errors import SyncError, TransientError
-from mappings.vocabulary import RowKey
+from mappings.row_key import RowKey
 from pipelines.publishing.drain import Drain
 from state.choices import Change, Resend
 from state.outbox import Settled

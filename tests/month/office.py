@@ -32,7 +32,7 @@ from lookalikes.notices import Inbox, Told
 from month.carrying import carry_out, definitions_at, settings_of
 from month.clock import MonthClock
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from pipelines import names
 from pipelines.launching.dagster_home import DAGSTER_YAML
 from pipelines.launching.request import launch_config

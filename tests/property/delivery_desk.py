@@ -30,12 +30,12 @@ from connectors.pauses import Patience
 from connectors.retry import RetryPolicy
 from connectors.sources.contract import Reading
 from connectors.surroundings import Surroundings
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import SyncError
-from mappings.identity import idempotency_key
 from mappings.loader import load_feed
+from mappings.outcome import Origin, SourceRow
+from mappings.row_key import RowKey, idempotency_key
 from mappings.schema import FeedMapping
-from mappings.vocabulary import Origin, RowKey, SourceRow
 from pipelines.options import RunOptions
 from pipelines.outcomes import outcome_of
 from pipelines.publishing.covers import CoverProblem

@@ -19,12 +19,11 @@ from typing import NoReturn
 import pytest
 from property.mutants import FEEDS, FOLDERS, mutant, neighbour
 
-from mappings.engine import Directory, compile_feed
+from mappings.compiler.mapper import Directory, compile_feed, explain_row
 from mappings.errors import ConfigError, FileProblem, MappingFileError
 from mappings.loader import FAULT, load_feed, load_folder
+from mappings.outcome import Origin, SourceRow
 from mappings.schema import FeedMapping
-from mappings.tracing import explain_row
-from mappings.vocabulary import Origin, SourceRow
 from pipelines.cli.findings import find
 from pipelines.definitions import build_definitions
 from pipelines.settings import read_settings

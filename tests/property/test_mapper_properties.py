@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.event import EVENT, dump
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
-from mappings.refusals import Refusal
-from mappings.vocabulary import MappedRow, Origin, ReasonCode, Rejection, Skipped, SourceRow
+from mappings.outcome import MappedRow, Origin, Rejection, Skipped, SourceRow
+from mappings.refusals import ReasonCode, Refusal
 from mappings.zones import Gap, Localise, Overlap, localiser
 
 FEED = r"""

@@ -6,11 +6,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
+from mappings.outcome import MappedRow, Origin, Rejection, SourceRow
+from mappings.refusals import ReasonCode
 from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, Origin, ReasonCode, Rejection, SourceRow
 
 FEED = r"""
 feed: again

@@ -13,13 +13,13 @@ from dateutil.rrule import rrulestr
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mappings.day_rules import read_rule, rule_days
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.expand import read_rule, rule_days
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.event import EVENT
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
+from mappings.outcome import Absorbed, MappedRow, Origin, Rejection, RowOutcome, Skipped, SourceRow
 from mappings.refusals import Refusal
-from mappings.vocabulary import Absorbed, MappedRow, Origin, Rejection, RowOutcome, Skipped, SourceRow
 
 NOW = datetime(2026, 5, 6, 12, tzinfo=UTC)
 FEED = """

@@ -10,7 +10,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from mappings.delivery import Answer
-from mappings.vocabulary import Reason
+from mappings.refusals import Reason
 from pipelines.cli.payload_diff import FieldDiff
 from pipelines.cli.reporting.page import SectionName
 from pipelines.cli.resolving import Told

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from connectors.event_api.answers import Created, KeyRefused, Meaning, NoAccess, Refused, ScopeMissing
 from connectors.event_api.complaints import in_short
-from mappings.engine import Directory, attempt
+from mappings.compiler.mapper import Directory, attempt
 from mappings.errors import SyncError
 from mappings.outgoing import outgoing_of
 from mappings.schema import FeedMapping

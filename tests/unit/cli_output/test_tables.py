@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from mappings.vocabulary import Origin, Reason, ReasonCode, Rejection, RowKey
+from mappings.outcome import Origin, Rejection
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import RowKey
 from pipelines.cli.tables import brake_rows, publish_line, read_line, rejection_rows
 
 

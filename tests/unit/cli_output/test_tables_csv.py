@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mappings.errors import ConfigError
-from mappings.vocabulary import Origin, Reason, ReasonCode, Rejection, RowKey
+from mappings.outcome import Origin, Rejection
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import RowKey
 from pipelines.cli.tables_csv import safe_cell, told, write_told_csv
 from pipelines.harmless import replaced
 

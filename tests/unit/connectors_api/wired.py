@@ -21,7 +21,7 @@ from connectors.pauses import Patience
 from connectors.retry import RetryPolicy
 from connectors.surroundings import Surroundings
 from mappings.delivery import Intent
-from mappings.vocabulary import IdempotencyKey, RowKey
+from mappings.row_key import IdempotencyKey, RowKey
 
 SECRET = "sk_live_9f8e7d6c5b4a_last"
 

@@ -12,7 +12,7 @@ from connectors.masking import MASK, Mask
 from connectors.sources.contract import Ending, Reading
 from connectors.sources.discreet import DiscreetSource
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
-from mappings.vocabulary import Origin, SourceRow
+from mappings.outcome import Origin, SourceRow
 
 TOKEN = "00D5g000004!AQcAQH0dMHZfz972Szmpkb58"
 

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 
 from connectors.sources.errors import BadSourceError, EmptySourceError, MissingColumnsError, SourceRefusedError
-from mappings.row_facts import file_of, tab_of
+from mappings.compiler.values import file_of, tab_of
+from mappings.outcome import Origin
 from mappings.sheet_specs import GoogleSheetsSource
-from mappings.vocabulary import Origin
 
 GRID: list[list[Content]] = [["id", "title"], ["1", "Jazz"]]
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from mappings.refusals import Refusal
-from mappings.zone_files import find_zone, zone_names
-from mappings.zones import Gap, Overlap, localiser
+from mappings.zones import Gap, Overlap, find_zone, localiser, zone_names
 
 PAGE = Path(__file__).parents[3] / "docs" / "time.md"
 MINUTE = timedelta(minutes=1)

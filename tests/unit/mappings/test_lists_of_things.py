@@ -10,10 +10,11 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.engine import Directory, compile_feed
+from mappings.compiler.mapper import Directory, compile_feed
 from mappings.errors import ConfigError, MappingFileError
+from mappings.outcome import MappedRow, Origin, Rejection, RowOutcome, SourceRow
+from mappings.refusals import ReasonCode
 from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, Origin, ReasonCode, Rejection, RowOutcome, SourceRow
 
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]

@@ -9,21 +9,12 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.engine import Directory, RowMapper, compile_feed
-from mappings.gathering import TooManyHeldError, lots
+from mappings.compiler.group import TooManyHeldError, lots
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.outcome import Absorbed, MappedRow, Origin, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.refusals import ReasonCode
+from mappings.row_key import RowKey
 from mappings.schema import FeedMapping
-from mappings.vocabulary import (
-    Absorbed,
-    MappedRow,
-    Origin,
-    ReasonCode,
-    Rejection,
-    RowKey,
-    RowOutcome,
-    Skipped,
-    SourceRow,
-    if_unknown,
-)
 
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., RowMapper]

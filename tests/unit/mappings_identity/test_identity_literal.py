@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-import mappings.identity
-from mappings.identity import fingerprint, idempotency_key, row_digest, row_key, twin_digest
-from mappings.vocabulary import FeedName, RowKey
+import mappings.row_key
+from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key, row_digest, row_key, twin_digest
 
 ROOT = Path(mappings.identity.__file__).parent.parent
 FEED = FeedName("lisbon-agenda")

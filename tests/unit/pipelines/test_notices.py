@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 from connectors.notifier import Message
 from mappings.errors import MappingFileError
 from mappings.loader import load_feed
+from mappings.row_key import FeedName
 from mappings.schema import FeedMapping
-from mappings.vocabulary import FeedName
 from pipelines.notices_channels import read_channels
 from pipelines.outcomes import ExitCode, Outcome
 from pipelines.telling.causes import Cause, Concern

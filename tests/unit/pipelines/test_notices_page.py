@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from connectors.notifier import Message
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from pipelines.notices_channels import read_channels
 from pipelines.notices_sensor import LOST_AFTER, NAME
 from pipelines.telling.causes import Cause, Concern

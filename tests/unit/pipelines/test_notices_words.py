@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.notifier import Tone
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from pipelines.harmless import replaced
 from pipelines.telling.causes import Cause, Concern
 from pipelines.telling.words import MOST_CHARS, MOST_FEEDS, FeedNews, harmless, message_of

@@ -10,9 +10,9 @@ from unit.connectors_api.wired import api_over, told
 from virtual_time import at_once
 
 from connectors.errors import ScopeMissingError
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.loader import load_feed
-from mappings.vocabulary import MappedRow, Origin, SourceRow
+from mappings.outcome import MappedRow, Origin, SourceRow
 from pipelines.publishing.service import Told, ask_lists
 
 MAPPING = """\

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from connectors.sources.catalogue import open_source
 from connectors.sources.deliveries import NO_FILES
 from connectors.sources.errors import SourceUnavailableError
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import ConfigError
 from mappings.loader import load_feed
+from mappings.outcome import MappedRow, Origin, SourceRow
 from mappings.salesforce_specs import SalesforceSource
 from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, Origin, SourceRow
 from pipelines.backfills.slicing import cut
 from pipelines.backfills.windows import By, Window, usual_way, within
 from pipelines.options import RunOptions

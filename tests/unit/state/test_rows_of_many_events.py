@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from unit.state.world import World, receipt, rejection, row, skipped
 
-from mappings.identity import row_key
-from mappings.vocabulary import Absorbed, Absorption, MappedRow, Origin, Part, RowKey, Silence, Skipped
+from mappings.outcome import Absorbed, Absorption, MappedRow, Origin, Part, Silence, Skipped
+from mappings.row_key import RowKey, row_key
 from state.accounts import ReadAccount, RowShares
 from state.choices import SetAside
 from state.terms import Terms

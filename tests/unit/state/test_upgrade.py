@@ -20,8 +20,8 @@ from sqlalchemy.exc import IntegrityError
 from unit.state.world import Clock, World, body_of, rejection
 
 from mappings.errors import ConfigError
-from mappings.identity import fingerprint, row_digest, twin_digest
-from mappings.vocabulary import FeedName, MappedRow, Origin, RowKey, Skipped
+from mappings.outcome import MappedRow, Origin, Skipped
+from mappings.row_key import FeedName, RowKey, fingerprint, row_digest, twin_digest
 from state.choices import Release, TakeBack
 from state.contents import TABLES
 from state.database import open_database, reading, writing

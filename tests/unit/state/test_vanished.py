@@ -10,8 +10,8 @@ from sqlalchemy import select, update
 from unit.state.world import START, World, answer, rejection, row
 
 from mappings.delivery import Blocked, Conflict, Refusal, Uncertain, Verdict
-from mappings.identity import fingerprint
-from mappings.vocabulary import MappedRow, Origin, RowKey, Skipped
+from mappings.outcome import MappedRow, Origin, Skipped
+from mappings.row_key import RowKey, fingerprint
 from state.database import reading, writing
 from state.reach import Reach
 from state.tables import ENTRY

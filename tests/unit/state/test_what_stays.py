@@ -9,7 +9,9 @@ from sqlalchemy import update
 from unit.state.world import DESTINATION, FEED, World, answer, row, skipped
 
 from mappings.delivery import Refusal
-from mappings.vocabulary import MappedRow, Origin, Reason, ReasonCode, RowKey, Skipped
+from mappings.outcome import MappedRow, Origin, Skipped
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import RowKey
 from state.accounts import ReadAccount
 from state.books import Books
 from state.database import writing

@@ -11,20 +11,9 @@ from pathlib import Path
 from sqlalchemy import Engine, select
 
 from mappings.delivery import Answer, Intent, Receipt, Verdict
-from mappings.identity import fingerprint, row_digest, twin_digest
-from mappings.vocabulary import (
-    Cover,
-    FeedName,
-    Gone,
-    MappedRow,
-    Origin,
-    Reason,
-    ReasonCode,
-    Rejection,
-    RowKey,
-    RowOutcome,
-    Skipped,
-)
+from mappings.outcome import Cover, Gone, MappedRow, Origin, Rejection, RowOutcome, Skipped
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import FeedName, RowKey, fingerprint, row_digest, twin_digest
 from state.accounts import PublishAccount, StageReport
 from state.books import Books
 from state.database import open_database

@@ -13,7 +13,7 @@ import orjson
 
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.errors import ConfigError
-from mappings.outcome import Absorbed, Gone, MappedRow, Origin, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.refusals import ReasonCode
 from mappings.rules import Recur, Rule, Window
 from mappings.schema import Example, FeedMapping
@@ -45,7 +45,7 @@ def _run(mapping: FeedMapping, example: Example, number: int) -> Iterator[Exampl
         yield ExampleFailure(number, "", "a mapping that compiles", str(error))
         return
     blank = dict.fromkeys(sorted(mapper.columns), "")
-    rows = [SourceRow(Origin(f"example {number}"), blank | row) for row in example.rows or (example.row,)]
+    rows = [SourceRow(RowLocation(f"example {number}"), blank | row) for row in example.rows or (example.row,)]
     outcomes = [if_unknown(outcome) for outcome in mapper.over(rows) if not isinstance(outcome, Absorbed)]
     yield from _compare(example, outcomes, number)
 

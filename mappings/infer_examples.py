@@ -16,7 +16,7 @@ from mappings.compiler.rows import needs_the_moment
 from mappings.infer_yaml import block, comment, scalar
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
-from mappings.outcome import MappedRow, Origin, Rejection, RowOutcome, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, SourceRow
 from mappings.schema import FeedMapping
 
 _TOLD = ("title", "startAt", "endAt", "locationName")
@@ -49,7 +49,7 @@ def _moment(outcomes: Iterable[_Tried]) -> tuple[str, ...]:
 
 def _row(mapper: RowMapper, cells: Mapping[str, str]) -> SourceRow:
     """A row as an example gives it: only the columns that the mapping reads."""
-    return SourceRow(Origin("sample"), {name: cells.get(name, "") for name in mapper.columns})
+    return SourceRow(RowLocation("sample"), {name: cells.get(name, "") for name in mapper.columns})
 
 
 def _event(mapper: RowMapper, outcomes: Iterable[_Tried], as_of: Iterable[str]) -> Iterator[str]:

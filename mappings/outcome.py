@@ -15,7 +15,7 @@ from mappings.row_key import NO_KEY, Fingerprint, RowKey
 
 # Made for every row, as are SourceRow and MappedRow: frozen ones take three times as long to make. Nobody changes them.
 @dataclass(slots=True, unsafe_hash=True)
-class Origin:
+class RowLocation:
     """A place that a person can open: `Programme!A17`, `events.csv:42`, a record id.
 
     `number` is the row's true number in its source (line of the file, row of the sheet), from 1; 0 if it has none.
@@ -39,7 +39,7 @@ class SourceRow:
     bytes that the row is all of, b"" where nobody asked for it or it has none.
     """
 
-    origin: Origin
+    origin: RowLocation
     cells: Mapping[str, str]
     problems: tuple[Reason, ...] = ()
     warnings: tuple[Reason, ...] = ()
@@ -98,7 +98,7 @@ class MappedRow:
     or horizon that keeps the event from being sent for the first time, "" if none does.
     """
 
-    origin: Origin
+    origin: RowLocation
     row_key: RowKey
     body: bytes
     fingerprint: Fingerprint
@@ -117,7 +117,7 @@ class MappedRow:
 class Rejection:
     """A row that could not become an event, with all of its reasons. `row_key` is "" where not even that is known."""
 
-    origin: Origin
+    origin: RowLocation
     row_key: RowKey
     reasons: tuple[Reason, ...]
     cells: Mapping[str, str]
@@ -134,7 +134,7 @@ class Skipped:
     `is_cancelled`: the source says that the event is off, which matters where it was delivered before.
     """
 
-    origin: Origin
+    origin: RowLocation
     because: str
     row_key: RowKey = NO_KEY
     is_cancelled: bool = False
@@ -153,7 +153,7 @@ class Absorption(StrEnum):
 class Absorbed:
     """A row that gives no event of its own: another row of the same key speaks for it."""
 
-    origin: Origin
+    origin: RowLocation
     row_key: RowKey
     into: Absorption
     part: Part = WHOLE_ROW
@@ -166,7 +166,7 @@ class Gone:
     `is_stem`: the row stands for several events, whose keys begin with its own; all of them are gone.
     """
 
-    origin: Origin
+    origin: RowLocation
     row_key: RowKey
     is_stem: bool = False
     part: Part = WHOLE_ROW

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any, assert_never
 
 from mappings.lookup_table import Table
-from mappings.outcome import Origin
+from mappings.outcome import RowLocation
 from mappings.policies import Policy, Use
 from mappings.refusals import Reason, ReasonCode, Refusal, Repaired
 from mappings.steps.step import Kind, Run, Step
@@ -26,7 +26,7 @@ UNSET: Any = object()
 """Not worked out yet."""
 
 
-NOWHERE = Origin("")
+NOWHERE = RowLocation("")
 
 
 class RowState:

@@ -1,4 +1,4 @@
-"""The value `meta`, compiled: what is known of a row beside its cells. Where a row stands is said by its `Origin`."""
+"""The value `meta`, compiled: what is known of a row beside its cells. Where a row stands is said by its `RowLocation`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mappings.compiler.base import (
 from mappings.compiler.conditions import Holds
 from mappings.compiler.evaluation import Flow, Getter, RowState, is_empty, mending, required
 from mappings.compiler.moments import compile_instant, compile_moment
-from mappings.outcome import Cover, Origin
+from mappings.outcome import Cover, RowLocation
 from mappings.refusals import Reason, ReasonCode, Refusal, did_you_mean
 from mappings.row_values import From, Meta
 from mappings.spots import Spot
@@ -82,11 +82,11 @@ def _source(compiler: Compiler, value: Meta) -> Compiled:
             assert_never(value.meta)
 
 
-def _of_origin(read: Callable[[Origin], str]) -> Callable[[RowState], Any]:
+def _of_origin(read: Callable[[RowLocation], str]) -> Callable[[RowState], Any]:
     return lambda row: read(row.origin)
 
 
-def file_of(origin: Origin) -> str:
+def file_of(origin: RowLocation) -> str:
     """Return the file that a row stands in, as its place names it, "" where it names none."""
     if _QUOTED.fullmatch(origin.place):
         return ""
@@ -94,7 +94,7 @@ def file_of(origin: Origin) -> str:
     return (found["file"] or "") if found else ""
 
 
-def tab_of(origin: Origin) -> str:
+def tab_of(origin: RowLocation) -> str:
     """Return the sheet that a row stands in, "" where its source has none."""
     if quoted := _QUOTED.fullmatch(origin.place):
         return quoted["tab"].replace("''", "'")

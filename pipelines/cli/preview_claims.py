@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from mappings.compiler.key import too_long_key
-from mappings.outcome import WHOLE_ROW, Absorbed, Absorption, MappedRow, Origin, Part, Rejection, RowOutcome, if_unknown
+from mappings.outcome import WHOLE_ROW, Absorbed, Absorption, MappedRow, Part, Rejection, RowLocation, RowOutcome, if_unknown
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import Fingerprint, RowKey
 
@@ -17,7 +17,7 @@ from mappings.row_key import Fingerprint, RowKey
 class Held:
     """A row that a run would hold: it looks like a copy of the row with the key `twin_key`."""
 
-    origin: Origin
+    origin: RowLocation
     row_key: RowKey
     twin_key: RowKey
     part: Part = WHOLE_ROW
@@ -32,7 +32,7 @@ class _Claim:
     """The first row of a key: what it says, and where; `against` is why it is no event after all, once another disagrees."""
 
     fingerprint: Fingerprint
-    origin: Origin
+    origin: RowLocation
     is_warned: bool
     against: Rejection | None = None
 
@@ -94,5 +94,5 @@ class Claims:
         return row
 
 
-def _claimed_twice(row_key: RowKey, origin: Origin, hint: str) -> Rejection:
+def _claimed_twice(row_key: RowKey, origin: RowLocation, hint: str) -> Rejection:
     return Rejection(origin, row_key, (Reason(ReasonCode.DUPLICATE_KEY, "", "", row_key, hint),), {})

@@ -33,7 +33,7 @@ from connectors.surroundings import Surroundings
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import SyncError
 from mappings.loader import load_feed
-from mappings.outcome import Origin, SourceRow
+from mappings.outcome import RowLocation, SourceRow
 from mappings.row_key import RowKey, idempotency_key
 from mappings.schema import FeedMapping
 from pipelines.options import RunOptions
@@ -116,7 +116,7 @@ class Sheet:
     def read(self) -> Iterator[Reading]:
         rows = (
             SourceRow(
-                Origin(f"agenda.csv:{number}", number), dict(zip(COLUMNS, (key, title, "2031-05-06", "19:30"), strict=True))
+                RowLocation(f"agenda.csv:{number}", number), dict(zip(COLUMNS, (key, title, "2031-05-06", "19:30"), strict=True))
             )
             for number, (key, title) in enumerate(self.titles.items(), 2)
         )

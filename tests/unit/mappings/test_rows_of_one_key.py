@@ -11,7 +11,7 @@ import pytest
 
 from mappings.compiler.group import TooManyHeldError, lots
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
-from mappings.outcome import Absorbed, MappedRow, Origin, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.refusals import ReasonCode
 from mappings.row_key import RowKey
 from mappings.schema import FeedMapping
@@ -30,7 +30,7 @@ offers:
 def rows(*cells: dict[str, str]) -> list[SourceRow]:
     """Rows of a sheet, from its second line on; the key is 1 unless they say otherwise."""
     usual = {"ID": "1", "TITLE": "Jazz", "KIND": "music"}
-    return [SourceRow(Origin(f"sample.csv:{line}", line), usual | one) for line, one in enumerate(cells, 2)]
+    return [SourceRow(RowLocation(f"sample.csv:{line}", line), usual | one) for line, one in enumerate(cells, 2)]
 
 
 def event(outcome: RowOutcome) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from connectors.sources.errors import SourceUnavailableError
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import ConfigError
 from mappings.loader import load_feed
-from mappings.outcome import MappedRow, Origin, SourceRow
+from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.salesforce_specs import SalesforceSource
 from mappings.schema import FeedMapping
 from pipelines.backfills.slicing import cut
@@ -172,7 +172,7 @@ def test_half_a_day_of_files_counts_as_none_of_it(tmp_path: Path) -> None:
 
 
 def rows(**starts: str) -> list[SourceRow]:
-    return [SourceRow(Origin(key), {"id": key, "title": "x", "start": start}) for key, start in starts.items()]
+    return [SourceRow(RowLocation(key), {"id": key, "title": "x", "start": start}) for key, start in starts.items()]
 
 
 def test_an_event_is_in_the_window_of_its_own_day_where_it_happens(tmp_path: Path) -> None:

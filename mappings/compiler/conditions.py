@@ -14,7 +14,7 @@ from mappings.lookup_table import normaliser
 from mappings.patterns import compile_pattern
 from mappings.refusals import ReasonCode, Refusal
 from mappings.spots import Loc, Problem
-from mappings.steps.text import short_enough
+from mappings.steps.patterns import short_enough
 
 Holds = Callable[[RowState], bool]
 """A compiled condition. Raises Refusal where the value it looks at is unusable."""

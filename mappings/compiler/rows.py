@@ -16,7 +16,6 @@ from mappings.compiler.expand import (
     LONG_OVER,
     Days,
     FirstDay,
-    Reach,
     Strand,
     Unfold,
     compile_explosion,
@@ -26,6 +25,7 @@ from mappings.compiler.expand import (
 )
 from mappings.compiler.group import Join, compile_choice, compile_grouping
 from mappings.compiler.payload import once
+from mappings.compiler.recurrence import Reach
 from mappings.compiler.row_rules import OVER, CompiledWindow, LeaveOut, compile_rule, compile_window, only, window_of
 from mappings.outcome import MappedRow, Part, Rejection, RowOutcome, Silence, Skipped
 from mappings.refusals import Reason

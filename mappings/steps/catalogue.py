@@ -8,7 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Union
 from pydantic import Tag
 
 from mappings.choices import OneOf
-from mappings.steps import countries, dates, html, lists, lookups, numbers, prices, ranges, stamps, text, times, urls, zones
+from mappings.steps import (
+    countries,
+    dates,
+    html,
+    lists,
+    lookups,
+    numbers,
+    patterns,
+    prices,
+    ranges,
+    stamps,
+    text,
+    times,
+    urls,
+    zones,
+)
 from mappings.steps.step import Step
 
 FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
@@ -42,7 +57,7 @@ FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
         text.Hash,
     ),
     "Mark-up": (html.HtmlUnescape, html.HtmlToText, html.MarkdownToText, html.Unescape),
-    "Patterns": (text.RegexExtract, text.RegexAll, text.RegexSplit, text.RegexReplace),
+    "Patterns": (patterns.RegexExtract, patterns.RegexAll, patterns.RegexSplit, patterns.RegexReplace),
     "Lists": (
         lists.Split,
         lists.Nth,

@@ -20,8 +20,9 @@ from mappings.measures import OneOrMany, Texts, mistake, parse_pattern
 from mappings.patterns import compile_pattern
 from mappings.policies import MissPolicy, Policy
 from mappings.refusals import ReasonCode, Refusal, nearest
+from mappings.steps.patterns import short_enough
 from mappings.steps.step import Kind, Run, Shown, Step
-from mappings.steps.text import short_enough, text_of
+from mappings.steps.text import text_of
 
 Match = Literal["whole", "prefix", "keyword", "regex"]
 

@@ -1,6 +1,6 @@
 """The command `explain` at work: one row is looked up in its source, mapped while every step is watched, and told.
 
-What a step did is `mappings.tracing`'s, what the ledger has `state.books`'.
+What a step did is `mappings.compiler.mapper`'s, what the ledger has `state.books`'.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from dateutil.rrule import rrulestr
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mappings.compiler.expand import read_rule, rule_days
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.compiler.recurrence import read_rule, rule_days
 from mappings.event import EVENT
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey
 
-from pipelines.harmless import replaced
+from pipelines.control_characters import replaced
 from pipelines.left_open import LeftOpen
-from pipelines.options import BRAKE_TEXTS
-from pipelines.outcomes import ExitCode, Outcome
+from pipelines.run.options import BRAKE_TEXTS
+from pipelines.run.outcome import ExitCode, Outcome
 from pipelines.sync import Published, Staged
 
 PUBLISH_CHECKS = {

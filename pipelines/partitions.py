@@ -30,14 +30,13 @@ from dagster import (
 from mappings.errors import ConfigError
 from mappings.schema import FeedMapping
 from pipelines import names
-from pipelines.backfills.giving_way import BACKFILL
-from pipelines.backfills.windows import FIRST_SHOWN, Window, has_days, usual_way
 from pipelines.failures import StepContext, as_failures, interrupted_for_good
-from pipelines.feed_run import FeedAtWork, RunTicket
-from pipelines.gate import raise_if_braked
-from pipelines.options import RunOptions
+from pipelines.run.backfill import BACKFILL, FIRST_SHOWN, Window, has_days, usual_way
+from pipelines.run.brakes import raise_if_braked
+from pipelines.run.context import OpenWorkshop, Workshop
+from pipelines.run.feed_run import FeedAtWork, RunTicket
+from pipelines.run.options import RunOptions
 from pipelines.sync import Published, Staged
-from pipelines.wiring import OpenWorkshop, Workshop
 
 DAYS = DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
 """Every day from the first that anybody may want back, up to today, in UTC."""

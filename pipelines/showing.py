@@ -14,10 +14,10 @@ from dagster import MetadataValue, TableRecord
 from connectors.sources.glances import Glance
 from mappings.loader import LoadedFeed
 from mappings.vocabulary import REASON_TEXTS
-from pipelines.harmless import replaced
+from pipelines.control_characters import replaced
 from pipelines.left_open import Differing, LeftOpen
 from pipelines.reading.places import address_of
-from pipelines.row_words import WAITING
+from pipelines.run.standing import WAITING
 from pipelines.sync import Published, Staged
 from state.accounts import RejectedRow
 

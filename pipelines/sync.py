@@ -23,21 +23,19 @@ from mappings.identity import names_of
 from mappings.row_plan import is_unfolding
 from mappings.schema import FeedMapping
 from mappings.vocabulary import WHOLE_ROW, RowKey, RowOutcome, SourceRow
-from pipelines.brakes import BrakeVerdict, judge
-from pipelines.options import RunOptions
-from pipelines.publishing.covers import CoverProblem
-from pipelines.publishing.drain import Advance
-from pipelines.publishing.pace_told import pace_numbers
-from pipelines.publishing.preflight import CLEAR, Outlook
-from pipelines.publishing.sending import PublishJob, Sending
 from pipelines.reading.approach import FROM_THE_START, Approach
 from pipelines.reading.recalling import Recollection
 from pipelines.reading.sameness import Sameness
 from pipelines.reading.sieves import Sieve
 from pipelines.reading.traces import NO_TRACE, Trace, Tracing
-from pipelines.stopping.interrupts import interruptible, window
-from pipelines.stopping.stoppable import run_stoppable
-from pipelines.write_back import WrittenBack
+from pipelines.run.brakes import BrakeVerdict, judge
+from pipelines.run.drain import Advance
+from pipelines.run.images import CoverProblem
+from pipelines.run.options import RunOptions
+from pipelines.run.preflight import CLEAR, Outlook
+from pipelines.run.sending import PublishJob, Sending, pace_numbers
+from pipelines.run.signals import interruptible, run_stoppable, window
+from pipelines.run.write_back import WrittenBack
 from state.accounts import PublishAccount, StageReport
 from state.bookmark import ReadEnd
 from state.lease import LeaseLostError

@@ -16,8 +16,8 @@ from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
 from mappings.schema import FeedMapping
 from mappings.vocabulary import Origin, SourceRow
-from pipelines.options import RunOptions
 from pipelines.reading.approach import Approach, AtHand, approach_of
+from pipelines.run.options import RunOptions
 from pipelines.sync import CHUNK_ROWS, Staged, StageJob, stage
 
 COLUMNS = ("REF", "TITLE", "DAYS")

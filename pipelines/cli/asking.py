@@ -23,7 +23,7 @@ from connectors.surroundings import Surroundings
 from mappings.engine import Directory
 from mappings.errors import SyncError
 from pipelines.clock import monotonic_s, now
-from pipelines.publishing.service import require_service
+from pipelines.run.context import require_service
 from pipelines.settings import Settings
 
 WHILE_SOMEBODY_WAITS = RetryPolicy(attempts=2, budget_s=20.0, attempt_s=15.0)

@@ -16,7 +16,7 @@ from mappings.engine import RowMapper
 from mappings.row_plan import leaves_for_later
 from mappings.schema import FeedMapping
 from mappings.source_bases import FileSource
-from pipelines.options import RunOptions
+from pipelines.run.options import RunOptions
 from state.bookmark import NO_BOOKMARK, Bookmark
 from state.reach import Reach
 

@@ -15,7 +15,7 @@ from mappings.errors import SyncError
 from mappings.vocabulary import RowKey, SourceRow
 from pipelines.reading.sifting import Sequel, Sieve, each_part
 from pipelines.reading.spilling import Parts
-from pipelines.stopping.interrupts import interruptible, window
+from pipelines.run.signals import interruptible, window
 from state.ledger import Ledger
 from state.recall import ENTRY_OF_PAIR
 

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
 from mappings.vocabulary import WHOLE_ROW, MappedRow, Rejection, RowOutcome, SourceRow
-from pipelines.backfills.windows import Window
+from pipelines.run.backfill import Window
 
 
 @dataclass(slots=True)

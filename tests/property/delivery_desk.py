@@ -36,14 +36,13 @@ from mappings.identity import idempotency_key
 from mappings.loader import load_feed
 from mappings.schema import FeedMapping
 from mappings.vocabulary import Origin, RowKey, SourceRow
-from pipelines.options import RunOptions
-from pipelines.outcomes import outcome_of
-from pipelines.publishing.covers import CoverProblem
-from pipelines.publishing.departures import Departures
-from pipelines.publishing.drain import Drain
-from pipelines.publishing.sending import PublishJob, Sending
+from pipelines.run.drain import Departures, Drain
+from pipelines.run.images import CoverProblem
+from pipelines.run.options import RunOptions
+from pipelines.run.outcome import outcome_of
+from pipelines.run.sending import PublishJob, Sending
+from pipelines.run.standing import outcome_of_publish
 from pipelines.sync import Published, StageJob, stage
-from pipelines.verdicts import outcome_of_publish
 from state.books import Books
 from state.choices import AsItIs, Change, Choice, NotPossibleError
 from state.decisions import Decisions

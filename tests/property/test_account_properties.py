@@ -15,7 +15,7 @@ from unit.state.world import DESTINATION, FEED, World, answer, gone, receipt, re
 from mappings.delivery import Blocked, Conflict, Intent, Postponed, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
 from mappings.vocabulary import RowKey, RowOutcome
-from pipelines.outcomes import outcome_of
+from pipelines.run.outcome import outcome_of
 from state.accounts import ImbalanceError, PublishAccount, ReadAccount
 from state.books import Books
 from state.drafts import content_of

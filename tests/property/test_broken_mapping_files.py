@@ -27,8 +27,8 @@ from mappings.tracing import explain_row
 from mappings.vocabulary import Origin, SourceRow
 from pipelines.cli.findings import find
 from pipelines.definitions import build_definitions
+from pipelines.notifications.causes import broken_files
 from pipelines.settings import read_settings
-from pipelines.telling.files import broken_files
 
 MUTANTS = int(os.environ.get("EVENTSYNC_TEST_MUTANTS", "250"))
 SEED = os.environ.get("EVENTSYNC_TEST_MUTANTS_SEED", "1")

@@ -15,7 +15,7 @@ from mappings.outgoing import outgoing_of
 from mappings.schema import FeedMapping
 from pipelines.cli.asking import Lists
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
-from pipelines.outcomes import ExitCode, outcome_of
+from pipelines.run.outcome import ExitCode, outcome_of
 
 _UNPROVEN = "whether it may create events, no harmless question tells: `--probe` sends an event without any field to see"
 _LET_THROUGH = (

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mappings.errors import ConfigError
 from mappings.vocabulary import Origin, Reason, ReasonCode, Rejection, RowKey
 from pipelines.cli.tables_csv import safe_cell, told, write_told_csv
-from pipelines.harmless import replaced
+from pipelines.control_characters import replaced
 
 
 def rejection(number: int, **cells: str) -> Rejection:

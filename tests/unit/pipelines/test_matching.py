@@ -14,7 +14,7 @@ import pytest
 
 from connectors.event_api.event_list import ListedEvent
 from mappings.vocabulary import FeedName, IdempotencyKey, RowKey
-from pipelines.reconciliation.matching import Matching, RowVerdict, Verdict
+from pipelines.run.reconcile import Matching, RowVerdict, Verdict
 from state.sought import Sought
 from state.words import EntryState
 

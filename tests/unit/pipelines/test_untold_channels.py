@@ -13,7 +13,7 @@ from connectors.errors import ScopeMissingError
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.loader import load_feed
 from mappings.vocabulary import MappedRow, Origin, SourceRow
-from pipelines.publishing.service import Told, ask_lists
+from pipelines.run.context import Told, ask_lists
 
 MAPPING = """\
 feed: agenda

@@ -20,11 +20,10 @@ from mappings.loader import load_feed
 from mappings.salesforce_specs import SalesforceSource
 from mappings.schema import FeedMapping
 from mappings.vocabulary import MappedRow, Origin, SourceRow
-from pipelines.backfills.slicing import cut
-from pipelines.backfills.windows import By, Window, usual_way, within
-from pipelines.options import RunOptions
 from pipelines.reading.approach import AtHand, approach_of
 from pipelines.reading.sieves import Sieve
+from pipelines.run.backfill import By, Window, cut, usual_way, within
+from pipelines.run.options import RunOptions
 from state.bookmark import Bookmark
 from state.reach import Reach
 

@@ -24,9 +24,9 @@ from mappings.vocabulary import WHOLE_ROW, RowKey, RowOutcome, SourceRow
 from pipelines.brakes import BrakeVerdict, judge
 from pipelines.options import RunOptions
 from pipelines.publishing.drain import Advance
-from pipelines.reading.recalling import Recollection
-from pipelines.reading.traces import NO_TRACE, Trace, Tracing
 from pipelines.run.reading import FROM_THE_START, Approach, Sameness
+from pipelines.run.recalling import Recollection
+from pipelines.run.traces import NO_TRACE, Trace, Tracing
 from pipelines.run.window_filter import Sieve
 from pipelines.stopping.interrupts import interruptible, window
 from state.accounts import StageReport

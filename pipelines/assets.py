@@ -105,7 +105,7 @@ def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop, state_kind: str) 
             context.log.warning(replaced(notice))
         if result.stopping:
             forbid_run_retry(context)
-            context.log.error(replaced(outcome_of(brake_error(result, mapping.feed)).told))
+            context.log.error(replaced(outcome_of(brake_error(result.stopping, mapping.feed)).told))
         metadata = {**staged_metadata(result, seconds), **waiting}
         return MaterializeResult(metadata=metadata, check_results=brake_results(key, result))
 

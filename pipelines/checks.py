@@ -13,7 +13,8 @@ from pipelines.control_characters import replaced
 from pipelines.left_open import LeftOpen
 from pipelines.run.options import BRAKE_TEXTS
 from pipelines.run.outcome import ExitCode, Outcome
-from pipelines.sync import Published, Staged
+from pipelines.run.publish import Published
+from pipelines.run.stage import Staged
 
 PUBLISH_CHECKS = {
     "balanced": "Every row owed ended in exactly one outcome.",

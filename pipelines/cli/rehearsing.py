@@ -21,10 +21,10 @@ from pipelines.run.context import Workshop
 from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
+from pipelines.run.publish import Published
 from pipelines.run.signals import InterruptedRunError, is_stop_asked
 from pipelines.run.standing import outcome_of_publish
 from pipelines.settings import Settings
-from pipelines.sync import Published
 from state.accounts import PublishAccount
 from state.books import Books
 from state.outbox import Outbox
@@ -78,7 +78,7 @@ def _on_copy(run: FeedAtWork) -> Rehearsal:
     staged = None if run.options.publish_only else run.stage()
     rehearsed = Outcome("rehearsed", ExitCode.DONE)
     if staged and staged.stopping:
-        return Rehearsal(feed, outcome_of(brake_error(staged, feed)), staged)
+        return Rehearsal(feed, outcome_of(brake_error(staged.stopping, feed)), staged)
     if run.options.stage_only:
         return Rehearsal(feed, rehearsed, staged)
     try:

@@ -5,6 +5,7 @@ Pure. When they are asked is `sync`'s; the thresholds stand in each feed's mappi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mappings.errors import SyncError
@@ -12,7 +13,6 @@ from mappings.measures import written
 from mappings.publishing import Brakes
 from mappings.schema import FeedMapping
 from pipelines.run.options import BrakeName, RunOptions
-from pipelines.sync import Staged
 from state.accounts import StageReport
 from state.duplicates import place_of
 from state.gate import closed
@@ -242,18 +242,18 @@ def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by:
     )
 
 
-def raise_if_braked(staged: Staged, feed: str) -> None:
-    """Go no further after a stage that brakes stopped. Raises `BrakeError`."""
-    if staged.stopping:
-        raise brake_error(staged, feed)
+def raise_if_braked(stopping: Sequence[BrakeVerdict], feed: str) -> None:
+    """Raise a `BrakeError` where brakes stopped the stage."""
+    if stopping:
+        raise brake_error(stopping, feed)
 
 
-def brake_error(staged: Staged, feed: str) -> BrakeError:
-    """Say which brakes stopped a finished stage, and how a person may pass them for one run."""
-    names = tuple(verdict.name for verdict in staged.stopping)
+def brake_error(stopping: Sequence[BrakeVerdict], feed: str) -> BrakeError:
+    """Return the error for these brakes, with how a person may pass them for one run."""
+    names = tuple(verdict.name for verdict in stopping)
     in_spite = f"`eventsync run {feed} {_accepting(names)}`"
     return BrakeError(
-        "; ".join(verdict.sentence for verdict in staged.stopping),
+        "; ".join(verdict.sentence for verdict in stopping),
         brakes=names,
         hint=f"mend the source or the mapping and run again; or send the good rows in spite of that: {in_spite}",
     )

@@ -42,19 +42,18 @@ from mappings.row_plan import is_unfolding
 from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey
 from pipelines.clock import monotonic_s, now
-from pipelines.reading.approach import AtHand, approach_of
-from pipelines.reading.sameness import Sameness
 from pipelines.run.backfill import PATIENCE_S, comes_between, say_waiting, within
 from pipelines.run.drain import Advance, Departures
 from pipelines.run.images import Covers
 from pipelines.run.lease import Hold
 from pipelines.run.options import RunOptions
 from pipelines.run.preflight import ListMemory, Preflight
+from pipelines.run.reading import AtHand, Sameness, approach_of
 from pipelines.run.sending import PublishJob, watching_rows
 from pipelines.run.signals import cancel_all, run_stoppable, window
+from pipelines.run.stage import StageJob
 from pipelines.run.systemic_failure import SystemicFailure, patience_with
 from pipelines.settings import Settings
-from pipelines.sync import StageJob
 from pipelines.telemetry.tracing import UNTOLD, Telemetry, Wanted, wanted_of
 from state.database import StateDb, open_database
 from state.holders import HeldByAnotherError, this_process

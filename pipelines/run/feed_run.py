@@ -21,11 +21,12 @@ from pipelines.run.drain import Advance
 from pipelines.run.lease import Hold
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
+from pipelines.run.publish import Published, publish
 from pipelines.run.sending import PublishJob
 from pipelines.run.signals import InterruptedRunError, deferred, window
+from pipelines.run.stage import Staged, stage
 from pipelines.run.standing import outcome_of_publish, outcome_of_standing
 from pipelines.run.write_back import mark_rows
-from pipelines.sync import Published, Staged, publish, stage
 from pipelines.telemetry.tracing import Telemetry, Work
 from state.accounts import PublishAccount
 from state.books import Books
@@ -98,7 +99,7 @@ class FeedAtWork:
             with faults_as_errors(lambda: "at work", self.ticket.run_id), deferred(), self._held() as grip:
                 if not self.options.publish_only:
                     staged = self._stage(grip)
-                    raise_if_braked(staged, self.mapping.feed)
+                    raise_if_braked(staged.stopping, self.mapping.feed)
                     outcome = self._outcome_of_stage(staged)
                 if not self.options.stage_only:
                     published = self._publish(grip)
@@ -180,7 +181,7 @@ class FeedAtWork:
     def _outcome_of_stage(self, staged: Staged) -> Outcome:
         """Judge a stage: by its brakes, and where the run ends with it also by what waits for a person."""
         if staged.stopping:
-            return outcome_of(brake_error(staged, self.mapping.feed))
+            return outcome_of(brake_error(staged.stopping, self.mapping.feed))
         hint = f"`eventsync run {self.mapping.feed} --publish-only` sends what is staged"
         outcome = Outcome("staged", ExitCode.DONE, "nothing was sent yet", hint)
         return outcome_of_standing(self._standing(), self.mapping, outcome) if self.options.stage_only else outcome

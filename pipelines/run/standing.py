@@ -9,7 +9,7 @@ from dataclasses import replace
 from mappings.errors import SyncError
 from mappings.schema import FeedMapping
 from pipelines.run.outcome import ExitCode, Outcome, outcome_of
-from pipelines.sync import Published
+from pipelines.run.publish import Published
 from state.standing import Standing
 from state.words import DriftKind, EntryState, ProblemKind, Waiting
 

@@ -40,9 +40,10 @@ from pipelines.run.drain import Departures, Drain
 from pipelines.run.images import CoverProblem
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
+from pipelines.run.publish import Published
 from pipelines.run.sending import PublishJob, Sending
+from pipelines.run.stage import StageJob, stage
 from pipelines.run.standing import outcome_of_publish
-from pipelines.sync import Published, StageJob, stage
 from state.books import Books
 from state.choices import AsItIs, Change, Choice, NotPossibleError
 from state.decisions import Decisions

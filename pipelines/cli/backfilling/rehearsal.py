@@ -22,7 +22,7 @@ from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import ExitCode, Outcome, outcome_of
 from pipelines.run.signals import InterruptedRunError
-from pipelines.sync import Staged
+from pipelines.run.stage import Staged
 from state.backfills import Backfills
 from state.presence import existing_database
 from state.rehearsal import rehearsal_copy
@@ -134,5 +134,5 @@ def _stage(workshop: Workshop, wish: Wish, options: RunOptions) -> tuple[Outcome
     except KeyboardInterrupt:
         return outcome_of(InterruptedRunError("interrupted; nothing was written or sent", hint="rehearse it again")), None
     if staged.stopping:
-        return outcome_of(brake_error(staged, wish.mapping.feed)), staged
+        return outcome_of(brake_error(staged.stopping, wish.mapping.feed)), staged
     return Outcome("rehearsed", ExitCode.DONE), staged

@@ -24,9 +24,9 @@ from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey
 from pipelines.run.brakes import BrakeError
 from pipelines.run.outcome import ExitCode, outcome_of
+from pipelines.run.publish import Published
 from pipelines.run.signals import InterruptedRunError
 from pipelines.run.standing import outcome_of_publish
-from pipelines.sync import Published
 from state.accounts import ImbalanceError, PublishAccount
 from state.gate import GateClosedError
 from state.holders import HeldByAnotherError

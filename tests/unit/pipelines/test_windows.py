@@ -20,10 +20,10 @@ from mappings.loader import load_feed
 from mappings.salesforce_specs import SalesforceSource
 from mappings.schema import FeedMapping
 from mappings.vocabulary import MappedRow, Origin, SourceRow
-from pipelines.reading.approach import AtHand, approach_of
-from pipelines.reading.sieves import Sieve
 from pipelines.run.backfill import By, Window, cut, usual_way, within
 from pipelines.run.options import RunOptions
+from pipelines.run.reading import AtHand, approach_of
+from pipelines.run.window_filter import Sieve
 from state.bookmark import Bookmark
 from state.reach import Reach
 

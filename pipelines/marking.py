@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from connectors.loopback import is_loopback
+from connectors.addresses import is_loopback
 from connectors.sources.boards import open_board
 from mappings.errors import SyncError
 from mappings.keys import compile_key

@@ -27,8 +27,8 @@ from pipelines.brakes import BrakeVerdict, judge
 from pipelines.options import RunOptions
 from pipelines.publishing.covers import CoverProblem
 from pipelines.publishing.drain import Advance
-from pipelines.publishing.pace_told import pace_numbers
 from pipelines.publishing.preflight import CLEAR, Outlook
+from pipelines.publishing.rate_sharing import pace_numbers
 from pipelines.publishing.sending import PublishJob, Sending
 from pipelines.reading.approach import FROM_THE_START, Approach
 from pipelines.reading.recalling import Recollection

@@ -17,8 +17,8 @@ from functools import partial
 import structlog
 
 from connectors.event_api.client import EventApi
-from connectors.event_api.http import Passage
 from connectors.event_api.media import ImageFetcher, ImageLimits
+from connectors.event_api.transport import Passage
 from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
@@ -36,10 +36,10 @@ from pipelines.publishing.covers import Covers
 from pipelines.publishing.departures import Departures
 from pipelines.publishing.drain import Advance
 from pipelines.publishing.preflight import Preflight
+from pipelines.publishing.rate_sharing import sharing_over
 from pipelines.publishing.row_log import watching_rows
 from pipelines.publishing.sending import PublishJob
 from pipelines.publishing.service import INSISTENCE, Manner, Told, ask_lists, open_api
-from pipelines.publishing.shared_pace import sharing_over
 from pipelines.publishing.slug_list import ListMemory
 from pipelines.publishing.systemic_failure import SystemicFailure, patience_with
 from pipelines.reading.approach import AtHand, approach_of

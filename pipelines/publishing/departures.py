@@ -11,7 +11,7 @@ from contextvars import Token
 from types import TracebackType
 from typing import Any
 
-from connectors.event_api.departure import may_leave
+from connectors.event_api.transport import may_leave
 
 Task = asyncio.Task[Any]
 

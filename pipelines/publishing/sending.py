@@ -14,7 +14,7 @@ from typing import Any
 
 from connectors.errors import OutageError
 from connectors.event_api.client import EventApi
-from connectors.pace_report import Pace
+from connectors.rate_limit import Pace
 from mappings.delivery import Intent, Postponed, Verdict
 from mappings.errors import SyncError
 from pipelines.holding import TellLoss

@@ -13,16 +13,12 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from connectors.crowding import Crowd
 from connectors.errors import RequestRefusedError, ScopeMissingError
 from connectors.event_api.client import EventApi
-from connectors.event_api.http import Passage, open_http
-from connectors.event_api.listing import Classifications
-from connectors.event_api.watched import Seen
-from connectors.pacing import OpenSharing, Pacer
-from connectors.pauses import Patience
+from connectors.event_api.lists import Classifications
+from connectors.event_api.transport import Passage, Seen, open_http
+from connectors.rate_limit import Crowd, OpenSharing, Pacer, Patience, Surroundings
 from connectors.retry import RetryPolicy
-from connectors.surroundings import Surroundings
 from mappings.engine import Directory
 from mappings.errors import ConfigError, SyncError
 from mappings.publishing import PublishPolicy

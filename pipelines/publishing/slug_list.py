@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from connectors.event_api.listing import Classifications
+from connectors.event_api.lists import Classifications
 from mappings.outgoing import outgoing_of
 from mappings.refusals import nearest
 from mappings.schema import FeedMapping

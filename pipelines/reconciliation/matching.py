@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from connectors.event_api.event_list import ListedEvent
+from connectors.event_api.lists import ListedEvent
 from pipelines.reconciliation.likeness import KEY_FIELDS, REFERENCE_FIELDS, Likeness, Strength, likeness, moment, words
 from state.sought import Sought
 

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
 from connectors.event_api.client import EventApi
-from connectors.event_api.event_list import EventList
+from connectors.event_api.lists import EventList
 from mappings.errors import SyncError
 from pipelines.publishing.drain import Advance
 from pipelines.reconciliation.matching import Matching, RowVerdict, Verdict

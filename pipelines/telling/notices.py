@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from connectors.notifier import Deliver, deliver_over
+from connectors.notify import Deliver, deliver_over
 from mappings.errors import MappingFileError, SyncError
 from mappings.vocabulary import FeedName
 from pipelines.clock import now

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_current_span
 from structlog.contextvars import bound_contextvars, get_contextvars
 
-from connectors.event_api.watched import Exchanged, Seen
+from connectors.event_api.transport import Exchanged, Seen
 from mappings.errors import SyncError
 from pipelines.otel_env import Wanted
 from pipelines.outcomes import ExitCode, Outcome, outcome_of

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from connectors.event_api.watched import Seen
+from connectors.event_api.transport import Seen
 from pipelines.outcomes import Outcome
 
 Advance = Callable[[int], None]

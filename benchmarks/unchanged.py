@@ -23,9 +23,8 @@ from mappings.delivery import Answer, Receipt
 from mappings.engine import Directory, compile_feed
 from mappings.loader import load_feed
 from pipelines.options import RunOptions
-from pipelines.reading.approach import AtHand, approach_of
-from pipelines.reading.sameness import Sameness
-from pipelines.sync import Staged, StageJob, stage
+from pipelines.run.reading import AtHand, Sameness, approach_of
+from pipelines.run.stage import Staged, StageJob, stage
 from state.database import open_database
 from state.ledger import Ledger
 from state.outbox import Settled

@@ -23,9 +23,10 @@ from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, Outcome, outcome_of
 from pipelines.publishing.drain import Advance
 from pipelines.publishing.sending import PublishJob
+from pipelines.run.publish import Published, publish
+from pipelines.run.stage import Staged, stage
 from pipelines.stopping.interruption import InterruptedRunError
 from pipelines.stopping.interrupts import deferred, window
-from pipelines.sync import Published, Staged, publish, stage
 from pipelines.tracing.telemetry import Telemetry, Work
 from pipelines.verdicts import outcome_of_publish, outcome_of_standing
 from pipelines.wiring import Workshop

@@ -8,7 +8,7 @@ from __future__ import annotations
 from mappings.schema import FeedMapping
 from pipelines.options import RunOptions
 from pipelines.outcomes import BrakeError
-from pipelines.sync import Staged
+from pipelines.run.stage import Staged
 from state.gate import closed
 from state.ledger import Ledger
 

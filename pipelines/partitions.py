@@ -36,7 +36,8 @@ from pipelines.failures import StepContext, as_failures, interrupted_for_good
 from pipelines.feed_run import FeedAtWork, RunTicket
 from pipelines.gate import raise_if_braked
 from pipelines.options import RunOptions
-from pipelines.sync import Published, Staged
+from pipelines.run.publish import Published
+from pipelines.run.stage import Staged
 from pipelines.wiring import OpenWorkshop, Workshop
 
 DAYS = DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)

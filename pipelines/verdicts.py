@@ -10,7 +10,7 @@ from mappings.errors import SyncError
 from mappings.schema import FeedMapping
 from pipelines.outcomes import ExitCode, Outcome, outcome_of
 from pipelines.row_words import RESENT, SAID
-from pipelines.sync import Published
+from pipelines.run.publish import Published
 from state.standing import Standing
 from state.words import DriftKind, Waiting
 

@@ -36,18 +36,17 @@ from pipelines.publishing.covers import Covers
 from pipelines.publishing.departures import Departures
 from pipelines.publishing.drain import Advance
 from pipelines.publishing.preflight import Preflight
-from pipelines.publishing.rate_sharing import sharing_over
 from pipelines.publishing.row_log import watching_rows
 from pipelines.publishing.sending import PublishJob
 from pipelines.publishing.service import INSISTENCE, Manner, Told, ask_lists, open_api
+from pipelines.publishing.shared_pace import sharing_over
 from pipelines.publishing.slug_list import ListMemory
 from pipelines.publishing.systemic_failure import SystemicFailure, patience_with
-from pipelines.reading.approach import AtHand, approach_of
-from pipelines.reading.sameness import Sameness
+from pipelines.run.reading import AtHand, Sameness, approach_of
+from pipelines.run.stage import StageJob
 from pipelines.settings import Settings
 from pipelines.stopping.interrupts import window
 from pipelines.stopping.stoppable import cancel_all, run_stoppable
-from pipelines.sync import StageJob
 from pipelines.tracing.chosen import telemetry_of
 from pipelines.tracing.telemetry import UNTOLD, Telemetry
 from state.database import StateDb, open_database

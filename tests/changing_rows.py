@@ -17,8 +17,8 @@ from mappings.lookup_files import LookupShelf
 from mappings.schema import FeedMapping
 from mappings.vocabulary import Origin, SourceRow
 from pipelines.options import RunOptions
-from pipelines.reading.approach import Approach, AtHand, approach_of
-from pipelines.sync import CHUNK_ROWS, Staged, StageJob, stage
+from pipelines.run.reading import Approach, AtHand, approach_of
+from pipelines.run.stage import CHUNK_ROWS, Staged, StageJob, stage
 
 COLUMNS = ("REF", "TITLE", "DAYS")
 FEED_TEXT = """\

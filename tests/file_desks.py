@@ -22,9 +22,8 @@ from mappings.lookup_files import LookupShelf
 from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey
 from pipelines.options import RunOptions
-from pipelines.reading.approach import AtHand, approach_of
-from pipelines.reading.sameness import Sameness
-from pipelines.sync import Staged, StageJob, stage
+from pipelines.run.reading import AtHand, Sameness, approach_of
+from pipelines.run.stage import Staged, StageJob, stage
 from state.books import Books
 from state.choices import Choice, NotPossibleError
 from state.decisions import Found

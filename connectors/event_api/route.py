@@ -156,7 +156,7 @@ class Route:
 
     def scope_missing(self, answer: Answer, channel_id: int | None = None) -> SyncError:
         """Return the error in which a missing scope reaches people."""
-        return route.scope_missing(answer, self._key_tail, self._scope, channel_id)
+        return scope_missing(answer, self._key_tail, self._scope, channel_id)
 
     def heed(self, headers: Mapping[str, str], now: datetime) -> None:
         """Keep to what the headers of an answer tell of the route's limit, if they do; they have lower-case names."""
@@ -219,13 +219,13 @@ class Route:
     def _close_or_pass(self, meaning: Understood) -> None:
         match meaning:
             case Foreign(answer) if not self.acquaintance.is_made:
-                self.pacer.close(route.not_the_service(answer))
+                self.pacer.close(not_the_service(answer))
             case KeyRefused(answer):
-                self.pacer.close(route.key_refused(answer, self._key_tail))
+                self.pacer.close(key_refused(answer, self._key_tail))
             case ScopeMissing(answer) if not self._has_channels:
                 self.pacer.close(self.scope_missing(answer))
             case Redirected(answer, location):
-                self.pacer.close(route.redirect_refused(answer, location))
+                self.pacer.close(redirect_refused(answer, location))
             case _:
                 self.pacer.passed()
 
@@ -296,11 +296,11 @@ class Questions:
             return self.route.closed
         match met:
             case Unreadable(answer):
-                return route.not_the_service(answer)
+                return not_the_service(answer)
             case Failing(answer) | NotReached(answer) | Lost(answer) | RateLimited(answer):
-                return route.unavailable(answer, self.policy.attempts)
+                return unavailable(answer, self.policy.attempts)
             case _:
-                return route.request_refused(met.answer, asked)
+                return request_refused(met.answer, asked)
 
 
 def _is_settled(met: object) -> bool:

@@ -14,8 +14,8 @@ from pipelines.cli.output import Output
 from pipelines.clock import now
 from pipelines.logs import configure_logs
 from pipelines.outcomes import ExitCode
-from pipelines.publishing.rate_sharing import sharing_over
 from pipelines.publishing.service import open_api, require_service
+from pipelines.publishing.shared_pace import sharing_over
 from pipelines.reconciliation.matching import RowVerdict, Verdict
 from pipelines.reconciliation.search import ListRead, Reconciled, ReconcileJob, reconcile
 from pipelines.settings import current_settings

@@ -10,7 +10,7 @@ from mappings.vocabulary import IdempotencyKey, RowKey
 from pipelines.cli.output import Output
 from pipelines.cli.tables import BRAKE_COLUMNS, REJECTION_COLUMNS, brake_rows, read_line, rejection_rows
 from pipelines.outcomes import Outcome
-from pipelines.sync import Staged
+from pipelines.run.stage import Staged
 from state.accounts import StageReport
 from state.standing import NOTHING, Standing
 

@@ -21,10 +21,10 @@ from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.gate import brake_error, pass_the_gate
 from pipelines.options import RunOptions
 from pipelines.outcomes import BrakeError, ExitCode, Outcome, outcome_of
+from pipelines.run.publish import Published
 from pipelines.settings import Settings
 from pipelines.stopping.interruption import InterruptedRunError
 from pipelines.stopping.interrupts import is_stop_asked
-from pipelines.sync import Published
 from pipelines.verdicts import outcome_of_publish
 from pipelines.wiring import Workshop
 from state.accounts import PublishAccount

@@ -16,8 +16,8 @@ from pipelines.cli.output import Output
 from pipelines.cli.row_choices import chosen_rows, parse_choice
 from pipelines.logs import configure_logs
 from pipelines.outcomes import ExitCode
-from pipelines.publishing.rate_sharing import sharing_over
 from pipelines.publishing.service import open_api
+from pipelines.publishing.shared_pace import sharing_over
 from pipelines.reconciliation.search import is_listed
 from pipelines.settings import current_settings
 from state.choices import Apply, AsItIs, Change, Choice, Release, Remove, Resend, SameAs, SetAside, TakeBack, TakeEvent

@@ -11,7 +11,7 @@ from pipelines.cli.run_words import standing_line
 from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
 from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
 from pipelines.outcomes import ExitCode, Outcome, message_and_hint
-from pipelines.publishing.rate_sharing import pace_line
+from pipelines.publishing.pace_told import pace_line
 from pipelines.wiring import Workshop
 from state.accounts import RejectedRow
 from state.books import Books

@@ -37,7 +37,7 @@ NETWORK = frozenset({"aiohttp", "httpx_aiohttp", "connectors.event_api.client"})
 BOOKS = frozenset({"sqlalchemy", "sqlmodel", "state.database"})
 NOT_NEEDED = {
     "check": ELSEWHERE | SELDOM | NETWORK | BOOKS | {"structlog", "pipelines.wiring"},
-    "preview": ELSEWHERE | SELDOM | {"pipelines.sync"},
+    "preview": ELSEWHERE | SELDOM | {"pipelines.run.stage"},
     "status": ELSEWHERE | SELDOM | NETWORK | {"pipelines.wiring"},
     "rows": ELSEWHERE | SELDOM | NETWORK | {"pipelines.wiring"},
     "run": ELSEWHERE | SELDOM,

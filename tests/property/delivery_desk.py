@@ -40,7 +40,8 @@ from pipelines.publishing.covers import CoverProblem
 from pipelines.publishing.departures import Departures
 from pipelines.publishing.drain import Drain
 from pipelines.publishing.sending import PublishJob, Sending
-from pipelines.sync import Published, StageJob, stage
+from pipelines.run.publish import Published
+from pipelines.run.stage import StageJob, stage
 from pipelines.verdicts import outcome_of_publish
 from state.books import Books
 from state.choices import AsItIs, Change, Choice, NotPossibleError

@@ -21,8 +21,8 @@ from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.gate import brake_error
 from pipelines.options import RunOptions
 from pipelines.outcomes import ExitCode, Outcome, outcome_of
+from pipelines.run.stage import Staged
 from pipelines.stopping.interruption import InterruptedRunError
-from pipelines.sync import Staged
 from pipelines.wiring import Workshop
 from state.backfills import Backfills
 from state.presence import existing_database

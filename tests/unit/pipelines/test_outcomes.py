@@ -23,8 +23,8 @@ from mappings.loader import load_feed
 from mappings.schema import FeedMapping
 from mappings.vocabulary import RowKey
 from pipelines.outcomes import BrakeError, ExitCode, outcome_of
+from pipelines.run.publish import Published
 from pipelines.stopping.interruption import InterruptedRunError
-from pipelines.sync import Published
 from pipelines.verdicts import outcome_of_publish
 from state.accounts import ImbalanceError, PublishAccount
 from state.gate import GateClosedError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from connectors.rate_limit import Pace
-from pipelines.publishing.rate_sharing import pace_line, pace_numbers
+from pipelines.publishing.pace_told import pace_line, pace_numbers
 
 
 def test_a_run_that_met_a_limit_says_how_much_of_it_was_used() -> None:

@@ -23,8 +23,8 @@ from mappings.vocabulary import MappedRow, Origin, SourceRow
 from pipelines.backfills.slicing import cut
 from pipelines.backfills.windows import By, Window, usual_way, within
 from pipelines.options import RunOptions
-from pipelines.reading.approach import AtHand, approach_of
-from pipelines.reading.sieves import Sieve
+from pipelines.run.reading import AtHand, approach_of
+from pipelines.run.window_filter import Sieve
 from state.bookmark import Bookmark
 from state.reach import Reach
 

@@ -13,8 +13,8 @@ from tempfile import TemporaryFile
 from connectors.sources.contract import Piece, Reading, Records, Source
 from mappings.errors import SyncError
 from mappings.vocabulary import RowKey, SourceRow
-from pipelines.reading.sifting import Sequel, Sieve, each_part
-from pipelines.reading.spilling import Parts
+from pipelines.run.sifting import Sequel, Sieve, each_part
+from pipelines.run.spilling import Parts
 from pipelines.stopping.interrupts import interruptible, window
 from state.ledger import Ledger
 from state.recall import ENTRY_OF_PAIR

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from connectors.sources.contract import Reading, Source
 from connectors.sources.sights import Sight
 from mappings.engine import RowMapper
-from pipelines.reading.recalling import Known, Memory, recall
-from pipelines.reading.sameness import Evidence, Sameness
+from pipelines.run.reading import Evidence, Sameness
+from pipelines.run.recalling import Known, Memory, recall
 from pipelines.stopping.interrupts import window
 from state.ledger import Ledger
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import BinaryIO
 
-from pipelines.reading.spilling import PARTS, Parts
+from pipelines.run.spilling import PARTS, Parts
 from state.recall import PAIR
 
 _DIGEST_BYTES = 16

@@ -1,6 +1,6 @@
-"""How a run comes to its source: from the start, onward from the feed's bookmark, or for rows that a person named.
+"""How a run opens its source: from the start, incrementally from the feed's bookmark, or for chosen rows only.
 
-Decided before anything is opened, from what is at hand. What a read does to the bookmark is `state.gate`'s.
+An unchanged source is recognised by its fingerprint, so that its rows need not be read again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib.metadata import version
 
+from pydantic import TypeAdapter, ValidationError
+
 from connectors.sources.deliveries import NO_FILES
+from connectors.sources.sights import Look, Sight
 from mappings.engine import RowMapper
 from mappings.row_plan import leaves_for_later
 from mappings.schema import FeedMapping
@@ -24,6 +27,7 @@ _DAILY = timedelta(days=1)
 _EARLY = 0.05
 """The part of `full_every` by which a whole read may come too early: a daily schedule that starts a minute sooner than
 yesterday would else be due every other day."""
+
 _UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
@@ -62,6 +66,7 @@ class Approach:
 
 FROM_THE_START = Approach()
 """How a source without cursors is always read."""
+
 PICKED = Approach(Reach.PICKED)
 """Rows are sought by their keys, or by a window of days, and what is found tells nothing of where the source ends."""
 
@@ -151,3 +156,77 @@ def _spelt(length: timedelta) -> str:
         count, rest = divmod(rest, seconds)
         told += f"{count}{unit}" if count else ""
     return told or "0s"
+
+
+READ_EVERY = timedelta(days=1)
+"""Rows are read so often all the same: what else may change an event, such as the rules of a time zone, has no stamp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a whole read was made of. `stamp`: the file's, "" where it was too young for its stamp to prove anything; `content`:
+    the digest of its bytes; `fit`: what its rows were mapped by; `read_at`: when all rows were last read indeed; `layout`: that
+    of the records that are remembered, "" if none are.
+    """
+
+    stamp: str
+    size: int
+    content: str
+    fit: str
+    read_at: datetime
+    layout: str = ""
+
+    def __str__(self) -> str:
+        """The text that is kept with the feed."""
+        return _EVIDENCE.dump_json(self).decode("ascii")
+
+
+_EVIDENCE = TypeAdapter(Evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Sameness:
+    """How a run that `began` then tells an unchanged source: by a `look` at it, while `fit` is what rows were mapped by."""
+
+    look: Look
+    fit: str
+    began: datetime
+
+    def seen(self) -> Sight | None:
+        """Look at the source; None where it, or the mapping, has to be asked about every row in any case."""
+        return self.look() if self.fit else None
+
+    def known(self, kept: str) -> Evidence | None:
+        """Return the evidence that the last read kept, None if it has lost its worth: the mapping has changed, or it is old."""
+        known = _parsed(kept)
+        is_fit = known is not None and known.fit == self.fit and timedelta() <= self.began - known.read_at < READ_EVERY
+        return known if is_fit else None
+
+    def repeated(self, sight: Sight, kept: str) -> Evidence | None:
+        """Return the evidence that takes the place of what the last read kept, None if the source, or its mapping, has changed.
+
+        The bytes are digested only where the stamp proves nothing: the file was touched, or written anew.
+        """
+        known = self.known(kept)
+        if known is None:
+            return None
+        stamp = sight.stamp if sight.is_settled else ""
+        if stamp and stamp == known.stamp:
+            return known
+        if not known.content or sight.size != known.size or sight.digest() != known.content:
+            return None
+        return replace(known, stamp=stamp)
+
+    def of_read(self, sight: Sight) -> Evidence | None:
+        """Return what a read of these rows keeps as evidence: one pass over the bytes, made before the first row."""
+        content = sight.digest()
+        if not content:
+            return None
+        return Evidence(sight.stamp if sight.is_settled else "", sight.size, content, self.fit, self.began)
+
+
+def _parsed(kept: str) -> Evidence | None:
+    try:
+        return _EVIDENCE.validate_json(kept) if kept else None
+    except ValidationError:
+        return None

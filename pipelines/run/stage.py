@@ -1,15 +1,14 @@
-"""The story of a feed in two verbs: `stage`, we know what to say; `publish`, it has been said.
+"""COMMIT POINT 1 of a run: read the source, map every row, record what is to be sent, then ask the brakes.
 
-Knows neither Dagster nor the environment: everything is handed in. How a row is mapped, remembered or sent is told in
-`mappings`, `state` and `connectors`.
+Knows neither Dagster nor the environment: everything is passed in.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import chain, islice
 from typing import TypeVar
@@ -18,34 +17,24 @@ from connectors.sources.contract import Ending, Reading, Source
 from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.sights import Sight
 from mappings.engine import RowMapper
-from mappings.errors import SyncError
 from mappings.identity import names_of
 from mappings.row_plan import is_unfolding
 from mappings.schema import FeedMapping
 from mappings.vocabulary import WHOLE_ROW, RowKey, RowOutcome, SourceRow
 from pipelines.brakes import BrakeVerdict, judge
 from pipelines.options import RunOptions
-from pipelines.publishing.covers import CoverProblem
 from pipelines.publishing.drain import Advance
-from pipelines.publishing.preflight import CLEAR, Outlook
-from pipelines.publishing.rate_sharing import pace_numbers
-from pipelines.publishing.sending import PublishJob, Sending
-from pipelines.reading.approach import FROM_THE_START, Approach
-from pipelines.reading.recalling import Recollection
-from pipelines.reading.sameness import Sameness
-from pipelines.reading.sieves import Sieve
-from pipelines.reading.traces import NO_TRACE, Trace, Tracing
+from pipelines.run.reading import FROM_THE_START, Approach, Sameness
+from pipelines.run.recalling import Recollection
+from pipelines.run.traces import NO_TRACE, Trace, Tracing
+from pipelines.run.window_filter import Sieve
 from pipelines.stopping.interrupts import interruptible, window
-from pipelines.stopping.stoppable import run_stoppable
-from pipelines.write_back import WrittenBack
-from state.accounts import PublishAccount, StageReport
+from state.accounts import StageReport
 from state.bookmark import ReadEnd
-from state.lease import LeaseLostError
 from state.ledger import Ledger
 from state.reach import Reach
 from state.repeating import Repetition
 from state.stage import Stage
-from state.standing import NOTHING, Standing
 from state.terms import Terms
 
 CHUNK_ROWS = 2_000
@@ -53,9 +42,9 @@ CHUNK_ROWS = 2_000
 
 _MUCH_SHORTER = 0.5
 """The share of the rows of the last whole read that may not be missing where nothing proves that the source came whole."""
+
 _MAY_BE_CUT_OFF = "the server does not say how long the file is, so the answer may have been cut off"
 _KNOWN_END_HINT = "run again later; if it is so short now, say `settle: 30s` in its source, or have the server send its length"
-
 T = TypeVar("T")
 
 
@@ -75,22 +64,6 @@ class Staged:
     def stopping(self) -> tuple[BrakeVerdict, ...]:
         """The brakes that keep this feed from publishing."""
         return tuple(verdict for verdict in self.brakes if verdict.stops)
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A drain that ended: `cause` says why it ended before everything was sent, if it did; `standing` what waits for a
-    person, since this drain or longer; `pace` how fast it went, in numbers.
-    """
-
-    account: PublishAccount
-    cause: SyncError | None
-    duration_s: float
-    cover_problems: tuple[CoverProblem, ...] = ()
-    standing: Standing = NOTHING
-    outlook: Outlook = CLEAR
-    pace: Mapping[str, float] = field(default_factory=dict)
-    written_back: WrittenBack = field(default_factory=WrittenBack)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,34 +216,6 @@ def _key_definition(mapping: FeedMapping) -> str:
     """Return a digest of what makes the feed's keys."""
     columns = json.dumps([part.column for part in mapping.key_columns])
     return blake2b(columns.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-
-
-def publish(job: PublishJob) -> Published:
-    """Send what is owed, oldest first, several in flight; never needs the source.
-
-    COMMIT POINT 2: a slot takes its next intent in the transaction that settles its last answer.
-
-    Raises:
-        SyncError: the state DB cannot record, or the lease was lost; nothing was sent that was not recorded.
-    """
-    sending = Sending(job)
-    started = job.clock_s()
-    run_stoppable(sending.run, sending.stop, sending.drain.leave)
-    if isinstance(sending.drain.cause, LeaseLostError):
-        raise sending.drain.cause
-    account = job.outbox.account()
-    account.check()
-    duration_s = job.clock_s() - started
-    settled = account.new + account.carried_over - account.pending
-    return Published(
-        account,
-        sending.drain.cause,
-        duration_s,
-        tuple(sending.cover_problems),
-        job.outbox.standing(),
-        sending.outlook,
-        pace_numbers(sending.pace, settled, duration_s) if sending.pace else {},
-    )
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:

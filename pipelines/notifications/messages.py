@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from connectors.notifier import Message, Tone
+from connectors.notify import Message, Tone
 from mappings.vocabulary import FeedName
 from pipelines.control_characters import replaced
 from pipelines.notifications.causes import Cause, Concern

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from connectors.notifier import Deliver, deliver_over
+from connectors.notify import Deliver, deliver_over
 from mappings.errors import MappingFileError, SyncError
 from mappings.vocabulary import FeedName
 from pipelines.channels import Channels, Recipient

@@ -20,21 +20,17 @@ from functools import cache, partial
 
 import structlog
 
-from connectors.crowding import Crowd
 from connectors.errors import RequestRefusedError, ScopeMissingError
 from connectors.event_api.client import EventApi
-from connectors.event_api.http import Passage, open_http
-from connectors.event_api.listing import Classifications
+from connectors.event_api.lists import Classifications
 from connectors.event_api.media import ImageFetcher, ImageLimits
-from connectors.event_api.watched import Seen
-from connectors.pace_sharing import Sharing
-from connectors.pacing import OpenSharing, Pacer
-from connectors.pauses import Patience
+from connectors.event_api.transport import Passage, Seen, open_http
+from connectors.rate_limit import Crowd, OpenSharing, Pacer, Patience, Surroundings
+from connectors.rate_limit_state import Sharing
 from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
 from connectors.sources.sights import look_at
-from connectors.surroundings import Surroundings
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.errors import ConfigError, SyncError
 from mappings.publishing import PublishPolicy

@@ -13,11 +13,9 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from connectors.event_api.client import EventApi
-from connectors.event_api.contract import compare, upload_field
-from connectors.event_api.contract_page import NoPage, read_page
-from connectors.event_api.contract_question import PageBody, PageUnchanged
-from connectors.event_api.drift import Drift
-from connectors.event_api.listing import Classifications
+from connectors.event_api.contract_check import Drift, compare, upload_field
+from connectors.event_api.contract_page import NoPage, PageBody, PageUnchanged, read_page
+from connectors.event_api.lists import Classifications
 from mappings.outgoing import outgoing_of
 from mappings.refusals import nearest
 from mappings.schema import FeedMapping

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from connectors.event_api.client import EventApi
-from connectors.event_api.event_list import EventList, ListedEvent
+from connectors.event_api.lists import EventList, ListedEvent
 from mappings.errors import SyncError
 from pipelines.run.drain import Advance
 from state.decisions import Found

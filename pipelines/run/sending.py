@@ -18,7 +18,7 @@ from structlog.contextvars import bound_contextvars
 
 from connectors.errors import OutageError
 from connectors.event_api.client import EventApi
-from connectors.pace_report import Pace
+from connectors.rate_limit import Pace
 from mappings.delivery import Intent, Postponed, Receipt, Verdict
 from mappings.errors import SyncError
 from mappings.measures import written, written_rate

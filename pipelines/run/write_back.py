@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from connectors.loopback import is_loopback
+from connectors.addresses import is_loopback
 from connectors.sources.boards import open_board
 from connectors.sources.marks import Mark, MarkBoard, MarkedRow
 from mappings.delivery import Answer

@@ -26,7 +26,7 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, get_current_span
 from structlog.contextvars import bound_contextvars, get_contextvars
 
-from connectors.event_api.watched import Exchanged, Seen
+from connectors.event_api.transport import Exchanged, Seen
 from pipelines.telemetry.tracing import Advance, Exporter, Telemetry, Wanted, Work
 
 PATIENCE_S = 2.0

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from connectors.event_api.watched import Seen
+from connectors.event_api.transport import Seen
 
 Advance = Callable[[int], None]
 

@@ -24,12 +24,10 @@ from unit.connectors_api.wired import SECRET
 from virtual_time import at_once
 
 from connectors.event_api.client import EventApi
-from connectors.event_api.http import open_http
-from connectors.pacing import Pacer
-from connectors.pauses import Patience
+from connectors.event_api.transport import open_http
+from connectors.rate_limit import Pacer, Patience, Surroundings
 from connectors.retry import RetryPolicy
 from connectors.sources.contract import Reading
-from connectors.surroundings import Surroundings
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.errors import SyncError
 from mappings.identity import idempotency_key

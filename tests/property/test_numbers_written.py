@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.pace_report import Pace
+from connectors.rate_limit import Pace
 from mappings.measures import written, written_rate
 from pipelines.run.sending import pace_line, pace_numbers
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rapidfuzz import process
 
-from connectors.notifier import Message, Tone, deliver_over, find_fault
+from connectors.notify import Message, Tone, deliver_over, find_fault
 from mappings.errors import ConfigError
 from mappings.schema import FeedMapping
 from pipelines.channels import Channels, Recipient

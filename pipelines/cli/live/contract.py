@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from connectors.event_api.contract import compare
+from connectors.event_api.contract_check import compare
 from connectors.event_api.contract_page import ContractPage, NoPage
 from mappings.field_forms import Outgoing
 from mappings.outgoing import outgoing_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from connectors.event_api.answers import Created, KeyRefused, Meaning, NoAccess, Refused, ScopeMissing
-from connectors.event_api.complaints import in_short
+from connectors.event_api.route import in_short
 from mappings.engine import Directory, attempt
 from mappings.errors import SyncError
 from mappings.outgoing import outgoing_of

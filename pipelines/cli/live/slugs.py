@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import islice
 
-from connectors.event_api.listing import Classifications
+from connectors.event_api.lists import Classifications
 from mappings.errors import SyncError
 from mappings.lint_words import FILL_IN
 from mappings.refusals import did_you_mean

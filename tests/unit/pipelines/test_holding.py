@@ -13,7 +13,7 @@ from integration.waiting import until
 from structlog.contextvars import bound_contextvars
 from structlog.testing import LogCapture
 
-from connectors.event_api.departure import may_leave
+from connectors.event_api.transport import may_leave
 from mappings.errors import SyncError, TransientError
 from pipelines.run.drain import Departures
 from pipelines.run.lease import FRESH_S, Hold

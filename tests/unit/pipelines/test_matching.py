@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from connectors.event_api.event_list import ListedEvent
+from connectors.event_api.lists import ListedEvent
 from mappings.vocabulary import FeedName, IdempotencyKey, RowKey
 from pipelines.run.reconcile import Matching, RowVerdict, Verdict
 from state.sought import Sought

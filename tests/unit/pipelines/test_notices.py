@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from sqlalchemy import Engine
 from structlog.testing import capture_logs
 
-from connectors.notifier import Message
+from connectors.notify import Message
 from mappings.errors import MappingFileError
 from mappings.loader import load_feed
 from mappings.schema import FeedMapping

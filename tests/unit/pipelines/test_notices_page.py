@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from connectors.notifier import Message
+from connectors.notify import Message
 from mappings.vocabulary import FeedName
 from pipelines.channels import read_channels
 from pipelines.notices_sensor import LOST_AFTER, NAME

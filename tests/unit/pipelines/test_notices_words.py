@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.notifier import Tone
+from connectors.notify import Tone
 from mappings.vocabulary import FeedName
 from pipelines.control_characters import replaced
 from pipelines.notifications.causes import Cause, Concern

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connectors.pace_report import Pace
+from connectors.rate_limit import Pace
 from pipelines.run.sending import pace_line, pace_numbers
 
 

@@ -1,27 +1,136 @@
-"""The account's events as GET /events lists them: every event once, though the list may grow or shrink while it is read.
+"""The account's lists: channels page by page, classifications with their version.
 
-What an event is compared with is the caller's; how a question is asked and insisted upon is `questions`'.
+How a question is asked and insisted upon is `questions`'.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from connectors.errors import NotTheServiceError, RequestRefusedError, ScopeMissingError
-from connectors.event_api.http import LONGEST_BODY
-from connectors.event_api.questions import Questions
-from connectors.event_api.wire import Paging
+from connectors.event_api.route import Questions
+from connectors.event_api.transport import LONGEST_BODY
+from connectors.event_api.wire import Channel, ChannelPage, ClassificationList, Paging, Told
+from mappings.delivery import Answer
+from mappings.errors import PermanentError
+
+L = TypeVar("L", bound=Told)
+
+
+PAGE_SIZE = 100
+
+
+"""The service's effective maximum (spec, Limits)."""
+
+
+MOST_PAGES = 1000
+
+
+"""A list longer than this is a service that counts its pages wrongly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Classifications:
+    """The slugs that events may carry, and the date (YYYY-MM-DD) that the list goes by."""
+
+    version: str
+    slugs: frozenset[str]
+
+
+async def channels(questions: Questions) -> dict[str, int]:
+    """Return the ids of all channels available to the key's owner, by slug. Raises as `Questions.ask` does.
+
+    A list that repeats itself instead of ending raises `NotTheServiceError`; two channels of one slug raise
+    `RequestRefusedError`, as a mapping could not say which one it means.
+    """
+    found: dict[int, Channel] = {}
+    for page in range(1, MOST_PAGES + 1):
+        told = await _channel_page(questions, page)
+        fresh = [channel for channel in told.docs if channel.id not in found]
+        found.update((channel.id, channel) for channel in fresh)
+        if not told.is_followed(len(told.docs)):
+            return _by_slug(found.values())
+        if not fresh:
+            break
+    raise NotTheServiceError(
+        f"the list of channels does not end: a next page is announced, and page {page} brings nothing new",
+        hint="ask the service's support; the list is not used, as it may be incomplete",
+    )
+
+
+async def classifications(with_key: Questions, without_key: Questions) -> Classifications:
+    """Return the classification list. Raises as `Questions.ask` does.
+
+    Whether the service wants a key here is not shown (spec, GET classifications; its example sends none): asked first
+    without one, and with it where that is refused.
+    """
+    try:
+        told = await _classification_list(without_key, has_key=False)
+    except PermanentError:
+        told = await _classification_list(with_key, has_key=True)
+    return Classifications(told.version, frozenset(one.slug for one in told.docs))
+
+
+def _by_slug(found: Iterable[Channel]) -> dict[str, int]:
+    by_slug: dict[str, int] = {}
+    for channel in found:
+        if channel.slug in by_slug:
+            told = Answer(status=200, message=f"channels {by_slug[channel.slug]} and {channel.id} share the slug {channel.slug}")
+            raise RequestRefusedError(told.message, answer=told, hint="rename one of them on the service's pages")
+        by_slug[channel.slug] = channel.id
+    return by_slug
+
+
+async def _channel_page(questions: Questions, page: int) -> ChannelPage:
+    url = questions.exchange.url(f"/channels?page={page}&limit={PAGE_SIZE}")
+    return await questions.ask(
+        lambda: questions.exchange.request("GET", url),
+        _reader(ChannelPage),
+        "the list of channels",
+    )
+
+
+async def _classification_list(questions: Questions, *, has_key: bool) -> ClassificationList:
+    url = questions.exchange.url("/classifications")
+    return await questions.ask(
+        lambda: questions.exchange.request("GET", url, has_key=has_key),
+        _reader(ClassificationList),
+        "the list of classifications",
+    )
+
+
+def _reader(model: type[L]) -> Callable[[bytes], L | None]:
+    def read(body: bytes) -> L | None:
+        try:
+            return model.model_validate_json(body)
+        except ValidationError:
+            return None
+
+    return read
+
 
 _SIZES = (100, 25, 5, 1)
+
+
 """Events asked for at once: the effective maximum (spec, Limits), fewer where a page is longer than is read of an answer."""
+
+
 _MOST_SWEEPS = 3
+
+
 _MOST_PAGES = 100_000
+
+
 _FORBIDDEN = 403
+
+
 _LARGEST_ID = (1 << 63) - 1
+
+
 _READING = (
     "reading the list of events (GET /events) needs more than the scopes `channels:read` and `events:create`, and the name of"
     " that scope is not documented: ask the key's owner to add the one for reading events on the service's page"

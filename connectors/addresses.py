@@ -11,7 +11,10 @@ import socket
 from collections.abc import Iterable
 
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+
+
 """All of IPv6 that is routed between networks (RFC 4291); what is wrapped in other ranges is looked at by itself."""
+
 
 _SPECIAL = tuple(
     map(
@@ -23,15 +26,25 @@ _SPECIAL = tuple(
         ),
     )
 )
+
+
 """Ranges that are not of the public internet, by IANA's registries of special-purpose addresses.
 
 They are written down rather than taken from `ipaddress`, which knows fewer of them in earlier versions of Python.
 """
 
+
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
 """IPv4 addresses behind a translator (RFC 6052)."""
+
+
 _WRAPPING = (ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+
+
 """Further ranges with an IPv4 address in their lowest bits: none of them is public (RFC 4291, RFC 8215)."""
+
 
 _METADATA = tuple(
     map(
@@ -47,11 +60,17 @@ _METADATA = tuple(
         ),
     )
 )
+
+
 """Addresses by which machines in clouds learn their credentials; of IPv4, all that are of the link alone."""
+
 
 _FIRST_FREE_PORT = 1024
 
+
 _ISATAP = frozenset({0x5EFE, 0x0200_5EFE})
+
+
 """The middle of an interface's number whose rest is an IPv4 address (RFC 5214)."""
 
 
@@ -134,3 +153,13 @@ def _reached(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address | ipa
     if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
         return [address, lowest]
     return [address]
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether `host` is this very machine: `localhost`, a name under it, or a loopback address."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -42,7 +42,7 @@ from mappings.publishing import Schedule
 from mappings.row_key import FeedName
 from mappings.schema import FeedText
 from pipelines import names
-from pipelines.harmless import replaced
+from pipelines.control_characters import replaced
 from pipelines.schedules import clock_of
 
 GROUP = "broken_feeds"

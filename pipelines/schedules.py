@@ -23,7 +23,7 @@ from mappings.publishing import Schedule
 from mappings.row_key import FeedName
 from mappings.schema import FeedMapping
 from pipelines import names
-from pipelines.backfills.giving_way import BACKFILL, SCHEDULE
+from pipelines.run.backfill import BACKFILL, SCHEDULE
 
 Tick = Callable[[ScheduleEvaluationContext], RunRequest | SkipReason]
 

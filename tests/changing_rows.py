@@ -16,9 +16,9 @@ from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
 from mappings.outcome import RowLocation, SourceRow
 from mappings.schema import FeedMapping
-from pipelines.options import RunOptions
-from pipelines.reading.approach import Approach, AtHand, approach_of
-from pipelines.sync import CHUNK_ROWS, Staged, StageJob, stage
+from pipelines.run.options import RunOptions
+from pipelines.run.reading import Approach, AtHand, approach_of
+from pipelines.run.stage import CHUNK_ROWS, Staged, StageJob, stage
 
 COLUMNS = ("REF", "TITLE", "DAYS")
 FEED_TEXT = """\

@@ -21,10 +21,9 @@ from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
 from mappings.row_key import RowKey
 from mappings.schema import FeedMapping
-from pipelines.options import RunOptions
-from pipelines.reading.approach import AtHand, approach_of
-from pipelines.reading.sameness import Sameness
-from pipelines.sync import Staged, StageJob, stage
+from pipelines.run.options import RunOptions
+from pipelines.run.reading import AtHand, Sameness, approach_of
+from pipelines.run.stage import Staged, StageJob, stage
 from state.books import Books
 from state.choices import Choice, NotPossibleError
 from state.decisions import Found

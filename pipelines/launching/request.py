@@ -11,9 +11,9 @@ from typing import Any
 from mappings.row_key import FeedName
 from mappings.schema import FeedMapping
 from pipelines import names
-from pipelines.backfills.windows import FIRST_SHOWN, has_days, usual_way
 from pipelines.clock import now
-from pipelines.options import RunOptions
+from pipelines.run.backfill import FIRST_SHOWN, has_days, usual_way
+from pipelines.run.options import RunOptions
 
 
 def launch_config(options: RunOptions) -> dict[str, Any]:

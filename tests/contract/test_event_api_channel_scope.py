@@ -17,8 +17,8 @@ from connectors.errors import ScopeMissingError
 from mappings.delivery import Intent, Postponed, Receipt, Verdict
 from mappings.errors import SyncError
 from mappings.outcome import MappedRow
-from pipelines.publishing.drain import Drain
-from pipelines.publishing.systemic_failure import OUT_OF_SCOPE_IN_A_ROW
+from pipelines.run.drain import Drain
+from pipelines.run.systemic_failure import OUT_OF_SCOPE_IN_A_ROW
 
 BARRED, FREE = 8, 7
 

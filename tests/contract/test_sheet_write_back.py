@@ -23,8 +23,7 @@ from mappings.row_key import RowKey
 from mappings.schema import KeyColumn
 from mappings.sheet_specs import GoogleSheetsSource
 from mappings.source_parts import WriteBack
-from pipelines.row_marks import RowMark
-from pipelines.write_back import WriteBackJob, WrittenBack, write_back
+from pipelines.run.write_back import RowMark, WriteBackJob, WrittenBack, write_back
 
 BOOK = "1TownHallProgramme0000000000000000000000"
 COLUMNS = WriteBack(status="Status", event_id="Event", problem="Problem")

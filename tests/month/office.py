@@ -37,7 +37,7 @@ from pipelines import names
 from pipelines.launching.dagster_home import DAGSTER_YAML
 from pipelines.launching.request import launch_config
 from pipelines.notices_sensor import NAME, Place
-from pipelines.options import RunOptions
+from pipelines.run.options import RunOptions
 from pipelines.settings import Settings
 
 FEED = FeedName("town-hall")

@@ -16,7 +16,7 @@ from mappings.delivery import Blocked, Conflict, Intent, Postponed, Refusal, Unc
 from mappings.errors import TransientError
 from mappings.outcome import RowOutcome
 from mappings.row_key import RowKey
-from pipelines.outcomes import outcome_of
+from pipelines.run.outcome import outcome_of
 from state.accounts import ImbalanceError, PublishAccount, ReadAccount
 from state.books import Books
 from state.drafts import content_of

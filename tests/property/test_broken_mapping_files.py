@@ -26,8 +26,8 @@ from mappings.outcome import RowLocation, SourceRow
 from mappings.schema import FeedMapping
 from pipelines.cli.findings import find
 from pipelines.definitions import build_definitions
+from pipelines.notifications.causes import broken_files
 from pipelines.settings import read_settings
-from pipelines.telling.files import broken_files
 
 MUTANTS = int(os.environ.get("EVENTSYNC_TEST_MUTANTS", "250"))
 SEED = os.environ.get("EVENTSYNC_TEST_MUTANTS_SEED", "1")

@@ -15,7 +15,7 @@ from unit.state.world import World
 
 from connectors.sources.clockwork import REAL, Clockwork
 from mappings.row_key import FeedName
-from pipelines.options import RunOptions
+from pipelines.run.options import RunOptions
 from state.choices import Resend, SetAside, TakeBack, TakeEvent
 
 

@@ -19,7 +19,7 @@ from mappings.source_parts import WriteBack
 from pipelines.cli.findings import LiveFinding, unwise, well
 from pipelines.cli.live.service import refused
 from pipelines.cli.source_words import source_words
-from pipelines.faults import faults_as_errors
+from pipelines.run.outcome import faults_as_errors
 from pipelines.settings import Settings
 
 

@@ -17,7 +17,7 @@ from mappings.outcome import Rejection, RowLocation
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import RowKey
 from pipelines.cli.tables_csv import safe_cell, told, write_told_csv
-from pipelines.harmless import replaced
+from pipelines.control_characters import replaced
 
 
 def rejection(number: int, **cells: str) -> Rejection:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mappings.publishing import Brakes
 from mappings.row_key import RowKey
-from pipelines.brakes import BrakeVerdict, judge
+from pipelines.run.brakes import BrakeVerdict, judge
 from state.accounts import Alongside, HeldRow, ReadAccount, StageReport
 
 DEFAULTS = Brakes()

@@ -10,7 +10,7 @@ import pytest
 from empty_books import lay_out
 
 from mappings.row_key import FeedName
-from pipelines.backfills.giving_way import comes_between, is_awaited, say_waiting
+from pipelines.run.backfill import comes_between, is_awaited, say_waiting
 from state.database import open_database
 from state.notes import ServiceNotes
 

@@ -13,7 +13,7 @@ from connectors.errors import ScopeMissingError
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.loader import load_feed
 from mappings.outcome import MappedRow, RowLocation, SourceRow
-from pipelines.publishing.service import Told, ask_lists
+from pipelines.run.context import Told, ask_lists
 
 MAPPING = """\
 feed: agenda

@@ -20,11 +20,10 @@ from mappings.loader import load_feed
 from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.salesforce_specs import SalesforceSource
 from mappings.schema import FeedMapping
-from pipelines.backfills.slicing import cut
-from pipelines.backfills.windows import By, Window, usual_way, within
-from pipelines.options import RunOptions
-from pipelines.reading.approach import AtHand, approach_of
-from pipelines.reading.sieves import Sieve
+from pipelines.run.backfill import By, Window, cut, usual_way, within
+from pipelines.run.options import RunOptions
+from pipelines.run.reading import AtHand, approach_of
+from pipelines.run.window_filter import Sieve
 from state.bookmark import Bookmark
 from state.reach import Reach
 

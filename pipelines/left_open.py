@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from mappings.schema import FeedMapping
-from pipelines.wiring import Workshop
+from pipelines.run.context import Workshop
 from state.enums import Waiting
 from state.ledger.row_record import Book, RowRecord
 from state.views.books import Books

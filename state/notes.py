@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, Row, delete, or_, select, update
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from state.database import insert_if_new, put, reading, writing
 from state.tables import MEDIA, MEDIA_ADDRESS, NOTICE_SENT, RUN, SCOPE, SERVICE_NOTE
 

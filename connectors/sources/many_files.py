@@ -16,7 +16,7 @@ from connectors.sources.file_choice import FileChoice
 from connectors.sources.found_file import FoundFile, OpenStored
 from connectors.sources.kept_copies import KeptCopies
 from mappings.file_names import is_dated
-from mappings.vocabulary import Origin, SourceRow
+from mappings.outcome import RowLocation, SourceRow
 
 OpenOne = Callable[[OpenStored], Source]
 
@@ -75,7 +75,7 @@ class Part:
                 yield from reading.rows
                 return
             for row in reading.rows:
-                origin = Origin(f"{self.folder}{row.origin.place}", row.origin.number)
+                origin = RowLocation(f"{self.folder}{row.origin.place}", row.origin.number)
                 yield replace(row, origin=origin, cells={**blank, **row.cells})
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from pipelines.cli.output import Output
-from pipelines.outcomes import ExitCode
+from pipelines.run.outcome import ExitCode
 from pipelines.settings import current_settings
 from state.archive.compacting import Compaction, compact
 from state.database import existing_database, shown_url

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from mappings.errors import ConfigError
 from mappings.refusals import did_you_mean
 from pipelines.cli.listed_row import ListedRow, of_drift, of_earlier, of_entry, of_problem, of_resent, of_vanished
-from pipelines.row_words import ALL, IGNORED, RESENT, WAITING
+from pipelines.run.standing import ALL, IGNORED, RESENT, WAITING
 from state.enums import EntryState, ProblemKind, Waiting
 from state.ledger.row_record import Book, RowRecord
 from state.views.books import Books

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Engine, bindparam, func, select
 
-from mappings.destination import split_destination
+from mappings.delivery import split_destination
 from state.database import insert_if_new, reading
 from state.enums import EntryState
 from state.ledger.accounts import Alongside

@@ -9,7 +9,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, insert
 
-from mappings.vocabulary import IdempotencyKey, MappedRow
+from mappings.outcome import MappedRow
+from mappings.row_key import IdempotencyKey
 from state.enums import EntryState
 from state.ledger.lease import Turn
 from state.ledger.plan import ends_at_of

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import assert_never
 
 from mappings.errors import ConfigError
-from mappings.vocabulary import FeedName, RowKey
+from mappings.row_key import FeedName, RowKey
 from state.enums import Decision, DriftKind, EntryState
 from state.ledger.row_record import RowRecord
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, false, func, or_, select, update
 
 from mappings.delivery import Answer, Denial, Intent
-from mappings.identity import event_key, names_of
-from mappings.vocabulary import Cover, IdempotencyKey, RowKey
+from mappings.outcome import Cover
+from mappings.row_key import IdempotencyKey, RowKey, event_key, names_of
 from state.enums import Decision, EntryState
 from state.ledger.records import dump_answer, load_answer
 from state.ledger.spelt import RowStatement, bound

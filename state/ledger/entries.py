@@ -25,7 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from mappings.vocabulary import MappedRow, Origin, RowOutcome
+from mappings.outcome import MappedRow, RowLocation, RowOutcome
 from state.database import rounded
 from state.enums import Decision, DriftKind, EntryState
 from state.ledger.bulk import EntryTuple, bound_time, insert_entries, new_entry
@@ -386,7 +386,7 @@ class Batch:
         if is_removed:
             self._removed.add(entry_id)
 
-    def cancel(self, entry_id: int, origin: Origin) -> None:
+    def cancel(self, entry_id: int, origin: RowLocation) -> None:
         """Record that the source has called off what is out already: it asks for no other payload."""
         asked = {"new_drift_fingerprint": CANCELLED, "new_drift_kind": DriftKind.CANCELLED.value}
         self._cancelled.append({"entry": entry_id, **asked, "new_origin": origin.place, "new_updated_at": self._now})

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, or_, select, update
 
-from mappings.vocabulary import RowKey
+from mappings.row_key import RowKey
 from state.database import rounded
 from state.enums import Decision, EntryState, ProblemKind
 from state.ledger.comparing import Progress

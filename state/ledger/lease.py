@@ -16,8 +16,7 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine, Interval, Row, Select, bindparam, func, literal_column, select, update
 
 from mappings.errors import TransientError
-from mappings.identity import idempotency_key
-from mappings.vocabulary import FeedName, IdempotencyKey, RowKey
+from mappings.row_key import FeedName, IdempotencyKey, RowKey, idempotency_key
 from state.database import insert_if_new, let_go_of_pages, writing
 from state.enums import Phase
 from state.holders import Holder, Pulse, held_by, is_free, seconds_since_boot

@@ -10,8 +10,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Engine, select, update
 
-from mappings.destination import split_destination
-from mappings.vocabulary import FeedName, RowKey
+from mappings.delivery import split_destination
+from mappings.row_key import FeedName, RowKey
 from state.database import insert_if_new, reading, writing
 from state.enums import Phase
 from state.holders import Holder, Pulse, host_pulse, this_process

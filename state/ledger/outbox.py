@@ -14,7 +14,8 @@ from sqlalchemy import Connection
 
 from mappings.delivery import Blocked, Intent, Refusal, Verdict
 from mappings.errors import SyncError
-from mappings.vocabulary import Reason, RowKey
+from mappings.refusals import Reason
+from mappings.row_key import RowKey
 from state.database import reading
 from state.enums import EntryState, Phase
 from state.ledger import claims

@@ -42,8 +42,8 @@ from typing import NamedTuple, assert_never
 import orjson
 
 from mappings.event import as_draft
-from mappings.identity import fingerprint, twin_digest
-from mappings.vocabulary import Fingerprint, MappedRow, RowKey
+from mappings.outcome import MappedRow
+from mappings.row_key import Fingerprint, RowKey, fingerprint, twin_digest
 from state.enums import Decision, DriftKind, EntryState
 from state.ledger.duplicates import Candidate
 from state.ledger.terms import OnChange

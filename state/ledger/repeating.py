@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, exists, func, select, update
 
-from mappings.vocabulary import ReasonCode
+from mappings.refusals import ReasonCode
 from state.enums import EntryState, GateState, Phase, ProblemKind
 from state.ledger.accounts import StageReport
 from state.ledger.claims import IS_SET_ASIDE

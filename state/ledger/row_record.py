@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Row, select
 
 from mappings.delivery import Answer
-from mappings.vocabulary import FeedName, IdempotencyKey, RowKey
+from mappings.row_key import FeedName, IdempotencyKey, RowKey
 from state.enums import Decision, DriftKind, EntryState
 from state.ledger.records import load_answer
 from state.packing import unpacked

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, exists, select
 
-from mappings.vocabulary import FeedName, RowKey
+from mappings.row_key import FeedName, RowKey
 from state.database import reading
 from state.enums import ProblemKind
 from state.ledger.choices import AsItIs, Beside, Change, Choice, NotPossibleError, Other, SameAs, SetAside, TakeBack, decide

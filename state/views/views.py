@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from mappings.vocabulary import Reason, RowKey
+from mappings.refusals import Reason
+from mappings.row_key import RowKey
 from state.enums import EntryState, Phase, ProblemKind, Waiting
 from state.ledger.accounts import PublishAccount, ReadAccount, StageReport
 from state.ledger.gate import Gate

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from property.delivery_desk import Worker
 from property.model_service import Death
 
-from mappings.vocabulary import RowKey
+from mappings.row_key import RowKey
 from state.enums import EntryState
 from state.ledger.choices import (
     Apply,

@@ -23,7 +23,7 @@ from property.model_service import WORDS, Character, Death, Event, ModelService
 from property.person import Person
 from property.state_dbs import OneFile, OneServer, StateDb
 
-from pipelines.options import RunOptions
+from pipelines.run.options import RunOptions
 from state.enums import EntryState
 from state.ledger.choices import Apply, Choice, Release, Resend, SetAside, TakeBack, TakeEvent
 from state.ledger.row_record import RowRecord

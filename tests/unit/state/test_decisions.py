@@ -24,8 +24,9 @@ from mappings.delivery import (
     Unconfirmed,
     Verdict,
 )
-from mappings.identity import fingerprint, idempotency_key
-from mappings.vocabulary import FeedName, MappedRow, Reason, ReasonCode, RowKey, Skipped
+from mappings.outcome import MappedRow, Skipped
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
 from state.database import reading, writing
 from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
 from state.ledger.choices import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unit.state.world import DESTINATION, FEED, START, World, rejection, row
 
-from mappings.vocabulary import RowKey
+from mappings.row_key import RowKey
 from state.enums import ProblemKind
 from state.ledger.row_record import Book
 from state.views.books import Books

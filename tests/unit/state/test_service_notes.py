@@ -8,7 +8,7 @@ from threading import Barrier
 
 from sqlalchemy import Engine
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from state.ledger.ledger import Ledger
 from state.notes import ServiceNotes, add_notices
 from state.views.books import Books

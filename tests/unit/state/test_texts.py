@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejection, row, skipped
 
 from mappings.delivery import Answer, Refusal
-from mappings.vocabulary import Cover, FeedName
+from mappings.outcome import Cover
+from mappings.row_key import FeedName
 from state.archive.verify import examine
 from state.enums import ProblemKind
 from state.ledger.ledger import Ledger
@@ -60,7 +61,7 @@ def test_names_of_feeds_people_and_reasons_are_kept_too(world: World) -> None:
         stage.close(lambda _report: [BAD])
         ledger.open_gate(BAD)
         ledger.finish_run("run-1", outcome="done", exit_code=0, message=BAD)
-    (run,) = Books(world.engine).runs()
+    (run,) = ledger.runs()
     assert (run.message, run.launched_by, run.dagster_run_id) == (KEPT, KEPT, KEPT)
     assert KEPT in ledger.gate().reason
 

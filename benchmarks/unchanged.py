@@ -18,7 +18,7 @@ from pathlib import Path
 from publish import pin, write_feed
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.sights import look_at
+from connectors.sources.files.snapshot import look_at
 from mappings.delivery import Answer, Receipt
 from mappings.engine import Directory, compile_feed
 from mappings.loader import load_feed

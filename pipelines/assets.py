@@ -22,7 +22,7 @@ from dagster import (
     multi_observable_source_asset,
 )
 
-from connectors.sources.glances import glance_at
+from connectors.sources.probe import glance_at
 from mappings.loader import LoadedFeed
 from mappings.schema import FeedMapping
 from pipelines import names

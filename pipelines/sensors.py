@@ -20,7 +20,7 @@ from dagster import (
 )
 
 from connectors.sources.access import Access
-from connectors.sources.glances import Glance, glance_at
+from connectors.sources.probe import Glance, glance_at
 from mappings.errors import SyncError, TransientError
 from mappings.schema import FeedMapping
 from pipelines import names

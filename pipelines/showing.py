@@ -11,7 +11,7 @@ from typing import Any
 
 from dagster import MetadataValue, TableRecord
 
-from connectors.sources.glances import Glance
+from connectors.sources.probe import Glance
 from mappings.loader import LoadedFeed
 from mappings.vocabulary import REASON_TEXTS
 from pipelines.harmless import replaced

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from connectors.sources.contract import Ending, Reading, Source
 from connectors.sources.errors import SourceUnavailableError
-from connectors.sources.sights import Sight
+from connectors.sources.files.snapshot import Sight
 from mappings.engine import RowMapper
 from mappings.errors import SyncError
 from mappings.identity import names_of

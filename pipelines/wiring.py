@@ -22,7 +22,7 @@ from connectors.event_api.media import ImageFetcher, ImageLimits
 from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
-from connectors.sources.sights import look_at
+from connectors.sources.files.snapshot import look_at
 from mappings.engine import RowMapper, compile_feed
 from mappings.row_plan import is_unfolding
 from mappings.schema import FeedMapping

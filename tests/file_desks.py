@@ -14,7 +14,7 @@ from unit.state.world import DESTINATION, World, answer
 from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Source
-from connectors.sources.sights import look_at
+from connectors.sources.files.snapshot import look_at
 from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.engine import Directory, compile_feed
 from mappings.loader import parse_feed

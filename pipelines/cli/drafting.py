@@ -16,8 +16,8 @@ from pydantic import TypeAdapter
 
 from connectors.sources.access import Access
 from connectors.sources.catalogue import open_source
-from connectors.sources.file_source import file_at
-from connectors.sources.opened_file import opened
+from connectors.sources.files.opened_file import opened
+from connectors.sources.files.source import file_at
 from mappings.errors import ConfigError, MappingFileError
 from mappings.infer import Draft, Sample, Wishes, draft_feed, feed_name
 from mappings.infer_dialect import header_row

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib.metadata import version
 
-from connectors.sources.deliveries import NO_FILES
+from connectors.sources.files.source import NO_FILES
 from mappings.engine import RowMapper
 from mappings.row_plan import leaves_for_later
 from mappings.schema import FeedMapping

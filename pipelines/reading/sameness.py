@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from pydantic import TypeAdapter, ValidationError
 
-from connectors.sources.sights import Look, Sight
+from connectors.sources.files.snapshot import Look, Sight
 
 READ_EVERY = timedelta(days=1)
 """Rows are read so often all the same: what else may change an event, such as the rules of a time zone, has no stamp."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from connectors.sources.contract import Reading, Source
-from connectors.sources.sights import Sight
+from connectors.sources.files.snapshot import Sight
 from mappings.engine import RowMapper
 from pipelines.reading.recalling import Known, Memory, recall
 from pipelines.reading.sameness import Evidence, Sameness

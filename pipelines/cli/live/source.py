@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from connectors.sources.catalogue import look_at_org, open_source
 from connectors.sources.errors import MissingColumnsError
-from connectors.sources.names import Asked, matched
+from connectors.sources.header import Asked, matched
 from mappings.engine import Directory, attempt
 from mappings.errors import SyncError
 from mappings.salesforce_specs import SalesforceSource

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.deliveries import NO_FILES
 from connectors.sources.errors import SourceUnavailableError
+from connectors.sources.files.source import NO_FILES
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.errors import ConfigError
 from mappings.loader import load_feed

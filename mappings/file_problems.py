@@ -15,7 +15,7 @@ from mappings.marks import Block, Place, locate
 from mappings.refusals import did_you_mean
 from mappings.rules import RULES
 from mappings.source_specs import SOURCES, kind_word
-from mappings.transforms.catalogue import STEPS
+from mappings.steps.catalogue import STEPS
 from mappings.values import MARKERS
 
 

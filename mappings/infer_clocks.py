@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mappings.transforms.clock_words import Manner, read_clock_span
-from mappings.transforms.formats import NotRealError
+from mappings.steps.formats import NotRealError
+from mappings.steps.times import Manner, read_clock_span
 
 _AS_SAID = Manner()
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mappings.infer_formats import Form, likely_forms
-from mappings.transforms.formats import NotRealError
-from mappings.transforms.spans import SpanFormat, read_listed, read_span, span_format
+from mappings.steps.formats import NotRealError
+from mappings.steps.ranges import SpanFormat, read_listed, read_span, span_format
 
 _SEPARATORS = (";", "\n", "|", ",", " and ", " und ", " et ", " e ", " y ", " i ", " en ", " og ", " och ", " a ", "、")
 """What may stand between the days of a list; which of them do is what the cells show."""

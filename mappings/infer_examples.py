@@ -11,13 +11,13 @@ from typing import Any
 
 import orjson
 
-from mappings.engine import Directory, RowMapper, attempt
+from mappings.compiler.mapper import Directory, RowMapper, attempt
+from mappings.compiler.rows import needs_the_moment
 from mappings.infer_yaml import block, comment, scalar
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
-from mappings.row_plan import needs_the_moment
+from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, SourceRow
 from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, Origin, Rejection, RowOutcome, SourceRow
 
 _TOLD = ("title", "startAt", "endAt", "locationName")
 _LONGEST_CELL = 200
@@ -49,7 +49,7 @@ def _moment(outcomes: Iterable[_Tried]) -> tuple[str, ...]:
 
 def _row(mapper: RowMapper, cells: Mapping[str, str]) -> SourceRow:
     """A row as an example gives it: only the columns that the mapping reads."""
-    return SourceRow(Origin("sample"), {name: cells.get(name, "") for name in mapper.columns})
+    return SourceRow(RowLocation("sample"), {name: cells.get(name, "") for name in mapper.columns})
 
 
 def _event(mapper: RowMapper, outcomes: Iterable[_Tried], as_of: Iterable[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
-from mappings.transforms.formats import Format, NotRealError, compile_format, read_clock, read_date, read_datetime
+from mappings.steps.formats import Format, NotRealError, compile_format, read_clock, read_date, read_datetime
 
 LANGUAGES = ("en", "pt", "es", "fr", "de", "it", "pl", "nl", "cs", "sv", "da", "fi", "ja", "ko", "zh", "ru", "tr")
 _ISO = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y年%m月%d日", "%Y년 %m월 %d일", "%Y. %m. %d.")

@@ -14,8 +14,8 @@ from mappings.infer_columns import ColumnSeen
 from mappings.infer_times import TimesSeen
 from mappings.infer_words import Role
 from mappings.refusals import Refusal
-from mappings.transforms.step import Run
-from mappings.transforms.zone_names import Zone
+from mappings.steps.step import Run
+from mappings.steps.zones import NamedZone
 
 Surety = Literal["sure", "likely", "unsure"]
 Fits = Callable[[ColumnSeen], bool]
@@ -62,7 +62,7 @@ def _names_a_zone(text: str) -> bool:
 
 @cache
 def _zone_reader() -> Run:
-    return Zone(zone=True).function()
+    return NamedZone(zone=True).function()
 
 
 def _is_link(column: ColumnSeen) -> bool:

@@ -18,9 +18,9 @@ from mappings.infer_columns import ColumnSeen
 from mappings.infer_formats import LANGUAGES
 from mappings.infer_roles import RoleGuess, Surety
 from mappings.infer_words import Role
-from mappings.tables import normaliser
-from mappings.transforms.countries import LOCAL, country_codes
-from mappings.zone_files import find_zone, zone_table
+from mappings.lookup_table import normaliser
+from mappings.steps.countries import LOCAL, country_codes
+from mappings.zones import find_zone, zone_table
 
 _WHOLE_COUNTRY = re.compile(r"most of |.*\(mainland\)|Beijing Time")
 _HOST = re.compile(r"https?://(?:[^/?#\s@]*@)?(?P<host>[^/?#\s:]+)", re.IGNORECASE)

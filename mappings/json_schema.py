@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mappings.schema import FeedMapping
-from mappings.transforms.catalogue import STEPS
+from mappings.steps.catalogue import STEPS
 from mappings.values import COMPANIONS, MARKERS
 
 Schema = dict[str, Any]

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mappings.includes import PlaceElsewhere
+from mappings.lookup_table import Table
 from mappings.marks import Block
 from mappings.schema import FeedMapping
 from mappings.spots import Loc, Problem
-from mappings.tables import Table
-from mappings.transforms.finding import places_met
-from mappings.transforms.lookups import Map
+from mappings.steps.lookups import Map, places_met
 
 _ENOUGH = 10
 """So many rows of the source for each row of a list: from fewer, nobody can tell that a row of the list is not needed."""

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from mappings.engine import Directory, attempt
+from mappings.compiler.mapper import Directory, attempt
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.feed_names import may_be_named, same_name
 from mappings.file_context import FileContext
@@ -27,15 +27,15 @@ from mappings.lint_fields import find_unknown_names
 from mappings.lint_values import without_secrets
 from mappings.lint_written import find_read_and_written
 from mappings.lookup_files import LookupShelf
+from mappings.lookup_table import Table
 from mappings.marks import Block, Place, Slip, locate, place_after, read_blocks
 from mappings.named_steps import open_named_steps
 from mappings.objects_needed import find_no_objects
 from mappings.publishing import PublishPolicy
+from mappings.row_key import FeedName
 from mappings.schema import FeedMapping
 from mappings.soundness import find_circles, find_overgrown, find_problems, item_names
 from mappings.spots import Problem
-from mappings.tables import Table
-from mappings.vocabulary import FeedName
 
 SUFFIXES = (".yaml", ".yml")
 FAULT = "a fault of eventsync while loading this file"

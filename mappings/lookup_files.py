@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mappings.lookup_table import Table, TableError, parse_table
 from mappings.refusals import did_you_mean
-from mappings.tables import Table, TableError, parse_table
 
 FOLDER = "lookups"
 

@@ -14,10 +14,9 @@ from mappings.event import REQUIRED_FIELDS
 from mappings.field_forms import JsonKind, Outgoing, after, either, joined_objects, one_of, with_promise
 from mappings.row_values import From, Meta
 from mappings.schema import FeedMapping
-from mappings.transforms.finding import split_columns
-from mappings.transforms.lookups import LastIn, Lookup, Map
-from mappings.transforms.step import Kind, Step
-from mappings.transforms.text import Truncate
+from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
+from mappings.steps.step import Kind, Step
+from mappings.steps.text import Truncate
 from mappings.values import (
     At,
     ChannelValue,

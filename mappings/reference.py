@@ -13,6 +13,7 @@ from mappings.conditions import Any as AnyOf
 from mappings.event import REQUIRED_FIELDS, Event
 from mappings.file_names import Days
 from mappings.publishing import Brakes, PublishPolicy, Schedule
+from mappings.refusals import REASON_TEXTS, ReasonCode
 from mappings.row_values import From, Meta
 from mappings.rules import (
     Assert,
@@ -35,11 +36,10 @@ from mappings.schema import Example, FeedMapping, KeyColumn
 from mappings.source_bases import Join
 from mappings.source_parts import Header
 from mappings.source_specs import SHARED, SOURCES, kind_word
+from mappings.steps.catalogue import FAMILIES
+from mappings.steps.step import Shown, Step
 from mappings.strict import Strict
-from mappings.transforms.catalogue import FAMILIES
-from mappings.transforms.step import Shown, Step
 from mappings.values import At, ChannelValue, Choose, Entry, FirstOf, ForEach, Image, Instant, Joined, Seen, TableValue, Wall
-from mappings.vocabulary import REASON_TEXTS, ReasonCode
 
 _PARTS: Mapping[str, type[Strict]] = {
     "`header`, inside `source`": Header,

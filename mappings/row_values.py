@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 from mappings.file_context import Referring
 from mappings.measures import OneOrMany, Zone, mistake
 from mappings.policies import Policy
+from mappings.steps.catalogue import AnyStep
 from mappings.strict import Strict
-from mappings.transforms.catalogue import AnyStep
 
 _EMPTY = "What to do when there is nothing to use (default: reject)."
 _ERROR = "What to do when a step refuses the value (default: reject)."

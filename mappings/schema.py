@@ -10,15 +10,16 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, AwareDatetime, Discriminator, Field, PrivateAttr, Tag, WithJsonSchema, model_validator
 
 from mappings.errors import FileProblem
+from mappings.lookup_table import Table
 from mappings.measures import OneOrMany, Text, Texts, mistake
 from mappings.publishing import PublishPolicy, Schedule
+from mappings.refusals import ReasonCode
+from mappings.row_key import FeedName
 from mappings.rules import Rule
 from mappings.source_specs import SourceSpec
+from mappings.steps.catalogue import AnyStep
 from mappings.strict import Strict
-from mappings.tables import Table
-from mappings.transforms.catalogue import AnyStep
 from mappings.values import Fields, Value
-from mappings.vocabulary import FeedName, ReasonCode
 
 
 class KeyColumn(Strict):

@@ -12,11 +12,10 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, judge
-from mappings.refusals import did_you_mean
+from mappings.lookup_table import Table
+from mappings.refusals import ReasonCode, did_you_mean
 from mappings.spots import Loc, Problem
-from mappings.tables import Table
 from mappings.values import COMPANIONS, MARKERS
-from mappings.vocabulary import ReasonCode
 
 _CHECKED = re.compile(r"(?:^|\.)(?:timezone|status|countryCode|url|channelId|coverImage)$")
 _SINGLE = re.compile(

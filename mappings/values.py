@@ -12,14 +12,14 @@ from pydantic import AfterValidator, ConfigDict, Field, RootModel, Tag, Validati
 from mappings.choices import OneOf
 from mappings.conditions import Condition
 from mappings.file_context import Referring, TableFile, table_of
+from mappings.lookup_table import Ignorable
 from mappings.measures import Clock, OneOrMany, Text, Texts, mistake, parse_zone
 from mappings.policies import Policy
 from mappings.row_values import DO, From, Meta, Valued
+from mappings.steps.catalogue import AnyStep
+from mappings.steps.lookups import Search, check_columns
+from mappings.steps.urls import check_address
 from mappings.strict import Strict
-from mappings.tables import Ignorable
-from mappings.transforms.addresses import check_address
-from mappings.transforms.catalogue import AnyStep
-from mappings.transforms.finding import Search, check_columns
 from mappings.zones import Gap, Overlap
 
 ItemName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]

@@ -18,8 +18,9 @@ from connectors.sources.formats.nested import Flattening, JsonTexts, Repeat, Too
 from connectors.sources.header import Asked, folded
 from connectors.sources.row_checks import short
 from mappings.errors import SyncError
+from mappings.outcome import SourceRow
+from mappings.refusals import Reason, ReasonCode
 from mappings.source_bases import AnySource, Join
-from mappings.vocabulary import Reason, ReasonCode, SourceRow
 
 
 def without_nulls(rows: Iterator[SourceRow], spec: AnySource, columns: Sequence[str]) -> Iterator[SourceRow]:

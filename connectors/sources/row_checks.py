@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from mappings.outcome import RowLocation, SourceRow
 from mappings.patterns import CompiledPattern, compile_pattern
+from mappings.refusals import Reason, ReasonCode
 from mappings.source_bases import GridSource
-from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
 
 _MOST_SHOWN = 200
 
@@ -27,7 +28,7 @@ class CellFaults:
     wanted: frozenset[str]
     encodings: tuple[str, ...]
 
-    def row(self, origin: Origin, cells: Mapping[str, str], problems: tuple[Reason, ...] = ()) -> SourceRow:
+    def row(self, origin: RowLocation, cells: Mapping[str, str], problems: tuple[Reason, ...] = ()) -> SourceRow:
         """Return the row with its faults told; in its cells U+FFFD stands for each byte that is no text."""
         spoilt, told = list(problems), list[Reason]()
         for column, cell in cells.items():
@@ -90,7 +91,7 @@ class OddRows:
     delimiter: str = BESIDE
     rejects_short: bool = False
 
-    def row(self, origin: Origin, cells: Sequence[str], problems: tuple[Reason, ...] = ()) -> SourceRow:
+    def row(self, origin: RowLocation, cells: Sequence[str], problems: tuple[Reason, ...] = ()) -> SourceRow:
         """Return a row of exactly the header's columns, with problems for its width and for the text of its cells.
 
         Short records are filled with "", and are a problem if `rejects_short`, unless they are blank. A surplus
@@ -100,7 +101,7 @@ class OddRows:
         named = dict(zip(self.columns, filled, strict=False))
         return self.faults.row(origin, named, (*problems, *self._width(cells)))
 
-    def misquoted(self, origin: Origin, cells: Sequence[str], text: str, quote: str | None) -> SourceRow:
+    def misquoted(self, origin: RowLocation, cells: Sequence[str], text: str, quote: str | None) -> SourceRow:
         """Return the row of a record with broken quotes: its cells as far as they can be told, and why it cannot be used."""
         hint = f"inside a quoted cell write each {quote} twice"
         problem = Reason(ReasonCode.BAD_TEXT, "", "", short(text.rstrip("\r\n")), hint)

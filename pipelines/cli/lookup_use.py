@@ -11,13 +11,13 @@ from itertools import islice
 from pathlib import Path
 
 from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, attempt
+from mappings.compiler.mapper import Directory, attempt
 from mappings.includes import included_by, including, is_shared
 from mappings.lint_lookups import LookedAt, asked, has_lists
 from mappings.loader import SUFFIXES, document_of
+from mappings.outcome import SourceRow
 from mappings.schema import FeedMapping
 from mappings.spots import Problem
-from mappings.vocabulary import SourceRow
 from pipelines.clock import now
 
 _MOST_ROWS = 50_000

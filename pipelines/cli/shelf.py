@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from mappings.errors import ConfigError
 from mappings.loader import load_folder
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.clock import now
 from pipelines.settings import Settings

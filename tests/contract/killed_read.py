@@ -18,15 +18,15 @@ from contract.source_kinds import in_no_time
 
 from connectors.sources.access import Access
 from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, compile_feed
+from mappings.compiler.mapper import Directory, compile_feed
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
 from mappings.schema import FeedMapping
 from mappings.source_specs import SourceSpec
-from pipelines.options import RunOptions
-from pipelines.publishing.drain import Advance
-from pipelines.reading.approach import AtHand, approach_of
-from pipelines.sync import Staged, StageJob, stage
+from pipelines.run.drain import Advance
+from pipelines.run.options import RunOptions
+from pipelines.run.reading import AtHand, approach_of
+from pipelines.run.stage import Staged, StageJob, stage
 from state.database import StateDb, open_database
 from state.ledger import Ledger
 

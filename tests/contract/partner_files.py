@@ -8,7 +8,7 @@ from contract.feed_runs import outcomes_in
 
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
-from mappings.vocabulary import RowOutcome
+from mappings.outcome import RowOutcome
 
 EVENT = """
   channelId: {channel: city-agenda}

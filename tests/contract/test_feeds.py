@@ -12,7 +12,7 @@ from contract.feed_runs import REAL, REAL_FEEDS, SHIPPED, accounts_of, event_at,
 from mappings.event import EVENT
 from mappings.examples import run_examples
 from mappings.loader import load_feed, load_folder
-from mappings.vocabulary import MappedRow
+from mappings.outcome import MappedRow
 
 FEEDS = [*sorted(SHIPPED.glob("*.yaml")), *REAL_FEEDS]
 

@@ -15,7 +15,8 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.errors import MissingColumnsError
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
-from mappings.vocabulary import MappedRow, ReasonCode
+from mappings.outcome import MappedRow
+from mappings.refusals import ReasonCode
 
 DATA = REAL / "data"
 

@@ -19,8 +19,8 @@ from connectors.sources.clockwork import Clockwork
 from connectors.sources.contract import Ending
 from connectors.sources.header import Asked
 from connectors.sources.salesforce.records import SalesforceRecords
+from mappings.outcome import SourceRow
 from mappings.source_specs import SalesforceSource
-from mappings.vocabulary import SourceRow
 
 
 @dataclass

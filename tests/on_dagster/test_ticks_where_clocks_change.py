@@ -13,7 +13,7 @@ from on_dagster.desk import FEED, MAPPING
 
 from mappings.loader import parse_feed
 from mappings.lookup_files import LookupShelf
-from pipelines.schedules import feed_schedules
+from pipelines.orchestration.schedules import feed_schedules
 
 WARSAW = ZoneInfo("Europe/Warsaw")
 SPRING, AUTUMN = datetime(2026, 3, 29, 0, 50, tzinfo=WARSAW), datetime(2026, 10, 25, 0, 50, tzinfo=WARSAW)

@@ -23,8 +23,8 @@ from connectors.sources.files.opened_file import FileAt, FoundFile, KeptFile, Op
 from connectors.sources.files.web import WebFiles, name_of
 from connectors.sources.header import Asked
 from mappings.file_names import is_address, is_dated, is_pattern, is_web_address, marker_of
+from mappings.outcome import RowLocation, SourceRow
 from mappings.source_bases import FileSource
-from mappings.vocabulary import Origin, SourceRow
 
 MOST_KEPT = 100
 
@@ -116,7 +116,7 @@ class Part:
                 yield from reading.rows
                 return
             for row in reading.rows:
-                origin = Origin(f"{self.folder}{row.origin.place}", row.origin.number)
+                origin = RowLocation(f"{self.folder}{row.origin.place}", row.origin.number)
                 yield replace(row, origin=origin, cells={**blank, **row.cells})
 
 

@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from connectors.http_dates import http_date
-from connectors.retry_after import retry_after_s
+from connectors.retry import http_date, retry_after_s
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError, cut_off_is_passing
 from connectors.sources.files.fetching import Fetching, Watch
 from connectors.sources.files.opened_file import FoundFile, KeptFile, OpenStored, digest_of, through_a_copy

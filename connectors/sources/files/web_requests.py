@@ -20,7 +20,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from connectors.public_addresses import is_usual_port, numeric_address, refusal_of, refusal_of_host
+from connectors.addresses import is_usual_port, numeric_address, refusal_of, refusal_of_host
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.files.fetching import Fetching
 from mappings.file_names import without_secrets

@@ -21,8 +21,8 @@ from connectors.sources.files.text import Lines, chosen_encoding
 from connectors.sources.header import Asked, read_header, wanted_columns
 from connectors.sources.raw_records import RawRecords, is_told_by_bytes, sealed
 from connectors.sources.row_checks import LARGEST_CELL, CellFaults, OddRows, replaced_bytes, within_limits
+from mappings.outcome import RowLocation, SourceRow
 from mappings.source_bases import DelimitedSource
-from mappings.vocabulary import Origin, SourceRow
 
 
 class CsvRecords:
@@ -176,7 +176,7 @@ def _rows(records: CsvRecords, odd: OddRows, *, is_sealing: bool) -> Iterator[So
     while not lines.is_exhausted:
         try:
             for cells in reader:
-                origin = Origin(f"{name}:{start}", start)
+                origin = RowLocation(f"{name}:{start}", start)
                 if len(cells) == width and not lines.is_tainted:
                     yield SourceRow(origin, dict(zip(columns, cells, strict=True)), record=seal())
                 elif lines.is_tainted:
@@ -187,7 +187,7 @@ def _rows(records: CsvRecords, odd: OddRows, *, is_sealing: bool) -> Iterator[So
                 lines.clear()
         except csv.Error:
             cells = records.misquoted(start, width)
-            yield odd.misquoted(Origin(f"{name}:{start}", start), cells, lines.held[0], records.quote)
+            yield odd.misquoted(RowLocation(f"{name}:{start}", start), cells, lines.held[0], records.quote)
             start = reader.line_num + before
             lines.clear()
     if not reader.line_num:

@@ -19,8 +19,8 @@ from connectors.sources.files.text import Lines, chosen_encoding
 from connectors.sources.formats.nested import OWN_TEXT
 from connectors.sources.formats.records import Record
 from connectors.sources.row_checks import LARGEST_RECORD, MOST_VALUES, has_undecodable
+from mappings.outcome import RowLocation
 from mappings.source_specs import IcsSource
-from mappings.vocabulary import Origin
 
 _LENGTH = re.compile(r"\+?P(?:(\d{1,4})W)?(?:(\d{1,5})D)?(T(?=\d)(?:(\d{1,6})H)?(?:(\d{1,7})M)?(?:(\d{1,8})S)?)?")
 
@@ -285,7 +285,9 @@ class _Calendar:
         if what != begun:
             raise BadSourceError(f"{self._name}:{number}", f"END:{what} stands where the {begun} of line {line} should end")
         if what == "VEVENT":
-            self.ready.append(Record(Origin(f"{self._name}:{line}", line), _with_end({**self._calendar, **_joined(self._event)})))
+            self.ready.append(
+                Record(RowLocation(f"{self._name}:{line}", line), _with_end({**self._calendar, **_joined(self._event)}))
+            )
 
 
 def _joined(event: dict[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from connectors.sources.files.text import PIECE, Lines, TextPieces, chosen_encod
 from connectors.sources.formats.nested import JsonTexts, TooManyValuesError, refuse_many_values
 from connectors.sources.formats.records import Record
 from connectors.sources.row_checks import LARGEST_RECORD, MOST_VALUES, short
+from mappings.outcome import RowLocation
 from mappings.source_specs import JsonSource, NdjsonSource
-from mappings.vocabulary import Origin
 
 NO_OBJECT = "a record is an object: names and values in braces"
 
@@ -65,7 +65,7 @@ class JsonRecords:
     def _records(self, text: _JsonText, name: str) -> Iterator[Record]:
         steps = [_EACH if match[2] else match[1] for match in _STEP.finditer(self.spec.records)]
         for number, (value, line) in enumerate(_walk(text, steps or [_EACH], is_certain=True), start=1):
-            origin = Origin(f"{name}:{line} (record {number})", number)
+            origin = RowLocation(f"{name}:{line} (record {number})", number)
             if isinstance(value, dict):
                 yield Record(origin, value, repeats=text.values.repeats_in(value))
             else:
@@ -266,7 +266,7 @@ def _records(lines: Lines, name: str) -> Iterator[Record]:
         lines.clear()
         if not line.strip():
             continue
-        record = _record(values, Origin(f"{name}:{number}", number), line)
+        record = _record(values, RowLocation(f"{name}:{number}", number), line)
         if record.problem and not is_any:
             hint = "is it one document over several lines? Then say `kind: json`"
             raise BadSourceError(str(record.origin), f"the first line is no JSON object ({record.problem})", hint=hint)
@@ -280,7 +280,7 @@ def _records(lines: Lines, name: str) -> Iterator[Record]:
         raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
 
 
-def _record(values: JsonTexts, origin: Origin, line: str) -> Record:
+def _record(values: JsonTexts, origin: RowLocation, line: str) -> Record:
     try:
         value = values.parse(line)
     except TooManyValuesError as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.sources.row_checks import LONGEST_NAME, MOST_COLUMNS, MOST_VALUES, short
-from mappings.vocabulary import Reason, ReasonCode
+from mappings.refusals import Reason, ReasonCode
 
 _DEEPEST = 50
 

@@ -16,9 +16,10 @@ from connectors.sources.files.opened_file import FileAt, OpenedFile, opened, tol
 from connectors.sources.formats.nested import Flattening, Repeat, TooDeepError, TooWideError, picks_among, repeated
 from connectors.sources.header import Asked, Matched, matched, wanted_columns
 from connectors.sources.row_checks import MOST_COLUMNS, CellFaults, has_undecodable, short
+from mappings.outcome import RowLocation, SourceRow
+from mappings.refusals import Reason, ReasonCode
 from mappings.source_bases import RecordSource
 from mappings.source_specs import NdjsonSource
-from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
 
 SAMPLE = 1000
 """Records from which the columns are gathered; more are read only while a wanted column has not been met."""
@@ -35,7 +36,7 @@ class Record:
     `repeats` are the names that stand twice in one of its objects and say different things.
     """
 
-    origin: Origin
+    origin: RowLocation
     value: Mapping[str, Any]
     problem: str = ""
     found: str = ""

@@ -14,7 +14,8 @@ from decimal import Decimal
 
 from connectors.sources.header import column_number
 from connectors.sources.row_checks import OddRows
-from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
+from mappings.outcome import RowLocation, SourceRow
+from mappings.refusals import Reason, ReasonCode
 
 _ELAPSED = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
 
@@ -221,7 +222,7 @@ def source_rows(rows: Iterator[SheetRow], place: str, odd: OddRows) -> Iterator[
     columns = odd.columns
     width, blanks = len(columns), [""] * len(columns)
     for row in rows:
-        origin = Origin(f"{place}{row.number}", row.number)
+        origin = RowLocation(f"{place}{row.number}", row.number)
         if row.faults or len(row.cells) > width:
             yield odd.row(origin, row.cells, tuple(_problems(row, odd)))
         else:

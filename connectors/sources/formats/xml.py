@@ -17,9 +17,9 @@ from connectors.sources.files.text import TextPieces
 from connectors.sources.formats.nested import OWN_TEXT
 from connectors.sources.formats.records import Record
 from connectors.sources.row_checks import LARGEST_RECORD, LONGEST_MARKUP, LONGEST_NAME, MOST_VALUES
+from mappings.outcome import RowLocation
 from mappings.source_parts import is_text_encoding
 from mappings.source_specs import XmlSource
-from mappings.vocabulary import Origin
 
 DEEPEST = 200
 
@@ -203,7 +203,7 @@ class XmlRecords:
         number = 0
         for _ in xml.told(map(_encodable, iter(lambda: pieces.read(_PIECE), ""))):
             for number, (line, value) in enumerate(listener.ready, start=number + 1):  # noqa: B020  # goes on counting
-                yield Record(Origin(f"{name}:{line} (record {number})", number), value)
+                yield Record(RowLocation(f"{name}:{line} (record {number})", number), value)
             listener.ready.clear()
         if not number and not listener.is_plausible:
             hint = f"correct `source.records`; the elements there are {', '.join(listener.names)}"

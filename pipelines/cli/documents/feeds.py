@@ -12,11 +12,12 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from mappings.compiler.mapper import TracedStep
 from mappings.errors import FileProblem
 from mappings.infer_moments import Guessed
+from mappings.outcome import Absorption, Cover
 from mappings.publishing import Schedule
-from mappings.tracing import TracedStep
-from mappings.vocabulary import Absorption, Cover, Reason
+from mappings.refusals import Reason
 from pipelines.cli.documents.rows import Entry
 from pipelines.cli.documents.runs import Run
 from pipelines.cli.findings import ExampleFindings, LiveFinding

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from mappings.lookup_table import Table
 from mappings.policies import Policy, Use
 from mappings.row_values import From
 from mappings.schema import FeedMapping
-from mappings.tables import Table
-from mappings.transforms.finding import split_columns
-from mappings.transforms.lookups import LastIn, Lookup, Map
+from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
 from mappings.values import Choose, FirstOf, Items, TableValue, Value
 
 _OWN_FILE = "the mapping file"

@@ -10,9 +10,8 @@ from typing import Any
 
 import yaml
 
-from connectors.event_api.contract import compare
+from connectors.event_api.contract_check import Drift, compare
 from connectors.event_api.contract_page import ContractPage, read_page
-from connectors.event_api.drift import Drift
 from mappings.field_forms import Outgoing
 from mappings.loader import load_feed
 from mappings.outgoing import outgoing_of

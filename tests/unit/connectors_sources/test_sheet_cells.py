@@ -13,8 +13,8 @@ from unit.connectors_sources.sheets_at_hand import sheet_of
 from connectors.sources.catalogue import open_source
 from connectors.sources.formats.sheet_grid import Fault
 from connectors.sources.google_sheets.cells import GoogleCells, plain_value
+from mappings.refusals import ReasonCode
 from mappings.source_specs import WorkbookSource
-from mappings.vocabulary import ReasonCode
 
 
 def text(content: Content) -> str | Fault:

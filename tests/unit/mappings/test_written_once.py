@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 
 from mappings.errors import MappingFileError
 from mappings.loader import load_folder
+from mappings.outcome import MappedRow, RowOutcome, SourceRow
 from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, RowOutcome, SourceRow
 
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mappings.publishing import Brakes
-from mappings.vocabulary import RowKey
-from pipelines.brakes import BrakeVerdict, judge
+from mappings.row_key import RowKey
+from pipelines.run.brakes import BrakeVerdict, judge
 from state.accounts import Alongside, HeldRow, ReadAccount, StageReport
 
 DEFAULTS = Brakes()

@@ -29,9 +29,9 @@ from worker import FIELDS
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.event import dump, judge
 from mappings.identity import fingerprint, row_digest, twin_digest
-from mappings.loader import load_feed
 from mappings.plain_events import plain_test
 from mappings.vocabulary import MappedRow, Origin, SourceRow
+from mappings.yaml.loader import load_feed
 
 ROWS = 20_000
 BLOCK = 500

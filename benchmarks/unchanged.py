@@ -21,7 +21,7 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.sights import look_at
 from mappings.delivery import Answer, Receipt
 from mappings.engine import Directory, compile_feed
-from mappings.loader import load_feed
+from mappings.yaml.loader import load_feed
 from pipelines.options import RunOptions
 from pipelines.reading.approach import AtHand, approach_of
 from pipelines.reading.sameness import Sameness

@@ -10,14 +10,10 @@ from mappings.compiling import Compiled, Compiler, constant, is_reference, lenie
 from mappings.deciding import Holds
 from mappings.evaluation import Getter, RowState, is_empty, mending, required
 from mappings.moment_values import compile_instant, compile_moment
+from mappings.positions import Spot
 from mappings.refusals import Refusal, did_you_mean
 from mappings.row_facts import compile_fact
-from mappings.row_values import From, Meta
-from mappings.spots import Spot
-from mappings.stepping import Flow
-from mappings.transforms.finding import part_missed, split_columns, table_finder
-from mappings.transforms.step import Kind
-from mappings.values import (
+from mappings.spec.values import (
     At,
     ChannelValue,
     Choose,
@@ -25,13 +21,18 @@ from mappings.values import (
     Fields,
     FirstOf,
     ForEach,
+    From,
     Image,
     Items,
     Joined,
+    Meta,
     Seen,
     TableValue,
     Value,
 )
+from mappings.stepping import Flow
+from mappings.transforms.finding import part_missed, split_columns, table_finder
+from mappings.transforms.step import Kind
 from mappings.vocabulary import ReasonCode
 
 

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from mappings.conditions import Condition
 from mappings.deciding import Holds, compile_condition, untimely
 from mappings.evaluation import UNSET, Getter, RowState, column_reader, is_empty, mending, nfc, required
 from mappings.fitting import MisfitError
-from mappings.policies import Policy
+from mappings.positions import Loc, Problem, Spot
 from mappings.refusals import Refusal
 from mappings.remembering import Reads
-from mappings.spots import Loc, Problem, Spot
+from mappings.spec.conditions import Condition
+from mappings.spec.values import At, ChannelValue, Choose, FirstOf, Joined, Seen, TableValue, Value
 from mappings.stepping import Ends, Flow, Stage, Watch, compile_step, stepped, stepped_cell, told_value, watched
+from mappings.strict import Policy
 from mappings.tables import Table
 from mappings.transforms.catalogue import AnyStep
 from mappings.transforms.step import Kind
-from mappings.values import At, ChannelValue, Choose, FirstOf, Joined, Seen, TableValue, Value
 
 ANYTHING = Flow(Kind.ANY)
 """What is known of a value that may be of several kinds."""

@@ -7,12 +7,12 @@ from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any, assert_never
 
-from mappings.conditions import All, Condition, Not, Test
-from mappings.conditions import Any as AnyOf
 from mappings.evaluation import Getter, RowState, is_empty
 from mappings.patterns import compile_pattern
+from mappings.positions import Loc, Problem
 from mappings.refusals import Refusal
-from mappings.spots import Loc, Problem
+from mappings.spec.conditions import All, Condition, Not, Test
+from mappings.spec.conditions import Any as AnyOf
 from mappings.tables import normaliser
 from mappings.transforms.patterns import short_enough
 from mappings.vocabulary import ReasonCode

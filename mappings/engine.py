@@ -19,13 +19,13 @@ from mappings.exploding import is_of_item
 from mappings.joining import Joined
 from mappings.judging import Judge
 from mappings.keys import ReadKey, compile_key
+from mappings.positions import Problem
 from mappings.refusals import Refusal
 from mappings.row_plan import PlacedRule, RowPlan, Way, compile_plan, needs_the_moment
 from mappings.row_rules import OVER, only
-from mappings.rules import Explode
-from mappings.schema import FeedMapping
 from mappings.settling import Payload, compile_payload
-from mappings.spots import Problem
+from mappings.spec.feed import FeedMapping
+from mappings.spec.rules import Explode
 from mappings.stepping import Watch
 from mappings.strands import Strand, given_item
 from mappings.together import as_one_row

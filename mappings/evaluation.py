@@ -11,8 +11,8 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, assert_never
 
-from mappings.policies import Policy, Use
 from mappings.refusals import Refusal
+from mappings.strict import Policy, Use
 from mappings.vocabulary import Origin, Reason, ReasonCode
 
 UNSET: Any = object()

@@ -13,8 +13,8 @@ import orjson
 
 from mappings.engine import Directory, compile_feed
 from mappings.errors import ConfigError
-from mappings.rules import Recur, Rule, Window
-from mappings.schema import Example, FeedMapping
+from mappings.spec.feed import Example, FeedMapping
+from mappings.spec.rules import Recur, Rule, Window
 from mappings.vocabulary import (
     Absorbed,
     Gone,

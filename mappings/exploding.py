@@ -16,8 +16,8 @@ from mappings.evaluation import nfc, read_cell, required
 from mappings.identity import event_key
 from mappings.keys import key_refusal
 from mappings.refusals import Refusal
-from mappings.rules import Explosion
-from mappings.schema import KeyColumn
+from mappings.spec.feed import KeyColumn
+from mappings.spec.rules import Explosion
 from mappings.strands import Strand, Unfold, refused
 from mappings.vocabulary import ReasonCode, RowKey
 

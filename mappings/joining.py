@@ -15,13 +15,13 @@ from typing import Any, Protocol
 from mappings.compiling import Compiler
 from mappings.evaluation import Getter, RowState
 from mappings.gathering import Lot, lots
+from mappings.positions import Loc, Problem, Spot
 from mappings.refusals import Refusal, did_you_mean
-from mappings.rules import Choosing, Grouping
 from mappings.settling import compile_payload
-from mappings.spots import Loc, Problem, Spot
+from mappings.spec.rules import Choosing, Grouping
+from mappings.spec.values import Fields
 from mappings.strands import Strand
 from mappings.transforms.step import Kind
-from mappings.values import Fields
 from mappings.vocabulary import Absorbed, Absorption, Gone, MappedRow, Reason, RowKey, RowOutcome, Skipped, SourceRow
 
 _RANKED = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.NUMBER, Kind.ANY)

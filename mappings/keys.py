@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from mappings.evaluation import nfc, read_cell, required
 from mappings.identity import row_key
 from mappings.refusals import Refusal
-from mappings.schema import KeyColumn
+from mappings.spec.feed import KeyColumn
 from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey
 
 _ROUNDED = re.compile(r"[+-]?\d(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)

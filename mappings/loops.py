@@ -11,10 +11,10 @@ from typing import Any
 
 from mappings.compiling import ANYTHING, Compiled, Compiler, lenient, refused_empty
 from mappings.evaluation import Getter, RowState, is_empty
+from mappings.positions import Spot
 from mappings.refusals import Refusal
-from mappings.spots import Spot
+from mappings.spec.values import ForEach, Items, Value
 from mappings.stepping import Flow
-from mappings.values import ForEach, Items, Value
 from mappings.vocabulary import Reason, ReasonCode
 
 Give = Callable[[Value, Spot], Getter]

@@ -11,13 +11,12 @@ from zoneinfo import ZoneInfo
 
 from mappings.compiling import Compiled, Compiler, lenient, refused_empty
 from mappings.evaluation import Getter, RowState, mending
-from mappings.policies import Use
+from mappings.positions import Spot
 from mappings.refusals import Refusal
-from mappings.row_values import From
-from mappings.spots import Spot
+from mappings.spec.values import At, Choose, FirstOf, From, Seen, Value, Wall
 from mappings.stepping import Flow
+from mappings.strict import Use
 from mappings.transforms.step import Kind
-from mappings.values import At, Choose, FirstOf, Seen, Value, Wall
 from mappings.vocabulary import ReasonCode
 from mappings.wall_reading import OnTheWall, clock_from_text, day_from_text, shifted, wall_reader
 from mappings.zone_files import find_zone

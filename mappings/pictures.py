@@ -10,10 +10,10 @@ from typing import Any
 
 from mappings.compiling import Compiled, Compiler
 from mappings.evaluation import Getter, RowState, is_empty
+from mappings.positions import Spot
 from mappings.refusals import Refusal
-from mappings.spots import Spot
+from mappings.spec.values import Image, Items
 from mappings.transforms.urls import clean_url
-from mappings.values import Image, Items
 from mappings.vocabulary import Cover
 
 

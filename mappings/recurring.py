@@ -15,14 +15,14 @@ from mappings.day_rules import ANY_PLACE, WEEKDAYS, DayRule, Frequency, read_rul
 from mappings.deciding import Holds
 from mappings.evaluation import Getter, RowState, required
 from mappings.identity import event_key
+from mappings.positions import Loc, Spot
 from mappings.recurrence import Pattern, Reach, days_of, has_any_day
 from mappings.refusals import Refusal
 from mappings.row_rules import OVER, TOO_FAR
-from mappings.rules import Recurrence
-from mappings.spots import Loc, Spot
+from mappings.spec.rules import Recurrence
+from mappings.spec.values import Value
 from mappings.strands import Strand, Unfold, refused
 from mappings.transforms.step import Kind
-from mappings.values import Value
 from mappings.vocabulary import ReasonCode, Silence
 
 NO_DAY_LEFT = "every day is excluded"

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 from mappings.compiling import Compiled, Compiler
 from mappings.evaluation import RowState
-from mappings.row_values import Meta
-from mappings.spots import Spot
+from mappings.positions import Spot
+from mappings.spec.values import Meta
 from mappings.stepping import Flow
 from mappings.transforms.step import Kind
 from mappings.vocabulary import Origin

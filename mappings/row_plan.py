@@ -13,12 +13,12 @@ from datetime import UTC, date, datetime, tzinfo
 from mappings.compiling import Compiler, nothing, unknown_name
 from mappings.exploding import compile_explosion
 from mappings.joining import Join, compile_choice, compile_grouping
+from mappings.positions import Problem
 from mappings.recurrence import Reach
 from mappings.recurring import LONG_OVER, Days, FirstDay, compile_first_day, compile_recurrence
 from mappings.row_rules import CompiledWindow, LeaveOut, compile_rule, compile_window, only, window_of
-from mappings.rules import Duplicates, Explode, Group, Recur, Rule, Window
-from mappings.schema import FeedMapping
-from mappings.spots import Problem
+from mappings.spec.feed import FeedMapping
+from mappings.spec.rules import Duplicates, Explode, Group, Recur, Rule, Window
 from mappings.strands import Unfold, given_day
 from mappings.zone_files import find_zone
 

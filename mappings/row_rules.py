@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from mappings.compiling import Compiler
-from mappings.conditions import All, Condition, Not, Test
 from mappings.deciding import Holds
 from mappings.evaluation import RowState, read_cell
+from mappings.positions import Loc
 from mappings.refusals import Refusal
-from mappings.rules import Assert, Cancelled, Keep, Rule, Skip, Window, WindowSpan
-from mappings.spots import Loc
+from mappings.spec.conditions import All, Condition, Not, Test
+from mappings.spec.rules import Assert, Cancelled, Keep, Rule, Skip, Window, WindowSpan
 from mappings.vocabulary import Reason, ReasonCode
 
 LeaveOut = Callable[[RowState], str]

@@ -15,12 +15,12 @@ from mappings.loops import compile_loop
 from mappings.payload_values import Settle, settle_for
 from mappings.pictures import compile_cover
 from mappings.plain_events import IsPlain, is_plainly, plain_test, unknown
+from mappings.positions import Loc, Problem, Spot
 from mappings.refusals import Refusal, did_you_mean
 from mappings.remembering import remembered
-from mappings.spots import Loc, Problem, Spot
+from mappings.spec.values import Entry, Fields, ForEach, Image, Items, Value
 from mappings.stepping import Flow
 from mappings.transforms.step import Kind
-from mappings.values import Entry, Fields, ForEach, Image, Items, Value
 
 _Asked = tuple[str, str, Getter, Settle | None]
 _MOMENTS = frozenset({"startAt", "endAt"})

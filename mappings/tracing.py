@@ -11,7 +11,7 @@ from typing import Any
 
 from mappings.engine import Directory, attempt
 from mappings.refusals import Refusal
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import REASON_TEXTS, RowOutcome, SourceRow
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from mappings.day_end import DAY_END
 from mappings.evaluation import Getter, RowState, required
 from mappings.refusals import Refusal
-from mappings.values import Wall
+from mappings.spec.values import Wall
 from mappings.vocabulary import ReasonCode
 
 _CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?")

@@ -23,8 +23,8 @@ from dagster import (
 )
 
 from connectors.sources.glances import glance_at
-from mappings.loader import LoadedFeed
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import LoadedFeed
 from pipelines import names
 from pipelines.checks import brake_results, brake_specs, publish_results, publish_specs
 from pipelines.clock import monotonic_s

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mappings.measures import written
-from mappings.publishing import Brakes
+from mappings.spec.feed import Brakes
 from pipelines.options import BrakeName
 from state.accounts import StageReport
 from state.duplicates import place_of

@@ -37,10 +37,9 @@ from dagster import (
 from pydantic import TypeAdapter, ValidationError
 
 from mappings.errors import MappingFileError
-from mappings.loader import FeedFolder, load_feed, readable_document
-from mappings.publishing import Schedule
-from mappings.schema import FeedText
+from mappings.spec.feed import FeedText, Schedule
 from mappings.vocabulary import FeedName
+from mappings.yaml.loader import FeedFolder, load_feed, readable_document
 from pipelines import names
 from pipelines.harmless import replaced
 from pipelines.schedules import clock_of

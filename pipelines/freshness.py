@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from dagster import FreshnessPolicy
 
-from mappings.publishing import Schedule
+from mappings.spec.feed import Schedule
 from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
 
 GRACE = (60, 45, 30, 20, 15, 10, 5, 2, 1)

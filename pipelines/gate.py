@@ -5,7 +5,7 @@ What the brakes ask is `brakes`'; where the gate stands is kept by `state.gate`.
 
 from __future__ import annotations
 
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.options import RunOptions
 from pipelines.outcomes import BrakeError
 from pipelines.sync import Staged

@@ -13,9 +13,8 @@ from connectors.loopback import is_loopback
 from connectors.sources.boards import open_board
 from mappings.errors import SyncError
 from mappings.keys import compile_key
-from mappings.schema import FeedMapping
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_parts import WriteBack
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import GoogleSheetsSource, WriteBack
 from pipelines.row_marks import marks_of
 from pipelines.settings import Settings
 from pipelines.stopping.interrupts import window

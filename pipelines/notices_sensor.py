@@ -22,9 +22,9 @@ from dagster import (
 )
 
 from mappings.errors import ConfigError, SyncError
-from mappings.loader import FeedFolder
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import FeedName
+from mappings.yaml.loader import FeedFolder
 from pipelines import names
 from pipelines.clock import now
 from pipelines.history import ENDED

@@ -28,7 +28,7 @@ from dagster import (
 )
 
 from mappings.errors import ConfigError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines import names
 from pipelines.backfills.giving_way import BACKFILL
 from pipelines.backfills.windows import FIRST_SHOWN, Window, has_days, usual_way

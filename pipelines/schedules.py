@@ -19,8 +19,7 @@ from dagster import (
     SkipReason,
 )
 
-from mappings.publishing import Schedule
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping, Schedule
 from mappings.vocabulary import FeedName
 from pipelines import names
 from pipelines.backfills.giving_way import BACKFILL, SCHEDULE

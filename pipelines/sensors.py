@@ -22,7 +22,7 @@ from dagster import (
 from connectors.sources.access import Access
 from connectors.sources.glances import Glance, glance_at
 from mappings.errors import SyncError, TransientError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines import names
 from pipelines.backfills.giving_way import SCHEDULE
 from pipelines.schedules import at_work

@@ -12,8 +12,8 @@ from typing import Any
 from dagster import MetadataValue, TableRecord
 
 from connectors.sources.glances import Glance
-from mappings.loader import LoadedFeed
 from mappings.vocabulary import REASON_TEXTS
+from mappings.yaml.loader import LoadedFeed
 from pipelines.harmless import replaced
 from pipelines.left_open import Differing, LeftOpen
 from pipelines.reading.places import address_of

@@ -21,7 +21,7 @@ from mappings.engine import RowMapper
 from mappings.errors import SyncError
 from mappings.identity import names_of
 from mappings.row_plan import is_unfolding
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import WHOLE_ROW, RowKey, RowOutcome, SourceRow
 from pipelines.brakes import BrakeVerdict, judge
 from pipelines.options import RunOptions

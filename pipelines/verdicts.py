@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mappings.errors import SyncError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.outcomes import ExitCode, Outcome, outcome_of
 from pipelines.row_words import RESENT, SAID
 from pipelines.sync import Published

@@ -25,7 +25,7 @@ from connectors.sources.contract import Source
 from connectors.sources.sights import look_at
 from mappings.engine import RowMapper, compile_feed
 from mappings.row_plan import is_unfolding
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import RowKey
 from pipelines.backfills.giving_way import PATIENCE_S, comes_between, say_waiting
 from pipelines.backfills.windows import within

@@ -12,10 +12,9 @@ from unit.state.world import World
 from connectors.sources.contract import Ending, Reading
 from connectors.sources.errors import SourceUnavailableError
 from mappings.engine import Directory, RowMapper, compile_feed
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import Origin, SourceRow
+from mappings.yaml.loader import LookupShelf, parse_feed
 from pipelines.options import RunOptions
 from pipelines.reading.approach import Approach, AtHand, approach_of
 from pipelines.sync import CHUNK_ROWS, Staged, StageJob, stage

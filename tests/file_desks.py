@@ -17,10 +17,9 @@ from connectors.sources.contract import Source
 from connectors.sources.sights import look_at
 from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.engine import Directory, compile_feed
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import RowKey
+from mappings.yaml.loader import LookupShelf, parse_feed
 from pipelines.options import RunOptions
 from pipelines.reading.approach import AtHand, approach_of
 from pipelines.reading.sameness import Sameness

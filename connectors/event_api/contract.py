@@ -13,7 +13,7 @@ from connectors.event_api.contract_payload import PayloadComparison
 from connectors.event_api.contract_schema import SchemaReader
 from connectors.event_api.contract_worker import CHANNELS, CLASSIFICATIONS, CREATE, UPLOAD, WorkerComparison
 from connectors.event_api.drift import Drift
-from mappings.field_forms import Outgoing
+from mappings.spec.values import Outgoing
 
 MOST = 100
 """So many differences are told; a page with more is another service's."""

@@ -12,8 +12,8 @@ from rapidfuzz import fuzz, process
 
 from connectors.event_api.contract_schema import Node, Schema, SchemaReader
 from connectors.event_api.drift import Drift, Severity
-from mappings.field_forms import Outgoing
 from mappings.patterns import PatternError, compile_pattern
+from mappings.spec.values import Outgoing
 
 _SHOWN = 3
 _ALL_ROWS = "every row would be refused"

@@ -19,10 +19,7 @@ from connectors.sources.file_source import open_files
 from connectors.sources.names import Asked
 from connectors.sources.salesforce_look import OrgLook
 from mappings.errors import ConfigError
-from mappings.salesforce_specs import SalesforceSource
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_bases import FileSource, Join
-from mappings.source_specs import SourceSpec
+from mappings.spec.source import FileSource, GoogleSheetsSource, Join, SalesforceSource, SourceSpec
 
 if TYPE_CHECKING:
     from connectors.sources.salesforce_records import SalesforceRecords

@@ -13,7 +13,7 @@ from connectors.sources.cell_faults import repeated, short
 from connectors.sources.json_values import JsonTexts, Repeat, TooDeepError
 from connectors.sources.names import folded
 from connectors.sources.nested import Flattening, picks_among
-from mappings.source_bases import AnySource
+from mappings.spec.source import AnySource
 from mappings.vocabulary import Reason, ReasonCode, SourceRow
 
 

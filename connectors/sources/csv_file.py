@@ -23,7 +23,7 @@ from connectors.sources.opened_file import FileAt, OpenedFile, opened, told_of_c
 from connectors.sources.raw_records import RawRecords, is_told_by_bytes, sealed
 from connectors.sources.row_limits import within_limits
 from connectors.sources.text_file import Lines, chosen_encoding
-from mappings.source_bases import DelimitedSource
+from mappings.spec.source import DelimitedSource
 from mappings.vocabulary import Origin, SourceRow
 
 _DELIMITERS = ";,\t|"

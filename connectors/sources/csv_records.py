@@ -13,7 +13,7 @@ from typing import Any
 from connectors.sources.errors import BadSourceError, CutOffError
 from connectors.sources.row_limits import LARGEST_CELL
 from connectors.sources.text_file import Lines, replaced_bytes
-from mappings.source_bases import DelimitedSource
+from mappings.spec.source import DelimitedSource
 
 
 class CsvRecords:

@@ -13,7 +13,7 @@ from connectors.sources.cell_rules import JsonCells, without_nulls
 from connectors.sources.contract import Reading, Source
 from connectors.sources.names import Asked
 from connectors.sources.second_table import SecondTable, read_table
-from mappings.source_bases import AnySource, Join
+from mappings.spec.source import AnySource, Join
 
 OpenFile = Callable[[Asked], Source]
 OpenTable = Callable[[Join, frozenset[str]], Source]

@@ -17,9 +17,7 @@ from connectors.sources.deliveries import mark_of
 from connectors.sources.discreet import Discretion
 from connectors.sources.file_choice import FileChoice
 from connectors.sources.file_source import choice_of
-from mappings.file_names import secrets_of
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_bases import AnySource, FileSource
+from mappings.spec.source import AnySource, FileSource, GoogleSheetsSource, secrets_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from connectors.sources.google_sheet import GoogleSheet
 from connectors.sources.google_spreadsheet import GoogleSpreadsheet, quoted
 from connectors.sources.marks import Mark, MarkedRow
 from connectors.sources.names import Asked, column_letters
-from mappings.sheet_specs import GoogleSheetsSource
+from mappings.spec.source import GoogleSheetsSource
 
 
 @dataclass(frozen=True, slots=True)

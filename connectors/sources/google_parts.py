@@ -14,8 +14,7 @@ from connectors.sources.google_copy import Part
 from connectors.sources.google_spreadsheet import NamedRange, Spreadsheet, Tab
 from connectors.sources.names import folded
 from connectors.sources.sheet_grid import LAST_ROW, Area
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_parts import CELL_RANGE
+from mappings.spec.source import CELL_RANGE, GoogleSheetsSource
 
 
 def part_of(spec: GoogleSheetsSource, looked: Spreadsheet) -> Part:

@@ -19,7 +19,7 @@ from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
 from connectors.sources.row_limits import LARGEST_RECORD, MOST_VALUES
 from connectors.sources.text_file import Lines, chosen_encoding, has_undecodable
-from mappings.source_specs import IcsSource
+from mappings.spec.source import IcsSource
 from mappings.vocabulary import Origin
 
 _DATES = ("DTSTART", "DTEND", "RECURRENCE-ID", "EXDATE", "RDATE", "CREATED", "LAST-MODIFIED", "DTSTAMP")

@@ -19,7 +19,7 @@ from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
 from connectors.sources.row_limits import LARGEST_RECORD, MOST_VALUES
 from connectors.sources.text_pieces import PIECE, TextPieces
-from mappings.source_specs import JsonSource
+from mappings.spec.source import JsonSource
 from mappings.vocabulary import Origin
 
 NO_OBJECT = "a record is an object: names and values in braces"

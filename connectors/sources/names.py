@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mappings.source_bases import AnySource
+from mappings.spec.source import AnySource
 
 _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
 _DROP_INVISIBLE = str.maketrans(dict.fromkeys(_INVISIBLE))

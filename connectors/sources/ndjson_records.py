@@ -14,7 +14,7 @@ from connectors.sources.json_values import JsonTexts, TooManyValuesError
 from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
 from connectors.sources.text_file import Lines, chosen_encoding
-from mappings.source_specs import NdjsonSource
+from mappings.spec.source import NdjsonSource
 from mappings.vocabulary import Origin
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from connectors.sources.cell_faults import CellFaults, short
-from mappings.source_bases import GridSource
+from mappings.spec.source import GridSource
 from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
 
 BESIDE = " | "

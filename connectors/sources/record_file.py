@@ -20,8 +20,7 @@ from connectors.sources.nested import Flattening, TooWideError, picks_among
 from connectors.sources.opened_file import FileAt, OpenedFile, opened, told_of_change, whole
 from connectors.sources.row_limits import MOST_COLUMNS
 from connectors.sources.text_file import has_undecodable
-from mappings.source_bases import RecordSource
-from mappings.source_specs import NdjsonSource
+from mappings.spec.source import NdjsonSource, RecordSource
 from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
 
 SAMPLE = 1000

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from mappings.patterns import CompiledPattern, compile_pattern
-from mappings.source_bases import GridSource
+from mappings.spec.source import GridSource
 from mappings.vocabulary import SourceRow
 
 LARGEST_RECORD = 64 * 1024 * 1024

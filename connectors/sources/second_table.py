@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from connectors.sources.contract import Source
 from connectors.sources.errors import BadSourceError, SourceUnavailableError
-from mappings.source_bases import Join
+from mappings.spec.source import Join
 from mappings.vocabulary import Reason, ReasonCode, SourceRow
 
 MOST_ROWS = 500_000

@@ -15,8 +15,7 @@ from connectors.sources.file_choice import beside
 from connectors.sources.found_file import KeptFile
 from connectors.sources.many_files import OpenOne
 from connectors.sources.web_files import WebFiles, name_of
-from mappings.file_names import marker_of
-from mappings.source_bases import FileSource
+from mappings.spec.source import FileSource, marker_of
 
 
 @dataclass(frozen=True, slots=True)

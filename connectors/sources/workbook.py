@@ -20,7 +20,7 @@ from connectors.sources.sheet_grid import Area, cells_of, source_rows
 from connectors.sources.xlsx_cells import cell_texts
 from connectors.sources.xlsx_package import XlsxPackage
 from connectors.sources.xlsx_sheet import sheet_rows
-from mappings.source_specs import WorkbookSource
+from mappings.spec.source import WorkbookSource
 
 
 @dataclass(frozen=True, slots=True)

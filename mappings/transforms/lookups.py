@@ -12,8 +12,8 @@ from pydantic import Field, ValidationInfo, model_validator
 
 from mappings.file_context import TableFile, table_of
 from mappings.measures import OneOrMany, Texts, mistake
-from mappings.policies import MissPolicy, Policy
 from mappings.refusals import Refusal
+from mappings.strict import MissPolicy, Policy
 from mappings.tables import Ignorable, Table
 from mappings.transforms.finding import Found, Search, check_columns, find_in, table_finder
 from mappings.transforms.kinds import text_of

@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 from pydantic import Field, model_validator
 
 from mappings.measures import mistake
-from mappings.policies import Policy
-from mappings.strict import Strict
+from mappings.strict import Policy, Strict
 from mappings.tables import Table
 from mappings.vocabulary import ReasonCode
 

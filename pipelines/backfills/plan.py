@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from mappings.errors import ConfigError
 from mappings.refusals import did_you_mean
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.strict import Strict
 from pipelines.backfills.slicing import cut, usual_slice
 from pipelines.backfills.windows import By, Window, check_way, usual_way

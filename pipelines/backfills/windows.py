@@ -12,11 +12,8 @@ from pydantic import Field, model_validator
 
 from mappings.engine import RowMapper
 from mappings.errors import ConfigError
-from mappings.file_names import TheseDays, is_dated
-from mappings.salesforce_specs import FieldTest, SalesforceSource
-from mappings.schema import FeedMapping
-from mappings.source_bases import FileSource
-from mappings.source_specs import SourceSpec
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import FieldTest, FileSource, SalesforceSource, SourceSpec, TheseDays, is_dated
 from mappings.strict import Strict
 
 By = Literal["cursor", "file", "event"]

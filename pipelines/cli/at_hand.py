@@ -13,7 +13,7 @@ from rapidfuzz import fuzz, process
 
 from mappings.destination import split_destination
 from mappings.errors import ConfigError
-from mappings.publishing import PublishPolicy
+from mappings.spec.feed import PublishPolicy
 from mappings.vocabulary import RowKey
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.cli.shelf import Shelf

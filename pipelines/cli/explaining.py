@@ -15,7 +15,7 @@ from connectors.sources.contract import Source
 from mappings.engine import RowMapper, compile_feed
 from mappings.errors import ConfigError
 from mappings.refusals import did_you_mean
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.tracing import Explanation, TracedStep, explain_row
 from mappings.vocabulary import FeedName, RowKey, RowOutcome, Skipped, SourceRow, if_unknown
 from pipelines.cli.at_hand import typed_key

@@ -15,7 +15,7 @@ from typing import Any
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
 from mappings.engine import compile_feed
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import RowOutcome, SourceRow
 from pipelines.cli.feed_files import named_mapping
 from pipelines.cli.known_lists import Known, known_lists

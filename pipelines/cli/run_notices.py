@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from mappings.errors import MappingFileError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import FeedName
 from pipelines.cli.run_report import RunReport
 from pipelines.outcomes import ExitCode

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dagster import AssetKey, DagsterEventType, DagsterInstance, Definitions, ExecuteInProcessResult
 from dagster._core.events import RunFailureReason
 
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.launching.left_behind import end_runs_of_the_dead, ended_on_leaving
 from pipelines.launching.request import launch_config, launch_tags, launched_job, wanted_assets
 from pipelines.launching.workers import process_tags

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import FeedName
 from pipelines import names
 from pipelines.backfills.windows import FIRST_SHOWN, has_days, usual_way

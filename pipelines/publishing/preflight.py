@@ -17,8 +17,8 @@ from connectors.event_api.contract import compare, upload_field
 from connectors.event_api.contract_page import NoPage, read_page
 from connectors.event_api.contract_question import PageBody, PageUnchanged
 from connectors.event_api.drift import Drift
-from mappings.outgoing import outgoing_of
-from mappings.schema import FeedMapping
+from mappings.lint.soundness import outgoing_of
+from mappings.spec.feed import FeedMapping
 from pipelines.publishing.caution import Doubt
 from state.notes import ServiceNotes
 

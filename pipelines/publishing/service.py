@@ -25,7 +25,7 @@ from connectors.retry import RetryPolicy
 from connectors.surroundings import Surroundings
 from mappings.engine import Directory
 from mappings.errors import ConfigError, SyncError
-from mappings.publishing import PublishPolicy
+from mappings.spec.feed import PublishPolicy
 from pipelines.clock import monotonic_s, now
 from pipelines.settings import Settings
 

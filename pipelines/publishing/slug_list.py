@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter, ValidationError
 
 from connectors.event_api.listing import Classifications
-from mappings.outgoing import outgoing_of
+from mappings.lint.soundness import outgoing_of
 from mappings.refusals import nearest
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import FeedName
 from state.notes import ServiceNotes
 

@@ -14,8 +14,8 @@ from importlib.metadata import version
 from connectors.sources.deliveries import NO_FILES
 from mappings.engine import RowMapper
 from mappings.row_plan import leaves_for_later
-from mappings.schema import FeedMapping
-from mappings.source_bases import FileSource
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import FileSource
 from pipelines.options import RunOptions
 from state.bookmark import NO_BOOKMARK, Bookmark
 from state.reach import Reach

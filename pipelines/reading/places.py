@@ -5,8 +5,7 @@ How a source is called in words is its own `place`.
 
 from __future__ import annotations
 
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_specs import SourceSpec
+from mappings.spec.source import GoogleSheetsSource, SourceSpec
 
 
 def address_of(source: SourceSpec) -> str:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mappings.errors import MappingFileError
-from mappings.loader import readable_document
-from mappings.publishing import Schedule
+from mappings.spec.feed import Schedule
 from mappings.vocabulary import FeedName
+from mappings.yaml.loader import readable_document
 from pipelines.telling.causes import Cause, Concern
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from mappings.publishing import Schedule
+from mappings.spec.feed import Schedule
 from mappings.vocabulary import FeedName
 from pipelines.backfills.giving_way import BACKFILL
 from pipelines.telling.causes import SILENT, Cause, Concern

@@ -12,9 +12,9 @@ import orjson
 
 from connectors.sources.catalogue import open_source
 from mappings.engine import Directory, compile_feed
-from mappings.loader import load_feed
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped, if_unknown
+from mappings.yaml.loader import load_feed
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "mappings" / "feeds"

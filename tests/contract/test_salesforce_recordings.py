@@ -20,7 +20,7 @@ from connectors.sources.errors import BadSourceError, SourceRefusedError
 from connectors.sources.names import Asked
 from connectors.sources.salesforce_org import Org
 from connectors.sources.salesforce_records import SalesforceRecords
-from mappings.source_specs import SalesforceSource
+from mappings.spec.source import SalesforceSource
 
 RECORDED = Path(__file__).parent / "recorded" / "salesforce"
 LOGIN = (200, "auth_success_response")

@@ -19,9 +19,8 @@ from connectors.sources.google_board import opened_board
 from connectors.sources.marks import Mark
 from mappings.errors import SyncError
 from mappings.keys import compile_key
-from mappings.schema import KeyColumn
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_parts import WriteBack
+from mappings.spec.feed import KeyColumn
+from mappings.spec.source import GoogleSheetsSource, WriteBack
 from mappings.vocabulary import RowKey
 from pipelines.row_marks import RowMark
 from pipelines.write_back import WriteBackJob, WrittenBack, write_back

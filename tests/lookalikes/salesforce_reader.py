@@ -19,7 +19,7 @@ from connectors.sources.clockwork import Clockwork
 from connectors.sources.contract import Ending
 from connectors.sources.names import Asked
 from connectors.sources.salesforce_records import SalesforceRecords
-from mappings.source_specs import SalesforceSource
+from mappings.spec.source import SalesforceSource
 from mappings.vocabulary import SourceRow
 
 

@@ -8,8 +8,8 @@ import dagster as dg
 import pytest
 from on_dagster.desk import FEED, HEADER, MAPPING, Desk, ended, failure_of, line, until
 
-from mappings.loader import load_feed
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
 from pipelines import names
 from pipelines.backfills.windows import Window
 from pipelines.launching.request import launch_config, launch_tags, launched_job

@@ -5,7 +5,7 @@ import fsspec
 from fsspec.spec import AbstractFileSystem
 from on_dagster.desk import HEADER, Desk, failure_of, materialized
 
-from mappings.loader import load_folder
+from mappings.yaml.loader import load_folder
 from pipelines.options import RunOptions
 from pipelines.wiring import open_workshop
 

@@ -33,9 +33,9 @@ from connectors.surroundings import Surroundings
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.errors import SyncError
 from mappings.identity import idempotency_key
-from mappings.loader import load_feed
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import Origin, RowKey, SourceRow
+from mappings.yaml.loader import load_feed
 from pipelines.options import RunOptions
 from pipelines.outcomes import outcome_of
 from pipelines.publishing.covers import CoverProblem

@@ -21,10 +21,10 @@ from property.mutants import FEEDS, FOLDERS, mutant, neighbour
 
 from mappings.engine import Directory, compile_feed
 from mappings.errors import ConfigError, FileProblem, MappingFileError
-from mappings.loader import FAULT, load_feed, load_folder
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.tracing import explain_row
 from mappings.vocabulary import Origin, SourceRow
+from mappings.yaml.loader import FAULT, load_feed, load_folder
 from pipelines.cli.findings import find
 from pipelines.definitions import build_definitions
 from pipelines.settings import read_settings

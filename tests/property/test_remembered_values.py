@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mappings.engine import Directory, RowMapper, compile_feed
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import MappedRow, Origin, ReasonCode, Rejection, SourceRow
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 FEED = r"""
 feed: again

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from mappings.day_rules import read_rule, rule_days
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.event import EVENT
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
 from mappings.refusals import Refusal
 from mappings.vocabulary import Absorbed, MappedRow, Origin, Rejection, RowOutcome, Skipped, SourceRow
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 NOW = datetime(2026, 5, 6, 12, tzinfo=UTC)
 FEED = """

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mappings.errors import ConfigError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.backfills.plan import BackfillPlan, plan_of_record
 from pipelines.cli.output import Output
 from pipelines.clock import now

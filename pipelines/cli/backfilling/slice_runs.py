@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.backfills.giving_way import BACKFILL
 from pipelines.cli.output import Output
 from pipelines.cli.run_report import RunReport, report_of

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mappings.measures import written
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.backfills.giving_way import BACKFILL, PATIENCE_S, is_awaited, is_of
 from pipelines.backfills.plan import BackfillPlan, plan_of_record
 from pipelines.cli.backfilling.listing import document_of, open_one

@@ -12,9 +12,9 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from mappings.draft.moments import Guessed
 from mappings.errors import FileProblem
-from mappings.infer_moments import Guessed
-from mappings.publishing import Schedule
+from mappings.spec.feed import Schedule
 from mappings.tracing import TracedStep
 from mappings.vocabulary import Absorption, Cover, Reason
 from pipelines.cli.documents.rows import Entry

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from mappings.policies import Policy, Use
-from mappings.row_values import From
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.spec.values import Choose, FirstOf, From, Items, TableValue, Value
+from mappings.strict import Policy, Use
 from mappings.tables import Table
 from mappings.transforms.finding import split_columns
 from mappings.transforms.lookups import LastIn, Lookup, Map
-from mappings.values import Choose, FirstOf, Items, TableValue, Value
 
 _OWN_FILE = "the mapping file"
 

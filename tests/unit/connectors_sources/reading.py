@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from connectors.sources.catalogue import open_source
-from mappings.source_specs import SourceSpec
+from mappings.spec.source import SourceSpec
 from mappings.vocabulary import SourceRow
 
 SPEC: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)

@@ -7,7 +7,7 @@ import pytest
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import BadSourceError
-from mappings.source_specs import CsvSource
+from mappings.spec.source import CsvSource
 from mappings.vocabulary import SourceRow
 
 

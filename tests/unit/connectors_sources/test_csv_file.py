@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.row_limits import LARGEST_RECORD
-from mappings.source_specs import CsvSource
+from mappings.spec.source import CsvSource
 from mappings.vocabulary import ReasonCode, SourceRow
 
 

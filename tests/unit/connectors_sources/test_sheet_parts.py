@@ -11,7 +11,7 @@ from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 
 from connectors.sources.errors import BadSourceError, EmptySourceError, MissingColumnsError, SourceRefusedError
 from mappings.row_facts import file_of, tab_of
-from mappings.sheet_specs import GoogleSheetsSource
+from mappings.spec.source import GoogleSheetsSource
 from mappings.vocabulary import Origin
 
 GRID: list[list[Content]] = [["id", "title"], ["1", "Jazz"]]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mappings.errors import MappingFileError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import Cover, MappedRow, RowOutcome, SourceRow
 
 Build = Callable[..., FeedMapping]

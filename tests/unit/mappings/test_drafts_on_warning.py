@@ -11,7 +11,7 @@ import pytest
 
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.identity import fingerprint
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import MappedRow, Reason, ReasonCode, RowOutcome, SourceRow
 
 Build = Callable[..., FeedMapping]

@@ -12,7 +12,7 @@ import pytest
 
 from mappings.engine import Directory, compile_feed
 from mappings.errors import ConfigError, MappingFileError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import MappedRow, Origin, ReasonCode, Rejection, RowOutcome, SourceRow
 
 Build = Callable[..., FeedMapping]

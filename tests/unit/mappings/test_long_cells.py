@@ -11,7 +11,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from connectors.sources.salesforce_errors import words_of
-from mappings.infer_times import see_times
+from mappings.draft.formats import see_times
 from mappings.refusals import Refusal, Repaired
 from mappings.tables import parse_table
 from mappings.transforms.catalogue import STEPS, AnyStep

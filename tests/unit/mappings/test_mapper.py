@@ -10,8 +10,8 @@ import pytest
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.errors import ConfigError
 from mappings.event import as_draft, with_cover
-from mappings.schema import FeedMapping
-from mappings.source_bases import Join
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import Join
 from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
 
 Build = Callable[..., FeedMapping]

@@ -10,7 +10,7 @@ import pytest
 
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.errors import MappingFileError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.tracing import explain_row
 from mappings.vocabulary import MappedRow, ReasonCode, Rejection, SourceRow
 

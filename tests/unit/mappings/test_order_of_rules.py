@@ -9,7 +9,7 @@ import pytest
 
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.errors import MappingFileError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import MappedRow, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
 
 Build = Callable[..., FeedMapping]

@@ -8,7 +8,7 @@ import pytest
 
 from mappings.engine import RowMapper
 from mappings.errors import MappingFileError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import MappedRow, SourceRow
 
 Build = Callable[..., FeedMapping]

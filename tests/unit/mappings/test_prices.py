@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mappings.errors import MappingFileError
 from mappings.refusals import Refusal
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.transforms.price_reading import PriceReader, Sign
 from mappings.vocabulary import MappedRow, RowOutcome, SourceRow
 

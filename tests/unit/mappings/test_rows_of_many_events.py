@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from mappings.engine import Directory, RowMapper, compile_feed
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import MappedRow, ReasonCode, Rejection, RowOutcome, Silence, Skipped, SourceRow
 
 Build = Callable[..., FeedMapping]

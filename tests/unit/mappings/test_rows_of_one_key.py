@@ -11,7 +11,7 @@ import pytest
 
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.gathering import TooManyHeldError, lots
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import (
     Absorbed,
     MappedRow,

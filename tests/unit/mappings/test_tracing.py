@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mappings.engine import Directory, compile_feed
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.tracing import explain_row
 from mappings.vocabulary import SourceRow
 

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from mappings.errors import MappingFileError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.transforms.countries import country_codes
 from mappings.transforms.country_names import ALPHA_3
 from mappings.vocabulary import MappedRow, ReasonCode, Rejection, RowOutcome, SourceRow

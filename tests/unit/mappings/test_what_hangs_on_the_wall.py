@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mappings.engine import RowMapper
 from mappings.errors import MappingFileError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import MappedRow, Rejection, SourceRow
 
 Map = Callable[..., RowMapper]

@@ -9,7 +9,7 @@ import pytest
 from mappings.engine import RowMapper
 from mappings.errors import MappingFileError
 from mappings.refusals import Refusal
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.transforms.mojibake import fix_mojibake
 from mappings.transforms.zone_names import Zone
 from mappings.vocabulary import MappedRow, Rejection, SourceRow

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.publishing import Brakes
+from mappings.spec.feed import Brakes
 from mappings.vocabulary import RowKey
 from pipelines.brakes import BrakeVerdict, judge
 from state.accounts import Alongside, HeldRow, ReadAccount, StageReport

@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 
 from connectors.notifier import Message
 from mappings.errors import MappingFileError
-from mappings.loader import load_feed
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import FeedName
+from mappings.yaml.loader import load_feed
 from pipelines.notices_channels import read_channels
 from pipelines.outcomes import ExitCode, Outcome
 from pipelines.telling.causes import Cause, Concern

@@ -19,9 +19,9 @@ from connectors.errors import (
 )
 from connectors.sources.errors import MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from mappings.errors import ConfigError, MappingFileError, SyncError
-from mappings.loader import load_feed
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.vocabulary import RowKey
+from mappings.yaml.loader import load_feed
 from pipelines.outcomes import BrakeError, ExitCode, outcome_of
 from pipelines.stopping.interruption import InterruptedRunError
 from pipelines.sync import Published

@@ -9,7 +9,7 @@ import pytest
 
 from connectors.sources.catalogue import open_source
 from mappings.engine import Directory, compile_feed
-from mappings.loader import load_feed
+from mappings.yaml.loader import load_feed
 from pipelines.options import RunOptions
 from pipelines.reading.approach import Approach, AtHand, approach_of
 from state.bookmark import NO_BOOKMARK, Bookmark

@@ -11,8 +11,8 @@ from virtual_time import at_once
 
 from connectors.errors import ScopeMissingError
 from mappings.engine import Directory, RowMapper, compile_feed
-from mappings.loader import load_feed
 from mappings.vocabulary import MappedRow, Origin, SourceRow
+from mappings.yaml.loader import load_feed
 from pipelines.publishing.service import Told, ask_lists
 
 MAPPING = """\

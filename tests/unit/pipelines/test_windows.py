@@ -16,10 +16,10 @@ from connectors.sources.deliveries import NO_FILES
 from connectors.sources.errors import SourceUnavailableError
 from mappings.engine import Directory, RowMapper, compile_feed
 from mappings.errors import ConfigError
-from mappings.loader import load_feed
-from mappings.salesforce_specs import SalesforceSource
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import SalesforceSource
 from mappings.vocabulary import MappedRow, Origin, SourceRow
+from mappings.yaml.loader import load_feed
 from pipelines.backfills.slicing import cut
 from pipelines.backfills.windows import By, Window, usual_way, within
 from pipelines.options import RunOptions

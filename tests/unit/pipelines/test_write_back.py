@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from connectors.sources.errors import MissingColumnsError, SourceUnavailableError
 from connectors.sources.marks import Mark, MarkedRow
 from mappings.keys import compile_key
-from mappings.schema import KeyColumn
-from mappings.source_parts import WriteBack
+from mappings.spec.feed import KeyColumn
+from mappings.spec.source import WriteBack
 from mappings.vocabulary import RowKey
 from pipelines.row_marks import RowMark, RowMarks
 from pipelines.write_back import WriteBackJob, WrittenBack, write_back

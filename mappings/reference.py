@@ -32,7 +32,9 @@ from mappings.spec.rules import (
     Window,
     WindowSpan,
 )
-from mappings.spec.source import SHARED, SOURCES, Days, FieldTest, Header, Incremental, Join, kind_word
+from mappings.spec.soql import FieldTest, Incremental
+from mappings.spec.source import SHARED, SOURCES, Join, kind_word
+from mappings.spec.source_words import Days, Header
 from mappings.spec.values import (
     At,
     ChannelValue,

@@ -14,7 +14,8 @@ from connectors.sources.boards import open_board
 from mappings.errors import SyncError
 from mappings.keys import compile_key
 from mappings.spec.feed import FeedMapping
-from mappings.spec.source import GoogleSheetsSource, WriteBack
+from mappings.spec.source import GoogleSheetsSource
+from mappings.spec.source_words import WriteBack
 from pipelines.row_marks import marks_of
 from pipelines.settings import Settings
 from pipelines.stopping.interrupts import window

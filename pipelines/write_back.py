@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from connectors.sources.marks import Mark, MarkBoard, MarkedRow
 from mappings.errors import SyncError
 from mappings.keys import ReadKey
-from mappings.spec.source import WriteBack
+from mappings.spec.source_words import WriteBack
 from mappings.vocabulary import RowKey
 from pipelines.row_marks import STALE, RowMark
 

@@ -18,7 +18,8 @@ from zoneinfo import ZoneInfo
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.found_file import FoundFile, KeptFile, OpenStored
-from mappings.spec.source import FileSource, is_address, is_dated, is_pattern, marker_of, on_day
+from mappings.spec.source import FileSource
+from mappings.spec.source_words import is_address, is_dated, is_pattern, marker_of, on_day
 
 _DIGITS = re.compile(r"(\d+)")
 _MOST_FILES = 10_000

@@ -29,21 +29,8 @@ from connectors.sources.web_files import WebFiles
 from connectors.sources.web_source import WebSource
 from connectors.sources.workbook import Workbook
 from connectors.sources.xml_records import XmlRecords
-from mappings.spec.source import (
-    CsvSource,
-    FileSource,
-    IcsSource,
-    JsonSource,
-    NdjsonSource,
-    TsvSource,
-    WorkbookSource,
-    XmlSource,
-    is_address,
-    is_dated,
-    is_pattern,
-    is_web_address,
-    secrets_of,
-)
+from mappings.spec.source import CsvSource, FileSource, IcsSource, JsonSource, NdjsonSource, TsvSource, WorkbookSource, XmlSource
+from mappings.spec.source_words import is_address, is_dated, is_pattern, is_web_address, secrets_of
 
 FileSpec = CsvSource | TsvSource | WorkbookSource | JsonSource | NdjsonSource | XmlSource | IcsSource
 """The kinds that are files."""

@@ -17,7 +17,8 @@ from connectors.sources.deliveries import mark_of
 from connectors.sources.discreet import Discretion
 from connectors.sources.file_choice import FileChoice
 from connectors.sources.file_source import choice_of
-from mappings.spec.source import AnySource, FileSource, GoogleSheetsSource, secrets_of
+from mappings.spec.source import AnySource, FileSource, GoogleSheetsSource
+from mappings.spec.source_words import secrets_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from connectors.sources.google_copy import Part
 from connectors.sources.google_spreadsheet import NamedRange, Spreadsheet, Tab
 from connectors.sources.names import folded
 from connectors.sources.sheet_grid import LAST_ROW, Area
-from mappings.spec.source import CELL_RANGE, GoogleSheetsSource
+from mappings.spec.source import GoogleSheetsSource
+from mappings.spec.source_words import CELL_RANGE
 
 
 def part_of(spec: GoogleSheetsSource, looked: Spreadsheet) -> Part:

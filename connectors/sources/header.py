@@ -12,7 +12,7 @@ from connectors.sources.errors import BadSourceError, EmptySourceError, MissingC
 from connectors.sources.names import Asked, Matched, column_names, matched
 from connectors.sources.row_limits import MOST_COLUMNS
 from mappings.patterns import compile_pattern
-from mappings.spec.source import Header
+from mappings.spec.source_words import Header
 
 FARTHEST = 1000
 """Rows among which a header is looked for."""

@@ -15,7 +15,7 @@ from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.file_choice import FileChoice
 from connectors.sources.found_file import FoundFile, OpenStored
 from connectors.sources.kept_copies import KeptCopies
-from mappings.spec.source import is_dated
+from mappings.spec.source_words import is_dated
 from mappings.vocabulary import Origin, SourceRow
 
 OpenOne = Callable[[OpenStored], Source]

@@ -24,7 +24,8 @@ from connectors.sources.salesforce_progress import Progress, earlier, progress_o
 from connectors.sources.salesforce_selection import DELETED, ID, Selection, select_object, select_query
 from connectors.sources.salesforce_shape import Shapes
 from connectors.sources.salesforce_soql import after_row, quoted, since, until
-from mappings.spec.source import SalesforceSource, parse_query
+from mappings.spec.soql import parse_query
+from mappings.spec.source import SalesforceSource
 from mappings.vocabulary import Origin, SourceRow
 
 

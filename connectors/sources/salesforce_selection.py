@@ -14,7 +14,8 @@ from connectors.sources.salesforce_cells import Convert, convert_for, unknown
 from connectors.sources.salesforce_shape import Field, Shape, Shapes
 from connectors.sources.salesforce_soql import Asking, child_query, conditions
 from mappings.errors import ConfigError, PermanentError
-from mappings.spec.source import Query, SalesforceSource
+from mappings.spec.soql import Query
+from mappings.spec.source import SalesforceSource
 
 ID, DELETED, ARCHIVED = "Id", "IsDeleted", "IsArchived"
 

@@ -17,7 +17,8 @@ from connectors.sources.found_file import FoundFile, OpenStored, digest_of
 from connectors.sources.local_files import LocalFiles
 from connectors.sources.many_files import stamp_of_files
 from mappings.errors import SyncError
-from mappings.spec.source import AnySource, FileSource, is_dated, is_pattern
+from mappings.spec.source import AnySource, FileSource
+from mappings.spec.source_words import is_dated, is_pattern
 
 SETTLED_S = 60.0
 """A file that was changed less than so long ago may change again without its times telling: they are as coarse as the disk's."""

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from mappings.errors import ConfigError, SyncError
-from mappings.spec.source import without_secrets
+from mappings.spec.source_words import without_secrets
 
 _EXTRAS = {
     **dict.fromkeys(("sftp", "ssh"), "sftp"),

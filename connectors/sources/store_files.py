@@ -22,7 +22,7 @@ from connectors.sources.fetching import Fetching, Watch
 from connectors.sources.found_file import FoundFile, KeptFile, OpenStored, digest_of, through_a_copy
 from connectors.sources.store_errors import driver_errors, sorted_errors
 from connectors.sources.web_files import name_of
-from mappings.spec.source import without_secrets
+from mappings.spec.source_words import without_secrets
 
 _PIECE_BYTES = 4 * 1024 * 1024
 _EVIDENCE = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated")

@@ -32,7 +32,7 @@ from connectors.sources.web_answers import (
     whole_size_of,
 )
 from connectors.sources.web_hops import WebDoor
-from mappings.spec.source import without_secrets
+from mappings.spec.source_words import without_secrets
 
 _GREAT_STEP_BYTES = 1024 * 1024
 """An attempt that brings so much is no failure: a long download may break as often as it likes, if it gets on."""

@@ -22,7 +22,7 @@ from connectors.public_addresses import is_usual_port, numeric_address, refusal_
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.fetching import Fetching
 from connectors.sources.web_deadline import Deadline
-from mappings.spec.source import without_secrets
+from mappings.spec.source_words import without_secrets
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {"user-agent": "eventsync", "accept": "*/*"}

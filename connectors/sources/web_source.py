@@ -15,7 +15,8 @@ from connectors.sources.file_choice import beside
 from connectors.sources.found_file import KeptFile
 from connectors.sources.many_files import OpenOne
 from connectors.sources.web_files import WebFiles, name_of
-from mappings.spec.source import FileSource, marker_of
+from mappings.spec.source import FileSource
+from mappings.spec.source_words import marker_of
 
 
 @dataclass(frozen=True, slots=True)

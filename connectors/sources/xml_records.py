@@ -17,7 +17,8 @@ from connectors.sources.record_file import Record
 from connectors.sources.row_limits import LARGEST_RECORD, MOST_VALUES
 from connectors.sources.safe_xml import XmlPieces
 from connectors.sources.text_pieces import TextPieces
-from mappings.spec.source import XmlSource, is_text_encoding
+from mappings.spec.source import XmlSource
+from mappings.spec.source_words import is_text_encoding
 from mappings.vocabulary import Origin
 
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")

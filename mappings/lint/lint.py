@@ -14,7 +14,8 @@ from mappings.lint.values import find_weak_values
 from mappings.positions import Problem
 from mappings.refusals import did_you_mean
 from mappings.spec.feed import FeedMapping
-from mappings.spec.source import GoogleSheetsSource, WriteBack
+from mappings.spec.source import GoogleSheetsSource
+from mappings.spec.source_words import WriteBack
 
 _EDITED = ("title", "startAt", "endAt", "locationName")
 

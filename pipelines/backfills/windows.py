@@ -13,7 +13,9 @@ from pydantic import Field, model_validator
 from mappings.engine import RowMapper
 from mappings.errors import ConfigError
 from mappings.spec.feed import FeedMapping
-from mappings.spec.source import FieldTest, FileSource, SalesforceSource, SourceSpec, TheseDays, is_dated
+from mappings.spec.soql import FieldTest
+from mappings.spec.source import FileSource, SalesforceSource, SourceSpec
+from mappings.spec.source_words import TheseDays, is_dated
 from mappings.strict import Strict
 
 By = Literal["cursor", "file", "event"]

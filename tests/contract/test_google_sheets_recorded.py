@@ -31,7 +31,7 @@ from connectors.sources.google_spreadsheet import GoogleSpreadsheet, Tab, find_s
 from connectors.sources.google_wire import GoogleWire
 from connectors.sources.header import read_header
 from connectors.sources.sheet_grid import Area, SheetRow, spread
-from mappings.spec.source import Header
+from mappings.spec.source_words import Header
 
 ANSWERS = json.loads((Path(__file__).parent / "recorded" / "google-sheets" / "answers.json").read_text("utf-8"))
 OURS = {"valueRenderOption": "UNFORMATTED_VALUE", "dateTimeRenderOption": "SERIAL_NUMBER"}

@@ -20,7 +20,8 @@ from connectors.sources.marks import Mark
 from mappings.errors import SyncError
 from mappings.keys import compile_key
 from mappings.spec.feed import KeyColumn
-from mappings.spec.source import GoogleSheetsSource, WriteBack
+from mappings.spec.source import GoogleSheetsSource
+from mappings.spec.source_words import WriteBack
 from mappings.vocabulary import RowKey
 from pipelines.row_marks import RowMark
 from pipelines.write_back import WriteBackJob, WrittenBack, write_back

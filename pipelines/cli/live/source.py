@@ -13,7 +13,8 @@ from connectors.sources.names import Asked, matched
 from mappings.engine import Directory, attempt
 from mappings.errors import SyncError
 from mappings.spec.feed import FeedMapping
-from mappings.spec.source import GoogleSheetsSource, SalesforceSource, WriteBack
+from mappings.spec.source import GoogleSheetsSource, SalesforceSource
+from mappings.spec.source_words import WriteBack
 from pipelines.cli.findings import LiveFinding, unwise, well
 from pipelines.cli.live.service import refused
 from pipelines.cli.source_words import source_words

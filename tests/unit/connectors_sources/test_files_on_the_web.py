@@ -32,7 +32,7 @@ from connectors.sources.fetching import Fetching
 from connectors.sources.web_answers import changed_at
 from connectors.sources.web_files import WebFiles
 from connectors.sources.web_hops import WebDoor
-from mappings.spec.source import without_secrets
+from mappings.spec.source_words import without_secrets
 
 _ROWS = "id,text\n1,x\n"
 _SECRET = "http://user:s3cret-word@127.0.0.1:{port}/agenda.csv?token=hush-hush"

@@ -8,7 +8,8 @@ from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
 from mappings.errors import MappingFileError
-from mappings.spec.source import SalesforceSource, parse_query
+from mappings.spec.soql import parse_query
+from mappings.spec.source import SalesforceSource
 from mappings.yaml.loader import load_feed
 
 

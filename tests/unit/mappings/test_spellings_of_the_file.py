@@ -10,7 +10,8 @@ from jsonschema import Draft202012Validator
 from mappings.errors import MappingFileError
 from mappings.reference import write_reference
 from mappings.spec.feed import Brakes, Example, FeedMapping, PublishPolicy, Schedule
-from mappings.spec.source import CsvSource, Header
+from mappings.spec.source import CsvSource
+from mappings.spec.source_words import Header
 from mappings.yaml.loader import LookupShelf, parse_feed
 
 ONE_FOR_MANY = r"""

@@ -13,7 +13,7 @@ from connectors.sources.errors import MissingColumnsError, SourceUnavailableErro
 from connectors.sources.marks import Mark, MarkedRow
 from mappings.keys import compile_key
 from mappings.spec.feed import KeyColumn
-from mappings.spec.source import WriteBack
+from mappings.spec.source_words import WriteBack
 from mappings.vocabulary import RowKey
 from pipelines.row_marks import RowMark, RowMarks
 from pipelines.write_back import WriteBackJob, WrittenBack, write_back

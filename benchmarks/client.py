@@ -19,13 +19,11 @@ import httpx
 from pydantic import SecretStr
 
 from connectors.event_api.client import EventApi
-from connectors.event_api.http import open_http
-from connectors.event_api.transport import direct_transport
-from connectors.pacing import Pacer
+from connectors.event_api.transport import direct_transport, open_http
+from connectors.rate_limit import Pacer, Surroundings
 from connectors.retry import RetryPolicy
-from connectors.surroundings import Surroundings
 from mappings.delivery import Intent, Receipt
-from mappings.vocabulary import IdempotencyKey, RowKey
+from mappings.row_key import IdempotencyKey, RowKey
 
 BODY = (
     b'{"approxLocation":{"city":{"countryCode":"DE","name":"Berlin","placeId":"ChIJAVkDPzdOqEcRcDteW0YgIQQ"}},"channelId":12,'

@@ -21,12 +21,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from connectors.admission import Admitted, Closed
-from connectors.crowding import Crowd
-from connectors.pace_sharing import Shared, Sharing
-from connectors.pacing import Pacer
-from connectors.retry_after import retry_after_s
-from connectors.surroundings import Surroundings
+from connectors.rate_limit import Admitted, Closed, Crowd, Pacer, Surroundings
+from connectors.rate_limit_state import Shared, Sharing
+from connectors.retry import retry_after_s
 from sandbox.limits import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 

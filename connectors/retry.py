@@ -5,8 +5,11 @@ What deserves another attempt is the caller's knowledge; how requests of one rou
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from math import inf
 from typing import Any, TypeVar
 
@@ -14,13 +17,22 @@ from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_result
 
 T = TypeVar("T")
 
+
 Clock = Callable[[], float]
+
+
 """Seconds on a clock that never goes back."""
 
+
 Sleep = Callable[[float], Awaitable[None]]
+
+
 """Waits that many seconds without holding up other tasks."""
 
+
 Random = Callable[[], float]
+
+
 """A number from 0 up to, not including, 1."""
 
 
@@ -111,3 +123,169 @@ def _rules(
 
 def _answer(state: RetryCallState) -> Any:
     return state.outcome.result() if state.outcome is not None else None
+
+
+def http_date(text: str) -> datetime | None:
+    """Return the instant that a date names, in UTC; None where it is none. One without a zone means UTC: HTTP knows no other."""
+    try:
+        told = parsedate_to_datetime(text)
+        return told.replace(tzinfo=UTC) if told.tzinfo is None else told.astimezone(UTC)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+_SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
+
+
+_FAR_FUTURE_S = 366 * 86_400.0
+
+
+_WITHIN_THE_SECOND = timedelta(seconds=1)
+
+
+def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Return the seconds that `Retry-After` asks for, None where it is absent, negative or garbage. Names in `headers`
+    know no case.
+
+    Seconds may have a fraction; an HTTP date in any of its three forms (RFC 9110, 5.6.7) is measured from `now` where that
+    agrees with the answer's own `Date`, which knows whole seconds only, and else from that: a clock that is wrong, theirs
+    or ours, does not matter. Where there is neither, a date says nothing. Of several headers, which arrive as one joined by
+    commas, the longest wait counts. Absurd values are cut to a year, which nobody waits for.
+    """
+    told = headers.get("retry-after", "").strip()
+    seconds = [one.strip() for one in told.split(",")]
+    if all(_SECONDS.fullmatch(one) for one in seconds):
+        return min(max(map(float, seconds)), _FAR_FUTURE_S)
+    until, dated = http_date(told), http_date(headers.get("date", "")) or now
+    if until is None or dated is None:
+        return None
+    since = now if now is not None and dated <= now < dated + _WITHIN_THE_SECOND else dated
+    return min(max((until - since).total_seconds(), 0.0), _FAR_FUTURE_S)
+
+
+_SHARE = 0.98
+
+
+"""How much of a limit that was told is used: the rest is for timers that are late, and requests that overtake others."""
+
+
+_MOMENT_S = 1.0
+
+
+"""A reset of so many seconds may be any moment, rounded up: the even pace bridges it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateHint:
+    """`limit` requests in each window, of which `remaining` are left until `reset_s` from now; None where it is not told."""
+
+    limit: float
+    remaining: float | None
+    reset_s: float | None
+    window_s: float | None
+
+    @property
+    def rest_s(self) -> float:
+        """How long to wait because nothing is left; 0.0 where something is, or where it is back in a moment."""
+        return self.reset_s if self.reset_s is not None and self.remaining == 0 and self.reset_s > _MOMENT_S else 0.0
+
+
+class Hints:
+    """What the hints of one route add up to. A window whose length is not told is as long as the longest reset seen."""
+
+    def __init__(self) -> None:
+        self._longest_s = 0.0
+        self._limit = 0.0
+
+    def rate(self, hint: RateHint) -> float:
+        """Return the rate in requests per second that the hints so far allow."""
+        if hint.limit != self._limit:
+            self._limit, self._longest_s = hint.limit, 0.0
+        self._longest_s = hint.window_s or max(self._longest_s, hint.reset_s or 0.0)
+        return hint.limit / max(self._longest_s, 0.001) * _SHARE
+
+
+_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
+
+
+_EPOCH_S = 1e9
+
+
+"""A reset beyond it is a time of day in seconds since 1970, and beyond a thousand times it in milliseconds."""
+
+
+_LONGEST_WINDOW_S = 86_400.0
+
+
+_ROUNDED_S = 1.0
+
+
+"""How far two ways to tell one moment may be apart: each is cut or rounded up to whole seconds."""
+
+
+def rate_hint(headers: Mapping[str, str], now: datetime) -> RateHint | None:
+    """Return what the headers of one answer tell, None where they tell nothing, or nothing that makes sense.
+
+    `headers` has lower-case names. Read are `RateLimit` with `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-08
+    and later), its older form of `RateLimit-Limit`, `-Remaining` and `-Reset`, and the same three as `X-RateLimit-...`,
+    whose reset may be a time of day. Of several limits the one with the lowest rate counts. A limit that is used up for longer
+    than the same answer's `Retry-After` asks to wait makes no sense: `Retry-After` is obeyed as it is written.
+    """
+    hint = _spelt(headers, now)
+    asked_s = retry_after_s(headers, now) if hint is not None else None
+    is_contradicted = hint is not None and asked_s is not None and hint.rest_s > asked_s + _ROUNDED_S
+    return None if is_contradicted else hint
+
+
+def _spelt(headers: Mapping[str, str], now: datetime) -> RateHint | None:
+    if "ratelimit-policy" in headers or "ratelimit" in headers:
+        return _structured(headers)
+    for prefix in ("ratelimit-", "x-ratelimit-", "x-rate-limit-"):
+        if f"{prefix}limit" in headers:
+            return _three(headers, prefix, now.timestamp())
+    return None
+
+
+def _structured(headers: Mapping[str, str]) -> RateHint | None:
+    """`RateLimit-Policy: "default";q=100;w=60` and `RateLimit: "default";r=50;t=30`."""
+    policies = [(name, told) for name, told in _items(headers.get("ratelimit-policy", "")) if told.get("q") and told.get("w")]
+    if not policies:
+        return None
+    name, policy = min(policies, key=lambda one: one[1]["q"] / one[1]["w"])
+    left = dict(_items(headers.get("ratelimit", ""))).get(name, {})
+    return _sane(policy["q"], left.get("r"), left.get("t"), policy["w"])
+
+
+def _items(text: str) -> list[tuple[str, dict[str, float]]]:
+    """Return the items of a list with their numeric parameters (RFC 9651, 3.1)."""
+    found = []
+    for item in text.split(","):
+        name, *parameters = (part.strip() for part in item.split(";"))
+        pairs = (parameter.partition("=") for parameter in parameters)
+        found.append((name, {key: float(value) for key, _, value in pairs if _NUMBER.fullmatch(value)}))
+    return found
+
+
+def _three(headers: Mapping[str, str], prefix: str, now_s: float) -> RateHint | None:
+    """`RateLimit-Limit: 100, 100;w=60` with `-Remaining` and `-Reset`; what follows the first number may be left out."""
+    told = headers[f"{prefix}limit"]
+    limit = _number(told.partition(",")[0].partition(";")[0])
+    windows = [parameters["w"] for _, parameters in _items(told) if parameters.get("w")]
+    reset = _number(headers.get(f"{prefix}reset", ""))
+    if reset is not None and reset > _EPOCH_S:
+        reset = max((reset / 1000 if reset > _EPOCH_S * 1000 else reset) - now_s, 0.0)
+    return _sane(limit, _number(headers.get(f"{prefix}remaining", "")), reset, windows[0] if windows else None)
+
+
+def _number(text: str) -> float | None:
+    return float(text) if _NUMBER.fullmatch(text := text.strip()) else None
+
+
+def _sane(limit: float | None, remaining: float | None, reset_s: float | None, window_s: float | None) -> RateHint | None:
+    length_s = window_s or reset_s
+    if not limit or limit < 1 or not length_s or length_s > _LONGEST_WINDOW_S:
+        return None
+    if remaining is not None and remaining > limit:
+        return None
+    reset_s = min(reset_s, _LONGEST_WINDOW_S) if reset_s is not None else None
+    return RateHint(limit, remaining, reset_s, window_s)

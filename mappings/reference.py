@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, Event
-from mappings.refusals import did_you_mean
+from mappings.refusals import REASON_TEXTS, ReasonCode, did_you_mean
 from mappings.spec.conditions import All, Not, Test
 from mappings.spec.conditions import Any as AnyOf
 from mappings.spec.feed import Brakes, Example, FeedMapping, KeyColumn, PublishPolicy, Schedule
@@ -51,10 +51,9 @@ from mappings.spec.values import (
     TableValue,
     Wall,
 )
+from mappings.steps.catalogue import FAMILIES
+from mappings.steps.step import Shown, Step
 from mappings.strict import Strict
-from mappings.transforms.catalogue import FAMILIES
-from mappings.transforms.step import Shown, Step
-from mappings.vocabulary import REASON_TEXTS, ReasonCode
 
 _PARTS: Mapping[str, type[Strict]] = {
     "`header`, inside `source`": Header,

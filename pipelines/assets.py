@@ -28,14 +28,16 @@ from mappings.yaml.loader import LoadedFeed
 from pipelines import names
 from pipelines.checks import brake_results, brake_specs, publish_results, publish_specs
 from pipelines.clock import monotonic_s
+from pipelines.control_characters import replaced
 from pipelines.failures import STEP_DELAY_S, as_failures, forbid_run_retry, interrupted_for_good
-from pipelines.feed_run import FeedAtWork, RunTicket
 from pipelines.freshness import freshness_of
-from pipelines.gate import brake_error
-from pipelines.harmless import replaced
 from pipelines.left_open import left_open
-from pipelines.options import RunOptions
-from pipelines.outcomes import ExitCode, outcome_of
+from pipelines.run.brakes import brake_error
+from pipelines.run.context import OpenWorkshop
+from pipelines.run.feed_run import FeedAtWork, RunTicket
+from pipelines.run.options import RunOptions
+from pipelines.run.outcome import ExitCode, outcome_of
+from pipelines.run.standing import outcome_of_publish
 from pipelines.showing import (
     glance_metadata,
     observed_metadata,
@@ -44,8 +46,6 @@ from pipelines.showing import (
     staged_metadata,
     waiting_metadata,
 )
-from pipelines.verdicts import outcome_of_publish
-from pipelines.wiring import OpenWorkshop
 
 SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=Backoff.EXPONENTIAL)
 """A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
@@ -105,7 +105,7 @@ def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop, state_kind: str) 
             context.log.warning(replaced(notice))
         if result.stopping:
             forbid_run_retry(context)
-            context.log.error(replaced(outcome_of(brake_error(result, mapping.feed)).told))
+            context.log.error(replaced(outcome_of(brake_error(result.stopping, mapping.feed)).told))
         metadata = {**staged_metadata(result, seconds), **waiting}
         return MaterializeResult(metadata=metadata, check_results=brake_results(key, result))
 

@@ -37,11 +37,11 @@ from dagster import (
 from pydantic import TypeAdapter, ValidationError
 
 from mappings.errors import MappingFileError
+from mappings.row_key import FeedName
 from mappings.spec.feed import FeedText, Schedule
-from mappings.vocabulary import FeedName
 from mappings.yaml.loader import FeedFolder, load_feed, readable_document
 from pipelines import names
-from pipelines.harmless import replaced
+from pipelines.control_characters import replaced
 from pipelines.schedules import clock_of
 
 GROUP = "broken_feeds"

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey
 
-from pipelines.harmless import replaced
+from pipelines.control_characters import replaced
 from pipelines.left_open import LeftOpen
-from pipelines.options import BRAKE_TEXTS
-from pipelines.outcomes import ExitCode, Outcome
-from pipelines.sync import Published, Staged
+from pipelines.run.options import BRAKE_TEXTS
+from pipelines.run.outcome import ExitCode, Outcome
+from pipelines.run.publish import Published
+from pipelines.run.stage import Staged
 
 PUBLISH_CHECKS = {
     "balanced": "Every row owed ended in exactly one outcome.",

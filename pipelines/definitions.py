@@ -16,14 +16,14 @@ from pipelines.assets import feed_assets
 from pipelines.broken_feeds import broken_definitions, broken_feeds
 from pipelines.history import history_definitions
 from pipelines.launching.own_job import own_job
-from pipelines.logs import configure_logs
 from pipelines.notices_sensor import notices_sensors
 from pipelines.partitions import backfill_definitions
 from pipelines.resources import LaunchOptions
+from pipelines.run.context import OpenWorkshop, open_workshop
 from pipelines.schedules import feed_schedules
 from pipelines.sensors import feed_sensors
 from pipelines.settings import Settings, current_settings
-from pipelines.wiring import OpenWorkshop, open_workshop
+from pipelines.telemetry.logs import configure_logs
 from state.private_files import keep_private
 
 

@@ -16,9 +16,8 @@ from dagster import AssetExecutionContext, DagsterExecutionInterruptedError, Fai
 from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
 from mappings.errors import SyncError, TransientError
-from pipelines.faults import faults_as_errors
-from pipelines.harmless import replaced
-from pipelines.outcomes import outcome_of
+from pipelines.control_characters import replaced
+from pipelines.run.outcome import faults_as_errors, outcome_of
 from state.holders import HeldByAnotherError
 from state.lease import LeaseLostError
 

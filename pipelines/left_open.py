@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from mappings.spec.feed import FeedMapping
-from pipelines.wiring import Workshop
+from pipelines.run.context import Workshop
 from state.books import Books
 from state.views import Book, RowFilter, RowRecord
 from state.words import Waiting

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 
 LOCATION = "eventsync"
 FEED_TAG = "eventsync/feed"

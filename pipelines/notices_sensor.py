@@ -22,16 +22,16 @@ from dagster import (
 )
 
 from mappings.errors import ConfigError, SyncError
+from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
-from mappings.vocabulary import FeedName
 from mappings.yaml.loader import FeedFolder
 from pipelines import names
 from pipelines.clock import now
 from pipelines.history import ENDED
+from pipelines.notifications.causes import Cause, Concern
+from pipelines.notifications.notices import Teller, tell_of_lost_books, teller_of
+from pipelines.run.context import OpenWorkshop
 from pipelines.settings import Settings
-from pipelines.telling.causes import Cause, Concern
-from pipelines.telling.notices import Teller, tell_of_lost_books, teller_of
-from pipelines.wiring import OpenWorkshop
 from state.books import Books
 
 NAME = "tell_owners"

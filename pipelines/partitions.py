@@ -30,14 +30,14 @@ from dagster import (
 from mappings.errors import ConfigError
 from mappings.spec.feed import FeedMapping
 from pipelines import names
-from pipelines.backfills.giving_way import BACKFILL
-from pipelines.backfills.windows import FIRST_SHOWN, Window, has_days, usual_way
 from pipelines.failures import StepContext, as_failures, interrupted_for_good
-from pipelines.feed_run import FeedAtWork, RunTicket
-from pipelines.gate import raise_if_braked
-from pipelines.options import RunOptions
-from pipelines.sync import Published, Staged
-from pipelines.wiring import OpenWorkshop, Workshop
+from pipelines.run.backfill import BACKFILL, FIRST_SHOWN, Window, has_days, usual_way
+from pipelines.run.brakes import raise_if_braked
+from pipelines.run.context import OpenWorkshop, Workshop
+from pipelines.run.feed_run import FeedAtWork, RunTicket
+from pipelines.run.options import RunOptions
+from pipelines.run.publish import Published
+from pipelines.run.stage import Staged
 
 DAYS = DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
 """Every day from the first that anybody may want back, up to today, in UTC."""
@@ -117,7 +117,7 @@ def _bring_in(context: StepContext, workshop: Workshop, mapping: FeedMapping, op
     ticket = RunTicket(context.run.run_id, context.run.tags.get(names.LAUNCHED_BY_TAG, BACKFILL), context.run.run_id)
     work = FeedAtWork(workshop, mapping, ticket, options)
     staged = work.stage()
-    raise_if_braked(staged, mapping.feed)
+    raise_if_braked(staged.stopping, mapping.feed)
     published = work.publish()
     if published.cause is not None:
         raise published.cause

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dagster import ConfigurableResource
 from pydantic import Field
 
-from pipelines.options import RunOptions
+from pipelines.run.options import RunOptions
 
 
 class LaunchOptions(ConfigurableResource[RunOptions]):

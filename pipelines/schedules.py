@@ -19,10 +19,10 @@ from dagster import (
     SkipReason,
 )
 
+from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping, Schedule
-from mappings.vocabulary import FeedName
 from pipelines import names
-from pipelines.backfills.giving_way import BACKFILL, SCHEDULE
+from pipelines.run.backfill import BACKFILL, SCHEDULE
 
 Tick = Callable[[ScheduleEvaluationContext], RunRequest | SkipReason]
 

@@ -24,7 +24,7 @@ from connectors.sources.glances import Glance, glance_at
 from mappings.errors import SyncError, TransientError
 from mappings.spec.feed import FeedMapping
 from pipelines import names
-from pipelines.backfills.giving_way import SCHEDULE
+from pipelines.run.backfill import SCHEDULE
 from pipelines.schedules import at_work
 
 

@@ -12,16 +12,19 @@ from typing import Any
 from dagster import MetadataValue, TableRecord
 
 from connectors.sources.glances import Glance
-from mappings.vocabulary import REASON_TEXTS
+from mappings.refusals import REASON_TEXTS
+from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from mappings.yaml.loader import LoadedFeed
-from pipelines.harmless import replaced
+from pipelines.control_characters import replaced
 from pipelines.left_open import Differing, LeftOpen
-from pipelines.reading.places import address_of
-from pipelines.row_words import WAITING
-from pipelines.sync import Published, Staged
+from pipelines.run.publish import Published
+from pipelines.run.stage import Staged
+from pipelines.run.standing import WAITING
 from state.accounts import RejectedRow
 
 ROWS_SHOWN = 20
+
+
 _PACE_NAMES = {
     "rate_per_s": "allowed rate per second",
     "used_share": "share of the allowed rate used",
@@ -140,3 +143,11 @@ def _table(rows: Iterable[Mapping[str, str]]) -> MetadataValue[Any]:
 
 def _list(lines: Iterable[str]) -> MetadataValue[Any]:
     return MetadataValue.md("\n".join(f"* {replaced(line)}" for line in lines))
+
+
+def address_of(source: SourceSpec) -> str:
+    """Return the address of a source on the web, without any secret; "" where it has none that a browser opens."""
+    if isinstance(source, GoogleSheetsSource):
+        tab = "" if source.tab_number is None else f"/edit#gid={source.tab_number}"
+        return f"https://docs.google.com/spreadsheets/d/{source.spreadsheet_id}{tab}" if source.spreadsheet_id else ""
+    return source.place if source.place.startswith(("http://", "https://")) else ""

@@ -14,9 +14,8 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from connectors.loopback import is_loopback
+from connectors.addresses import is_loopback, refusal_of_host
 from connectors.masking import Mask
-from connectors.public_addresses import refusal_of_host
 from connectors.sources.access import Access, GoogleAccess, SalesforceAccess
 from pipelines.named_files import read_named_file
 

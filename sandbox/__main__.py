@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from sandbox.database import StateInUseError
 from sandbox.server import Address, Announcement, serve
-from sandbox.switch_words import SwitchError, switched
+from sandbox.store import StateInUseError
+from sandbox.switches import SwitchError, switched
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,12 +17,10 @@ from starlette.responses import Response
 from starlette.routing import Route as Door
 
 from sandbox.answers import JSON, Answer, ApiError, invalid, said
-from sandbox.bodies import parsed_json, read_json_body
-from sandbox.keys import KEY_STATES, STARTING_SCOPES, in_state, made_key
-from sandbox.records import StoredEvent
-from sandbox.seed import OWNER, Channel
+from sandbox.routes import parsed_json, read_json_body
 from sandbox.service import Sandbox
-from sandbox.switch_words import SwitchError, changed, spelt
+from sandbox.store import KEY_STATES, OWNER, STARTING_SCOPES, Channel, StoredEvent, in_state, made_key
+from sandbox.switches import SwitchError, changed, spelt
 
 PREFIX: Final = "/_sandbox"
 _MAX_BYTES: Final = 64 * 1024

@@ -18,14 +18,11 @@ from starlette.routing import Route as Door
 
 from sandbox.admin import admin_doors
 from sandbox.answers import Answer, ApiError
-from sandbox.directory import list_channels, list_classifications
-from sandbox.events import create_event, list_events
-from sandbox.media import upload_image
-from sandbox.openapi import describe
+from sandbox.faults import BrokenResponse
 from sandbox.pages import page_doors
+from sandbox.routes import create_event, describe, list_channels, list_classifications, list_events, upload_image
 from sandbox.service import Route, Sandbox, Surroundings, Visit, open_sandbox
 from sandbox.switches import Switches
-from sandbox.wire import BrokenResponse
 
 PREFIX: Final = "/api/public/v1"
 

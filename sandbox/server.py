@@ -21,9 +21,9 @@ import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from sandbox.app import app_of
+from sandbox.faults import Wire
 from sandbox.service import Sandbox, Surroundings, open_sandbox
 from sandbox.switches import Switches
-from sandbox.wire import Wire
 
 _GRACE_S: Final = 3
 _BACKLOG: Final = 1024

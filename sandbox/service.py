@@ -18,18 +18,29 @@ from typing import Final, Literal, assert_never
 from starlette.requests import Request
 
 from sandbox.answers import Answer, ApiError
-from sandbox.database import open_database, writing
-from sandbox.faults import Dice
+from sandbox.faults import Dice, Wire
 from sandbox.idempotency import HEADER as KEY_HEADER
 from sandbox.idempotency import Memory
-from sandbox.keys import ApiKey, Keyring, made_key
 from sandbox.limits import Limiter
-from sandbox.records import Attempt, Records
-from sandbox.seed import ALL_SCOPES, CHANNELS, DEFAULT_KEY, OWNER, Channel, classifications, seed_keys
-from sandbox.store import Store
+from sandbox.store import (
+    ALL_SCOPES,
+    CHANNELS,
+    DEFAULT_KEY,
+    OWNER,
+    ApiKey,
+    Attempt,
+    Channel,
+    Keyring,
+    Records,
+    Store,
+    classifications,
+    made_key,
+    open_database,
+    seed_keys,
+    writing,
+)
 from sandbox.switches import Rate, Switches
 from sandbox.validation import Rules
-from sandbox.wire import Wire
 
 Route = Literal["channels", "classifications", "events", "events_list", "media", "openapi"]
 """The public routes, as limits, idempotency and audit name them; `events` is POST, `events_list` GET."""

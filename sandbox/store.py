@@ -5,12 +5,188 @@ The events, images and audit lines that callers leave are `records`'s; the table
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
 
-from sandbox.answers import Answer
-from sandbox.keys import ApiKey
-from sandbox.seed import Channel
+import orjson
+
+from sandbox.answers import Answer, ApiError
+
+KeyState = Literal["active", "revoked", "disabled", "expired"]
+
+
+KEY_STATES: Final[tuple[KeyState, ...]] = ("active", "revoked", "disabled", "expired")
+
+
+STARTING_SCOPES: Final = frozenset({"channels:read", "events:create"})
+
+
+"""The scopes of a new key (specification, section Authentication)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """One key as the service knows it. `expires_at`: seconds since the epoch, None for never."""
+
+    name: str
+    owner: str
+    digest: bytes = field(repr=False)
+    last_four: str
+    state: KeyState
+    scopes: frozenset[str]
+    expires_at: float | None = None
+
+    def state_at(self, now: float) -> KeyState:
+        """The state at `now`: an active key expires by itself."""
+        if self.state == "active" and self.expires_at is not None and self.expires_at <= now:
+            return "expired"
+        return self.state
+
+
+def made_key(name: str, owner: str, secret: str, scopes: Iterable[str], state: KeyState = "active") -> ApiKey:
+    """A key for `secret`, of which only the digest and the last four characters are kept."""
+    return ApiKey(name, owner, digest_of(secret), secret[-4:], state, frozenset(scopes))
+
+
+def digest_of(secret: str) -> bytes:
+    """What is stored of a secret: its SHA-256 digest, 32 bytes."""
+    return hashlib.sha256(secret.encode()).digest()
+
+
+class Keyring:
+    """The keys of a sandbox, found by their secret's digest."""
+
+    def __init__(self, keys: Iterable[ApiKey]) -> None:
+        self._by_name = {key.name: key for key in keys}
+        self._by_digest = {key.digest: key for key in self._by_name.values()}
+
+    def bearer(self, header: str | None, now: float) -> ApiKey:
+        """The active key of an `Authorization` header. Raises ApiError 401 for every other one."""
+        scheme, _, secret = (header or "").partition(" ")
+        if scheme.lower() != "bearer" or not secret.strip():
+            raise _unknown("Send the API key as `Authorization: Bearer <API_KEY>`.")
+        key = self._by_digest.get(digest_of(secret.strip()))
+        if key is None:
+            raise _unknown("This API key is not known.")
+        state = key.state_at(now)
+        if state != "active":
+            raise _unknown(f"This API key is {state}.")
+        return key
+
+    def named(self, name: str) -> ApiKey | None:
+        """The key of that name, if there is one."""
+        return self._by_name.get(name)
+
+
+def in_state(key: ApiKey, state: KeyState) -> ApiKey:
+    """The same key in another state; one made active again does not expire."""
+    return replace(key, state=state, expires_at=None if state == "active" else key.expires_at)
+
+
+def _unknown(message: str) -> ApiError:
+    return ApiError("invalid_api_key", message)
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A publish destination; `owners` are the accounts that own it or have access to it."""
+
+    id: int
+    slug: str
+    name: str
+    owners: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """A public classification; only its slug is ever sent in an event."""
+
+    slug: str
+    name: str
+    description: str
+
+
+DEFAULT_KEY: Final = "default"
+
+
+OWNER: Final = "demo"
+
+
+CLASSIFICATIONS_VERSION: Final = "2026-03-02"
+
+
+ALL_SCOPES: Final = frozenset({*STARTING_SCOPES, "events:read", "media:create"})
+
+
+CHANNELS: Final = (
+    Channel(101, "city-agenda", "City agenda", frozenset({OWNER})),
+    Channel(102, "krakow-culture", "Kraków culture", frozenset({OWNER})),
+    Channel(103, "osaka-fireworks", "Osaka fireworks", frozenset({OWNER})),
+    Channel(104, "kids-workshops", "Kids' workshops", frozenset({OWNER})),
+    Channel(105, "members-only", "Members only", frozenset({"club"})),
+)
+
+
+CLASSIFICATIONS: Final = (
+    Classification("music", "Music", "Concerts and live music of any kind."),
+    Classification("classical", "Classical", "Orchestras, chamber music, recitals."),
+    Classification("opera", "Opera", "Opera and operetta."),
+    Classification("jazz", "Jazz", "Jazz and improvised music."),
+    Classification("culture", "Culture", "Culture that fits no narrower class."),
+    Classification("theatre", "Theatre", "Plays and other stage work."),
+    Classification("dance", "Dance", "Ballet, contemporary and social dance."),
+    Classification("circus", "Circus", "Circus, puppetry and street arts."),
+    Classification("comedy", "Comedy", "Stand-up, cabaret and improvisation."),
+    Classification("film", "Film", "Screenings and cinema programmes."),
+    Classification("exhibition", "Exhibition", "Museums, galleries and shows."),
+    Classification("literature", "Literature", "Readings, launches and book clubs."),
+    Classification("talk", "Talk", "Lectures, debates and panels."),
+    Classification("workshop", "Workshop", "Hands-on courses and classes."),
+    Classification("tech", "Tech", "Meetups and conferences on technology."),
+    Classification("family", "Family", "For children and the people who bring them."),
+    Classification("festival", "Festival", "Several days or stages under one name."),
+    Classification("fireworks", "Fireworks", "Fireworks and light shows."),
+    Classification("tradition", "Tradition", "Feasts, processions and customs."),
+    Classification("food", "Food", "Tastings, dinners and cookery."),
+    Classification("market", "Market", "Markets and fairs."),
+    Classification("tour", "Tour", "Guided walks and visits."),
+    Classification("nature", "Nature", "Parks, gardens and the outdoors."),
+    Classification("sport", "Sport", "Matches, races and open training."),
+    Classification("wellness", "Wellness", "Yoga, health and rest."),
+    Classification("nightlife", "Nightlife", "Clubs, DJs and late bars."),
+)
+
+
+REVISED_VERSION: Final = "2026-10-01"
+
+
+REVISED: Final = (
+    *(one for one in CLASSIFICATIONS if one.slug not in {"nightlife", "workshop"}),
+    Classification("workshops", "Workshops", "Hands-on courses and classes."),
+    Classification("podcast", "Podcast", "Recordings with an audience."),
+)
+
+
+def classifications(which: Literal["first", "revised"]) -> tuple[str, tuple[Classification, ...]]:
+    """The version of a list of classifications, and the list."""
+    return (REVISED_VERSION, REVISED) if which == "revised" else (CLASSIFICATIONS_VERSION, CLASSIFICATIONS)
+
+
+def seed_keys(default_secret: str) -> tuple[ApiKey, ...]:
+    """The default key, and the keys for rehearsing each refusal; the secrets of the latter are public on purpose."""
+    return (
+        made_key(DEFAULT_KEY, OWNER, default_secret, ALL_SCOPES),
+        made_key("starter", OWNER, "sandbox-key-starter", STARTING_SCOPES),
+        made_key("reader", OWNER, "sandbox-key-reader", {"channels:read"}),
+        made_key("revoked", OWNER, "sandbox-key-revoked", ALL_SCOPES, "revoked"),
+        made_key("disabled", OWNER, "sandbox-key-disabled", ALL_SCOPES, "disabled"),
+        made_key("expired", OWNER, "sandbox-key-expired", ALL_SCOPES, "expired"),
+    )
 
 
 class Kept(NamedTuple):
@@ -78,3 +254,233 @@ class Store:
         answer = kept.answer
         row = (*slot, kept.digest, answer.status, answer.code, answer.body, kept.at)
         self._db.execute("INSERT OR REPLACE INTO used_keys VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+
+_FIRST_EVENT_ID: Final = 100_001
+
+
+_FIRST_MEDIA_ID: Final = 5_001
+
+
+_NEXT_EVENT: Final = "SELECT coalesce(max(id) + 1, ?) FROM events"
+
+
+_NEXT_IMAGE: Final = "SELECT coalesce(max(id) + 1, ?) FROM media"
+
+
+_IN_CHANNELS: Final = "SELECT count(*) FROM events WHERE channel_id IN (SELECT value FROM json_each(?))"
+
+
+_NEWEST: Final = "SELECT * FROM events WHERE channel_id IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT ? OFFSET ?"
+
+
+_OLDEST: Final = "SELECT * FROM events WHERE channel_id IN (SELECT value FROM json_each(?)) ORDER BY id ASC LIMIT ? OFFSET ?"
+
+
+_PROGRAMME: Final = "SELECT * FROM events WHERE channel_id = ? ORDER BY starts_at, id LIMIT ? OFFSET ?"
+
+
+_AFTER: Final = "SELECT * FROM events WHERE id > ? ORDER BY id LIMIT ?"
+
+
+_ATTEMPTS: Final = "SELECT * FROM audit WHERE id > ? AND (? = '' OR route = ?) ORDER BY id LIMIT ?"
+
+
+_FORGET: Final = ("DELETE FROM events", "DELETE FROM media", "DELETE FROM used_keys", "DELETE FROM audit")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event as it was created; `body` is the payload's very bytes. Times in seconds since the epoch."""
+
+    id: int
+    channel_id: int
+    title: str
+    status: str
+    starts_at: float
+    body: bytes
+    key_name: str
+    idempotency_key: str
+    request_id: str
+    created_at: float
+
+
+@dataclass(slots=True)
+class Attempt:
+    """The audit line of one request, filled in as it is handled. `digest`: hex of the body's, "" without a body."""
+
+    at: float
+    request_id: str
+    route: str
+    key_name: str = ""
+    idempotency_key: str = ""
+    digest: str = ""
+    status: int = 0
+    code: str = ""
+    outcome: str = ""
+    fault: str = ""
+    event_id: int | None = None
+
+
+class KeyUse(NamedTuple):
+    """How often an API key was used, and when last (seconds since the epoch)."""
+
+    times: int
+    last_at: float
+
+
+class Records:
+    """Events, images and audit lines. Each write counts at once, or with the transaction it is part of."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._db = database
+        self._next_event_id = self._next(_NEXT_EVENT, _FIRST_EVENT_ID)
+        self._next_media_id = self._next(_NEXT_IMAGE, _FIRST_MEDIA_ID)
+        self.image_ids: set[int] = {number for (number,) in database.execute("SELECT id FROM media")}
+
+    def add_event(self, event: StoredEvent) -> None:
+        """Keeps a created event, whose id came from `new_event_id`."""
+        row = (event.id, event.channel_id, event.title, event.status, event.starts_at, event.body)
+        origin = (event.key_name, event.idempotency_key, event.request_id, event.created_at)
+        self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row + origin)
+
+    def new_event_id(self) -> int:
+        """An id that no event has; one that goes unused leaves a gap."""
+        self._next_event_id += 1
+        return self._next_event_id - 1
+
+    def add_image(self, media_type: str, image: bytes, key_name: str, at: float) -> int:
+        """Keeps an image and returns its id."""
+        number = self._next_media_id
+        self._db.execute("INSERT INTO media VALUES (?, ?, ?, ?, ?)", (number, media_type, image, key_name, at))
+        self._next_media_id += 1
+        self.image_ids.add(number)
+        return number
+
+    def image(self, number: int) -> tuple[str, bytes] | None:
+        """An image's media type and bytes."""
+        row = self._db.execute("SELECT media_type, image FROM media WHERE id = ?", (number,)).fetchone()
+        return (row[0], row[1]) if row else None
+
+    def count(self, channel_ids: Iterable[int]) -> int:
+        """How many events the channels hold together."""
+        return int(self._db.execute(_IN_CHANNELS, (_listed(channel_ids),)).fetchone()[0])
+
+    def created(self, channel_ids: Iterable[int], offset: int, limit: int, *, newest_first: bool) -> list[StoredEvent]:
+        """A page of the channels' events in the order of their creation."""
+        return self._events(_NEWEST if newest_first else _OLDEST, (_listed(channel_ids), limit, offset))
+
+    def programme(self, channel_id: int, offset: int, limit: int) -> list[StoredEvent]:
+        """A page of a channel's events in the order in which they start."""
+        return self._events(_PROGRAMME, (channel_id, limit, offset))
+
+    def after(self, event_id: int, limit: int) -> list[StoredEvent]:
+        """Up to `limit` events with a higher id, by id."""
+        return self._events(_AFTER, (event_id, limit))
+
+    def per_channel(self) -> dict[int, dict[str, int]]:
+        """Events of each channel by status."""
+        counts: dict[int, dict[str, int]] = {}
+        for channel_id, status, count in self._db.execute("SELECT channel_id, status, count(*) FROM events GROUP BY 1, 2"):
+            counts.setdefault(channel_id, {})[status] = count
+        return counts
+
+    def add_attempt(self, attempt: Attempt) -> None:
+        """Writes a request's audit line."""
+        self._db.execute("INSERT INTO audit VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _row(attempt))
+
+    def attempts(self, route: str, after: int, limit: int) -> list[tuple[int, Attempt]]:
+        """Up to `limit` audit lines of a route ("" for all) with a higher number than `after`, with their numbers."""
+        rows = self._db.execute(_ATTEMPTS, (after, route, route, limit))
+        return [(row[0], Attempt(*row[1:])) for row in rows]
+
+    def uses(self) -> dict[str, KeyUse]:
+        """How each API key was used, by its name."""
+        rows = self._db.execute("SELECT key_name, count(*), max(at) FROM audit WHERE key_name <> '' GROUP BY 1")
+        return {name: KeyUse(times, last_at) for name, times, last_at in rows}
+
+    def outcomes(self) -> dict[str, dict[str, int]]:
+        """How many requests of each route came to which outcome."""
+        counts: dict[str, dict[str, int]] = {}
+        for route, outcome, count in self._db.execute("SELECT route, outcome, count(*) FROM audit GROUP BY 1, 2"):
+            counts.setdefault(route, {})[outcome] = count
+        return counts
+
+    def clear(self) -> None:
+        """Forgets all that callers left, their used keys too. Ids are not used again."""
+        for statement in _FORGET:
+            self._db.execute(statement)
+        self.image_ids.clear()
+
+    def _next(self, statement: str, first: int) -> int:
+        return int(self._db.execute(statement, (first,)).fetchone()[0])
+
+    def _events(self, statement: str, values: tuple[object, ...]) -> list[StoredEvent]:
+        return [StoredEvent(*row) for row in self._db.execute(statement, values)]
+
+
+def _row(attempt: Attempt) -> tuple[object, ...]:
+    # By hand: `astuple` copies deeply, which would be the dearest part of a request.
+    who = (attempt.at, attempt.request_id, attempt.route, attempt.key_name, attempt.idempotency_key, attempt.digest)
+    return (*who, attempt.status, attempt.code, attempt.outcome, attempt.fault, attempt.event_id)
+
+
+def _listed(channel_ids: Iterable[int]) -> str:
+    return orjson.dumps(list(channel_ids)).decode()
+
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS channels (id INTEGER PRIMARY KEY, slug TEXT NOT NULL UNIQUE, name TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS access (
+  owner TEXT NOT NULL, channel_id INTEGER NOT NULL, PRIMARY KEY (owner, channel_id)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS keys (
+  name TEXT PRIMARY KEY, owner TEXT NOT NULL, digest BLOB NOT NULL, last_four TEXT NOT NULL, state TEXT NOT NULL,
+  scopes TEXT NOT NULL, expires_at REAL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS events (
+  id INTEGER PRIMARY KEY, channel_id INTEGER NOT NULL, title TEXT NOT NULL, status TEXT NOT NULL, starts_at REAL NOT NULL,
+  body BLOB NOT NULL, key_name TEXT NOT NULL, idempotency_key TEXT NOT NULL, request_id TEXT NOT NULL, created_at REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS events_by_channel ON events (channel_id, starts_at);
+CREATE TABLE IF NOT EXISTS media (
+  id INTEGER PRIMARY KEY, media_type TEXT NOT NULL, image BLOB NOT NULL, key_name TEXT NOT NULL, created_at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS used_keys (
+  key_name TEXT NOT NULL, route TEXT NOT NULL, idempotency_key TEXT NOT NULL, digest BLOB NOT NULL, status INTEGER NOT NULL,
+  code TEXT NOT NULL, body BLOB NOT NULL, at REAL NOT NULL, PRIMARY KEY (key_name, route, idempotency_key)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS audit (
+  id INTEGER PRIMARY KEY, at REAL NOT NULL, request_id TEXT NOT NULL, route TEXT NOT NULL, key_name TEXT NOT NULL,
+  idempotency_key TEXT NOT NULL, digest TEXT NOT NULL, status INTEGER NOT NULL, code TEXT NOT NULL, outcome TEXT NOT NULL,
+  fault TEXT NOT NULL,
+  event_id INTEGER);
+"""
+
+
+class StateInUseError(RuntimeError):
+    """Another sandbox holds the state folder."""
+
+
+def open_database(folder: Path | None) -> sqlite3.Connection:
+    """The database of a state folder, made if need be, or one in memory. Raises StateInUseError if another process has it."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(
+        folder / "sandbox.db" if folder else ":memory:", isolation_level=None, check_same_thread=False, timeout=1
+    )
+    try:
+        # What a killed process wrote is the kernel's to keep; only a power cut could take it, and this is a sandbox.
+        connection.executescript("PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;")
+        connection.executescript(_SCHEMA)
+    except sqlite3.OperationalError as locked:
+        connection.close()
+        raise StateInUseError(f"{folder} is in use by another sandbox: stop it, or choose another state folder") from locked
+    return connection
+
+
+@contextmanager
+def writing(database: sqlite3.Connection) -> Iterator[None]:
+    """One transaction: all of the block or, if it raises, none of it. Never await inside."""
+    database.execute("BEGIN")
+    try:
+        yield
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+    database.execute("COMMIT")

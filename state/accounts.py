@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mappings.errors import SyncError
-from mappings.vocabulary import Reason, ReasonCode, RowKey
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import RowKey
 
 READS_THAT_TELL = 60
 """So many of the latest whole reads tell a feed's habits: two months of a feed that is read once a day."""

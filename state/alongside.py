@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Engine, bindparam, func, select
 
-from mappings.destination import split_destination
+from mappings.delivery import split_destination
 from state.accounts import Alongside
 from state.conflicts import insert_if_new
 from state.database import reading

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, exists, func, select, tuple_
 
-from mappings.vocabulary import FeedName, RowKey
+from mappings.row_key import FeedName, RowKey
 from state.backfills import count_slices_left
 from state.claims import IS_SET_ASIDE
 from state.columns import storable

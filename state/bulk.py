@@ -9,7 +9,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, insert
 
-from mappings.vocabulary import IdempotencyKey, MappedRow
+from mappings.outcome import MappedRow
+from mappings.row_key import IdempotencyKey
 from state.columns import UtcTime, storable
 from state.drafts import ends_at_of
 from state.tables import ENTRY

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mappings.errors import ConfigError
-from mappings.vocabulary import FeedName, RowKey
+from mappings.row_key import FeedName, RowKey
 from state.views import RowRecord
 from state.words import Decision, EntryState
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, false, func, or_, select, update
 
 from mappings.delivery import Answer, Denial, Intent
-from mappings.identity import event_key, names_of
-from mappings.vocabulary import Cover, IdempotencyKey, RowKey
+from mappings.outcome import Cover
+from mappings.row_key import IdempotencyKey, RowKey, event_key, names_of
 from state.records import load_answer
 from state.spelt import RowStatement, bound
 from state.tables import ENTRY, SCOPE

@@ -11,19 +11,10 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
-from mappings.keys import too_long_key
-from mappings.vocabulary import (
-    Absorbed,
-    Gone,
-    MappedRow,
-    Origin,
-    Reason,
-    ReasonCode,
-    Rejection,
-    RowKey,
-    RowOutcome,
-    Skipped,
-)
+from mappings.compiler.key import too_long_key
+from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import RowKey
 from state.columns import storable
 from state.drafts import drafted, is_of_change
 from state.duplicates import Candidate, DuplicateIndex
@@ -284,7 +275,7 @@ class Comparison:
         else:
             self.progress.tally.unchanged -= 1
         self.progress.seen.dispute(known.entry_id)
-        self._reject(_claimed_twice(row.row_key, Origin(known.origin), f"another one is at {row.origin}", {}))
+        self._reject(_claimed_twice(row.row_key, RowLocation(known.origin), f"another one is at {row.origin}", {}))
 
     def _meet(self, row_key: RowKey) -> None:
         known = self.known.get(storable(row_key)) if row_key else None
@@ -368,6 +359,6 @@ def _is_misplaced(known: Known, row: MappedRow) -> bool:
     return known.origin != row.origin.place and known.state != EntryState.DELIVERED
 
 
-def _claimed_twice(row_key: RowKey, origin: Origin, hint: str, cells: Mapping[str, str]) -> Rejection:
+def _claimed_twice(row_key: RowKey, origin: RowLocation, hint: str, cells: Mapping[str, str]) -> Rejection:
     reason = Reason(ReasonCode.DUPLICATE_KEY, "", "", row_key, hint)
     return Rejection(origin, row_key, (reason,), cells)

@@ -7,8 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from mappings.identity import fingerprint, idempotency_key
-from mappings.vocabulary import FeedName, RowKey
+from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
 from state.drafts import ends_at_of, twin_digest_of
 from state.earlier import used_revisions
 from state.tables import NO_DRIFT

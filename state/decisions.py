@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select, update
 
 from mappings.delivery import Answer
 from mappings.errors import ConfigError
-from mappings.vocabulary import RowKey
+from mappings.row_key import RowKey
 from state.bookmark import drop_bookmark
 from state.choices import (
     ADOPTED,

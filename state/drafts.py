@@ -13,8 +13,8 @@ from functools import lru_cache
 import orjson
 
 from mappings.event import as_draft
-from mappings.identity import fingerprint, twin_digest
-from mappings.vocabulary import Fingerprint, MappedRow
+from mappings.outcome import MappedRow
+from mappings.row_key import Fingerprint, fingerprint, twin_digest
 
 _FIRST_CHANGE = 1 << 30
 _CHANGES = 1 << 29

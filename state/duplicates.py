@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, delete, func, select, tuple_, update
 
-from mappings.vocabulary import FeedName, RowKey
+from mappings.row_key import FeedName, RowKey
 from state.asking import rounded
 from state.conflicts import insert_if_new
 from state.tables import DUPLICATE_MARK, ENTRY, SCOPE, SIDE_BY_SIDE

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, bindparam, case, func, or_, select, update
 
-from mappings.vocabulary import MappedRow, Origin
+from mappings.outcome import MappedRow, RowLocation
 from state.asking import rounded
 from state.bulk import EntryTuple, bound_time, insert_entries, new_entry
 from state.claims import IS_SET_ASIDE
@@ -172,7 +172,7 @@ class Batch:
         if is_removed:
             self._removed.add(entry_id)
 
-    def cancel(self, entry_id: int, origin: Origin) -> None:
+    def cancel(self, entry_id: int, origin: RowLocation) -> None:
         """Record that the source has called off what is out already: it asks for no other payload."""
         asked = {"new_drift_fingerprint": CANCELLED, "new_drift_kind": DriftKind.CANCELLED.value}
         self._cancelled.append({"entry": entry_id, **asked, "new_origin": origin.place, "new_updated_at": self._now})

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Row
 
-from mappings.identity import fingerprint, idempotency_key
+from mappings.row_key import fingerprint, idempotency_key
 from state.packing import unpacked
 from state.records import load_answer
 from state.trouble import StateDamagedError

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, or_, select, update
 
-from mappings.vocabulary import RowKey
+from mappings.row_key import RowKey
 from state.asking import rounded
 from state.comparing import Progress
 from state.duplicates import WITHOUT_EVENT, Candidate, Neighbour, mark_anew, read_neighbours

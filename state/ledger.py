@@ -10,8 +10,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Engine, select, update
 
-from mappings.destination import split_destination
-from mappings.vocabulary import FeedName, RowKey
+from mappings.delivery import split_destination
+from mappings.row_key import FeedName, RowKey
 from state.accounts import PublishAccount, StageReport
 from state.bookmark import Bookmark, read_bookmark
 from state.books import Books

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from mappings.identity import names_of
-from mappings.vocabulary import RowKey, RowOutcome
+from mappings.outcome import RowOutcome
+from mappings.row_key import RowKey, names_of
 from state.accounts import ReadAccount
 from state.columns import storable
 from state.records import dump

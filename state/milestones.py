@@ -10,7 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import Engine, func, or_, select
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from state.database import reading
 from state.tables import RUN, SCOPE
 from state.views import Book

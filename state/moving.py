@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, Engine, Table, delete, literal, select, update
 
-from mappings.destination import destination_of, service_of, split_destination
+from mappings.delivery import destination_of, service_of, split_destination
 from mappings.errors import ConfigError
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from state.contents import TABLES, Tell, compare, count_rows, parts_of, put, sums_of
 from state.database import reading, writing
 from state.export_file import Carried

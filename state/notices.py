@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Engine, select, update
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from state.database import writing
 from state.tables import RUN, SCOPE
 

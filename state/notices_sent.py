@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, Row, delete, or_, select, update
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from state.conflicts import insert_if_new
 from state.database import reading, writing
 from state.tables import NOTICE_SENT

@@ -14,7 +14,8 @@ from sqlalchemy import Connection
 
 from mappings.delivery import Blocked, Intent, Refusal, Verdict
 from mappings.errors import SyncError
-from mappings.vocabulary import Reason, RowKey
+from mappings.refusals import Reason
+from mappings.row_key import RowKey
 from state import claims
 from state.accounts import PublishAccount
 from state.database import reading

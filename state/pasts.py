@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from mappings.vocabulary import MappedRow, RowOutcome
+from mappings.outcome import MappedRow, RowOutcome
 from state.drafts import content_of, drafted, is_of_change, status_of
 from state.earlier import said_before, shown_bodies
 from state.plan import Known, Past

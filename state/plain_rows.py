@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mappings.vocabulary import RowKey, RowOutcome
+from mappings.outcome import RowOutcome
+from mappings.row_key import RowKey
 from state.columns import storable
 
 

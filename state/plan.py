@@ -36,7 +36,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
-from mappings.vocabulary import MappedRow, RowKey
+from mappings.outcome import MappedRow
+from mappings.row_key import RowKey
 from state.duplicates import Candidate
 from state.terms import OnChange
 from state.words import Decision, DriftKind, EntryState

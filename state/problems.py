@@ -10,7 +10,9 @@ from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowKey
+from mappings.outcome import MappedRow, Rejection
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import RowKey
 from state.asking import rounded
 from state.columns import storable
 from state.duplicates import Candidate

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
-from mappings.vocabulary import RowKey
+from mappings.row_key import RowKey
 from state.columns import storable
 from state.tables import ENTRY, RECORD_MEMORY
 from state.words import EntryState

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pydantic import TypeAdapter
 
 from mappings.delivery import Answer
-from mappings.vocabulary import Reason
+from mappings.refusals import Reason
 from state.accounts import PublishAccount, ReadAccount, StageReport
 
 _READ = TypeAdapter(ReadAccount)

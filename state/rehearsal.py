@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Select, Table, insert, literal, or_, select
 
-from mappings.destination import split_destination
-from mappings.vocabulary import FeedName
+from mappings.delivery import split_destination
+from mappings.row_key import FeedName
 from state.accounts import READS_THAT_TELL
 from state.database import open_database, reading, writing
 from state.duplicates import DuplicateIndex

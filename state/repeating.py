@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, exists, func, select, update
 
-from mappings.vocabulary import ReasonCode
+from mappings.refusals import ReasonCode
 from state.accounts import StageReport
 from state.claims import IS_SET_ASIDE
 from state.comparing import Progress

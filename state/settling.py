@@ -12,7 +12,7 @@ from datetime import datetime
 from sqlalchemy import Connection, and_, bindparam, case, select, update
 
 from mappings.delivery import Answer
-from mappings.vocabulary import IdempotencyKey
+from mappings.row_key import IdempotencyKey
 from state.columns import storable
 from state.records import dump_answer
 from state.spelt import RowStatement, bound

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, Row, and_, or_, select
 
-from mappings.vocabulary import FeedName, IdempotencyKey, RowKey
+from mappings.row_key import FeedName, IdempotencyKey, RowKey
 from state.claims import IS_SET_ASIDE, is_forgotten
 from state.database import reading
 from state.decisions import SEEKABLE

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from mappings.vocabulary import Absorbed, RowOutcome
+from mappings.outcome import Absorbed, RowOutcome
 from state.accounts import StageReport
 from state.bookmark import AT_THE_END, ReadEnd
 from state.closing import finish

@@ -14,7 +14,7 @@ from typing import assert_never
 from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, Connection, and_, exists, false, func, or_, select, true
 
-from mappings.vocabulary import RowKey
+from mappings.row_key import RowKey
 from state.claims import IS_SET_ASIDE, is_forgotten
 from state.over import MAY_BE_OUT, count_unmarked
 from state.records import load_read

@@ -9,17 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
-from mappings.vocabulary import (
-    Absorbed,
-    Absorption,
-    Gone,
-    Reason,
-    ReasonCode,
-    Rejection,
-    RowKey,
-    RowOutcome,
-    Skipped,
-)
+from mappings.outcome import Absorbed, Absorption, Gone, Rejection, RowOutcome, Skipped
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import RowKey
 from state.accounts import HeldRow, ReadAccount, ReasonCount, RejectedRow, RowShares, StageReport
 from state.duplicates import Candidate
 

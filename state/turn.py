@@ -9,8 +9,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Engine, update
 
-from mappings.identity import idempotency_key
-from mappings.vocabulary import FeedName, IdempotencyKey, RowKey
+from mappings.row_key import FeedName, IdempotencyKey, RowKey, idempotency_key
 from state.database import writing
 from state.lease import Keeping, show_token
 from state.tables import RUN

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, func, update
 
-from mappings.vocabulary import RowKey
+from mappings.row_key import RowKey
 from state.claims import IS_SET_ASIDE
 from state.deciding import waits_for_access
 from state.tables import ENTRY

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from mappings.vocabulary import RowOutcome, Silence
+from mappings.outcome import RowOutcome, Silence
 from state.columns import storable
 
 _SEPARATOR = re.compile(r"(?:[^\\|]|\\.)*+\|", re.DOTALL)

@@ -11,7 +11,8 @@ from typing import Any
 from sqlalchemy import Row, select
 
 from mappings.delivery import Answer
-from mappings.vocabulary import FeedName, IdempotencyKey, Reason, RowKey
+from mappings.refusals import Reason
+from mappings.row_key import FeedName, IdempotencyKey, RowKey
 from state.accounts import PublishAccount, ReadAccount, StageReport
 from state.gate import Gate
 from state.packing import unpacked

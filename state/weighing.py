@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, exists, select
 
-from mappings.vocabulary import FeedName, RowKey
+from mappings.row_key import FeedName, RowKey
 from state.choices import AsItIs, Beside, Change, Choice, NotPossibleError, Other, SameAs, SetAside, TakeBack
 from state.columns import storable
 from state.database import reading

@@ -11,13 +11,13 @@ from unit.state.world import World
 
 from connectors.sources.contract import Ending, Reading
 from connectors.sources.errors import SourceUnavailableError
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping
-from mappings.vocabulary import Origin, SourceRow
 from mappings.yaml.loader import LookupShelf, parse_feed
-from pipelines.options import RunOptions
-from pipelines.reading.approach import Approach, AtHand, approach_of
-from pipelines.sync import CHUNK_ROWS, Staged, StageJob, stage
+from pipelines.run.options import RunOptions
+from pipelines.run.reading import Approach, AtHand, approach_of
+from pipelines.run.stage import CHUNK_ROWS, Staged, StageJob, stage
 
 COLUMNS = ("REF", "TITLE", "DAYS")
 FEED_TEXT = """\
@@ -104,9 +104,9 @@ class ChangedSince:
     def _rows(self, told: list[tuple[int, str, str, str, bool]]) -> Iterator[SourceRow]:
         for number, (_, ref, title, days, is_gone) in enumerate(told):
             if number == self.breaks_after:
-                yield from (SourceRow(Origin(f"blank {place}"), dict.fromkeys(COLUMNS, "")) for place in range(CHUNK_ROWS))
+                yield from (SourceRow(RowLocation(f"blank {place}"), dict.fromkeys(COLUMNS, "")) for place in range(CHUNK_ROWS))
                 raise SourceUnavailableError("the line broke", hint="run again")
-            yield SourceRow(Origin(ref), dict(zip(COLUMNS, (ref, title, days), strict=True)), is_gone=is_gone)
+            yield SourceRow(RowLocation(ref), dict(zip(COLUMNS, (ref, title, days), strict=True)), is_gone=is_gone)
 
 
 @dataclass

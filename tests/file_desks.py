@@ -15,15 +15,14 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Source
 from connectors.sources.sights import look_at
+from mappings.compiler.mapper import Directory, compile_feed
 from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
-from mappings.engine import Directory, compile_feed
+from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
-from mappings.vocabulary import RowKey
 from mappings.yaml.loader import LookupShelf, parse_feed
-from pipelines.options import RunOptions
-from pipelines.reading.approach import AtHand, approach_of
-from pipelines.reading.sameness import Sameness
-from pipelines.sync import Staged, StageJob, stage
+from pipelines.run.options import RunOptions
+from pipelines.run.reading import AtHand, Sameness, approach_of
+from pipelines.run.stage import Staged, StageJob, stage
 from state.books import Books
 from state.choices import Choice, NotPossibleError
 from state.decisions import Found

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from connectors.event_api.wire import created_id, error_body
-from connectors.retry_after import retry_after_s
+from connectors.retry import retry_after_s
 from mappings.delivery import Answer
 
 _LONGEST_TEXT = 500

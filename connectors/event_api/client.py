@@ -10,20 +10,15 @@ from contextlib import suppress
 from datetime import datetime
 
 from connectors.circuit_breaker import CircuitBreaker
-from connectors.event_api import listing
+from connectors.event_api import lists
 from connectors.event_api.answers import Foreign, Meaning, interpret
-from connectors.event_api.contract_question import PageAnswer, ask_page
+from connectors.event_api.contract_page import PageAnswer, ask_page
 from connectors.event_api.delivery import Courier
-from connectors.event_api.event_list import EventList
-from connectors.event_api.exchange import Exchange, HttpAnswer
-from connectors.event_api.http import ServiceHttp, key_tail
-from connectors.event_api.listing import Classifications
-from connectors.event_api.media import Image, ImageProblem
-from connectors.event_api.questions import Questions
-from connectors.event_api.route import REFUSED_BY_PROXY, Acquaintance, Route
-from connectors.event_api.upload import Uploader
-from connectors.pace_report import Pace
-from connectors.pacing import Pacer
+from connectors.event_api.lists import Classifications, EventList
+from connectors.event_api.media import Image, ImageProblem, Uploader
+from connectors.event_api.route import REFUSED_BY_PROXY, Acquaintance, Questions, Route
+from connectors.event_api.transport import Exchange, HttpAnswer, ServiceHttp, key_tail
+from connectors.rate_limit import Pace, Pacer
 from connectors.retry import Random, RetryPolicy, Sleep
 from mappings.delivery import Intent, Verdict
 from mappings.errors import SyncError
@@ -90,11 +85,11 @@ class EventApi:
 
     async def channels(self) -> dict[str, int]:
         """Return the ids of all channels available to the key's owner, by slug; errors as `Questions.ask` names them."""
-        return await listing.channels(self._questions("GET /channels", "channels:read"))
+        return await lists.channels(self._questions("GET /channels", "channels:read"))
 
     async def classifications(self) -> Classifications:
         """Return the classification list, asked without the key first; errors as `Questions.ask` names them."""
-        return await listing.classifications(self._questions(_SLUGS), self._questions(_SLUGS))
+        return await lists.classifications(self._questions(_SLUGS), self._questions(_SLUGS))
 
     async def contract(self, etag: str = "") -> PageAnswer:
         """Return the service's OpenAPI page, asked once, without the key; with `etag`, only if it is another by now."""

@@ -5,6 +5,7 @@ What the tree says is read by `contract_schema`; YAML's own guesses (dates, octa
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,20 +13,41 @@ from typing import Any
 
 import yaml
 
+from connectors.event_api.transport import Exchange, HttpAnswer
+
 LONGEST_PAGE = 1 << 20
+
+
 """Bytes of the longest page that is read."""
+
+
 MOST_NODES = 100_000
+
+
 """The most values of a page, each alias counted with all that it stands for."""
+
+
 DEEPEST = 64
+
+
 """The deepest nesting of a page; a description that people write stays below 25."""
 
+
 _LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+
+
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
+
+
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]{1,18}(\.[0-9]*)?)([eE][-+]?[0-9]{1,2})?")
+
+
 _WORDS: Mapping[str, bool | None] = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
 }  # fmt: skip
+
+
 _VERSION = re.compile(r"3\.[0-9]+(\.[0-9]+)?.*")
 
 
@@ -176,3 +198,57 @@ def _first_line(problem: yaml.YAMLError) -> str:
 def _looks_like(body: bytes) -> str:
     head = body[:200].lstrip().lower()
     return ": it looks like an HTML page" if head.startswith((b"<!doctype", b"<html", b"<?xml", b"<head")) else ""
+
+
+PATH = "/api/developer/openapi/public-api-v1"
+
+
+"""Where the page is: public, YAML (spec, Versioning)."""
+
+
+PATIENCE_S = 3.0
+
+
+"""The longest that a run waits for it."""
+
+
+_LONGEST_ETAG = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PageBody:
+    """The page's bytes as they came, and the `ETag` to ask with next time, "" if there was none."""
+
+    body: bytes
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageUnchanged:
+    """It is still the page of the `etag` handed in."""
+
+
+PageAnswer = PageBody | PageUnchanged | NoPage
+
+
+async def ask_page(exchange: Exchange, etag: str = "", *, patience_s: float = PATIENCE_S) -> PageAnswer:
+    """Ask once for the page; with `etag`, only if it is another one by now. Never raises for what comes back."""
+    headers = {"accept": "application/yaml, text/yaml, */*;q=0.1"} | ({"if-none-match": etag} if etag else {})
+    request = exchange.request("GET", exchange.url(PATH, prefix=""), headers=headers, has_key=False)
+    try:
+        async with asyncio.timeout(patience_s):
+            told = await exchange(request)
+    except TimeoutError:
+        return NoPage(f"the page did not come within {patience_s:.0f} seconds")
+    if not isinstance(told, HttpAnswer):
+        return NoPage(f"the page could not be fetched: {told.answer.message}")
+    return _meaning(told, etag)
+
+
+def _meaning(told: HttpAnswer, etag: str) -> PageAnswer:
+    if told.status == 304 and etag:
+        return PageUnchanged()
+    if told.status != 200:
+        return NoPage(f"{PATH} answers {told.status}")
+    tag = told.headers.get("etag", "")
+    return PageBody(told.body, tag if tag.isascii() and tag.isprintable() and len(tag) <= _LONGEST_ETAG else "")

@@ -7,23 +7,158 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
 import aiohttp
 import httpx
+from pydantic import ValidationError
 
-from connectors.event_api.addresses import GuardedResolver, Resolve, resolve_by_system
-from connectors.event_api.pictures import recognise
-from connectors.event_api.transport import FrankTransport
-from connectors.public_addresses import is_usual_port, refusal_of_host
+from connectors.addresses import is_usual_port, refusal_of_host
+from connectors.event_api import route
+from connectors.event_api.answers import Foreign, KeyUsed, Meaning, Refused
+from connectors.event_api.route import Questions, Read
+from connectors.event_api.transport import FrankTransport, GuardedResolver, Resolve, resolve_by_system
+from connectors.event_api.wire import Told
+from connectors.rate_limit import Closed
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.errors import SyncError
 
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+_JPEG_WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})
+
+
+_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+
+
+"""Markers that begin a frame (ITU-T T.81, table B.1); the three left out define tables instead."""
+
+
+_GIF_EXTENSION, _GIF_FRAME = 0x21, 0x2C
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A recognised picture; `width` and `height` in pixels, `frames` more than one where it moves."""
+
+    content_type: str
+    extension: str
+    width: int
+    height: int
+    frames: int = 1
+
+
+def recognise(content: bytes) -> Picture | None:
+    """Return what `content` is, None where it is no JPEG, PNG, GIF or WebP with a size. Never raises."""
+    try:
+        return _recognise(content)
+    except IndexError:
+        return None
+
+
+def _recognise(content: bytes) -> Picture | None:
+    if content.startswith(b"\xff\xd8\xff"):
+        return _sized("image/jpeg", "jpg", _jpeg_size(content))
+    if content.startswith(_PNG) and content[12:16] == b"IHDR":
+        return _sized("image/png", "png", (_big(content[16:20]), _big(content[20:24])), _png_frames(content))
+    if content[:6] in {b"GIF87a", b"GIF89a"}:
+        return _sized("image/gif", "gif", (_little(content[6:8]), _little(content[8:10])), _gif_frames(content))
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return _sized("image/webp", "webp", _webp_size(content), content.count(b"ANMF"))
+    return None
+
+
+def _sized(content_type: str, extension: str, size: tuple[int, int], frames: int = 1) -> Picture | None:
+    width, height = size
+    return Picture(content_type, extension, width, height, max(frames, 1)) if width > 0 and height > 0 else None
+
+
+def _png_frames(content: bytes) -> int:
+    """Return how many frames an animated PNG declares: in a chunk that comes before the first image data."""
+    at = content.find(b"acTL", 8, content.find(b"IDAT"))
+    return _big(content[at + 4 : at + 8]) if at > 0 else 1
+
+
+def _gif_frames(content: bytes) -> int:
+    """Count the frames of a GIF, block by block; what follows a block that is no block is not looked at."""
+    at, frames = 13 + _colours(content[10]), 0
+    while at < len(content) and content[at] in {_GIF_EXTENSION, _GIF_FRAME}:
+        if content[at] == _GIF_FRAME:
+            frames += 1
+            at += 11 + _colours(content[at + 9])
+        else:
+            at += 2
+        at = _after_gif_blocks(content, at)
+    return frames
+
+
+def _colours(flags: int) -> int:
+    """Return the bytes of a GIF's colour table, 0 where its flags announce none."""
+    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
+
+
+def _after_gif_blocks(content: bytes, at: int) -> int:
+    while content[at]:
+        at += content[at] + 1
+    return at + 1
+
+
+def _jpeg_size(content: bytes) -> tuple[int, int]:
+    for marker, at in _jpeg_segments(content):
+        if marker in _JPEG_FRAMES:
+            return _big(content[at + 5 : at + 7]), _big(content[at + 3 : at + 5])
+    return 0, 0
+
+
+def _jpeg_segments(content: bytes) -> Iterator[tuple[int, int]]:
+    """Yield each marker with the place of its length, up to the first scan."""
+    at = 2
+    while at < len(content) - 1 and content[at] == 0xFF:
+        marker = content[at + 1]
+        if marker == 0xFF:
+            at += 1
+        elif marker in _JPEG_WITHOUT_LENGTH:
+            at += 2
+        else:
+            yield marker, at + 2
+            at += 2 + max(_big(content[at + 2 : at + 4]), 2)
+
+
+def _webp_size(content: bytes) -> tuple[int, int]:
+    match content[12:16]:
+        case b"VP8X":
+            return 1 + _little(content[24:27]), 1 + _little(content[27:30])
+        case b"VP8L":
+            bits = _little(content[21:25])
+            return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+        case b"VP8 ":
+            return _little(content[26:28]) & 0x3FFF, _little(content[28:30]) & 0x3FFF
+        case _:
+            return 0, 0
+
+
+def _big(number: bytes) -> int:
+    return int.from_bytes(number, "big")
+
+
+def _little(number: bytes) -> int:
+    return int.from_bytes(number, "little")
+
+
 _ACCEPTED = frozenset({"image/jpeg", "image/png", "image/webp", "image/gif"})
+
+
 _PASSING = frozenset({408, 425, 429, *range(500, 600)})
+
+
 _HEADERS = {"user-agent": "eventsync (cover images)", "accept": "image/*", "accept-encoding": "identity"}
+
+
 _RETRIES = RetryPolicy(attempts=3, budget_s=60.0)
 
 
@@ -232,3 +367,138 @@ def _wire(resolver: GuardedResolver, in_flight: int) -> httpx.AsyncBaseTransport
         return aiohttp.TCPConnector(limit=in_flight, ssl=tls, resolver=resolver, use_dns_cache=False, force_close=True)
 
     return FrankTransport(connector)
+
+
+_OTHER_ENCODING = frozenset({400, 415, 422})
+
+
+"""Refusals that may mean the encoding rather than the image."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    """A form with the image in `field`, or the image itself where there is none. `key_end` sets the requests of one image
+    apart: each has a key of its own.
+    """
+
+    field: str
+    key_end: str
+
+
+_USUAL = (_Encoding("file", ""), _Encoding("", "-raw"), _Encoding("image", "-image"))
+
+
+"""The encodings in the order of trying, where the service's page tells nothing."""
+
+
+_TOLD_KEY_END = "-field"
+
+
+LONGEST_KEY_END = max(len(end) for end in (_TOLD_KEY_END, *(encoding.key_end for encoding in _USUAL)))
+
+
+"""By how many characters the key of an upload may be longer than that of an event."""
+
+
+_FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class _Id(Told):
+    id: int
+
+
+class _Uploaded(Told):
+    """The answer's shape beyond the id is not shown (spec, POST media): the id is taken from where it usually stands."""
+
+    id: int | None = None
+    doc: _Id | None = None
+    data: _Id | None = None
+
+
+class Uploader:
+    """Uploads over one route, several images at once, and remembers which encoding the service took."""
+
+    def __init__(self, questions: Questions) -> None:
+        self._questions = questions
+        self._url = questions.exchange.url("/media")
+        self._known: _Encoding | None = None
+        self._order: tuple[_Encoding, ...] = _USUAL
+
+    def expect(self, field: str) -> None:
+        """Try a form with the image in `field` first, as the service's page shows it; "" or what is no name changes nothing."""
+        if _FIELD.fullmatch(field):
+            told = next((usual for usual in _USUAL if usual.field == field), _Encoding(field, _TOLD_KEY_END))
+            self._order = (told, *(usual for usual in _USUAL if usual != told))
+
+    async def upload(self, image: Image, key: str) -> int | ImageProblem:
+        """Return the id of the media document, or why there is none. Never raises for an image.
+
+        `key` is the idempotency key of this image's upload; another encoding is another request and gets its own.
+        """
+        encoding: _Encoding | None = self._known or self._order[0]
+        tried: list[_Encoding] = []
+        told: list[Read[int] | Meaning | Closed] = []
+        while encoding is not None:
+            tried.append(encoding)
+            told.append(await self._try(image, key, encoding))
+            encoding = self._next(tried) if _may_mean_the_encoding(told[-1]) else None
+        return told[-1].value if isinstance(told[-1], Read) else self._problem(_about_the_image(told))
+
+    def _next(self, tried: list[_Encoding]) -> _Encoding | None:
+        """Return what to try after refusals; an upload under way beside this one may have found the good one meanwhile."""
+        if self._known is not None:
+            return None if self._known in tried else self._known
+        return next((encoding for encoding in self._order if encoding not in tried), None)
+
+    async def _try(self, image: Image, key: str, encoding: _Encoding) -> Read[int] | Meaning | Closed:
+        met = await self._questions.insist(lambda: self._request(image, key, encoding), _media_id)
+        if isinstance(met, Read):
+            self._known = encoding
+        return met
+
+    def _request(self, image: Image, key: str, encoding: _Encoding) -> httpx.Request:
+        content_type, content = _form(image, encoding.field) if encoding.field else (image.content_type, image.content)
+        headers = {"content-type": content_type, "idempotency-key": key + encoding.key_end}
+        return self._questions.exchange.request("POST", self._url, content=content, headers=headers)
+
+    def _problem(self, met: Meaning | Closed) -> ImageProblem:
+        if isinstance(met, Closed):
+            return ImageProblem(f"The image could not be uploaded: {met.cause}.", is_passing=True, cause=met.cause)
+        if isinstance(met, Refused | Foreign):
+            return ImageProblem(f"The service refuses the image: {route.in_short(met.answer)}.")
+        if isinstance(met, KeyUsed):
+            told = "The service says that this image was uploaded before, and not under which number."
+            return ImageProblem(told, is_passing=met.is_under_way, is_key_used=True)
+        cause = self._questions.complaint(met, "the upload of an image")
+        return ImageProblem(f"The image could not be uploaded: {cause}.", is_passing=True, cause=cause)
+
+
+def _may_mean_the_encoding(met: Read[int] | Meaning | Closed) -> bool:
+    return isinstance(met, Refused | Foreign) and met.answer.status in _OTHER_ENCODING
+
+
+def _about_the_image(told: list[Read[int] | Meaning | Closed]) -> Meaning | Closed:
+    """Return the first complaint that is not about the encoding alone (415), else the last one."""
+    complaints_told = [met for met in told if not isinstance(met, Read)]
+    return next((met for met in complaints_told if isinstance(met, Closed) or met.answer.status != 415), complaints_told[-1])
+
+
+def _form(image: Image, field: str) -> tuple[str, bytes]:
+    """Encode as a form with one file in `field`; the boundary comes from the image, so that a retry sends the same bytes."""
+    name = image.digest.hex()
+    boundary = f"eventsync-{name}"
+    head = (
+        f'--{boundary}\r\ncontent-disposition: form-data; name="{field}"; filename="{name}.{image.extension}"\r\n'
+        f"content-type: {image.content_type}\r\n\r\n"
+    )
+    return f"multipart/form-data; boundary={boundary}", head.encode("ascii") + image.content + f"\r\n--{boundary}--\r\n".encode(
+        "ascii"
+    )
+
+
+def _media_id(body: bytes) -> int | None:
+    try:
+        told = _Uploaded.model_validate_json(body)
+    except ValidationError:
+        return None
+    return next((found.id for found in (told.doc, told.data) if found is not None), told.id)

@@ -8,26 +8,97 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from connectors.admission import Admitted, Closed
-from connectors.event_api import complaints
+import httpx
+
+from connectors.errors import (
+    KeyRefusedError,
+    NotTheServiceError,
+    RedirectRefusedError,
+    RequestRefusedError,
+    ScopeMissingError,
+    ServiceUnavailableError,
+)
 from connectors.event_api.answers import (
     Failing,
     Foreign,
     KeyRefused,
+    KeyUsed,
     Lost,
+    Meaning,
     NotReached,
     RateLimited,
     Redirected,
     ScopeMissing,
     Unreadable,
+    foreign_answer,
+    interpret_failure,
 )
-from connectors.event_api.departure import HeldBackError, may_leave
-from connectors.event_api.rate_headers import rate_hint
-from connectors.pacing import Pacer
+from connectors.event_api.transport import Exchange, HeldBackError, HttpAnswer, may_leave
+from connectors.rate_limit import Admitted, Closed, Pacer
+from connectors.retry import Random, RetryPolicy, Sleep, ask_until, rate_hint
 from mappings.delivery import Answer
 from mappings.errors import SyncError
+
+
+def in_short(answer: Answer) -> str:
+    """Say what came back in one line, with the request id that support asks for."""
+    said = " ".join(filter(None, (str(answer.status) if answer.status else "", answer.code)))
+    about = f"{answer.field}: {answer.issue}" if answer.issue else answer.message
+    quoted = f" (request {answer.request_id})" if answer.request_id else ""
+    return (f"{said}: {about}" if about and said else said or about) + quoted
+
+
+def key_refused(answer: Answer, key_tail: str) -> KeyRefusedError:
+    """401, for the key named by its tail."""
+    return KeyRefusedError(
+        f"the service refused the API key {key_tail}: {in_short(answer)}",
+        hint="it may be revoked, disabled, expired or mistyped: see the service's page /developers/keys, then set EVENT_API_KEY",
+    )
+
+
+def scope_missing(answer: Answer, key_tail: str, scope: str, channel_id: int | None = None) -> ScopeMissingError:
+    """403 insufficient_scope; `scope` as the spec names it, "" where it names none; `channel_id` where one was asked for."""
+    wanted = f"`{scope}`" if scope else "for this request"
+    where = "" if channel_id is None else f" for channel {channel_id}"
+    return ScopeMissingError(
+        f"the API key {key_tail} lacks the scope {wanted}{where}: {in_short(answer)}",
+        hint="add the scope on the page of the key, or use a key that has it" + (" and may use that channel" if where else ""),
+    )
+
+
+def redirect_refused(answer: Answer, location: str) -> RedirectRefusedError:
+    """3xx; `location` without its query."""
+    return RedirectRefusedError(
+        f"the service's address redirects ({answer.status}) to {location or 'nowhere'}: not followed, as the key would go along",
+        hint="if that is the service's true address, set EVENT_API_BASE_URL to it",
+    )
+
+
+def not_the_service(answer: Answer) -> NotTheServiceError:
+    """An answer in words that the service does not use."""
+    return NotTheServiceError(
+        f"what answers there is not the Event Publishing API: {in_short(answer)}",
+        hint="check EVENT_API_BASE_URL (host and path), and whether a proxy answers in its place",
+    )
+
+
+def unavailable(answer: Answer, attempts: int) -> ServiceUnavailableError:
+    """No usable answer within the budget."""
+    return ServiceUnavailableError(
+        f"no usable answer after {attempts} attempts, the last one: {in_short(answer)}",
+        hint="nothing is lost: run again when the service is back; if it never answered, check EVENT_API_BASE_URL",
+    )
+
+
+def request_refused(answer: Answer, asked: str) -> RequestRefusedError:
+    """A definitive refusal of a question about the account as a whole; `asked` names the question."""
+    return RequestRefusedError(
+        f"the service refused to tell {asked}: {in_short(answer)}",
+        answer=answer,
+        hint="check EVENT_API_BASE_URL, and that the key's owner may see it; quote the request id to the service's support",
+    )
 
 
 class Understood(Protocol):
@@ -39,7 +110,10 @@ class Understood(Protocol):
 
 M = TypeVar("M", bound=Understood)
 
+
 REFUSED_BY_PROXY = frozenset({400, 413, 414, 415, 422, 431})
+
+
 """What a proxy in front of the service refuses in its own words, before the service has seen it."""
 
 
@@ -82,7 +156,7 @@ class Route:
 
     def scope_missing(self, answer: Answer, channel_id: int | None = None) -> SyncError:
         """Return the error in which a missing scope reaches people."""
-        return complaints.scope_missing(answer, self._key_tail, self._scope, channel_id)
+        return scope_missing(answer, self._key_tail, self._scope, channel_id)
 
     def heed(self, headers: Mapping[str, str], now: datetime) -> None:
         """Keep to what the headers of an answer tell of the route's limit, if they do; they have lower-case names."""
@@ -145,12 +219,91 @@ class Route:
     def _close_or_pass(self, meaning: Understood) -> None:
         match meaning:
             case Foreign(answer) if not self.acquaintance.is_made:
-                self.pacer.close(complaints.not_the_service(answer))
+                self.pacer.close(not_the_service(answer))
             case KeyRefused(answer):
-                self.pacer.close(complaints.key_refused(answer, self._key_tail))
+                self.pacer.close(key_refused(answer, self._key_tail))
             case ScopeMissing(answer) if not self._has_channels:
                 self.pacer.close(self.scope_missing(answer))
             case Redirected(answer, location):
-                self.pacer.close(complaints.redirect_refused(answer, location))
+                self.pacer.close(redirect_refused(answer, location))
             case _:
                 self.pacer.passed()
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Generic[T]):
+    """A 2xx answer, read as what was asked for."""
+
+    value: T
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Asks over one route. Clock, sleep and randomness are handed in; `now` gives the aware time of day."""
+
+    exchange: Exchange
+    route: Route
+    policy: RetryPolicy
+    now: Callable[[], datetime]
+    sleep: Sleep
+    random: Random
+
+    async def ask(self, request: Callable[[], httpx.Request], read: Callable[[bytes], T | None], asked: str) -> T:
+        """Return what `read` makes of a 2xx body; None from it means that the body is not what was asked for.
+
+        Raises `KeyRefusedError`, `ScopeMissingError`, `RequestRefusedError`, `RedirectRefusedError`,
+        `NotTheServiceError`, `ServiceUnavailableError` or `PausedError`; `asked` names the question in their texts.
+        """
+        met = await self.insist(request, read)
+        if isinstance(met, Read):
+            return met.value
+        raise self.complaint(met, asked)
+
+    async def insist(self, request: Callable[[], httpx.Request], read: Callable[[bytes], T | None]) -> Read[T] | Meaning | Closed:
+        """Ask until an answer settles the question or the policy is spent; returns the last answer as it was understood."""
+        clock = self.route.pacer.clock
+        started = clock()
+        return await ask_until(
+            lambda met: self.route.closed is not None or _is_settled(met),
+            lambda: self.route.pass_through(lambda: self._once(request(), read)),
+            wait_s=lambda attempt, _: self.policy.wait_s(attempt, self.random),
+            is_spent=lambda attempt, wait_s: self.policy.is_spent(attempt, clock() - started, wait_s),
+            sleep=self.sleep,
+        )
+
+    async def _once(self, request: httpx.Request, read: Callable[[bytes], T | None]) -> Read[T] | Meaning:
+        told = await self.exchange(request)
+        if not isinstance(told, HttpAnswer):
+            return told
+        self.route.heed(told.headers, self.now())
+        if not 200 <= told.status <= 299:
+            return interpret_failure(told.status, told.headers, told.body, self.now())
+        value = read(told.body)
+        if value is None:
+            return Unreadable(foreign_answer(told.status, told.headers, told.body))
+        self.route.acquaintance.is_made = True
+        return Read(value, Answer(status=told.status))
+
+    def complaint(self, met: Meaning | Closed, asked: str) -> SyncError:
+        """Return the error in which an unsettled question reaches people; `asked` names the question."""
+        if isinstance(met, Closed):
+            return met.cause
+        if self.route.closed is not None:
+            return self.route.closed
+        match met:
+            case Unreadable(answer):
+                return not_the_service(answer)
+            case Failing(answer) | NotReached(answer) | Lost(answer) | RateLimited(answer):
+                return unavailable(answer, self.policy.attempts)
+            case _:
+                return request_refused(met.answer, asked)
+
+
+def _is_settled(met: object) -> bool:
+    if isinstance(met, Foreign):
+        return met.answer.status in REFUSED_BY_PROXY
+    return not isinstance(met, Failing | NotReached | Lost | Unreadable | KeyUsed)

@@ -7,29 +7,150 @@ from one that broke after the request had left, is `failures`'.
 from __future__ import annotations
 
 import asyncio
+import re
 import select
+import socket
 import ssl
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
+from importlib.metadata import version
+from time import perf_counter
+from typing import Self
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakSet
 
 import aiohttp
 import httpx
+from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError
+from pydantic import SecretStr
 from yarl import URL
 
-from connectors.event_api.addresses import GuardedResolver, Resolve, resolve_by_system
-from connectors.event_api.departure import HeldBackError, may_leave
-from connectors.event_api.failures import as_httpx
+from connectors.addresses import is_loopback, refusal_of, refusal_of_host
+from connectors.errors import BaseUrlError, KeyFormatError
+from connectors.event_api.answers import Lost, NotReached
+from connectors.masking import Mask
+from mappings.delivery import Answer
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+
+"""Returns the IP addresses of a host name; raises `OSError` where there are none."""
+
+
+async def resolve_by_system(host: str, port: int) -> Sequence[str]:
+    """Resolve as the operating system does."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[4][0]) for address in found))
+
+
+class GuardedResolver(AbstractResolver):
+    """Gives the connector only addresses that were checked: what it connects to is what was looked at.
+
+    So a name that answers differently the second time (DNS rebinding) gains nothing. `refused` says of names why they were
+    refused.
+    """
+
+    def __init__(self, resolve: Resolve, *, allows_private: bool) -> None:
+        self._resolve = resolve
+        self._allows_private = allows_private
+        self.refused: dict[str, str] = {}
+
+    async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC) -> list[ResolveResult]:
+        """Return the checked addresses of `host`; a single forbidden one among them refuses it."""
+        addresses = await self._resolve(host, port)
+        if refusal := refusal_of(addresses, allows_private=self._allows_private):
+            self.refused[host] = refusal
+            raise OSError(0, f"it {refusal}")
+        return [_result(host, address, port) for address in addresses if family in {socket.AF_UNSPEC, _family(address)}]
+
+    async def close(self) -> None:
+        """Hold nothing that needs closing."""
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def _result(host: str, address: str, port: int) -> ResolveResult:
+    return ResolveResult(
+        hostname=host,
+        host=address,
+        port=port,
+        family=_family(address),
+        proto=socket.IPPROTO_TCP,
+        flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+    )
+
+
+class HeldBackError(Exception):
+    """The request was not written: its admission no longer holds. Nothing of it has left."""
+
+
+def _always() -> bool:
+    return True
+
+
+may_leave: ContextVar[Callable[[], bool]] = ContextVar("may_leave", default=_always)
+
+
+"""Whether the request that the running task is about to write may still leave."""
+
+
+def as_httpx(failure: aiohttp.ClientError | HttpProcessingError | OSError, request: httpx.Request) -> httpx.TransportError:
+    """Return what happened to `request`: an error of "never reached" only where no connection was established."""
+    return _unreached(failure, request) or _lost(failure, request)
+
+
+def _unreached(origin: Exception, request: httpx.Request) -> httpx.TransportError | None:
+    match origin:
+        case aiohttp.ClientHttpProxyError():
+            return httpx.ProxyError(f"the proxy let nothing through: it answers {origin.status}", request=request)
+        case aiohttp.ClientProxyConnectionError():
+            return httpx.ProxyError(f"the proxy let nothing through: {_reason(origin.os_error)}", request=request)
+        case aiohttp.ConnectionTimeoutError():
+            return httpx.ConnectTimeout("no connection in time", request=request)
+        case aiohttp.InvalidURL():
+            return httpx.UnsupportedProtocol(f"no address to connect to: {origin}", request=request)
+        case aiohttp.ClientConnectorError():
+            return httpx.ConnectError(
+                f"no connection to {origin.host}:{origin.port}: {_reason(origin.os_error)}", request=request
+            )
+        case _:
+            return None
+
+
+def _lost(origin: Exception, request: httpx.Request) -> httpx.TransportError:
+    match origin:
+        case aiohttp.ServerTimeoutError():
+            return httpx.ReadTimeout("no answer in time", request=request)
+        case HttpProcessingError():
+            return httpx.RemoteProtocolError(f"no HTTP answer: {origin.message}", request=request)
+        case _:
+            # What the HTTP library adds in angle brackets is its own error, with a status that nobody sent.
+            return httpx.ReadError(f"the connection broke: {str(origin).partition(': <')[0]}", request=request)
+
+
+def _reason(problem: OSError) -> str:
+    """Return the system's own words: connection refused, name or service not known."""
+    return (problem.strerror or str(problem)).lower()
+
 
 _KEPT_ALIVE_S = 4.0
+
+
 """Below the five seconds after which common servers close an idle connection: fewer requests meet a closing one."""
 
+
 _SWITCHING = 101
+
+
 """The one answer below 200 that no other follows."""
 
 
@@ -235,3 +356,297 @@ def _proxy_for(url: httpx.URL) -> httpx.Proxy | None:
     if not chosen or proxy_bypass(url.netloc.decode("ascii")):
         return None
     return httpx.Proxy(chosen if "://" in chosen else f"http://{chosen}")
+
+
+IDEMPOTENCY_KEY = "idempotency-key"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """One request that left, and what came back: `status` 0 where nothing did, `error` then names the kind of failure.
+
+    `path` is without its query; `seconds` until the head of the answer was there; `key`: its idempotency key, "" if it had
+    none.
+    """
+
+    method: str
+    host: str
+    path: str
+    status: int
+    seconds: float
+    key: str = ""
+    error: str = ""
+
+
+Seen = Callable[[Exchanged], None]
+
+
+class WatchedTransport(httpx.AsyncBaseTransport):
+    """Sends each request over `wire` and tells `seen` of it. What was held back, and never left, is not told."""
+
+    def __init__(self, wire: httpx.AsyncBaseTransport, seen: Seen) -> None:
+        self._wire = wire
+        self._seen = seen
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send `request` as the wire does, and raise what it raises."""
+        began = perf_counter()
+        try:
+            response = await self._wire.handle_async_request(request)
+        except httpx.TransportError as failure:
+            self._tell(request, perf_counter() - began, error=type(failure).__name__)
+            raise
+        self._tell(request, perf_counter() - began, response.status_code)
+        return response
+
+    async def aclose(self) -> None:
+        """Close the wire."""
+        await self._wire.aclose()
+
+    def _tell(self, request: httpx.Request, seconds: float, status: int = 0, error: str = "") -> None:
+        key = request.headers.get(IDEMPOTENCY_KEY, "")
+        self._seen(Exchanged(request.method, request.url.host, request.url.path, status, seconds, key, error))
+
+
+API_PREFIX = "/api/public/v1"
+
+
+"""Every public endpoint is under it (spec, What the service does)."""
+
+
+LONGEST_BODY = 4 << 20
+
+
+"""Bytes that are read of any one answer; the rest is left unread."""
+
+
+DEFAULT_TIMEOUTS = httpx.Timeout(connect=10.0, read=60.0, write=30.0, pool=60.0)
+
+
+"""Seconds to connect, between two bytes read or written, and to wait for a free connection."""
+
+
+Passage = Callable[[], AbstractAsyncContextManager[None]]
+
+
+"""Stands around each request and its answer. Entering it may wait, or raise: then nothing leaves."""
+
+
+_KEY_SHAPE = re.compile(r"[\x21-\x7e]+")
+
+
+def check_base_url(url: str) -> httpx.URL:
+    """Return the service's address without a trailing slash or API prefix; it may have a path of its own.
+
+    Raises `BaseUrlError` unless it is https (http is accepted for loopback hosts only, as a bearer secret travels with
+    every request), free of user names, queries and fragments, and no metadata service of a cloud.
+    """
+    parsed = _parsed(url.strip())
+    _refuse_unless(bool(parsed.host), "it names no host", "write it like https://events.example.org")
+    _refuse_unless(not parsed.userinfo, "it holds a user name or password", "leave only the host; the key is set apart from it")
+    _refuse_unless(not parsed.query and not parsed.fragment, "it holds a query or a fragment", "end it after the host or path")
+    secure = parsed.scheme == "https" or (parsed.scheme == "http" and is_loopback(parsed.host))
+    _refuse_unless(
+        secure, f"it would send the key over plain {parsed.scheme or 'text'}", "https is required, except for loopback"
+    )
+    refusal = refusal_of_host(parsed.host)
+    _refuse_unless(not refusal, f"it {refusal}", "name the host of the service")
+    path = parsed.path.rstrip("/").removesuffix(API_PREFIX).rstrip("/")
+    return parsed.copy_with(path=path or "/")
+
+
+class ServiceHttp:
+    """The way to one service: its address, the headers of every request, the timeouts, the transport beneath.
+
+    An async context manager. It is httpx without the client's conveniences (cookies, redirects, authentication flows),
+    which are unwanted here and take a third of a request's time. Whoever sends stands in its `passage` meanwhile.
+    """
+
+    def __init__(
+        self, base_url: httpx.URL, headers: httpx.Headers, timeouts: httpx.Timeout, transport: httpx.AsyncBaseTransport
+    ) -> None:
+        self.passage: Passage = nullcontext
+        self.base_url = base_url
+        self.headers = headers
+        self.timeouts = timeouts
+        self._transport = transport
+
+    async def __aenter__(self) -> Self:
+        """Open nothing yet; connections are made as requests are sent."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+
+    def watch(self, seen: Seen) -> None:
+        """Have `seen` told of each request from now on."""
+        self._transport = WatchedTransport(self._transport, seen)
+
+    async def send(self, request: httpx.Request) -> httpx.Response:
+        """Send `request` once; its answer's body is still to be read, and the answer to be closed.
+
+        Raises `httpx.TransportError`.
+        """
+        return await self._transport.handle_async_request(request)
+
+
+def open_http(
+    base_url: str,
+    secret: SecretStr,
+    *,
+    transport: httpx.AsyncBaseTransport | None = None,
+    timeouts: httpx.Timeout = DEFAULT_TIMEOUTS,
+    in_flight: int = 8,
+    resolve: Resolve = resolve_by_system,
+) -> ServiceHttp:
+    """Return the way to the service at `base_url`, to be used as an async context manager; nothing is sent yet.
+
+    It follows no redirect and keeps at most `in_flight` connections. `transport` replaces the wire in tests, `resolve`
+    the resolver. Raises `BaseUrlError` and `KeyFormatError`, neither of which shows the key.
+    """
+    url = check_base_url(base_url)
+    headers = _headers(secret.get_secret_value().strip())
+    wire = transport or direct_transport(url, in_flight=in_flight, resolve=resolve)
+    return ServiceHttp(url, headers, timeouts, wire)
+
+
+def key_tail(http: ServiceHttp) -> str:
+    """Return how the client's key may be named to people: by its last four characters, or not at all where it is short."""
+    key = secret_of(http)
+    return f"…{key[-4:]}" if len(key) >= 12 else "…"
+
+
+def secret_of(http: ServiceHttp) -> str:
+    """Return the key itself, only ever to take it out of texts that are kept."""
+    header: str = http.headers["authorization"]
+    return header.removeprefix("Bearer ")
+
+
+async def read_bounded(response: httpx.Response) -> bytes:
+    """Read an answer's body, at most `LONGEST_BODY` bytes of it; a longer one is cut there."""
+    if isinstance(response.stream, WireStream) and "content-encoding" not in response.headers:
+        return (await response.stream.read(LONGEST_BODY))[:LONGEST_BODY]
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) >= LONGEST_BODY:
+            break
+    return bytes(body[:LONGEST_BODY])
+
+
+def _headers(key: str) -> httpx.Headers:
+    if not _KEY_SHAPE.fullmatch(key):
+        problem = "is empty" if not key else "holds a space, a line break or a character outside of ASCII"
+        raise KeyFormatError(
+            f"the API key {problem}", hint="set EVENT_API_KEY, or EVENT_API_KEY_FILE, to the key as it was shown"
+        )
+    return httpx.Headers(
+        {
+            "authorization": f"Bearer {key}",
+            "user-agent": f"eventsync/{version('eventsync')}",
+            "accept": "application/json",
+            "accept-encoding": "identity",
+        }
+    )
+
+
+def _parsed(url: str) -> httpx.URL:
+    try:
+        return httpx.URL(url)
+    except (httpx.InvalidURL, ValueError) as problem:
+        raise BaseUrlError(f"the base URL cannot be read: {problem}", hint="write it like https://events.example.org") from None
+
+
+def _refuse_unless(good: bool, problem: str, hint: str) -> None:
+    if not good:
+        raise BaseUrlError(f"the base URL is refused: {problem}", hint=hint)
+
+
+_HEADERS_KNOWN = 256
+
+
+"""So many headers are kept as they are shown: most of an answer's are those of the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """An answer that arrived whole. `headers` has lower-case names; `body` is cut at a sane length, our key masked."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Exchange:
+    """Sends requests through `http`, each at most `attempt_s` seconds long, and never raises for what the network does."""
+
+    def __init__(self, http: ServiceHttp, *, attempt_s: float) -> None:
+        self._http = http
+        self._attempt_s = attempt_s
+        secret = secret_of(http)
+        self._raw = secret.encode("ascii")
+        self._mask = Mask([secret])
+        self._shown = lru_cache(_HEADERS_KNOWN)(self._masked_header)
+        self._extensions = {"timeout": http.timeouts.as_dict()}
+        self._headers = {b"host": http.base_url.netloc, **_as_sent(http.headers)}
+        self._keyless_headers = {name: value for name, value in self._headers.items() if name != b"authorization"}
+
+    def request(
+        self, method: str, url: httpx.URL, *, content: bytes = b"", headers: Mapping[str, str] | None = None, has_key: bool = True
+    ) -> httpx.Request:
+        """Build one request to `url`; without `has_key` it carries no Authorization. `headers`: ASCII, names in lower case."""
+        sent = {**(self._headers if has_key else self._keyless_headers), **_as_sent(headers or {})}
+        if content or method == "POST":
+            sent[b"content-length"] = b"%d" % len(content)
+        # With `content` instead httpx would work out for each request anew what host, length and kind of body it has.
+        return httpx.Request(method, url, headers=sent, stream=httpx.ByteStream(content), extensions=self._extensions)
+
+    def url(self, path: str, *, prefix: str = API_PREFIX) -> httpx.URL:
+        """Return the address of `path` (with its query) under the API's prefix, or another one of the service."""
+        base = self._http.base_url
+        return base.copy_with(raw_path=base.raw_path.rstrip(b"/") + f"{prefix}{path}".encode("ascii"))
+
+    async def __call__(self, request: httpx.Request) -> HttpAnswer | NotReached | Lost:
+        """Send `request` once and read its answer."""
+        try:
+            async with self._http.passage(), asyncio.timeout(self._attempt_s):
+                return await self._send(request)
+        except (
+            httpx.ConnectError,
+            httpx.ConnectTimeout,
+            httpx.PoolTimeout,
+            httpx.ProxyError,
+            httpx.UnsupportedProtocol,
+        ) as problem:
+            return NotReached(Answer(status=0, code="no_connection", message=self._mask.hide(str(problem)) or "no connection"))
+        except (httpx.TimeoutException, TimeoutError):
+            return Lost(Answer(status=0, code="timeout", message="no whole answer in time"))
+        except httpx.RequestError as problem:
+            return Lost(Answer(status=0, code="connection_lost", message=self._mask.hide(str(problem)) or "the connection broke"))
+
+    async def _send(self, request: httpx.Request) -> HttpAnswer:
+        response = await self._http.send(request)
+        try:
+            body = await read_bounded(response)
+        finally:
+            await response.aclose()
+        # Of a creation only numbers are kept, so that its body is only looked through for the key as it is.
+        is_harmless = request.method == "POST" and response.is_success and self._raw not in body
+        headers = self._masked_headers(response.headers.raw)
+        return HttpAnswer(response.status_code, headers, body if is_harmless else self._mask.hide_bytes(body))
+
+    def _masked_headers(self, raw: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+        """Take our key out of headers that repeat it: answers are kept, and shown to people. Several of a name are joined."""
+        headers: dict[str, str] = {}
+        for raw_name, raw_value in raw:
+            name, value = self._shown(raw_name, raw_value)
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        return headers
+
+    def _masked_header(self, raw_name: bytes, raw_value: bytes) -> tuple[str, str]:
+        return raw_name.decode("latin-1").lower(), self._mask.hide(raw_value.decode("utf-8", "replace"))
+
+
+def _as_sent(headers: Mapping[str, str]) -> dict[bytes, bytes]:
+    return {name.encode("ascii"): value.encode("ascii") for name, value in headers.items()}

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from connectors.sources.json_values import Repeat, TooDeepError
 from connectors.sources.nested import text_of
 from connectors.sources.text_file import has_undecodable, replaced_bytes, shown_bytes
-from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
+from mappings.outcome import RowLocation, SourceRow
+from mappings.refusals import Reason, ReasonCode
 
 _MOST_SHOWN = 200
 _NUL_HINT = "a NUL byte is no text: take it out, or export the file anew"
@@ -24,7 +25,7 @@ class CellFaults:
     wanted: frozenset[str]
     encodings: tuple[str, ...]
 
-    def row(self, origin: Origin, cells: Mapping[str, str], problems: tuple[Reason, ...] = ()) -> SourceRow:
+    def row(self, origin: RowLocation, cells: Mapping[str, str], problems: tuple[Reason, ...] = ()) -> SourceRow:
         """Return the row with its faults told; in its cells U+FFFD stands for each byte that is no text."""
         spoilt, told = list(problems), list[Reason]()
         for column, cell in cells.items():

@@ -13,8 +13,9 @@ from connectors.sources.cell_faults import repeated, short
 from connectors.sources.json_values import JsonTexts, Repeat, TooDeepError
 from connectors.sources.names import folded
 from connectors.sources.nested import Flattening, picks_among
+from mappings.outcome import SourceRow
+from mappings.refusals import Reason, ReasonCode
 from mappings.spec.source import AnySource
-from mappings.vocabulary import Reason, ReasonCode, SourceRow
 
 
 def without_nulls(rows: Iterator[SourceRow], spec: AnySource, columns: Sequence[str]) -> Iterator[SourceRow]:

@@ -23,8 +23,8 @@ from connectors.sources.opened_file import FileAt, OpenedFile, opened, told_of_c
 from connectors.sources.raw_records import RawRecords, is_told_by_bytes, sealed
 from connectors.sources.row_limits import within_limits
 from connectors.sources.text_file import Lines, chosen_encoding
+from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.source import DelimitedSource
-from mappings.vocabulary import Origin, SourceRow
 
 _DELIMITERS = ";,\t|"
 
@@ -87,7 +87,7 @@ def _rows(records: CsvRecords, odd: OddRows, *, is_sealing: bool) -> Iterator[So
     while not lines.is_exhausted:
         try:
             for cells in reader:
-                origin = Origin(f"{name}:{start}", start)
+                origin = RowLocation(f"{name}:{start}", start)
                 if len(cells) == width and not lines.is_tainted:
                     yield SourceRow(origin, dict(zip(columns, cells, strict=True)), record=seal())
                 elif lines.is_tainted:
@@ -98,7 +98,7 @@ def _rows(records: CsvRecords, odd: OddRows, *, is_sealing: bool) -> Iterator[So
                 lines.clear()
         except csv.Error:
             cells = records.misquoted(start, width)
-            yield odd.misquoted(Origin(f"{name}:{start}", start), cells, lines.held[0], records.quote)
+            yield odd.misquoted(RowLocation(f"{name}:{start}", start), cells, lines.held[0], records.quote)
             start = reader.line_num + before
             lines.clear()
     if not reader.line_num:

@@ -16,7 +16,7 @@ from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.file_choice import FileChoice, Unfinished
 from connectors.sources.found_file import FoundFile
 from connectors.sources.many_files import OpenOne, Part, opened_together
-from mappings.vocabulary import SourceRow
+from mappings.outcome import SourceRow
 
 NO_FILES = "files.1:"
 """The cursor of an earlier reading that covers none of the files there are: all are read, and none at all is a quiet day."""

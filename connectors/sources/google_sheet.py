@@ -29,8 +29,8 @@ from connectors.sources.names import Asked, column_letters, folded
 from connectors.sources.odd_rows import OddRows
 from connectors.sources.row_limits import within_limits
 from connectors.sources.sheet_grid import Area, SheetRow, cells_of, source_rows, spread, to_last_filled
+from mappings.outcome import SourceRow
 from mappings.spec.source import GoogleSheetsSource
-from mappings.vocabulary import SourceRow
 
 _IN_MEMORY = 4 * 1024 * 1024
 _TRIES = 4

@@ -21,8 +21,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 
 from connectors.masking import Mask
-from connectors.retry import RetryPolicy, ask_again_until
-from connectors.retry_after import retry_after_s
+from connectors.retry import RetryPolicy, ask_again_until, retry_after_s
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.google_login import Login

@@ -19,8 +19,8 @@ from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
 from connectors.sources.row_limits import LARGEST_RECORD, MOST_VALUES
 from connectors.sources.text_file import Lines, chosen_encoding, has_undecodable
+from mappings.outcome import RowLocation
 from mappings.spec.source import IcsSource
-from mappings.vocabulary import Origin
 
 _DATES = ("DTSTART", "DTEND", "RECURRENCE-ID", "EXDATE", "RDATE", "CREATED", "LAST-MODIFIED", "DTSTAMP")
 _LISTS = frozenset({"CATEGORIES", "RESOURCES", "EXDATE", "RDATE"})
@@ -228,7 +228,9 @@ class _Calendar:
         if what != begun:
             raise BadSourceError(f"{self._name}:{number}", f"END:{what} stands where the {begun} of line {line} should end")
         if what == "VEVENT":
-            self.ready.append(Record(Origin(f"{self._name}:{line}", line), _with_end({**self._calendar, **_joined(self._event)})))
+            self.ready.append(
+                Record(RowLocation(f"{self._name}:{line}", line), _with_end({**self._calendar, **_joined(self._event)}))
+            )
 
 
 def _joined(event: dict[str, Any]) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
 from connectors.sources.row_limits import LARGEST_RECORD, MOST_VALUES
 from connectors.sources.text_pieces import PIECE, TextPieces
+from mappings.outcome import RowLocation
 from mappings.spec.source import JsonSource
-from mappings.vocabulary import Origin
 
 NO_OBJECT = "a record is an object: names and values in braces"
 
@@ -52,7 +52,7 @@ class JsonRecords:
     def _records(self, text: _JsonText, name: str) -> Iterator[Record]:
         steps = [_EACH if match[2] else match[1] for match in _STEP.finditer(self.spec.records)]
         for number, (value, line) in enumerate(_walk(text, steps or [_EACH], is_certain=True), start=1):
-            origin = Origin(f"{name}:{line} (record {number})", number)
+            origin = RowLocation(f"{name}:{line} (record {number})", number)
             if isinstance(value, dict):
                 yield Record(origin, value, repeats=text.values.repeats_in(value))
             else:

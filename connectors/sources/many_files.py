@@ -15,8 +15,8 @@ from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.file_choice import FileChoice
 from connectors.sources.found_file import FoundFile, OpenStored
 from connectors.sources.kept_copies import KeptCopies
+from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.source_words import is_dated
-from mappings.vocabulary import Origin, SourceRow
 
 OpenOne = Callable[[OpenStored], Source]
 
@@ -75,7 +75,7 @@ class Part:
                 yield from reading.rows
                 return
             for row in reading.rows:
-                origin = Origin(f"{self.folder}{row.origin.place}", row.origin.number)
+                origin = RowLocation(f"{self.folder}{row.origin.place}", row.origin.number)
                 yield replace(row, origin=origin, cells={**blank, **row.cells})
 
 

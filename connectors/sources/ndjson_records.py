@@ -14,8 +14,8 @@ from connectors.sources.json_values import JsonTexts, TooManyValuesError
 from connectors.sources.opened_file import OpenedFile
 from connectors.sources.record_file import Record
 from connectors.sources.text_file import Lines, chosen_encoding
+from mappings.outcome import RowLocation
 from mappings.spec.source import NdjsonSource
-from mappings.vocabulary import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def _records(lines: Lines, name: str) -> Iterator[Record]:
         lines.clear()
         if not line.strip():
             continue
-        record = _record(values, Origin(f"{name}:{number}", number), line)
+        record = _record(values, RowLocation(f"{name}:{number}", number), line)
         if record.problem and not is_any:
             hint = "is it one document over several lines? Then say `kind: json`"
             raise BadSourceError(str(record.origin), f"the first line is no JSON object ({record.problem})", hint=hint)
@@ -60,7 +60,7 @@ def _records(lines: Lines, name: str) -> Iterator[Record]:
         raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
 
 
-def _record(values: JsonTexts, origin: Origin, line: str) -> Record:
+def _record(values: JsonTexts, origin: RowLocation, line: str) -> Record:
     try:
         value = values.parse(line)
     except TooManyValuesError as error:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from connectors.sources.cell_faults import CellFaults, short
+from mappings.outcome import RowLocation, SourceRow
+from mappings.refusals import Reason, ReasonCode
 from mappings.spec.source import GridSource
-from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
 
 BESIDE = " | "
 """What people are shown between the cells of a source that has no delimiter."""
@@ -26,7 +27,7 @@ class OddRows:
     delimiter: str = BESIDE
     rejects_short: bool = False
 
-    def row(self, origin: Origin, cells: Sequence[str], problems: tuple[Reason, ...] = ()) -> SourceRow:
+    def row(self, origin: RowLocation, cells: Sequence[str], problems: tuple[Reason, ...] = ()) -> SourceRow:
         """Return a row of exactly the header's columns, with problems for its width and for the text of its cells.
 
         Short records are filled with "", and are a problem if `rejects_short`, unless they are blank. A surplus
@@ -36,7 +37,7 @@ class OddRows:
         named = dict(zip(self.columns, filled, strict=False))
         return self.faults.row(origin, named, (*problems, *self._width(cells)))
 
-    def misquoted(self, origin: Origin, cells: Sequence[str], text: str, quote: str | None) -> SourceRow:
+    def misquoted(self, origin: RowLocation, cells: Sequence[str], text: str, quote: str | None) -> SourceRow:
         """Return the row of a record with broken quotes: its cells as far as they can be told, and why it cannot be used."""
         hint = f"inside a quoted cell write each {quote} twice"
         problem = Reason(ReasonCode.BAD_TEXT, "", "", short(text.rstrip("\r\n")), hint)

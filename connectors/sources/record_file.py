@@ -20,8 +20,9 @@ from connectors.sources.nested import Flattening, TooWideError, picks_among
 from connectors.sources.opened_file import FileAt, OpenedFile, opened, told_of_change, whole
 from connectors.sources.row_limits import MOST_COLUMNS
 from connectors.sources.text_file import has_undecodable
+from mappings.outcome import RowLocation, SourceRow
+from mappings.refusals import Reason, ReasonCode
 from mappings.spec.source import NdjsonSource, RecordSource
-from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
 
 SAMPLE = 1000
 """Records from which the columns are gathered; more are read only while a wanted column has not been met."""
@@ -38,7 +39,7 @@ class Record:
     `repeats` are the names that stand twice in one of its objects and say different things.
     """
 
-    origin: Origin
+    origin: RowLocation
     value: Mapping[str, Any]
     problem: str = ""
     found: str = ""

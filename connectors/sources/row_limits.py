@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from mappings.outcome import SourceRow
 from mappings.patterns import CompiledPattern, compile_pattern
 from mappings.spec.source import GridSource
-from mappings.vocabulary import SourceRow
 
 LARGEST_RECORD = 64 * 1024 * 1024
 """Characters of one record, one line, or anything that stands beside the records."""

@@ -24,9 +24,9 @@ from connectors.sources.salesforce_progress import Progress, earlier, progress_o
 from connectors.sources.salesforce_selection import DELETED, ID, Selection, select_object, select_query
 from connectors.sources.salesforce_shape import Shapes
 from connectors.sources.salesforce_soql import after_row, quoted, since, until
+from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.soql import parse_query
 from mappings.spec.source import SalesforceSource
-from mappings.vocabulary import Origin, SourceRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,4 +212,4 @@ class _Rows:
             cells = dict(zip(names, texts if is_straight else [texts[one] for one in numbers], strict=True))
             place = f"{address}/{texts[id_at]}" if id_at is not None else f"{self.place} (row {number})"
             is_gone = can_be_gone and texts[gone_at or 0] == "true"
-            yield SourceRow(Origin(place, 0 if id_at is not None else number), cells, is_gone=is_gone)
+            yield SourceRow(RowLocation(place, 0 if id_at is not None else number), cells, is_gone=is_gone)

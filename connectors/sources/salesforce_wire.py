@@ -14,9 +14,8 @@ from urllib.parse import urlsplit, urlunsplit
 import requests
 from requests.adapters import HTTPAdapter
 
-from connectors.http_dates import http_date
-from connectors.loopback import is_loopback
-from connectors.retry_after import retry_after_s
+from connectors.addresses import is_loopback
+from connectors.retry import http_date, retry_after_s
 from connectors.sources.whole_answers import read_whole
 from mappings.errors import ConfigError
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 from connectors.sources.contract import Source
 from connectors.sources.errors import BadSourceError, SourceUnavailableError
+from mappings.outcome import SourceRow
+from mappings.refusals import Reason, ReasonCode
 from mappings.spec.source import Join
-from mappings.vocabulary import Reason, ReasonCode, SourceRow
 
 MOST_ROWS = 500_000
 """Rows of a second table."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from connectors.sources.names import column_number
 from connectors.sources.odd_rows import OddRows
 from connectors.sources.sheet_cells import Fault
-from mappings.vocabulary import Origin, Reason, ReasonCode, SourceRow
+from mappings.outcome import RowLocation, SourceRow
+from mappings.refusals import Reason, ReasonCode
 
 _CORNER = re.compile(r"([A-Z]{0,3})([0-9]{0,7})")
 LAST_COLUMN, LAST_ROW = 16_384, 1_048_576
@@ -116,7 +117,7 @@ def source_rows(rows: Iterator[SheetRow], place: str, odd: OddRows) -> Iterator[
     columns = odd.columns
     width, blanks = len(columns), [""] * len(columns)
     for row in rows:
-        origin = Origin(f"{place}{row.number}", row.number)
+        origin = RowLocation(f"{place}{row.number}", row.number)
         if row.faults or len(row.cells) > width:
             yield odd.row(origin, row.cells, tuple(_problems(row, odd)))
         else:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import fsspec
 from fsspec.config import conf
 
-from connectors.public_addresses import refusal_of_host
+from connectors.addresses import refusal_of_host
 from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.fetching import Fetching, Watch
 from connectors.sources.found_file import FoundFile, KeptFile, OpenStored, digest_of, through_a_copy

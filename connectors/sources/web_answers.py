@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 import httpx
 
-from connectors.http_dates import http_date
-from connectors.retry_after import retry_after_s
+from connectors.retry import http_date, retry_after_s
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 
 _PASSING = frozenset({408, 425, 429})

@@ -18,7 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from connectors.public_addresses import is_usual_port, numeric_address, refusal_of, refusal_of_host
+from connectors.addresses import is_usual_port, numeric_address, refusal_of, refusal_of_host
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.fetching import Fetching
 from connectors.sources.web_deadline import Deadline

@@ -17,9 +17,9 @@ from connectors.sources.record_file import Record
 from connectors.sources.row_limits import LARGEST_RECORD, MOST_VALUES
 from connectors.sources.safe_xml import XmlPieces
 from connectors.sources.text_pieces import TextPieces
+from mappings.outcome import RowLocation
 from mappings.spec.source import XmlSource
 from mappings.spec.source_words import is_text_encoding
-from mappings.vocabulary import Origin
 
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
 _WIDE = ("utf-16-le", "utf-16-be")
@@ -55,7 +55,7 @@ class XmlRecords:
         number = 0
         for _ in xml.told(map(_encodable, iter(lambda: pieces.read(_PIECE), ""))):
             for number, (line, value) in enumerate(listener.ready, start=number + 1):  # noqa: B020  # goes on counting
-                yield Record(Origin(f"{name}:{line} (record {number})", number), value)
+                yield Record(RowLocation(f"{name}:{line} (record {number})", number), value)
             listener.ready.clear()
         if not number and not listener.is_plausible:
             hint = f"correct `source.records`; the elements there are {', '.join(listener.names)}"

@@ -14,6 +14,8 @@ from typing import Any
 
 import orjson
 
+from mappings.compiler.mapper import Directory, RowMapper, attempt
+from mappings.compiler.rows import needs_the_moment
 from mappings.draft.calendar import CalendarDraft
 from mappings.draft.columns import ColumnSeen, Role, see_columns
 from mappings.draft.file import FileDraft
@@ -21,10 +23,8 @@ from mappings.draft.moments import Guessed, Moments
 from mappings.draft.roles import guess_key, guess_roles
 from mappings.draft.write_yaml import block, comment, scalar
 from mappings.draft.zones import UNKNOWN, guess_zone
-from mappings.engine import Directory, RowMapper, attempt
-from mappings.row_plan import needs_the_moment
+from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, SourceRow
 from mappings.spec.feed import FeedMapping
-from mappings.vocabulary import MappedRow, Origin, Rejection, RowOutcome, SourceRow
 from mappings.yaml.loader import LookupShelf, parse_feed
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
@@ -147,7 +147,7 @@ def _moment(outcomes: Iterable[_Tried]) -> tuple[str, ...]:
 
 def _row(mapper: RowMapper, cells: Mapping[str, str]) -> SourceRow:
     """A row as an example gives it: only the columns that the mapping reads."""
-    return SourceRow(Origin("sample"), {name: cells.get(name, "") for name in mapper.columns})
+    return SourceRow(RowLocation("sample"), {name: cells.get(name, "") for name in mapper.columns})
 
 
 def _event(mapper: RowMapper, outcomes: Iterable[_Tried], as_of: Iterable[str]) -> Iterator[str]:

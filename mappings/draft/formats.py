@@ -11,9 +11,9 @@ from itertools import product
 from typing import Any
 
 from mappings.lint.values import order_of, swapped
-from mappings.transforms.clock_words import Manner, read_clock_span
-from mappings.transforms.formats import Format, NotRealError, compile_format, read_clock, read_date, read_datetime
-from mappings.transforms.spans import SpanFormat, read_listed, read_span, span_format
+from mappings.steps.formats import Format, NotRealError, compile_format, read_clock, read_date, read_datetime
+from mappings.steps.ranges import SpanFormat, read_listed, read_span, span_format
+from mappings.steps.times import Manner, read_clock_span
 
 _AS_SAID = Manner()
 

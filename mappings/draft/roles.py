@@ -13,8 +13,8 @@ from typing import Literal
 from mappings.draft.columns import ColumnSeen, Role
 from mappings.draft.formats import TimesSeen
 from mappings.refusals import Refusal
-from mappings.transforms.step import Run
-from mappings.transforms.zone_names import Zone
+from mappings.steps.step import Run
+from mappings.steps.zones import NamedZone
 
 Surety = Literal["sure", "likely", "unsure"]
 
@@ -64,7 +64,7 @@ def _names_a_zone(text: str) -> bool:
 
 @cache
 def _zone_reader() -> Run:
-    return Zone(zone=True).function()
+    return NamedZone(zone=True).function()
 
 
 def _is_link(column: ColumnSeen) -> bool:

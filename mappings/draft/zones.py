@@ -17,9 +17,9 @@ from babel import Locale
 from mappings.draft.columns import ColumnSeen, Role
 from mappings.draft.formats import LANGUAGES
 from mappings.draft.roles import RoleGuess, Surety
-from mappings.tables import normaliser
-from mappings.transforms.countries import LOCAL, country_codes
-from mappings.zone_files import find_zone, zone_table
+from mappings.lookup_table import normaliser
+from mappings.steps.countries import LOCAL, country_codes
+from mappings.zones import find_zone, zone_table
 
 _WHOLE_COUNTRY = re.compile(r"most of |.*\(mainland\)|Beijing Time")
 _HOST = re.compile(r"https?://(?:[^/?#\s@]*@)?(?P<host>[^/?#\s:]+)", re.IGNORECASE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from mappings.engine import RowMapper
+from mappings.compiler.mapper import RowMapper
 from mappings.lint.rules import find_unreachable
 from mappings.lint.values import find_weak_values
 from mappings.positions import Problem

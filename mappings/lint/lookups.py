@@ -10,11 +10,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mappings.lookup_table import Table
 from mappings.positions import Block, Loc, PlaceElsewhere, Problem
 from mappings.spec.feed import FeedMapping
-from mappings.tables import Table
-from mappings.transforms.finding import places_met
-from mappings.transforms.lookups import Map
+from mappings.steps.lookups import Map, places_met
 
 _ENOUGH = 10
 """So many rows of the source for each row of a list: from fewer, nobody can tell that a row of the list is not needed."""

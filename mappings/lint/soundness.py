@@ -14,8 +14,9 @@ from itertools import chain
 from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, judge
+from mappings.lookup_table import Table
 from mappings.positions import Loc, Problem
-from mappings.refusals import did_you_mean
+from mappings.refusals import ReasonCode, did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.values import (
     COMPANIONS,
@@ -43,12 +44,9 @@ from mappings.spec.values import (
     one_of,
     with_promise,
 )
-from mappings.tables import Table
-from mappings.transforms.finding import split_columns
-from mappings.transforms.lookups import LastIn, Lookup, Map
-from mappings.transforms.step import Kind, Step
-from mappings.transforms.text import Truncate
-from mappings.vocabulary import ReasonCode
+from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
+from mappings.steps.step import Kind, Step
+from mappings.steps.text import Truncate
 
 _CHECKED = re.compile(r"(?:^|\.)(?:timezone|status|countryCode|url|channelId|coverImage)$")
 

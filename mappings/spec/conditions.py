@@ -11,9 +11,9 @@ from pydantic import Field, Tag, model_validator
 
 from mappings.choices import OneOf
 from mappings.file_context import Referring
+from mappings.lookup_table import Ignorable
 from mappings.measures import OneOrMany, Pattern, PlainNumber, Text, Texts, mistake
 from mappings.strict import Strict
-from mappings.tables import Ignorable
 
 TESTS = ("equals", "in", "matches", "contains", "is", "before", "after", "less", "greater")
 """The tests of a condition, by the keys that name them."""

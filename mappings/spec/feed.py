@@ -21,14 +21,15 @@ from pydantic import (
 )
 
 from mappings.errors import FileProblem
+from mappings.lookup_table import Table
 from mappings.measures import OneOrMany, Share, Text, Texts, Zone, mistake, parse_duration
+from mappings.refusals import ReasonCode
+from mappings.row_key import FeedName
 from mappings.spec.rules import Rule
 from mappings.spec.source import SourceSpec
 from mappings.spec.values import Fields, Value
+from mappings.steps.catalogue import AnyStep
 from mappings.strict import Strict
-from mappings.tables import Table
-from mappings.transforms.catalogue import AnyStep
-from mappings.vocabulary import FeedName, ReasonCode
 
 _CRON_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 

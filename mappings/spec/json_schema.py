@@ -9,7 +9,7 @@ from typing import Any
 
 from mappings.spec.feed import FeedMapping
 from mappings.spec.values import COMPANIONS, MARKERS
-from mappings.transforms.catalogue import STEPS
+from mappings.steps.catalogue import STEPS
 
 Schema = dict[str, Any]
 

@@ -14,13 +14,13 @@ from pydantic import AfterValidator, ConfigDict, Field, RootModel, Tag, Validati
 
 from mappings.choices import OneOf
 from mappings.file_context import Referring, TableFile, table_of
+from mappings.lookup_table import Ignorable
 from mappings.measures import Clock, OneOrMany, Text, Texts, Zone, mistake, parse_zone
 from mappings.spec.conditions import Condition
+from mappings.steps.catalogue import AnyStep
+from mappings.steps.lookups import Search, check_columns
+from mappings.steps.urls import check_address
 from mappings.strict import Policy, Strict, Use
-from mappings.tables import Ignorable
-from mappings.transforms.addresses import check_address
-from mappings.transforms.catalogue import AnyStep
-from mappings.transforms.finding import Search, check_columns
 from mappings.zones import Gap, Overlap
 
 _EMPTY = "What to do when there is nothing to use (default: reject)."

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from mappings.engine import Directory, attempt
+from mappings.compiler.mapper import Directory, attempt
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.feed_names import may_be_named, same_name
 from mappings.file_context import FileContext
@@ -24,11 +24,11 @@ from mappings.lint.columns import find_unknown_names
 from mappings.lint.lint import find_read_and_written, find_unwise, find_warnings
 from mappings.lint.soundness import find_circles, find_no_objects, find_overgrown, find_problems, item_names
 from mappings.lint.values import without_secrets
+from mappings.lookup_table import Table, TableError, parse_table
 from mappings.positions import Block, Place, PlaceElsewhere, Problem, Slip, locate, place_after, read_blocks
 from mappings.refusals import did_you_mean
+from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping, PublishPolicy
-from mappings.tables import Table, TableError, parse_table
-from mappings.vocabulary import FeedName
 from mappings.yaml.includes import FRAGMENT_MARK, include_files, open_named_steps
 from mappings.yaml.problems import Told, told_by
 

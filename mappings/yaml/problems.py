@@ -16,7 +16,7 @@ from mappings.refusals import did_you_mean
 from mappings.spec.rules import RULES
 from mappings.spec.source import SOURCES, kind_word
 from mappings.spec.values import MARKERS
-from mappings.transforms.catalogue import STEPS
+from mappings.steps.catalogue import STEPS
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,7 @@ from pipelines.cli import (
     ui,
     vocabulary,
 )
-from pipelines.stopping.interrupts import deferred, window
-from pipelines.stopping.threshold import INTERRUPTED
+from pipelines.run.signals import INTERRUPTED, deferred, window
 
 if TYPE_CHECKING:
     from mappings.errors import SyncError
@@ -82,8 +81,8 @@ def _code_of(work: Callable[[], int]) -> int:
     # What an interruption needs to be told is imported before: whatever is being imported then is half made.
     from mappings.errors import SyncError  # noqa: PLC0415  # keeps `--help` fast
     from pipelines.cli.output import Output  # noqa: PLC0415  # as above
-    from pipelines.faults import faults_as_errors  # noqa: PLC0415  # as above
-    from pipelines.stopping.interruption import InterruptedRunError  # noqa: PLC0415  # as above
+    from pipelines.run.outcome import faults_as_errors  # noqa: PLC0415  # as above
+    from pipelines.run.signals import InterruptedRunError  # noqa: PLC0415  # as above
 
     try:
         with faults_as_errors(lambda: f"at work on `eventsync {' '.join(sys.argv[1:2])}`", passing=_NO_FAULTS), window():
@@ -98,7 +97,7 @@ def _code_of(work: Callable[[], int]) -> int:
 
 def _explain(error: SyncError) -> int:
     from pipelines.cli.output import Output  # noqa: PLC0415  # keeps `--help` fast
-    from pipelines.outcomes import outcome_of  # noqa: PLC0415  # as above
+    from pipelines.run.outcome import outcome_of  # noqa: PLC0415  # as above
 
     Output(json="--json" in sys.argv).error(error)
     return int(outcome_of(error).exit_code)

@@ -12,18 +12,15 @@ from dataclasses import dataclass, replace
 
 from connectors.event_api.answers import Meaning
 from connectors.event_api.client import EventApi
-from connectors.event_api.contract_page import ContractPage, NoPage, read_page
-from connectors.event_api.contract_question import PageBody
-from connectors.event_api.http import key_tail, open_http
-from connectors.event_api.listing import Classifications
-from connectors.pacing import Pacer
-from connectors.pauses import Patience
+from connectors.event_api.contract_page import ContractPage, NoPage, PageBody, read_page
+from connectors.event_api.lists import Classifications
+from connectors.event_api.transport import key_tail, open_http
+from connectors.rate_limit import Pacer, Patience, Surroundings
 from connectors.retry import RetryPolicy
-from connectors.surroundings import Surroundings
-from mappings.engine import Directory
+from mappings.compiler.mapper import Directory
 from mappings.errors import SyncError
 from pipelines.clock import monotonic_s, now
-from pipelines.publishing.service import require_service
+from pipelines.run.context import require_service
 from pipelines.settings import Settings
 
 WHILE_SOMEBODY_WAITS = RetryPolicy(attempts=2, budget_s=20.0, attempt_s=15.0)

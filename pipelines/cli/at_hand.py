@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import psutil
 from rapidfuzz import fuzz, process
 
-from mappings.destination import split_destination
+from mappings.delivery import split_destination
 from mappings.errors import ConfigError
+from mappings.row_key import RowKey
 from mappings.spec.feed import PublishPolicy
-from mappings.vocabulary import RowKey
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.cli.shelf import Shelf
 from pipelines.clock import now

@@ -7,7 +7,7 @@ from pathlib import Path
 from mappings.errors import ConfigError
 from pipelines.cli.output import Output
 from pipelines.clock import now
-from pipelines.outcomes import ExitCode
+from pipelines.run.outcome import ExitCode
 from pipelines.settings import current_settings
 from state.addresses import shown_url
 from state.database import open_database

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from pipelines.cli.output import Output
-from pipelines.outcomes import ExitCode
+from pipelines.run.outcome import ExitCode
 from pipelines.settings import current_settings
 from state.addresses import shown_url
 from state.compacting import Compaction, compact

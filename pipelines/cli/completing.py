@@ -49,7 +49,7 @@ def run_words(context: typer.Context, incomplete: str) -> list[Offer]:
 
 def brake_words(incomplete: str) -> list[Offer]:
     """Offer the brakes that a person may pass; several are joined by commas."""
-    from pipelines.options import BRAKE_TEXTS  # noqa: PLC0415  # keeps `--help` fast
+    from pipelines.run.options import BRAKE_TEXTS  # noqa: PLC0415  # keeps `--help` fast
 
     before, comma, word = incomplete.rpartition(",")
     said = before.split(",")
@@ -59,7 +59,7 @@ def brake_words(incomplete: str) -> list[Offer]:
 
 def state_words(incomplete: str) -> list[Offer]:
     """Offer the words that `rows --state` takes."""
-    from pipelines.row_words import ALL, WAITING  # noqa: PLC0415  # keeps `--help` fast
+    from pipelines.run.standing import ALL, WAITING  # noqa: PLC0415  # keeps `--help` fast
 
     return _fitting(((str(word), "waits for a person" if word in WAITING else "") for word in ALL), incomplete)
 
@@ -67,7 +67,7 @@ def state_words(incomplete: str) -> list[Offer]:
 def waiting_words(context: typer.Context, incomplete: str) -> list[Offer]:
     """Offer the keys of the rows of a feed that wait for a person's decision; a rejected row waits for its source."""
     from pipelines.cli.row_choices import chosen_rows  # noqa: PLC0415  # keeps `--help` fast
-    from pipelines.row_words import WAITING  # noqa: PLC0415  # as above
+    from pipelines.run.standing import WAITING  # noqa: PLC0415  # as above
 
     offers: list[Offer] = []
     with _quietly(), _shelf() as shelf:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import signal
 
-from pipelines.stopping.threshold import leave
+from pipelines.run.signals import leave
 
 GARBAGE_EVERY = 50_000
 """So many objects are made before garbage is looked for among them: what a command imports are very many, and all stay."""

@@ -1,6 +1,6 @@
 """The command `explain` at work: one row is looked up in its source, mapped while every step is watched, and told.
 
-What a step did is `mappings.tracing`'s, what the ledger has `state.books`'.
+What a step did is `mappings.compiler.mapper`'s, what the ledger has `state.books`'.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
-from mappings.engine import RowMapper, compile_feed
+from mappings.compiler.mapper import Explanation, RowMapper, TracedStep, compile_feed, explain_row
 from mappings.errors import ConfigError
+from mappings.outcome import RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.refusals import did_you_mean
+from mappings.row_key import FeedName, RowKey
 from mappings.spec.feed import FeedMapping
-from mappings.tracing import Explanation, TracedStep, explain_row
-from mappings.vocabulary import FeedName, RowKey, RowOutcome, Skipped, SourceRow, if_unknown
 from pipelines.cli.at_hand import typed_key
 from pipelines.cli.feed_files import named_mapping
 from pipelines.cli.known_lists import Known, known_lists

@@ -10,12 +10,10 @@ from pathlib import Path
 from pipelines.cli.output import Output
 from pipelines.cli.whole_file import written_whole
 from pipelines.clock import monotonic_s
-from pipelines.logs import configure_logs
-from pipelines.measuring.exposition import exposition
-from pipelines.measuring.page import MetricsPage, look
-from pipelines.measuring.server import serving_metrics
+from pipelines.run.signals import wait_to_be_stopped
 from pipelines.settings import current_settings
-from pipelines.stopping.interrupts import wait_to_be_stopped
+from pipelines.telemetry.logs import configure_logs
+from pipelines.telemetry.metrics import MetricsPage, exposition, look, serving_metrics
 
 
 def print_metrics(*, as_json: bool) -> int:

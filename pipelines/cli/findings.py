@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from connectors.event_api.drift import Drift
+from connectors.event_api.contract_check import Drift
 from mappings.errors import FileProblem, MappingFileError
 from mappings.examples import ExampleFailure, run_examples
 from mappings.spec.feed import FeedMapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mappings.engine import Directory
+from mappings.compiler.mapper import Directory
 from pipelines.cli.asking import ask_lists
 from pipelines.settings import Settings
 

@@ -7,8 +7,9 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from connectors.event_api.complaints import in_short
-from mappings.vocabulary import REASON_TEXTS, Reason, RowKey
+from connectors.event_api.route import in_short
+from mappings.refusals import REASON_TEXTS, Reason
+from mappings.row_key import RowKey
 from pipelines.cli.tables_csv import ToldRow, told
 from state.deciding import waits_for_access
 from state.views import OtherEntry, ProblemRecord, RowRecord

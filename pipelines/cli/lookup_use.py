@@ -11,11 +11,11 @@ from itertools import islice
 from pathlib import Path
 
 from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, attempt
+from mappings.compiler.mapper import Directory, attempt
 from mappings.lint.lookups import LookedAt, asked, has_lists
+from mappings.outcome import SourceRow
 from mappings.positions import Problem
 from mappings.spec.feed import FeedMapping
-from mappings.vocabulary import SourceRow
 from mappings.yaml.includes import included_by, including, is_shared
 from mappings.yaml.loader import SUFFIXES, document_of
 from pipelines.clock import now

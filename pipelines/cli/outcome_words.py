@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, Literal, assert_never
 
-from mappings.vocabulary import REASON_TEXTS, Absorbed, Gone, MappedRow, Reason, Rejection, Skipped
+from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, Skipped
+from mappings.refusals import REASON_TEXTS, Reason
 from pipelines.cli.preview_claims import Foreseen, Held
 
 OutcomeKind = Literal["events", "rejected", "held", "skipped"]

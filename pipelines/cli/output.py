@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 from pydantic import BaseModel
 
 from mappings.errors import MappingFileError, SyncError, TransientError
-from pipelines.harmless import escaped
+from pipelines.control_characters import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console

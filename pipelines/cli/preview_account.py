@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from mappings.vocabulary import Absorbed, Absorption, Gone, MappedRow, Rejection, Skipped
+from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, Rejection, Skipped
 from pipelines.cli.preview_claims import Foreseen, Held, TakenBack
 from pipelines.cli.unmapped import Misses
 

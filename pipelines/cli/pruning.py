@@ -13,7 +13,7 @@ from mappings.errors import ConfigError
 from mappings.measures import parse_duration
 from pipelines.cli.output import Output
 from pipelines.clock import now
-from pipelines.outcomes import ExitCode
+from pipelines.run.outcome import ExitCode
 from pipelines.settings import current_settings
 from state.addresses import shown_url
 from state.presence import existing_database

@@ -12,13 +12,11 @@ from typing import Any
 from pipelines.cli.at_hand import FeedAtHand, feed_at_hand
 from pipelines.cli.output import Output
 from pipelines.clock import now
-from pipelines.logs import configure_logs
-from pipelines.outcomes import ExitCode
-from pipelines.publishing.service import open_api, require_service
-from pipelines.publishing.shared_pace import sharing_over
-from pipelines.reconciliation.matching import RowVerdict, Verdict
-from pipelines.reconciliation.search import ListRead, Reconciled, ReconcileJob, reconcile
+from pipelines.run.context import open_api, require_service, sharing_over
+from pipelines.run.outcome import ExitCode
+from pipelines.run.reconcile import ListRead, Reconciled, ReconcileJob, RowVerdict, Verdict, reconcile
 from pipelines.settings import current_settings
+from pipelines.telemetry.logs import configure_logs
 from state.decisions import Found
 from state.sought import Sought, read_sought
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mappings.vocabulary import IdempotencyKey, RowKey
+from mappings.row_key import IdempotencyKey, RowKey
 from pipelines.cli.output import Output
 from pipelines.cli.tables import BRAKE_COLUMNS, REJECTION_COLUMNS, brake_rows, read_line, rejection_rows
-from pipelines.outcomes import Outcome
-from pipelines.sync import Staged
+from pipelines.run.outcome import Outcome
+from pipelines.run.stage import Staged
 from state.accounts import StageReport
 from state.standing import NOTHING, Standing
 

@@ -16,17 +16,15 @@ from pipelines.cli.output import Output, Progress
 from pipelines.cli.rehearsal_report import SHOWN, Owed, Rehearsal, Sending, show_rehearsals
 from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
-from pipelines.faults import faults_as_errors
-from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
-from pipelines.gate import brake_error, pass_the_gate
-from pipelines.options import RunOptions
-from pipelines.outcomes import BrakeError, ExitCode, Outcome, outcome_of
+from pipelines.run.brakes import BrakeError, brake_error, pass_the_gate
+from pipelines.run.context import Workshop
+from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
+from pipelines.run.options import RunOptions
+from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
+from pipelines.run.publish import Published
+from pipelines.run.signals import InterruptedRunError, is_stop_asked
+from pipelines.run.standing import outcome_of_publish
 from pipelines.settings import Settings
-from pipelines.stopping.interruption import InterruptedRunError
-from pipelines.stopping.interrupts import is_stop_asked
-from pipelines.sync import Published
-from pipelines.verdicts import outcome_of_publish
-from pipelines.wiring import Workshop
 from state.accounts import PublishAccount
 from state.books import Books
 from state.outbox import Outbox
@@ -80,7 +78,7 @@ def _on_copy(run: FeedAtWork) -> Rehearsal:
     staged = None if run.options.publish_only else run.stage()
     rehearsed = Outcome("rehearsed", ExitCode.DONE)
     if staged and staged.stopping:
-        return Rehearsal(feed, outcome_of(brake_error(staged, feed)), staged)
+        return Rehearsal(feed, outcome_of(brake_error(staged.stopping, feed)), staged)
     if run.options.stage_only:
         return Rehearsal(feed, rehearsed, staged)
     try:

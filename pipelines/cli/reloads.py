@@ -18,8 +18,8 @@ from pipelines.cli.feed_files import shown_path
 from pipelines.cli.output import Output
 from pipelines.launching.reloading import FolderSeen, Reloader, Tell, watch
 from pipelines.launching.webserver import Webserver, webserver_url
+from pipelines.run.signals import wait_to_be_stopped
 from pipelines.settings import Settings, current_settings
-from pipelines.stopping.interrupts import wait_to_be_stopped
 
 LONGEST_RELOAD_S = 180.0
 """Hundreds of feeds take seconds to load; on a busy machine many."""

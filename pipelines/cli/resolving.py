@@ -10,16 +10,15 @@ from typing import Any
 import typer
 
 from mappings.errors import ConfigError, SyncError
-from mappings.vocabulary import RowKey
+from mappings.row_key import RowKey
 from pipelines.cli.at_hand import FeedAtHand, feed_at_hand, typed_key
 from pipelines.cli.output import Output
 from pipelines.cli.row_choices import chosen_rows, parse_choice
-from pipelines.logs import configure_logs
-from pipelines.outcomes import ExitCode
-from pipelines.publishing.service import open_api
-from pipelines.publishing.shared_pace import sharing_over
-from pipelines.reconciliation.search import is_listed
+from pipelines.run.context import open_api, sharing_over
+from pipelines.run.outcome import ExitCode
+from pipelines.run.reconcile import is_listed
 from pipelines.settings import current_settings
+from pipelines.telemetry.logs import configure_logs
 from state.choices import Apply, AsItIs, Change, Choice, Release, Remove, Resend, SameAs, SetAside, TakeBack, TakeEvent
 from state.decisions import Resolved
 from state.views import Book

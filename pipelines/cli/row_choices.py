@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from mappings.errors import ConfigError
 from mappings.refusals import did_you_mean
 from pipelines.cli.listed_row import ListedRow, of_drift, of_earlier, of_entry, of_problem, of_resent, of_vanished
-from pipelines.row_words import ALL, IGNORED, RESENT, WAITING
+from pipelines.run.standing import ALL, IGNORED, RESENT, WAITING
 from state.books import Books
 from state.views import Book, RowFilter, RowRecord
 from state.words import EntryState, ProblemKind, Waiting

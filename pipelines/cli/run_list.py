@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mappings.errors import ConfigError
 from mappings.measures import written
-from mappings.vocabulary import REASON_TEXTS
+from mappings.refusals import REASON_TEXTS
 from pipelines.cli.output import Output
 from pipelines.cli.run_words import run_document, run_head, run_lines, run_told
 from pipelines.cli.shelf import Shelf, open_shelf

@@ -9,19 +9,19 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from mappings.errors import MappingFileError
+from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
-from mappings.vocabulary import FeedName
 from pipelines.cli.run_report import RunReport
-from pipelines.outcomes import ExitCode
+from pipelines.run.context import open_workshop
+from pipelines.run.outcome import ExitCode
 from pipelines.settings import Settings
-from pipelines.wiring import open_workshop
 
 
 def tell_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
     """Tell of those feeds whose last run was lost. What cannot be told is logged, and keeps no run from beginning."""
     if not settings.channels.addresses:
         return
-    from pipelines.telling.notices import nothing_fails, teller_of  # noqa: PLC0415  # see the door sign
+    from pipelines.notifications.notices import nothing_fails, teller_of  # noqa: PLC0415  # see the door sign
 
     with nothing_fails(), open_workshop(settings) as workshop:
         teller_of(settings, workshop.engine).tell_of_lost_runs(feeds)
@@ -40,8 +40,8 @@ def tell_after(
     """
     if not settings.channels.addresses:
         return
-    from pipelines.telling.causes import Cause, Concern  # noqa: PLC0415  # as above
-    from pipelines.telling.notices import nothing_fails, teller_of  # noqa: PLC0415  # see the door sign
+    from pipelines.notifications.causes import Cause, Concern  # noqa: PLC0415  # as above
+    from pipelines.notifications.notices import nothing_fails, teller_of  # noqa: PLC0415  # see the door sign
 
     crashes = {
         FeedName(report.feed): Concern(Cause.FAILED, report.message, report.hint)

@@ -10,9 +10,9 @@ from pipelines.cli.output import Output
 from pipelines.cli.run_words import standing_line
 from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
 from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
-from pipelines.outcomes import ExitCode, Outcome, message_and_hint
-from pipelines.publishing.pace_told import pace_line
-from pipelines.wiring import Workshop
+from pipelines.run.context import Workshop
+from pipelines.run.outcome import ExitCode, Outcome, message_and_hint
+from pipelines.run.sending import pace_line
 from state.accounts import RejectedRow
 from state.books import Books
 from state.standing import OpenRows

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pipelines.cli.tables import publish_line, read_line
-from pipelines.publishing.pace_told import pace_line
+from pipelines.run.sending import pace_line
 from state.standing import OpenRows
 from state.views import RunRecord
 from state.words import Waiting

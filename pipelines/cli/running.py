@@ -22,18 +22,16 @@ from pipelines.cli.run_notices import tell_after, tell_before
 from pipelines.cli.run_report import RunReport, report_of, show_reports
 from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
-from pipelines.faults import FaultError, faults_as_errors
-from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.launching.dagster_home import prepare_dagster_home
 from pipelines.launching.request import launch_config, launch_tags, launched_job, wanted_assets
 from pipelines.launching.webserver import Launch, Webserver, webserver_url
-from pipelines.logs import configure_logs
-from pipelines.options import RunOptions
-from pipelines.outcomes import ExitCode, outcome_of
-from pipelines.publishing.service import require_service
+from pipelines.run.context import open_workshop, require_service
+from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
+from pipelines.run.options import RunOptions
+from pipelines.run.outcome import ExitCode, FaultError, faults_as_errors, outcome_of
+from pipelines.run.signals import deferred_to_the_end, is_stop_asked, window
 from pipelines.settings import Settings, current_settings
-from pipelines.stopping.interrupts import deferred_to_the_end, is_stop_asked, window
-from pipelines.wiring import open_workshop
+from pipelines.telemetry.logs import configure_logs
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,9 @@ def sandbox(
 ) -> int:
     """Run a faithful local copy of the service until it is interrupted."""
     from mappings.errors import ConfigError  # noqa: PLC0415  # keeps `--help` fast
-    from sandbox.database import StateInUseError  # noqa: PLC0415  # keeps `--help` fast
     from sandbox.server import Address, serve  # noqa: PLC0415  # as above
-    from sandbox.switch_words import SwitchError, switched  # noqa: PLC0415  # as above
+    from sandbox.store import StateInUseError  # noqa: PLC0415  # keeps `--help` fast
+    from sandbox.switches import SwitchError, switched  # noqa: PLC0415  # as above
 
     wanted = [*([f"rate_events={rate}"] if rate else []), *(switches or [])]
     try:

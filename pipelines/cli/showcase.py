@@ -24,13 +24,12 @@ from pipelines.clock import monotonic_s
 from pipelines.launching.dagster_home import prepare_dagster_home
 from pipelines.launching.reloading import see_folder
 from pipelines.launching.webserver import note_path
-from pipelines.logs import configure_logs
-from pipelines.measuring.page import MetricsPage
-from pipelines.measuring.server import serving_metrics
-from pipelines.options import RunOptions
-from pipelines.publishing.service import require_service
+from pipelines.run.context import require_service
+from pipelines.run.options import RunOptions
+from pipelines.run.signals import wait_to_be_stopped
 from pipelines.settings import PACKAGED_FEEDS, Settings, current_settings, read_settings
-from pipelines.stopping.interrupts import wait_to_be_stopped
+from pipelines.telemetry.logs import configure_logs
+from pipelines.telemetry.metrics import MetricsPage, serving_metrics
 from state.private_files import make_private_folder
 
 SANDBOX = "sandbox"

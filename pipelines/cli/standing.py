@@ -11,9 +11,9 @@ from typing import Any
 from pipelines.cli.output import Output
 from pipelines.cli.run_words import run_document, run_outcome, run_told
 from pipelines.cli.shelf import Shelf, open_shelf
-from pipelines.outcomes import ExitCode
+from pipelines.notifications.causes import HELP
+from pipelines.run.outcome import ExitCode
 from pipelines.settings import current_settings
-from pipelines.telling.waiting import HELP
 from state.views import FeedStatus, LeaseHolder, RunRecord
 from state.words import EntryState
 

@@ -15,9 +15,9 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Protocol, TextIO
 
 from mappings.errors import ConfigError
-from mappings.vocabulary import REASON_TEXTS, Reason
+from mappings.refusals import REASON_TEXTS, Reason
 from pipelines.cli.tables import RefusedRow
-from pipelines.harmless import replaced
+from pipelines.control_characters import replaced
 
 _ADDED = ("place", "problem", "hint")
 _STARTS_A_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # OWASP, "CSV Injection"

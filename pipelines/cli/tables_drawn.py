@@ -32,7 +32,7 @@ from rich.text import Text
 
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.measures import written, written_rate
-from pipelines.harmless import replaced
+from pipelines.control_characters import replaced
 
 _WIDTH_OF_A_PIPE = 160
 _WIDER_THAN_ANY = 100_000

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
-from mappings.vocabulary import Reason, ReasonCode
+from mappings.refusals import Reason, ReasonCode
 from state.books import Books
 from state.views import Book
 from state.words import ProblemKind

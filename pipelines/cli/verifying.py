@@ -6,7 +6,7 @@ What is looked at is `state.soundness`'s.
 from __future__ import annotations
 
 from pipelines.cli.output import Output
-from pipelines.outcomes import ExitCode
+from pipelines.run.outcome import ExitCode
 from pipelines.settings import current_settings
 from state.addresses import shown_url
 from state.presence import existing_database

@@ -7,7 +7,7 @@ from pydantic_core import ErrorDetails
 
 from mappings.errors import ConfigError
 from mappings.refusals import did_you_mean
-from pipelines.options import BRAKE_TEXTS, RunOptions
+from pipelines.run.options import BRAKE_TEXTS, RunOptions
 
 
 def options_of(*, keys: str | None, accept: list[str], **others: object) -> RunOptions:

@@ -12,7 +12,7 @@ from mappings.spec.feed import FeedMapping
 from pipelines.launching.left_behind import end_runs_of_the_dead, ended_on_leaving
 from pipelines.launching.request import launch_config, launch_tags, launched_job, wanted_assets
 from pipelines.launching.workers import process_tags
-from pipelines.options import RunOptions
+from pipelines.run.options import RunOptions
 
 QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
 """The event log keeps everything, stack traces included; the terminal is the person's, who gets a report."""

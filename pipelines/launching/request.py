@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
-from mappings.vocabulary import FeedName
 from pipelines import names
-from pipelines.backfills.windows import FIRST_SHOWN, has_days, usual_way
 from pipelines.clock import now
-from pipelines.options import RunOptions
+from pipelines.run.backfill import FIRST_SHOWN, has_days, usual_way
+from pipelines.run.options import RunOptions
 
 
 def launch_config(options: RunOptions) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import typer
 from architecture.places import ROOT
 
 from pipelines.cli.app import app
-from pipelines.outcomes import ExitCode
+from pipelines.run.outcome import ExitCode
 
 README = (ROOT / "README.md").read_text("utf-8")
 PAGES = (

@@ -57,7 +57,7 @@ def test_two_places_alone_catch_every_exception() -> None:
     """A fault of ours in one mapping file, or in one run, must harm no other feed."""
     assert [called(path) for path in MODULES if _caught(path) & {"", "Exception"}] == [
         "mappings/yaml/loader.py",
-        "pipelines/faults.py",
+        "pipelines/run/outcome.py",
     ]
 
 

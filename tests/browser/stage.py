@@ -18,7 +18,7 @@ from on_dagster.desk import HEADER, MAPPING, Desk, ended, free_port, line, start
 from pipelines.cli.children import READY_S
 from pipelines.launching.dagster_home import DAGSTER_YAML
 from sandbox.server import running
-from sandbox.switch_words import switched
+from sandbox.switches import switched
 
 KEY = "sk-live-7Qx9Kv3Rw8Zt5Lm2Hd6"
 STEADY, BRAKED, LAUNCHED, DATED, BROKEN = "town-hall", "book-fair", "night-walks", "old-posters", "lost-walks"

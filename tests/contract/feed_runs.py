@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, compile_feed
+from mappings.compiler.mapper import Directory, compile_feed
+from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, if_unknown
+from mappings.refusals import Reason, ReasonCode
 from mappings.spec.feed import FeedMapping
-from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped, if_unknown
 from mappings.yaml.loader import load_feed
 
 ROOT = Path(__file__).parents[2]

@@ -18,14 +18,14 @@ from contract.source_kinds import in_no_time
 
 from connectors.sources.access import Access
 from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, compile_feed
+from mappings.compiler.mapper import Directory, compile_feed
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SourceSpec
 from mappings.yaml.loader import LookupShelf, parse_feed
-from pipelines.options import RunOptions
-from pipelines.publishing.drain import Advance
-from pipelines.reading.approach import AtHand, approach_of
-from pipelines.sync import Staged, StageJob, stage
+from pipelines.run.drain import Advance
+from pipelines.run.options import RunOptions
+from pipelines.run.reading import AtHand, approach_of
+from pipelines.run.stage import Staged, StageJob, stage
 from state.database import StateDb, open_database
 from state.ledger import Ledger
 

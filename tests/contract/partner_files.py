@@ -6,7 +6,7 @@ from pathlib import Path
 
 from contract.feed_runs import outcomes_in
 
-from mappings.vocabulary import RowOutcome
+from mappings.outcome import RowOutcome
 from mappings.yaml.loader import LookupShelf, parse_feed
 
 EVENT = """

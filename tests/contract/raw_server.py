@@ -19,10 +19,9 @@ from pydantic import SecretStr
 from unit.connectors_api.wired import SECRET
 
 from connectors.event_api.client import EventApi
-from connectors.event_api.http import ServiceHttp, open_http
-from connectors.pacing import Pacer
+from connectors.event_api.transport import ServiceHttp, open_http
+from connectors.rate_limit import Pacer, Surroundings
 from connectors.retry import RetryPolicy
-from connectors.surroundings import Surroundings
 
 T = TypeVar("T")
 PATIENCE_S = 60.0

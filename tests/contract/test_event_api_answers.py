@@ -20,7 +20,7 @@ from connectors.errors import (
     ScopeMissingError,
     ServiceUnavailableError,
 )
-from connectors.pauses import Patience
+from connectors.rate_limit import Patience
 from connectors.retry import RetryPolicy
 from mappings.delivery import (
     Answer,

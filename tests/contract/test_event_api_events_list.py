@@ -20,8 +20,8 @@ from connectors.errors import (
     ScopeMissingError,
     ServiceUnavailableError,
 )
-from connectors.event_api.event_list import EventList, ListedEvent
-from connectors.event_api.http import LONGEST_BODY
+from connectors.event_api.lists import EventList, ListedEvent
+from connectors.event_api.transport import LONGEST_BODY
 
 
 @dataclass

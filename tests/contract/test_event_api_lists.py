@@ -20,7 +20,7 @@ from connectors.errors import (
     ServiceUnavailableError,
 )
 from connectors.event_api.client import EventApi
-from connectors.event_api.listing import Classifications
+from connectors.event_api.lists import Classifications
 from mappings.delivery import Receipt
 
 T = TypeVar("T")

@@ -15,9 +15,9 @@ from unit.connectors_api.test_pictures import gif, jpeg, png, webp_extended
 from unit.connectors_api.wired import SECRET, Service, api_over, page, told
 from virtual_time import at_once
 
+from connectors.addresses import is_public
 from connectors.errors import KeyRefusedError
 from connectors.event_api.media import Image, ImageFetcher, ImageLimits, ImageProblem, ImageUnchanged
-from connectors.public_addresses import is_public
 from mappings.errors import SyncError
 
 T = TypeVar("T")

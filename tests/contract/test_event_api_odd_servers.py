@@ -16,7 +16,7 @@ from unit.connectors_api.wired import SECRET, intent
 
 from connectors.errors import RedirectRefusedError
 from connectors.event_api.answers import Lost, NotReached
-from connectors.event_api.exchange import Exchange
+from connectors.event_api.transport import Exchange
 from mappings.delivery import Blocked, Postponed, Receipt, Refusal, Uncertain, Verdict
 
 BODY = b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(DOCUMENT), DOCUMENT)

@@ -14,7 +14,7 @@ from unit.connectors_api.wired import SECRET, Scripted, Service, api_over, inten
 from virtual_time import at_once
 
 from connectors.errors import BaseUrlError, KeyFormatError
-from connectors.event_api.http import check_base_url, open_http
+from connectors.event_api.transport import check_base_url, open_http
 from mappings.delivery import Postponed
 
 ECHO = httpx.Response(

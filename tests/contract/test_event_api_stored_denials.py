@@ -18,8 +18,8 @@ from virtual_time import at_once
 from connectors.errors import KeyRefusedError, ScopeMissingError
 from mappings.delivery import Denial, Postponed, Superseded
 from mappings.errors import SyncError, TransientError
-from mappings.vocabulary import RowKey
-from pipelines.publishing.drain import Drain
+from mappings.row_key import RowKey
+from pipelines.run.drain import Drain
 from state.choices import Change, Resend
 from state.outbox import Settled
 from state.turned_away import Retried

@@ -22,7 +22,7 @@ from cryptography.x509.oid import NameOID
 from unit.connectors_api.wired import SECRET, intent
 
 from connectors.event_api.answers import NotReached
-from connectors.event_api.exchange import Exchange, HttpAnswer
+from connectors.event_api.transport import Exchange, HttpAnswer
 from mappings.delivery import Receipt, Verdict
 
 PASSWORD = "proxy+s3cret/word"

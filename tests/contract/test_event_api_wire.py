@@ -13,9 +13,7 @@ from contract.raw_server import CREATED, DOCUMENT, IDS, PATIENCE_S, Behaviour, S
 from unit.connectors_api.wired import SECRET, intent
 
 from connectors.event_api.answers import Lost, NotReached
-from connectors.event_api.departure import HeldBackError, may_leave
-from connectors.event_api.exchange import Exchange, HttpAnswer
-from connectors.event_api.http import LONGEST_BODY
+from connectors.event_api.transport import LONGEST_BODY, Exchange, HeldBackError, HttpAnswer, may_leave
 from mappings.delivery import Postponed, Receipt, Uncertain
 
 

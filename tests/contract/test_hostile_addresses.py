@@ -15,12 +15,11 @@ from lookalikes.web_files import Web, answering, web_server
 from pydantic import SecretStr
 from unit.connectors_sources.reading import SPEC
 
+from connectors.addresses import is_metadata
 from connectors.errors import BaseUrlError
 from connectors.event_api.answers import NotReached
-from connectors.event_api.exchange import Exchange
-from connectors.event_api.http import open_http
 from connectors.event_api.media import ImageLimits, ImageProblem
-from connectors.public_addresses import is_metadata
+from connectors.event_api.transport import Exchange, open_http
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import SourceRefusedError
 from connectors.sources.fetching import Fetching

@@ -22,8 +22,8 @@ from empty_books import lay_out
 
 from connectors.sources.catalogue import open_source
 from mappings.errors import SyncError
-from mappings.vocabulary import FeedName
-from pipelines.options import RunOptions
+from mappings.row_key import FeedName
+from pipelines.run.options import RunOptions
 from state.books import Books
 from state.database import StateDb, open_database
 from state.views import Book, RowFilter, RowRecord

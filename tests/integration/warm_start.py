@@ -17,7 +17,7 @@ from pkgutil import walk_packages
 from typing import Any
 
 import pipelines.cli
-from connectors.notifier import require_library
+from connectors.notify import require_library
 from pipelines.cli.app import main
 from state.database import open_database
 

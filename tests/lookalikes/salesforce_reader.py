@@ -19,8 +19,8 @@ from connectors.sources.clockwork import Clockwork
 from connectors.sources.contract import Ending
 from connectors.sources.names import Asked
 from connectors.sources.salesforce_records import SalesforceRecords
+from mappings.outcome import SourceRow
 from mappings.spec.source import SalesforceSource
-from mappings.vocabulary import SourceRow
 
 
 @dataclass

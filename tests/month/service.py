@@ -24,7 +24,7 @@ from starlette.responses import Response
 from sandbox.answers import ApiError
 from sandbox.app import app_of
 from sandbox.service import Surroundings, open_sandbox
-from sandbox.switch_words import switched
+from sandbox.switches import switched
 
 SECRET = "sk-month-4tYq8Zw2Lm-0042"
 MEMORY_S = 2 * 86_400

@@ -16,7 +16,7 @@ from month.play import Played, Span, played
 from month.story import ZONE, a_quiet_time, hard_days, the_month
 from sqlalchemy import select
 
-from pipelines.telling.causes import Cause
+from pipelines.notifications.causes import Cause
 from state.books import Books
 from state.database import reading
 from state.notices_sent import NoticesSent

@@ -18,7 +18,7 @@ from month.carrying import carry_out, definitions_at, settings_of
 from month.clock import time_told_in
 
 from pipelines.launching.workers import process_tags
-from pipelines.logs import configure_logs
+from pipelines.telemetry.logs import configure_logs
 
 
 def serve() -> None:

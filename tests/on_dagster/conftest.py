@@ -11,7 +11,7 @@ from on_dagster.desk import SECRET, Desk, line
 
 from pipelines.launching.dagster_home import DAGSTER_YAML
 from sandbox.server import running
-from sandbox.switch_words import switched
+from sandbox.switches import switched
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ import httpx
 from pipelines import names
 from pipelines.definitions import build_definitions
 from pipelines.launching.request import launch_config, wanted_assets
-from pipelines.options import RunOptions
+from pipelines.run.context import open_workshop
+from pipelines.run.options import RunOptions
 from pipelines.settings import Settings, read_settings
-from pipelines.wiring import open_workshop
 from sandbox.server import Announcement
 from state.books import Books
 from state.views import RunRecord

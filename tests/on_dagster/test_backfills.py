@@ -11,9 +11,9 @@ from on_dagster.desk import FEED, HEADER, MAPPING, Desk, ended, failure_of, line
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines import names
-from pipelines.backfills.windows import Window
 from pipelines.launching.request import launch_config, launch_tags, launched_job
-from pipelines.options import RunOptions
+from pipelines.run.backfill import Window
+from pipelines.run.options import RunOptions
 
 BACKFILLED = dg.AssetKey([FEED, "backfilled"])
 DATED = MAPPING.replace("path: ../{source}", "path: ../in/{{date:%Y%m%d}}.csv")

@@ -16,10 +16,10 @@ from mappings.yaml.loader import load_feed
 from pipelines import names
 from pipelines.clock import now
 from pipelines.definitions import build_definitions
-from pipelines.feed_run import FeedAtWork, RunTicket
 from pipelines.notices_sensor import LOST_AFTER, NAME
+from pipelines.run.context import open_workshop
+from pipelines.run.feed_run import FeedAtWork, RunTicket
 from pipelines.settings import Settings, read_settings
-from pipelines.wiring import open_workshop
 
 
 @dataclass

@@ -25,7 +25,7 @@ from on_dagster.desk import FEED, SECRET, Desk, documents, ended, free_port, lin
 from postgres import Postgres
 
 from sandbox.server import running
-from sandbox.switch_words import switched
+from sandbox.switches import switched
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from lookalikes.demo import FEEDS, Places, running_places
 from on_dagster.desk import SECRET, Desk, checks_of, materialized, metadata_of
 
 from sandbox.server import running
-from sandbox.switch_words import switched
+from sandbox.switches import switched
 
 SHEET, ORG = "demo-sheet", "demo-salesforce"
 WELL = [("0101", "published"), ("0102", "published"), ("0103", "published"), ("0104", "draft"), ("0105", "published")]

@@ -24,26 +24,24 @@ from unit.connectors_api.wired import SECRET
 from virtual_time import at_once
 
 from connectors.event_api.client import EventApi
-from connectors.event_api.http import open_http
-from connectors.pacing import Pacer
-from connectors.pauses import Patience
+from connectors.event_api.transport import open_http
+from connectors.rate_limit import Pacer, Patience, Surroundings
 from connectors.retry import RetryPolicy
 from connectors.sources.contract import Reading
-from connectors.surroundings import Surroundings
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import SyncError
-from mappings.identity import idempotency_key
+from mappings.outcome import RowLocation, SourceRow
+from mappings.row_key import RowKey, idempotency_key
 from mappings.spec.feed import FeedMapping
-from mappings.vocabulary import Origin, RowKey, SourceRow
 from mappings.yaml.loader import load_feed
-from pipelines.options import RunOptions
-from pipelines.outcomes import outcome_of
-from pipelines.publishing.covers import CoverProblem
-from pipelines.publishing.departures import Departures
-from pipelines.publishing.drain import Drain
-from pipelines.publishing.sending import PublishJob, Sending
-from pipelines.sync import Published, StageJob, stage
-from pipelines.verdicts import outcome_of_publish
+from pipelines.run.drain import Departures, Drain
+from pipelines.run.images import CoverProblem
+from pipelines.run.options import RunOptions
+from pipelines.run.outcome import outcome_of
+from pipelines.run.publish import Published
+from pipelines.run.sending import PublishJob, Sending
+from pipelines.run.stage import StageJob, stage
+from pipelines.run.standing import outcome_of_publish
 from state.books import Books
 from state.choices import AsItIs, Change, Choice, NotPossibleError
 from state.decisions import Decisions
@@ -116,7 +114,7 @@ class Sheet:
     def read(self) -> Iterator[Reading]:
         rows = (
             SourceRow(
-                Origin(f"agenda.csv:{number}", number), dict(zip(COLUMNS, (key, title, "2031-05-06", "19:30"), strict=True))
+                RowLocation(f"agenda.csv:{number}", number), dict(zip(COLUMNS, (key, title, "2031-05-06", "19:30"), strict=True))
             )
             for number, (key, title) in enumerate(self.titles.items(), 2)
         )

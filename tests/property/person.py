@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from property.delivery_desk import Worker
 from property.model_service import Death
 
-from mappings.vocabulary import RowKey
+from mappings.row_key import RowKey
 from state.choices import Apply, Change, Choice, NotPossibleError, Release, Remove, Resend, SameAs, SetAside, TakeBack, TakeEvent
 from state.decisions import EventTakenError
 from state.views import RowRecord

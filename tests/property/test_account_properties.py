@@ -14,8 +14,9 @@ from unit.state.world import DESTINATION, FEED, World, answer, gone, receipt, re
 
 from mappings.delivery import Blocked, Conflict, Intent, Postponed, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
-from mappings.vocabulary import RowKey, RowOutcome
-from pipelines.outcomes import outcome_of
+from mappings.outcome import RowOutcome
+from mappings.row_key import RowKey
+from pipelines.run.outcome import outcome_of
 from state.accounts import ImbalanceError, PublishAccount, ReadAccount
 from state.books import Books
 from state.drafts import content_of

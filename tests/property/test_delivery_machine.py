@@ -23,7 +23,7 @@ from property.model_service import WORDS, Character, Death, Event, ModelService
 from property.person import Person
 from property.state_dbs import OneFile, OneServer, StateDb
 
-from pipelines.options import RunOptions
+from pipelines.run.options import RunOptions
 from state.choices import Apply, Choice, Release, Resend, SetAside, TakeBack, TakeEvent
 from state.views import RowRecord
 from state.words import EntryState

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from unit.state.world import World
 
 from mappings.errors import SyncError
-from pipelines.options import RunOptions
+from pipelines.run.options import RunOptions
 from state.choices import Resend, SetAside, TakeBack
 
 ENDS = ("\n", "\n", "\n", "\r\n", "\r")

@@ -18,7 +18,7 @@ from unit.state.world import DESTINATION, FEED, World, receipt
 
 from connectors.sources.errors import SourceUnavailableError
 from mappings.spec.feed import FeedMapping
-from pipelines.options import RunOptions
+from pipelines.run.options import RunOptions
 from state.books import Books
 from state.gate import GateClosedError
 from state.outbox import Settled

@@ -20,7 +20,8 @@ from unit.state.world import World, answer, rejection, row, skipped
 
 from mappings.delivery import Blocked, Conflict, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
-from mappings.vocabulary import Cover, MappedRow, RowKey, RowOutcome
+from mappings.outcome import Cover, MappedRow, RowOutcome
+from mappings.row_key import RowKey
 from state.gate import GateClosedError
 from state.outbox import Outbox, Settled
 from state.stage import Stage

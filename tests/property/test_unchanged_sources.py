@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from unit.state.world import World
 
 from connectors.sources.clockwork import REAL, Clockwork
-from mappings.vocabulary import FeedName
-from pipelines.options import RunOptions
+from mappings.row_key import FeedName
+from pipelines.run.options import RunOptions
 from state.choices import Resend, SetAside, TakeBack, TakeEvent
 
 

@@ -17,8 +17,8 @@ from pipelines.broken_feeds import CHECK, GROUP
 from pipelines.checks import brake_specs, publish_specs
 from pipelines.definitions import build_definitions
 from pipelines.resources import LaunchOptions
+from pipelines.run.context import open_workshop
 from pipelines.settings import read_settings
-from pipelines.wiring import open_workshop
 
 _FEED = "town-hall"
 _MAPPING = """\

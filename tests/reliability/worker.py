@@ -14,9 +14,9 @@ from pathlib import Path
 from connectors.retry import RetryPolicy
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
-from pipelines.feed_run import FeedAtWork, FeedRun, RunTicket
+from pipelines.run.context import Workshop, open_workshop
+from pipelines.run.feed_run import FeedAtWork, FeedRun, RunTicket
 from pipelines.settings import Settings, read_settings
-from pipelines.wiring import Workshop, open_workshop
 from state.books import Books
 from state.views import Book, RowFilter, RowRecord
 

@@ -12,7 +12,7 @@ from integration.service import Service
 from integration.waiting import pause, until
 from torture.phases import Lookout, Place
 
-from pipelines.sync import CHUNK_ROWS
+from pipelines.run.stage import CHUNK_ROWS
 
 GAP_S = 0.25
 """The longest time between two signals of one blow."""

@@ -15,7 +15,7 @@ from integration.desk import Desk
 from integration.service import Service
 from sqlalchemy import Connection, func, inspect, select
 
-from pipelines.sync import CHUNK_ROWS
+from pipelines.run.stage import CHUNK_ROWS
 from state.tables import ENTRY, RUN
 
 ANSWERED_S = 0.002

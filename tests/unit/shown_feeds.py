@@ -15,10 +15,11 @@ from typing import Any
 import orjson
 
 from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, compile_feed
+from mappings.compiler.mapper import Directory, compile_feed
+from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowOutcome, Skipped, if_unknown
 from mappings.positions import Block, read_blocks
+from mappings.refusals import Reason
 from mappings.spec.feed import FeedMapping
-from mappings.vocabulary import Absorbed, Gone, MappedRow, Reason, Rejection, RowOutcome, Skipped, if_unknown
 from mappings.yaml.loader import LookupShelf, parse_feed
 
 AS_OF = datetime(2027, 5, 1, 8, tzinfo=UTC)

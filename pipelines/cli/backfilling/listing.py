@@ -11,9 +11,9 @@ from typing import Any
 
 from mappings.errors import ConfigError
 from mappings.spec.feed import FeedMapping
-from pipelines.backfills.plan import BackfillPlan, plan_of_record
 from pipelines.cli.output import Output
 from pipelines.clock import now
+from pipelines.run.backfill import BackfillPlan, plan_of_record
 from pipelines.settings import Settings
 from state.backfills import BackfillRecord, Backfills, BackfillState, SliceRecord, SliceState
 from state.presence import existing_database

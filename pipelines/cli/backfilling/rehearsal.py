@@ -10,20 +10,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mappings.errors import SyncError
-from pipelines.backfills.plan import BackfillPlan, plan_of_record
-from pipelines.backfills.windows import Window
 from pipelines.cli.backfilling.listing import open_one
 from pipelines.cli.backfilling.slices import Wish
 from pipelines.cli.output import Output
 from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
-from pipelines.feed_run import FeedAtWork, RunTicket, Watcher
-from pipelines.gate import brake_error
-from pipelines.options import RunOptions
-from pipelines.outcomes import ExitCode, Outcome, outcome_of
-from pipelines.stopping.interruption import InterruptedRunError
-from pipelines.sync import Staged
-from pipelines.wiring import Workshop
+from pipelines.run.backfill import BackfillPlan, Window, plan_of_record
+from pipelines.run.brakes import brake_error
+from pipelines.run.context import Workshop
+from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
+from pipelines.run.options import RunOptions
+from pipelines.run.outcome import ExitCode, Outcome, outcome_of
+from pipelines.run.signals import InterruptedRunError
+from pipelines.run.stage import Staged
 from state.backfills import Backfills
 from state.presence import existing_database
 from state.rehearsal import rehearsal_copy
@@ -135,5 +134,5 @@ def _stage(workshop: Workshop, wish: Wish, options: RunOptions) -> tuple[Outcome
     except KeyboardInterrupt:
         return outcome_of(InterruptedRunError("interrupted; nothing was written or sent", hint="rehearse it again")), None
     if staged.stopping:
-        return outcome_of(brake_error(staged, wish.mapping.feed)), staged
+        return outcome_of(brake_error(staged.stopping, wish.mapping.feed)), staged
     return Outcome("rehearsed", ExitCode.DONE), staged

@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mappings.spec.feed import FeedMapping
-from pipelines.backfills.giving_way import BACKFILL
 from pipelines.cli.output import Output
 from pipelines.cli.run_report import RunReport, report_of
 from pipelines.cli.running import Request, runner_of, watcher_of
 from pipelines.clock import new_run_id, now
-from pipelines.feed_run import FeedAtWork, RunTicket
-from pipelines.options import RunOptions
+from pipelines.run.backfill import BACKFILL
+from pipelines.run.context import open_workshop
+from pipelines.run.feed_run import FeedAtWork, RunTicket
+from pipelines.run.options import RunOptions
 from pipelines.settings import Settings
-from pipelines.wiring import open_workshop
 
 
 @dataclass(frozen=True, slots=True)

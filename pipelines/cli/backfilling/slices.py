@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 
 from mappings.measures import written
 from mappings.spec.feed import FeedMapping
-from pipelines.backfills.giving_way import BACKFILL, PATIENCE_S, is_awaited, is_of
-from pipelines.backfills.plan import BackfillPlan, plan_of_record
 from pipelines.cli.backfilling.listing import document_of, open_one
 from pipelines.cli.backfilling.slice_runs import SliceRuns
 from pipelines.cli.output import Output
@@ -21,11 +19,12 @@ from pipelines.cli.run_notices import tell_after, tell_before
 from pipelines.cli.run_report import RunReport, show_report
 from pipelines.cli.severity import worst
 from pipelines.clock import monotonic_s, new_run_id, now
-from pipelines.options import RunOptions
-from pipelines.outcomes import ExitCode
+from pipelines.run.backfill import BACKFILL, PATIENCE_S, BackfillPlan, is_awaited, is_of, plan_of_record
+from pipelines.run.context import open_workshop
+from pipelines.run.options import RunOptions
+from pipelines.run.outcome import ExitCode
+from pipelines.run.signals import deferred_to_the_end, is_stop_asked, window
 from pipelines.settings import Settings
-from pipelines.stopping.interrupts import deferred_to_the_end, is_stop_asked, window
-from pipelines.wiring import open_workshop
 from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
 from state.books import Books
 from state.holders import HeldByAnotherError

@@ -10,7 +10,6 @@ from datetime import date
 
 from mappings.errors import ConfigError
 from mappings.spec.feed import FeedMapping
-from pipelines.backfills.plan import BackfillPlan, make_plan
 from pipelines.cli.backfilling.listing import cancel_backfill, list_backfills
 from pipelines.cli.backfilling.rehearsal import rehearse_backfill
 from pipelines.cli.backfilling.slices import Wish, backfill_feed
@@ -18,9 +17,10 @@ from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.cli.output import Output
 from pipelines.cli.words import options_of
 from pipelines.clock import now
-from pipelines.logs import configure_logs
-from pipelines.publishing.service import require_service
+from pipelines.run.backfill import BackfillPlan, make_plan
+from pipelines.run.context import require_service
 from pipelines.settings import Settings, current_settings
+from pipelines.telemetry.logs import configure_logs
 
 
 @dataclass(frozen=True, slots=True)

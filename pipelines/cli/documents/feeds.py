@@ -12,11 +12,12 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from mappings.compiler.mapper import TracedStep
 from mappings.draft.moments import Guessed
 from mappings.errors import FileProblem
+from mappings.outcome import Absorption, Cover
+from mappings.refusals import Reason
 from mappings.spec.feed import Schedule
-from mappings.tracing import TracedStep
-from mappings.vocabulary import Absorption, Cover, Reason
 from pipelines.cli.documents.rows import Entry
 from pipelines.cli.documents.runs import Run
 from pipelines.cli.findings import ExampleFindings, LiveFinding

@@ -11,7 +11,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from mappings.errors import FileProblem
-from pipelines.measuring.exposition import Gauge
+from pipelines.telemetry.metrics import Gauge
 from state.entry_checks import Finding
 
 

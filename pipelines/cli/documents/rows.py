@@ -10,13 +10,12 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from mappings.delivery import Answer
-from mappings.vocabulary import Reason
+from mappings.refusals import Reason
 from pipelines.cli.payload_diff import FieldDiff
 from pipelines.cli.reporting.page import SectionName
 from pipelines.cli.resolving import Told
 from pipelines.cli.unmapped import Unmapped
-from pipelines.reconciliation.matching import Verdict
-from pipelines.reconciliation.search import ListRead
+from pipelines.run.reconcile import ListRead, Verdict
 from state.turned_away import LeftAlone
 from state.views import OtherEntry
 from state.words import Decision, DriftKind, EntryState, ProblemKind

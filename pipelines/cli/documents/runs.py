@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from pipelines.brakes import BrakeVerdict
 from pipelines.cli.run_report import RunReport
+from pipelines.run.brakes import BrakeVerdict
 from state.accounts import PublishAccount, ReadAccount, RejectedRow, StageReport
 from state.backfills import BackfillState, SliceState
 from state.standing import OpenRows

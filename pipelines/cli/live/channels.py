@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rapidfuzz import process
 
-from connectors.notifier import Message, Tone, deliver_over, find_fault
+from connectors.notify import Message, Tone, deliver_over, find_fault
 from mappings.errors import ConfigError
 from mappings.spec.feed import FeedMapping
+from pipelines.channels import Channels, Recipient
 from pipelines.cli.findings import LiveFinding, unwise, well
-from pipelines.notices_channels import Channels, Recipient
 from pipelines.settings import Settings
 
 TEST = Message("eventsync: a test", "This is where notices about feeds arrive. Nothing is wrong.", Tone.RELIEF)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from connectors.event_api.contract import compare
+from connectors.event_api.contract_check import compare
 from connectors.event_api.contract_page import ContractPage, NoPage
 from mappings.lint.soundness import outgoing_of
 from mappings.spec.feed import FeedMapping
 from mappings.spec.values import Outgoing
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
-from pipelines.outcomes import ExitCode
+from pipelines.run.outcome import ExitCode
 
 
 def of_contract(page: ContractPage | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding]:

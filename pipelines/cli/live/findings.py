@@ -20,7 +20,7 @@ from pipelines.cli.live.slugs import of_classifications
 from pipelines.cli.live.source import of_source
 from pipelines.cli.shelf import open_shelf
 from pipelines.clock import now
-from pipelines.publishing.slug_list import ListMemory
+from pipelines.run.preflight import ListMemory
 from pipelines.settings import Settings
 from state.notes import ServiceNotes
 from state.presence import existing_database

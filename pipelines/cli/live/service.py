@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from connectors.event_api.answers import Created, KeyRefused, Meaning, NoAccess, Refused, ScopeMissing
-from connectors.event_api.complaints import in_short
-from mappings.engine import Directory, attempt
+from connectors.event_api.route import in_short
+from mappings.compiler.mapper import Directory, attempt
 from mappings.errors import SyncError
 from mappings.lint.soundness import outgoing_of
 from mappings.spec.feed import FeedMapping
 from pipelines.cli.asking import Lists
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
-from pipelines.outcomes import ExitCode, outcome_of
+from pipelines.run.outcome import ExitCode, outcome_of
 
 _UNPROVEN = "whether it may create events, no harmless question tells: `--probe` sends an event without any field to see"
 _LET_THROUGH = (

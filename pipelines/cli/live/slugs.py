@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import islice
 
-from connectors.event_api.listing import Classifications
+from connectors.event_api.lists import Classifications
 from mappings.errors import SyncError
 from mappings.fill_in import FILL_IN
 from mappings.refusals import did_you_mean
@@ -16,8 +16,8 @@ from mappings.spec.feed import FeedMapping
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
 from pipelines.cli.live.service import refused
 from pipelines.cli.live.slugs_named import slugs_named
-from pipelines.outcomes import ExitCode
-from pipelines.publishing.slug_list import ListMemory, change_between
+from pipelines.run.outcome import ExitCode
+from pipelines.run.preflight import ListMemory, change_between
 
 _SHOWN = 5
 _LISTED = 60

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from mappings.lookup_table import Table
 from mappings.spec.feed import FeedMapping
 from mappings.spec.values import Choose, FirstOf, From, Items, TableValue, Value
+from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
 from mappings.strict import Policy, Use
-from mappings.tables import Table
-from mappings.transforms.finding import split_columns
-from mappings.transforms.lookups import LastIn, Lookup, Map
 
 _OWN_FILE = "the mapping file"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from connectors.sources.catalogue import look_at_org, open_source
 from connectors.sources.errors import MissingColumnsError
 from connectors.sources.names import Asked, matched
-from mappings.engine import Directory, attempt
+from mappings.compiler.mapper import Directory, attempt
 from mappings.errors import SyncError
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
@@ -18,7 +18,7 @@ from mappings.spec.source_words import WriteBack
 from pipelines.cli.findings import LiveFinding, unwise, well
 from pipelines.cli.live.service import refused
 from pipelines.cli.source_words import source_words
-from pipelines.faults import faults_as_errors
+from pipelines.run.outcome import faults_as_errors
 from pipelines.settings import Settings
 
 

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from pipelines.cli.reporting.page import Line, Page
 from pipelines.cli.whole_file import written_whole
-from pipelines.harmless import replaced
+from pipelines.control_characters import replaced
 
 _PAGES = Path(__file__).with_name("pages")
 _FOLD = 100

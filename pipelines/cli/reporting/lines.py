@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mappings.delivery import Answer
-from mappings.vocabulary import REASON_TEXTS, Reason, RowKey
+from mappings.refusals import REASON_TEXTS, Reason
+from mappings.row_key import RowKey
 from pipelines.cli.payload_diff import payload_diff, shown
 from pipelines.cli.reporting.page import Change, Line, Point
 from state.views import OtherEntry, ProblemRecord, RowRecord

@@ -16,9 +16,8 @@ import structlog
 from alembic import op
 from sqlalchemy import Connection
 
-from mappings.destination import destination_of, split_destination
-from mappings.identity import idempotency_key
-from mappings.vocabulary import FeedName, RowKey
+from mappings.delivery import destination_of, split_destination
+from mappings.row_key import FeedName, RowKey, idempotency_key
 from state.columns import BIG_ID, UtcTime
 from state.drafts import ends_at_of
 from state.packing import unpacked

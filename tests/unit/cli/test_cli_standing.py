@@ -12,7 +12,7 @@ from sqlalchemy import insert, select, update
 from unit.cli.conftest import MAPPING, Desk
 from unit.cli.test_cli_decisions import GOOD, Decider
 
-from pipelines.telling.causes import Cause, concerns_of
+from pipelines.notifications.causes import Cause, concerns_of
 from state.books import Books
 from state.database import open_database, reading, writing
 from state.tables import EARLIER, ENTRY

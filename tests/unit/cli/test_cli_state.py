@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from unit.cli.conftest import Desk
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from pipelines.clock import now
 from state.books import Books
 from state.database import open_database

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from connectors.event_api.answers import Created, Failing, Foreign, KeyRefused, Lost, Meaning, NoAccess, Refused, ScopeMissing
-from connectors.event_api.listing import Classifications
+from connectors.event_api.lists import Classifications
 from mappings.delivery import Answer
 from mappings.yaml.loader import load_feed
 from pipelines.cli.asking import Lists

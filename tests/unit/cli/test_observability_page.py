@@ -13,9 +13,8 @@ import yaml
 from unit.cli.conftest import Desk
 
 from pipelines.cli.app import app
-from pipelines.measuring.exposition import Sample
-from pipelines.measuring.gauges import GAUGES, gauges_of
-from pipelines.otel_env import TRACE_REQUESTS, Wanted, wanted_of
+from pipelines.telemetry.metrics import GAUGES, Sample, gauges_of
+from pipelines.telemetry.tracing import Wanted, wanted_of
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "observability.md").read_text("utf-8")
@@ -64,7 +63,7 @@ def test_what_the_page_says_of_variables_is_so() -> None:
     assert wanted_of({"OTEL_TRACES_EXPORTER": "console"}) == Wanted("console", "none")
     assert wanted_of({**endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}).problems
     assert wanted_of({**endpoint, "OTEL_METRICS_EXPORTER": "prometheus"}).traces == "otlp"
-    assert f"`{TRACE_REQUESTS}`" in PAGE
+    assert "`EVENTSYNC_TRACE_REQUESTS`" in PAGE
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq here")

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from virtual_time import at_once, clock
 
-from connectors.crowding import Crowd
+from connectors.rate_limit import Crowd
 
 Serve = Callable[[], Awaitable[None]]
 

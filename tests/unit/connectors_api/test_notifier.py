@@ -10,7 +10,7 @@ from lookalikes.notices import Inbox, closed_port, post_office, webhook
 from pydantic import SecretStr
 
 from connectors.masking import Mask
-from connectors.notifier import Message, Tone, deliver_over, find_fault
+from connectors.notify import Message, Tone, deliver_over, find_fault
 
 TOKEN = "tok-8Kx2vLm9Zq4RtW"
 MESSAGE = Message("eventsync: agenda: paused", "agenda\n- the service <b>answered</b> 503 & no more", Tone.WARNING)

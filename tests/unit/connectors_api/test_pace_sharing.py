@@ -10,11 +10,8 @@ from itertools import pairwise
 import pytest
 from virtual_time import at_once, clock, now
 
-from connectors.admission import Admitted
-from connectors.pace_report import Pace
-from connectors.pace_sharing import Shared, Sharing
-from connectors.pacing import Pacer
-from connectors.surroundings import Surroundings
+from connectors.rate_limit import Admitted, Pace, Pacer, Surroundings
+from connectors.rate_limit_state import Shared, Sharing
 
 SECONDS = 20.0
 LATENCY_S = 0.05

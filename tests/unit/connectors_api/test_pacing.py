@@ -11,12 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_time import at_once, clock, now
 
-from connectors.admission import Admitted, Closed
 from connectors.errors import PausedError
-from connectors.pace_report import Pace
-from connectors.pacing import Pacer
-from connectors.pauses import Patience
-from connectors.surroundings import Surroundings
+from connectors.rate_limit import Admitted, Closed, Pace, Pacer, Patience, Surroundings
 
 
 def pacer(**patience: float) -> Pacer:

@@ -9,12 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 from virtual_time import at_once, clock, now
 
-from connectors.admission import Closed
-from connectors.crowding import Crowd
 from connectors.errors import PausedError
-from connectors.pacing import Pacer
-from connectors.pauses import Patience
-from connectors.surroundings import Surroundings
+from connectors.rate_limit import Closed, Crowd, Pacer, Patience, Surroundings
 from sandbox.limits import FixedWindow, Meter, TokenBucket
 from sandbox.switches import Rate
 

@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 from virtual_time import at_once, clock, now
 
-from connectors.admission import Admitted
-from connectors.crowding import Crowd
-from connectors.pacing import Pacer
-from connectors.surroundings import Surroundings
+from connectors.rate_limit import Admitted, Crowd, Pacer, Surroundings
 from sandbox.limits import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 

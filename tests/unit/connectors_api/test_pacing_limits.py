@@ -11,7 +11,7 @@ import pytest
 from unit.connectors_api.wired import api_over, created, intent, told
 from virtual_time import at_once, clock
 
-from connectors.crowding import Crowd
+from connectors.rate_limit import Crowd
 from sandbox.limits import Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 

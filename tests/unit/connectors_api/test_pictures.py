@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.event_api.pictures import Picture, recognise
+from connectors.event_api.media import Picture, recognise
 
 
 def png(width: int, height: int) -> bytes:

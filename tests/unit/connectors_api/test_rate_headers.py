@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from unit.connectors_api.wired import api_over, created, intent, told
 from virtual_time import EPOCH, at_once, clock
 
-from connectors.crowding import Crowd
-from connectors.event_api.rate_headers import rate_hint
-from connectors.rate_hint import RateHint
+from connectors.rate_limit import Crowd
+from connectors.retry import RateHint, rate_hint
 from sandbox.limits import FixedWindow, Meter, TokenBucket
 from sandbox.switches import Rate
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from virtual_time import EPOCH
 
 from connectors.event_api.answers import interpret, interpret_failure
-from connectors.retry_after import retry_after_s
+from connectors.retry import retry_after_s
 
 YEAR_S = 366 * 86_400
 IN_A_MINUTE = format_datetime(EPOCH + timedelta(seconds=60), usegmt=True)

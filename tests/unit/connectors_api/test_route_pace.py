@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from connectors.route_pace import Limit, RoutePace
+from connectors.rate_limit_state import Limit, RoutePace
 
 NIGHT_S = 17 * 3_600.0
 

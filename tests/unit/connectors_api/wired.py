@@ -15,13 +15,11 @@ from pydantic import SecretStr
 from virtual_time import clock, now
 
 from connectors.event_api.client import EventApi
-from connectors.event_api.http import ServiceHttp, open_http
-from connectors.pacing import Pacer
-from connectors.pauses import Patience
+from connectors.event_api.transport import ServiceHttp, open_http
+from connectors.rate_limit import Pacer, Patience, Surroundings
 from connectors.retry import RetryPolicy
-from connectors.surroundings import Surroundings
 from mappings.delivery import Intent
-from mappings.vocabulary import IdempotencyKey, RowKey
+from mappings.row_key import IdempotencyKey, RowKey
 
 SECRET = "sk_live_9f8e7d6c5b4a_last"
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import yaml
 
-from connectors.event_api.contract import compare
+from connectors.event_api.contract_check import Drift, compare
 from connectors.event_api.contract_page import ContractPage, read_page
-from connectors.event_api.drift import Drift
 from mappings.lint.soundness import outgoing_of
 from mappings.spec.values import Outgoing
 from mappings.yaml.loader import load_feed

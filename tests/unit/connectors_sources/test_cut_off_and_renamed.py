@@ -9,7 +9,7 @@ import pytest
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import EmptySourceError, MissingColumnsError
 from mappings.spec.source import CsvSource
-from pipelines.outcomes import outcome_of
+from pipelines.run.outcome import outcome_of
 
 WANTED = frozenset({"ID", "TITLE", "DAY", "HOUR"})
 

@@ -13,8 +13,8 @@ from unit.connectors_sources.sheets_at_hand import sheet_of
 from connectors.sources.catalogue import open_source
 from connectors.sources.google_cells import GoogleCells, plain_value
 from connectors.sources.sheet_cells import Fault
+from mappings.refusals import ReasonCode
 from mappings.spec.source import WorkbookSource
-from mappings.vocabulary import ReasonCode
 
 
 def text(content: Content) -> str | Fault:

@@ -17,7 +17,8 @@ from workbooks import write_xlsx
 from connectors.sources.errors import BadSourceError
 from connectors.sources.sheet_cells import Fault, NumberFormat, number_format, plain_number
 from connectors.sources.xlsx_cells import CellTexts
-from mappings.vocabulary import ReasonCode, SourceRow
+from mappings.outcome import SourceRow
+from mappings.refusals import ReasonCode
 
 
 def sheet(folder: Path, fill: Callable[[Any, Any], None], *wanted: str, is_1904: bool = False, **spec: Any) -> list[SourceRow]:

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from mappings.reference import write_reference
 from mappings.spec.values import COMPANIONS, MARKERS, From
-from mappings.transforms.catalogue import STEPS
+from mappings.steps.catalogue import STEPS
 
 ROOT = Path(__file__).parents[3]
 

@@ -8,7 +8,7 @@ import pytest
 from unit.mappings.conftest import EVENT, HEAD
 
 from mappings.errors import MappingFileError
-from mappings.tables import Table
+from mappings.lookup_table import Table
 from mappings.yaml.loader import LookupShelf, load_feed, load_folder, parse_feed
 
 TEN_MISTAKES = """\

@@ -12,8 +12,8 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from mappings.errors import MappingFileError
+from mappings.outcome import MappedRow, RowOutcome, SourceRow
 from mappings.spec.feed import FeedMapping
-from mappings.vocabulary import MappedRow, RowOutcome, SourceRow
 from mappings.yaml.loader import load_folder
 
 Build = Callable[..., FeedMapping]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mappings.spec.feed import Brakes
-from pipelines.brakes import BrakeVerdict, judge
+from pipelines.run.brakes import BrakeVerdict, judge
 from state.accounts import ReadAccount, RowShares, StageReport
 
 

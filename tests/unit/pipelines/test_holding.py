@@ -13,10 +13,10 @@ from integration.waiting import until
 from structlog.contextvars import bound_contextvars
 from structlog.testing import LogCapture
 
-from connectors.event_api.departure import may_leave
+from connectors.event_api.transport import may_leave
 from mappings.errors import SyncError, TransientError
-from pipelines.holding import FRESH_S, Hold
-from pipelines.publishing.departures import Departures
+from pipelines.run.drain import Departures
+from pipelines.run.lease import FRESH_S, Hold
 from state.lease import LEASE_TTL_S, LeaseLostError
 
 BEAT_S = 0.01

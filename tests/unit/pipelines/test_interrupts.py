@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pipelines.stopping.interrupts import catch_up, deferred, wait_to_be_stopped, window
-from pipelines.stopping.stoppable import run_stoppable
+from pipelines.run.signals import catch_up, deferred, run_stoppable, wait_to_be_stopped, window
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from connectors.event_api.event_list import ListedEvent
-from mappings.vocabulary import FeedName, IdempotencyKey, RowKey
-from pipelines.reconciliation.matching import Matching, RowVerdict, Verdict
+from connectors.event_api.lists import ListedEvent
+from mappings.row_key import FeedName, IdempotencyKey, RowKey
+from pipelines.run.reconcile import Matching, RowVerdict, Verdict
 from state.sought import Sought
 from state.words import EntryState
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.notifier import Tone
-from mappings.vocabulary import FeedName
-from pipelines.harmless import replaced
-from pipelines.telling.causes import Cause, Concern
-from pipelines.telling.words import MOST_CHARS, MOST_FEEDS, FeedNews, harmless, message_of
+from connectors.notify import Tone
+from mappings.row_key import FeedName
+from pipelines.control_characters import replaced
+from pipelines.notifications.causes import Cause, Concern
+from pipelines.notifications.messages import MOST_CHARS, MOST_FEEDS, FeedNews, harmless, message_of
 from state.notices_sent import Notice
 
 BRAKE = Concern(Cause.BRAKE, "3 of 40 rows rejected", "mend the source")

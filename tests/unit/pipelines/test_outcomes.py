@@ -19,13 +19,14 @@ from connectors.errors import (
 )
 from connectors.sources.errors import MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from mappings.errors import ConfigError, MappingFileError, SyncError
+from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
-from mappings.vocabulary import RowKey
 from mappings.yaml.loader import load_feed
-from pipelines.outcomes import BrakeError, ExitCode, outcome_of
-from pipelines.stopping.interruption import InterruptedRunError
-from pipelines.sync import Published
-from pipelines.verdicts import outcome_of_publish
+from pipelines.run.brakes import BrakeError
+from pipelines.run.outcome import ExitCode, outcome_of
+from pipelines.run.publish import Published
+from pipelines.run.signals import InterruptedRunError
+from pipelines.run.standing import outcome_of_publish
 from state.accounts import ImbalanceError, PublishAccount
 from state.gate import GateClosedError
 from state.holders import HeldByAnotherError

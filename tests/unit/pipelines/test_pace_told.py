@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from connectors.pace_report import Pace
-from pipelines.publishing.pace_told import pace_line, pace_numbers
+from connectors.rate_limit import Pace
+from pipelines.run.sending import pace_line, pace_numbers
 
 
 def test_a_run_that_met_a_limit_says_how_much_of_it_was_used() -> None:

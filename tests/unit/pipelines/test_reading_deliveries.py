@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, compile_feed
+from mappings.compiler.mapper import Directory, compile_feed
 from mappings.yaml.loader import load_feed
-from pipelines.options import RunOptions
-from pipelines.reading.approach import Approach, AtHand, approach_of
+from pipelines.run.options import RunOptions
+from pipelines.run.reading import Approach, AtHand, approach_of
 from state.bookmark import NO_BOOKMARK, Bookmark
 from state.reach import Reach
 

@@ -12,7 +12,7 @@ import pytest
 from connectors.sources.clockwork import REAL
 from connectors.sources.sights import Sight, look_at
 from mappings.spec.source import CsvSource
-from pipelines.reading.sameness import Sameness
+from pipelines.run.reading import Sameness
 
 BEGAN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -7,8 +7,8 @@ from hashlib import blake2b
 
 import pytest
 
-from pipelines.reading.sifting import Sieve, each_part
-from pipelines.reading.spilling import PARTS, Parts
+from pipelines.run.sifting import Sieve, each_part
+from pipelines.run.spilling import PARTS, Parts
 from state.recall import PAIR
 
 MANY = 1_000_000

@@ -12,7 +12,7 @@ from unit.sandbox.bench import SECRET, Bench, Clock, Event, InProcess, Open
 
 from sandbox.app import create_app
 from sandbox.service import Surroundings
-from sandbox.switch_words import switched
+from sandbox.switches import switched
 
 
 @pytest.fixture

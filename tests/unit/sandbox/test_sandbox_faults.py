@@ -17,8 +17,7 @@ from integration.waiting import until
 from unit.sandbox.bench import EVENTS, Event, Open
 
 from sandbox.server import running
-from sandbox.switch_words import spelt, switched
-from sandbox.switches import FaultKind, Switches
+from sandbox.switches import FaultKind, Switches, spelt, switched
 
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Reading the trusted certificates would take most of a test's time."""

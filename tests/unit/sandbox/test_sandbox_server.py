@@ -15,10 +15,9 @@ import httpx
 import pytest
 from unit.sandbox.bench import Event, Open
 
-from sandbox.database import StateInUseError
 from sandbox.server import Address, running, serve
-from sandbox.switch_words import switched
-from sandbox.switches import Switches
+from sandbox.store import StateInUseError
+from sandbox.switches import Switches, switched
 
 EVENTS = "/api/public/v1/events"
 Spawn = Callable[..., tuple[subprocess.Popen[str], httpx.Client]]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.switch_words import SwitchError, reference, spelt, switched
-from sandbox.switches import Rate, Switches
+from sandbox.switches import Rate, SwitchError, Switches, reference, spelt, switched
 
 DOCS = Path(__file__).parents[3] / "docs" / "sandbox.md"
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import Engine
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceState
 from state.books import Books
 from state.ledger import Ledger

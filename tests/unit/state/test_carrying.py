@@ -20,8 +20,7 @@ from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 
 from mappings.delivery import Conflict, Receipt, Refusal
 from mappings.errors import ConfigError
-from mappings.identity import idempotency_key
-from mappings.vocabulary import FeedName, RowKey
+from mappings.row_key import FeedName, RowKey, idempotency_key
 from state.books import Books
 from state.choices import SetAside
 from state.compacting import compact

@@ -24,8 +24,9 @@ from mappings.delivery import (
     Unconfirmed,
     Verdict,
 )
-from mappings.identity import fingerprint, idempotency_key
-from mappings.vocabulary import FeedName, MappedRow, Reason, ReasonCode, RowKey, Skipped
+from mappings.outcome import MappedRow, Skipped
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
 from state.books import Books
 from state.choices import (
     Apply,

@@ -9,7 +9,8 @@ from sqlalchemy import delete, func, select, update
 from unit.state.world import START, World, answer, no_brakes, rejection, row
 
 from mappings.delivery import Refusal
-from mappings.vocabulary import FeedName, MappedRow
+from mappings.outcome import MappedRow
+from mappings.row_key import FeedName
 from state.accounts import StageReport
 from state.database import reading, writing
 from state.tables import DUPLICATE_MARK, ENTRY, SCOPE

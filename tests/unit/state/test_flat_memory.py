@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import update
 from unit.state.world import World, rejection, row
 
-from mappings.vocabulary import RowOutcome
+from mappings.outcome import RowOutcome
 from state.database import writing
 from state.tables import ENTRY
 from state.words import EntryState

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from unit.state.world import DESTINATION, FEED, World
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from state.books import Books
 from state.database import reading
 from state.holders import HeldByAnotherError, is_running, this_process

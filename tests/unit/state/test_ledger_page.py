@@ -12,7 +12,7 @@ from unit.state.world import World, answer, row, skipped
 
 from connectors.errors import KeyRefusedError
 from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
-from mappings.vocabulary import FeedName, RowKey
+from mappings.row_key import FeedName, RowKey
 from state.choices import (
     Apply,
     AsItIs,

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.state.world import DESTINATION, World, rejection, row
 
-from mappings.vocabulary import FeedName, RowOutcome
+from mappings.outcome import RowOutcome
+from mappings.row_key import FeedName
 from state.accounts import ReadAccount
 from state.ledger import Ledger
 from state.newcomers import Newcomers

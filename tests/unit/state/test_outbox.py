@@ -7,7 +7,8 @@ from unit.state.world import DESTINATION, FEED, World, answer, body_of, receipt,
 
 from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
-from mappings.vocabulary import Cover, RowKey
+from mappings.outcome import Cover
+from mappings.row_key import RowKey
 from state.accounts import ImbalanceError, PublishAccount
 from state.books import Books
 from state.lease import LeaseLostError

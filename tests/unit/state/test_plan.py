@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from unit.state.world import row
 
-from mappings.vocabulary import FeedName, MappedRow, RowKey
+from mappings.outcome import MappedRow
+from mappings.row_key import FeedName, RowKey
 from state.duplicates import Candidate
 from state.plan import (
     Drifted,

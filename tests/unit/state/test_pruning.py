@@ -8,7 +8,8 @@ from sqlalchemy import Table, func, select, update
 from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 
 from mappings.delivery import Conflict, Receipt, Refusal, Uncertain
-from mappings.vocabulary import FeedName, Reason, ReasonCode, RowKey
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import FeedName, RowKey
 from state.accounts import READS_THAT_TELL
 from state.backfills import Backfills, SliceEnd, SliceState
 from state.books import Books

@@ -13,8 +13,8 @@ from unit.state.world import DESTINATION, FEED, World, answer
 
 from connectors.sources.errors import SourceUnavailableError
 from mappings.delivery import Refusal
-from mappings.vocabulary import RowKey
-from pipelines.options import RunOptions
+from mappings.row_key import RowKey
+from pipelines.run.options import RunOptions
 from state.books import Books
 from state.choices import Release
 from state.database import writing

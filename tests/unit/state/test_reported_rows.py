@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unit.state.world import DESTINATION, FEED, START, World, rejection, row
 
-from mappings.vocabulary import RowKey
+from mappings.row_key import RowKey
 from state.books import Books
 from state.views import Book
 from state.words import ProblemKind

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from unit.state.world import DESTINATION, FEED, World, row
 
-from mappings.identity import fingerprint
-from mappings.vocabulary import MappedRow
+from mappings.outcome import MappedRow
+from mappings.row_key import fingerprint
 from state.accounts import StageReport
 from state.books import Books
 from state.views import Book, RowFilter

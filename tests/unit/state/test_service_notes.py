@@ -8,7 +8,7 @@ from threading import Barrier
 
 from sqlalchemy import Engine
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from state.books import Books
 from state.ledger import Ledger
 from state.notes import ServiceNotes

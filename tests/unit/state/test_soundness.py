@@ -9,7 +9,7 @@ from sqlalchemy import delete, text, update
 from unit.state.world import World, answer, row
 
 from mappings.delivery import Conflict, Refusal, Uncertain
-from mappings.vocabulary import Cover
+from mappings.outcome import Cover
 from state.database import open_database, writing
 from state.entry_checks import Finding
 from state.soundness import Examination, examine

@@ -9,7 +9,8 @@ from sqlalchemy import select, update
 from unit.state.world import DESTINATION, FEED, World, answer, body_of, no_brakes, receipt, rejection, row, skipped
 
 from mappings.delivery import Refusal
-from mappings.vocabulary import Cover, Reason, ReasonCode
+from mappings.outcome import Cover
+from mappings.refusals import Reason, ReasonCode
 from state.accounts import ImbalanceError, ReadAccount
 from state.books import Books
 from state.database import writing

@@ -9,7 +9,8 @@ from sqlalchemy import insert, select, update
 from unit.state.world import DESTINATION, FEED, START, World, answer, no_brakes, receipt, row
 
 from mappings.delivery import Blocked, Conflict, Refusal, Uncertain, Unconfirmed, Verdict
-from mappings.vocabulary import Reason, ReasonCode, RowKey
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import RowKey
 from state.books import Books
 from state.database import reading, writing
 from state.outbox import Settled

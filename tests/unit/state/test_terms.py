@@ -10,7 +10,7 @@ from unit.state.world import DESTINATION, FEED, World, answer, body_of, row
 
 from mappings.delivery import Refusal, Uncertain
 from mappings.event import as_draft
-from mappings.vocabulary import Cover, MappedRow
+from mappings.outcome import Cover, MappedRow
 from state.accounts import ReadAccount, StageReport
 from state.books import Books
 from state.tables import EARLIER

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejection, row, skipped
 
 from mappings.delivery import Answer, Refusal
-from mappings.vocabulary import Cover, FeedName
+from mappings.outcome import Cover
+from mappings.row_key import FeedName
 from state.books import Books
 from state.columns import storable
 from state.ledger import Ledger

@@ -13,7 +13,7 @@ from unit.state.world import World
 
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.sights import look_at
-from pipelines.options import RunOptions
+from pipelines.run.options import RunOptions
 from state.choices import SetAside
 
 ROWS = [("a", "one", "", "x", ""), ("b", "two", "", "x", ""), ("c", "", "", "", "")]

@@ -1,0 +1,835 @@
+"""A difference between the service's OpenAPI page and what we send or rely upon, in words for people.
+
+How differences are found is `contract`'s; what is done about them is the caller's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from rapidfuzz import fuzz, process
+
+from connectors.event_api.contract_page import ContractPage
+from connectors.event_api.lists import PAGE_SIZE
+from connectors.event_api.media import LONGEST_KEY_END
+from connectors.event_api.transport import API_PREFIX
+from mappings.patterns import PatternError, compile_pattern
+from mappings.row_key import FeedName, RowKey, idempotency_key
+from mappings.spec.values import Outgoing
+
+Severity = Literal["error", "warning"]
+
+
+"""error: every row would be refused, or no answer understood. warning: some rows, or none yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One difference: where it is, what the page says, what we do, what breaks of it, and what would help.
+
+    `fields`: the paths in the payload that a refusal may name for it (`offers[].url`); none where the request as a
+    whole is meant.
+    """
+
+    severity: Severity
+    where: str
+    page: str
+    ours: str
+    breaks: str
+    helps: str
+    fields: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """The page's word against ours, in one sentence."""
+        return f"{self.where}: the service's page says: {self.page}; {self.ours}"
+
+    def __str__(self) -> str:
+        return f"{self.told}: {self.breaks}; {self.helps}"
+
+
+Node = Mapping[str, Any]
+
+
+_DEEPEST = 24
+
+
+"""References and `allOf` inside one another; what lies deeper is taken to demand nothing."""
+
+
+_MOST_READS = 4_000
+
+
+"""Schemas read of one page; beyond it, a page made to be slow, the rest is taken to demand nothing."""
+
+
+_MOST_ALTERNATIVES = 16
+
+
+_LONGEST_NAME = 100
+
+
+"""Longer names of fields are no names: they are left out of messages, and so out of the comparison."""
+
+
+_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The demands on one value. What is None or empty is not demanded; `properties` and `items` are still to be read.
+
+    `alternatives`: the value must also fit one of these (`oneOf`, `anyOf`). `is_closed`: no other properties are allowed;
+    `is_open`: the page describes others without naming them.
+    """
+
+    types: frozenset[str] | None = None
+    properties: Mapping[str, Node] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
+    is_closed: bool = False
+    is_open: bool = False
+    items: Node = field(default_factory=dict)
+    allowed: tuple[Any, ...] | None = None
+    least_chars: int = 0
+    most_chars: int | None = None
+    least_items: int = 0
+    most_items: int | None = None
+    patterns: tuple[str, ...] = ()
+    form: str = ""
+    is_deprecated: bool = False
+    is_read_only: bool = False
+    alternatives: tuple[Schema, ...] = ()
+
+    @property
+    def choices(self) -> tuple[Schema, ...]:
+        """The schemas of which a value must fit one: this one, joined with each alternative."""
+        if not self.alternatives:
+            return (self,)
+        base = replace(self, alternatives=())
+        return tuple(both(base, one) for one in self.alternatives)
+
+
+ANYTHING = Schema()
+
+
+class SchemaReader:
+    """Reads the schemas of one page, in bounded time. A reference that leads nowhere, or elsewhere, demands nothing."""
+
+    def __init__(self, tree: Node) -> None:
+        self._tree = tree
+        self._reads = 0
+
+    def resolved(self, node: object) -> Node:
+        """Follow `$ref` to the mapping meant, beside what stands next to it; an empty one if there is none."""
+        found = node
+        kept: dict[str, Any] = {}
+        for _ in range(_DEEPEST):
+            if not isinstance(found, Mapping):
+                return kept
+            reference = found.get("$ref")
+            if not isinstance(reference, str):
+                return {**found, **kept} if kept else found
+            kept = {**{name: part for name, part in found.items() if name != "$ref"}, **kept}
+            found = self._at(reference)
+        return kept
+
+    def read(self, node: object, depth: int = 0) -> Schema:
+        """Return the demands of a schema. Never raises."""
+        self._reads += 1
+        if depth > _DEEPEST or self._reads > _MOST_READS:
+            return ANYTHING
+        plain = self.resolved(node)
+        schema = _own(plain)
+        for part in _list(plain.get("allOf")):
+            schema = both(schema, self.read(part, depth + 1))
+        for word in ("oneOf", "anyOf"):
+            schema = _with_choices(schema, [self.read(part, depth + 1) for part in _list(plain.get(word))[:_MOST_ALTERNATIVES]])
+        return schema
+
+    def _at(self, reference: str) -> object:
+        if not reference.startswith("#/"):
+            return None
+        found: object = self._tree
+        for step in unquote(reference[2:]).split("/"):
+            found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+        return found
+
+
+def both(one: Schema, other: Schema) -> Schema:
+    """Return the demands of two schemas together."""
+    return Schema(
+        types=_common_types(one.types, other.types),
+        properties=_all_properties(one.properties, other.properties),
+        required=one.required | other.required,
+        is_closed=one.is_closed or other.is_closed,
+        is_open=one.is_open or other.is_open,
+        items={"allOf": [one.items, other.items]} if one.items and other.items else one.items or other.items,
+        allowed=_common_values(one.allowed, other.allowed),
+        least_chars=max(one.least_chars, other.least_chars),
+        most_chars=_least(one.most_chars, other.most_chars),
+        least_items=max(one.least_items, other.least_items),
+        most_items=_least(one.most_items, other.most_items),
+        patterns=(*one.patterns, *other.patterns),
+        form=one.form or other.form,
+        is_deprecated=one.is_deprecated or other.is_deprecated,
+        is_read_only=one.is_read_only or other.is_read_only,
+        alternatives=_all_alternatives(one.alternatives, other.alternatives),
+    )
+
+
+def _own(node: Node) -> Schema:
+    return Schema(
+        types=_types(node.get("type")),
+        properties={
+            name: part for name, part in _mapping(node.get("properties")).items() if isinstance(part, Mapping) and _is_name(name)
+        },
+        required=frozenset(name for name in _list(node.get("required")) if isinstance(name, str) and _is_name(name)),
+        is_closed=_is_closed(node),
+        is_open=isinstance(node.get("additionalProperties"), Mapping) or bool(node.get("patternProperties")),
+        items=_mapping(node.get("items")),
+        allowed=_allowed(node),
+        least_chars=_count(node.get("minLength")) or 0,
+        most_chars=_count(node.get("maxLength")),
+        least_items=_count(node.get("minItems")) or 0,
+        most_items=_count(node.get("maxItems")),
+        patterns=tuple(one for one in (node.get("pattern"),) if isinstance(one, str)),
+        form=str(node.get("format", ""))[:_LONGEST_NAME].casefold(),
+        is_deprecated=node.get("deprecated") is True,
+        is_read_only=node.get("readOnly") is True,
+    )
+
+
+def _types(told: object) -> frozenset[str] | None:
+    """Read `type`, one or several (3.1); `null` is left out, as we never send it. A word that is no type says nothing."""
+    names = [one for one in (told if isinstance(told, list) else [told]) if isinstance(one, str) and one in _TYPES]
+    return frozenset(name for name in names if name != "null") if names else None
+
+
+def _is_name(name: str) -> bool:
+    return len(name) <= _LONGEST_NAME
+
+
+def _allowed(node: Node) -> tuple[Any, ...] | None:
+    if "const" in node:
+        return (node["const"],)
+    told = node.get("enum")
+    return tuple(one for one in told if one is not None) if isinstance(told, list) else None
+
+
+def _is_closed(node: Node) -> bool:
+    is_closed = node.get("additionalProperties") is False or node.get("unevaluatedProperties") is False
+    return is_closed and not node.get("patternProperties")
+
+
+def _with_choices(schema: Schema, choices: Sequence[Schema]) -> Schema:
+    """Join the alternatives to a schema; one that is `null` alone is no choice, and a single one no alternative."""
+    real = [one for one in choices if one.types != frozenset()]
+    if not real:
+        return schema
+    if len(real) == 1:
+        return both(schema, real[0])
+    flat = tuple(inner for one in real for inner in one.choices)[:_MOST_ALTERNATIVES]
+    return replace(schema, alternatives=_all_alternatives(schema.alternatives, flat))
+
+
+def _all_alternatives(one: tuple[Schema, ...], other: tuple[Schema, ...]) -> tuple[Schema, ...]:
+    if not one or not other:
+        return one or other
+    return tuple(both(first, second) for first in one for second in other)[:_MOST_ALTERNATIVES]
+
+
+def _all_properties(one: Mapping[str, Node], other: Mapping[str, Node]) -> Mapping[str, Node]:
+    twice = {name: {"allOf": [one[name], other[name]]} for name in one.keys() & other.keys()}
+    return {**one, **other, **twice}
+
+
+def _common_types(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    common = one & other
+    return common | {"integer"} if {"integer", "number"} <= one | other and "integer" in one ^ other else common
+
+
+def _common_values(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return tuple(value for value in one if value in other)
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    told: Iterable[int] = [count for count in (one, other) if count is not None]
+    return min(told, default=None)
+
+
+def _count(told: object) -> int | None:
+    return told if isinstance(told, int) and not isinstance(told, bool) and told >= 0 else None
+
+
+def _mapping(told: object) -> Node:
+    return told if isinstance(told, Mapping) else {}
+
+
+def _list(told: object) -> list[Any]:
+    return told if isinstance(told, list) else []
+
+
+_METHODS = ("get", "post", "put", "patch", "delete")
+
+
+_VARIABLE = re.compile(r"\{[^}]*\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation. `path` is its whole path, the server's included."""
+
+    method: str
+    path: str
+    node: Node
+    parameters: tuple[Node, ...]
+    security: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class Operations:
+    """The operations of one page."""
+
+    def __init__(self, tree: Node, reader: SchemaReader) -> None:
+        self._tree = tree
+        self._reader = reader
+        self.all = tuple(self._every())
+
+    def find(self, method: str, path: str) -> Operation | None:
+        """Return the operation at a path of ours; a page that names no server may leave our prefix out."""
+        ours = [one for one in self.all if one.method == method]
+        fitting = [one for one in ours if one.path == path or one.path.endswith(path)]
+        fitting += [one for one in ours if path.endswith(one.path)] if self._is_placeless else []
+        return next(iter(fitting), None)
+
+    def elsewhere(self, method: str, path: str) -> Operation | None:
+        """Return an operation whose path ends like ours: where it may have moved to."""
+        last = path.rpartition("/")[2]
+        return next((one for one in self.all if one.method == method and one.path.endswith(f"/{last}")), None)
+
+    def request_types(self, operation: Operation) -> Mapping[str, Node]:
+        """Return the schemas of the request's body by media type, in lower case and without parameters."""
+        return self._content(self._reader.resolved(operation.node.get("requestBody")))
+
+    def answer_schema(self, operation: Operation, first_digit: str) -> Node | None:
+        """Return the JSON schema of the first answer whose status begins so, None where the page describes none."""
+        answers = _mapping_of_contract_operations(operation.node.get("responses"))
+        told = next((answers[status] for status in sorted(answers) if status.startswith(first_digit)), answers.get("default"))
+        content = self._content(self._reader.resolved(told))
+        return next((schema for kind, schema in content.items() if "json" in kind), None)
+
+    def scheme(self, name: str) -> Node:
+        """Return a security scheme by its name."""
+        schemes = _mapping_of_contract_operations(
+            _mapping_of_contract_operations(self._tree.get("components")).get("securitySchemes")
+        )
+        return self._reader.resolved(schemes.get(name))
+
+    @property
+    def _is_placeless(self) -> bool:
+        return not self._tree.get("servers")
+
+    def _every(self) -> Iterator[Operation]:
+        for path, told in _mapping_of_contract_operations(self._tree.get("paths")).items():
+            item = self._reader.resolved(told)
+            for method in _METHODS:
+                node = item.get(method)
+                if isinstance(node, Mapping):
+                    yield self._operation(method, path, item, node)
+
+    def _operation(self, method: str, path: str, item: Node, node: Node) -> Operation:
+        servers = node.get("servers") or item.get("servers") or self._tree.get("servers")
+        first = next((one.get("url") for one in _mappings(servers)), "")
+        whole = f"{_path_of(first)}/{path.strip('/')}"
+        parameters = [
+            self._reader.resolved(one) for one in (*_mappings(item.get("parameters")), *_mappings(node.get("parameters")))
+        ]
+        security = node.get("security", self._tree.get("security"))
+        return Operation(method.upper(), whole, node, tuple(parameters), tuple(_mappings(security)))
+
+    def _content(self, node: Node) -> Mapping[str, Node]:
+        content = _mapping_of_contract_operations(node.get("content"))
+        return {
+            kind.partition(";")[0].strip().lower(): _mapping_of_contract_operations(
+                _mapping_of_contract_operations(part).get("schema")
+            )
+            for kind, part in content.items()
+        }
+
+
+def _path_of(server: object) -> str:
+    """Return the path of a server's address, without its last slash; what cannot be read is none."""
+    try:
+        path = urlsplit(_VARIABLE.sub("x", server)).path if isinstance(server, str) else ""
+    except ValueError:
+        return ""
+    return f"/{path.strip('/')}" if path.strip("/.") else ""
+
+
+def _mapping_of_contract_operations(told: object) -> Mapping[str, Any]:
+    return told if isinstance(told, Mapping) else {}
+
+
+def _mappings(told: object) -> list[Mapping[str, Any]]:
+    return [one for one in told if isinstance(one, Mapping)] if isinstance(told, list) else []
+
+
+SAMPLE_KEY = idempotency_key("default", FeedName("feed"), RowKey("row"))
+
+
+"""An idempotency key as we send it: all of them have its length and alphabet."""
+
+
+_SENT_HEADERS = frozenset({"authorization", "content-type", "accept", "user-agent", "idempotency-key", "accept-encoding"})
+
+
+_STEPS = re.compile(r"[^.\[\]]+|\[\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One operation that we call: what we read of its answer (`docs[].id`, and of which type), and what we send."""
+
+    method: str
+    path: str
+    reads: tuple[tuple[str, str], ...] = ()
+    queries: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """The operation as people call it."""
+        return f"{self.method} {self.path}"
+
+
+CREATE = Use("POST", "/events", (("doc.id", "integer"),))
+
+
+CHANNELS = Use("GET", "/channels", (("docs[].id", "integer"), ("docs[].slug", "string")), frozenset({"page", "limit"}))
+
+
+CLASSIFICATIONS = Use("GET", "/classifications", (("version", "string"), ("docs[].slug", "string")))
+
+
+UPLOAD = Use("POST", "/media")
+
+
+_REFUSAL = (("error.code", "string"), ("error.details.field", "string"))
+
+
+class WorkerComparison:
+    """Holds the operations of one page against our use of them."""
+
+    def __init__(self, operations: Operations, reader: SchemaReader) -> None:
+        self._operations = operations
+        self._reader = reader
+
+    def found(self, use: Use) -> Operation | None:
+        """Return the operation that we call, None where the page has none there."""
+        return self._operations.find(use.method, API_PREFIX + use.path)
+
+    def differences(self, use: Use) -> Iterator[Drift]:
+        """Yield what the page says otherwise of one operation."""
+        operation = self.found(use)
+        if operation is None:
+            yield self._gone(use)
+            return
+        if operation.node.get("deprecated") is True:
+            yield _line("warning", use, "it is deprecated", "we call it", "it may end one day", "ask what follows it")
+        yield from self._key(use, operation)
+        yield from self._parameters(use, operation)
+        yield from self._answers(use, operation)
+
+    def creation(self) -> Iterator[Drift]:
+        """Yield what the page says otherwise of the creation of events beside its payload."""
+        operation = self.found(CREATE)
+        if operation is None:
+            return
+        kinds = self._operations.request_types(operation)
+        if kinds and not any(_takes(kind, "application/json") for kind in kinds):
+            page = f"the request is {_some(kinds)}"
+            yield _line("error", CREATE, page, "we send application/json", "every row would be refused", _UPDATE)
+        schema = self._operations.answer_schema(operation, "4")
+        for path, kind in _REFUSAL if schema else ():
+            wrong = self._wrong_answer(schema or {}, path, kind)
+            if wrong:
+                yield _line("warning", CREATE, f"a refusal: {wrong}", f"we read `{path}`", "reasons would be lost", _UPDATE)
+
+    def upload_field(self) -> str:
+        """Return the field of the form in which the page wants an image, "" where it shows none."""
+        operation = self.found(UPLOAD)
+        kinds = self._operations.request_types(operation) if operation else {}
+        form = self._reader.read(kinds.get("multipart/form-data", {})).properties
+        return next((name for name, node in form.items() if _is_file(self._reader.resolved(node))), "")
+
+    def upload(self) -> Iterator[Drift]:
+        """Yield what the page says otherwise of the encodings in which an image is uploaded."""
+        operation = self.found(UPLOAD)
+        kinds = self._operations.request_types(operation) if operation else {}
+        form = self._reader.read(kinds.get("multipart/form-data", {})).properties
+        is_form = "multipart/form-data" in kinds and (not form or {"file", "image"} & form.keys() or self.upload_field())
+        if kinds and not is_form and not any(kind.startswith("image/") or kind == "*/*" for kind in kinds):
+            fields = f" with the fields {_some(form)}" if form else ""
+            page, ours = f"the request is {_some(kinds)}{fields}", "we send a form with `file` or `image`, or the image itself"
+            yield _line("warning", UPLOAD, page, ours, "cover images could not be uploaded", _UPDATE)
+
+    def _gone(self, use: Use) -> Drift:
+        moved = self._operations.elsewhere(use.method, use.path)
+        page = f"there is none at {API_PREFIX}{use.path}" + (f", but {str(moved)[:120]}" if moved else "")
+        breaks = "images could not be uploaded" if use is UPLOAD else "the request would be refused (404)"
+        return _line("warning" if use is UPLOAD else "error", use, page, f"we call {API_PREFIX}{use.path}", breaks, _UPDATE)
+
+    def _key(self, use: Use, operation: Operation) -> Iterator[Drift]:
+        if operation.security and not any(self._is_bearer(one) for one in operation.security):
+            names = [name for one in operation.security for name in one]
+            page = f"it asks for {_some(names)}, which is no bearer key"
+            yield _line("error", use, page, "we send `Authorization: Bearer`", "every request would be refused (401)", _UPDATE)
+
+    def _is_bearer(self, requirement: Node) -> bool:
+        return all(_is_bearer(self._operations.scheme(name)) for name in requirement)
+
+    def _parameters(self, use: Use, operation: Operation) -> Iterator[Drift]:
+        sent = {("header", name) for name in _SENT_HEADERS} | {("query", name) for name in use.queries}
+        told = {(str(one.get("in")), str(one.get("name")).lower()): one for one in operation.parameters}
+        for (place, name), one in told.items():
+            if one.get("required") is True and place in {"header", "query", "cookie"} and (place, name) not in sent:
+                page = f"the {place} parameter `{str(one.get('name'))[:60]}` is required"
+                yield _line("error", use, page, "we do not send it", "every request would be refused", _UPDATE)
+        if use.method == "POST":
+            yield from self._idempotency(use, told.get(("header", "idempotency-key")))
+        limit = self._reader.resolved(told.get(("query", "limit"), {}).get("schema")).get("maximum")
+        if "limit" in use.queries and isinstance(limit, int) and limit < PAGE_SIZE:
+            page, ours = f"`limit` is at most {limit}", f"we ask for pages of {PAGE_SIZE}"
+            yield _line("warning", use, page, ours, "the list may be refused", _UPDATE)
+
+    def _idempotency(self, use: Use, parameter: Node | None) -> Iterator[Drift]:
+        length = len(SAMPLE_KEY) + (LONGEST_KEY_END if use is UPLOAD else 0)
+        ours = f"we send one of {length} characters with each"
+        if parameter is None:
+            breaks = "a repeated request might create an event twice, if the header has no effect any more"
+            yield _line("warning", use, "it has no header `Idempotency-Key`", ours, breaks, "ask the service's support")
+            return
+        most = self._reader.read(parameter.get("schema")).most_chars
+        if most is not None and most < length:
+            page = f"an `Idempotency-Key` has at most {most} characters"
+            breaks = "images could not be uploaded" if use is UPLOAD else "every row would be refused"
+            yield _line("warning" if use is UPLOAD else "error", use, page, ours, breaks, _UPDATE)
+
+    def _answers(self, use: Use, operation: Operation) -> Iterator[Drift]:
+        schema = self._operations.answer_schema(operation, "2")
+        for path, kind in use.reads if schema else ():
+            wrong = self._wrong_answer(schema or {}, path, kind)
+            if wrong:
+                breaks = "rows would become uncertain" if use is CREATE else "runs could not begin"
+                yield _line("error", use, f"its answer: {wrong}", f"we read `{path}` ({kind})", breaks, _UPDATE)
+
+    def _wrong_answer(self, node: Node, path: str, kind: str) -> str:
+        """Say how an answer's schema differs at a path; "" where it fits, or does not say."""
+        at, schema = "", self._reader.read(node)
+        for step in _STEPS.findall(path):
+            at = f"{at}[]" if step == "[]" else f"{at}.{step}".strip(".")
+            properties = {name: part for choice in schema.choices for name, part in choice.properties.items()}
+            if step == "[]":
+                schema = self._reader.read(schema.items)
+            elif not properties:
+                return ""
+            elif step not in properties:
+                return f"it has no `{at}`"
+            else:
+                schema = self._reader.read(properties[step])
+        kinds = [choice.types for choice in schema.choices]
+        if any(types is None or kind in types for types in kinds):
+            return ""
+        return f"`{at}` is of the type {_some(sorted({name for types in kinds for name in types or ()}))}"
+
+
+_UPDATE = "look for a newer eventsync, and ask the service's support"
+
+
+def _line(severity: Severity, use: Use, page: str, ours: str, breaks: str, helps: str) -> Drift:
+    return Drift(severity, use.name, page, ours, breaks, helps)
+
+
+def _is_bearer(scheme: Node) -> bool:
+    """Whether a scheme is met by `Authorization: Bearer`; one that the page does not define is taken to be."""
+    match scheme.get("type"), str(scheme.get("scheme", "")).lower(), str(scheme.get("name", "")).lower():
+        case ((None | "oauth2" | "openIdConnect"), _, _):
+            return True
+        case "http", scheme_name, _:
+            return scheme_name == "bearer"
+        case "apiKey", _, name:
+            return scheme.get("in") == "header" and name == "authorization"
+        case _:
+            return False
+
+
+def _is_file(node: Node) -> bool:
+    """Whether a field holds a file, as OpenAPI 3.0 (`format: binary`) or 3.1 (`contentMediaType`) says it."""
+    return node.get("format") == "binary" or "contentMediaType" in node
+
+
+def _takes(kind: str, ours: str) -> bool:
+    return kind in {ours, "*/*", f"{ours.partition('/')[0]}/*"}
+
+
+def _some(names: object) -> str:
+    listed = [str(name)[:60] for name in names][:5] if isinstance(names, list | dict) else []
+    return ", ".join(f"`{name}`" for name in listed)
+
+
+_SHOWN = 3
+
+
+_ALL_ROWS = "every row would be refused"
+
+
+_LONGEST_PATTERN = 200
+
+
+_MOST_TEXTS = 200
+
+
+_FORMS_OF: dict[str, frozenset[str]] = {
+    "startAt": frozenset({"date-time", "datetime", "iso8601", "iso-8601"}),
+    "endAt": frozenset({"date-time", "datetime", "iso8601", "iso-8601"}),
+    "offers[].url": frozenset({"uri", "url", "iri", "uri-reference", "iri-reference"}),
+}
+
+
+"""The formats that the page may name for a field, as we write it."""
+
+
+_NO_TEXTS = frozenset({"date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "byte", "duration", "int64", "unix-time"})
+
+
+"""Formats that free text does not have."""
+
+
+class PayloadComparison:
+    """Holds payloads against schemas that `reader` reads; `where` begins every line."""
+
+    def __init__(self, reader: SchemaReader, where: str) -> None:
+        self._reader = reader
+        self._where = where
+
+    def differences(self, sent: Outgoing, node: Node) -> list[Drift]:
+        """Return what the page would refuse of a payload, the gravest of each field first."""
+        return self._value(sent, self._reader.read(node), "")
+
+    def _value(self, sent: Outgoing, schema: Schema, path: str) -> list[Drift]:
+        """Hold one value against its schema; of alternatives, the one that fits best counts."""
+        found = [list(self._against(sent, choice, path)) for choice in schema.choices]
+        best = min(found, key=lambda drifts: (sum(one.severity == "error" for one in drifts), len(drifts)))
+        return best if sent.is_always else [_of_some_rows(one) for one in best]
+
+    def _against(self, sent: Outgoing, schema: Schema, path: str) -> Iterator[Drift]:
+        if schema.is_deprecated:
+            yield self._drift(
+                "warning", path, "it is deprecated", "we send it", "it may be refused one day", "ask what follows it"
+            )
+        if not _may_be(sent.kind, schema.types):
+            types = " or ".join(sorted(schema.types or ()))
+            yield self._wrong(path, f"it is of the type {types}", f"we send a value of the type {sent.kind}")
+            return
+        yield from self._limits(sent, schema, path)
+        if sent.kind == "object":
+            yield from self._fields(sent, schema, path)
+        if sent.kind == "array" and sent.item is not None:
+            yield from self._value(sent.item, self._reader.read(schema.items), f"{path}[]")
+
+    def _fields(self, sent: Outgoing, schema: Schema, path: str) -> Iterator[Drift]:
+        prefix = f"{path}." if path else ""
+        known = {name: self._reader.read(node) for name, node in schema.properties.items()}
+        unsent = [name for name in known if name not in sent.fields]
+        unsent = [name for name in unsent if name in schema.required] or unsent
+        for name in sorted(schema.required):
+            if not known.get(name, schema).is_read_only or name not in known:
+                yield from self._needed(sent, name, prefix, _near(name, [one for one in sent.fields if one not in known]))
+        for name, one in sent.fields.items():
+            if name in known:
+                yield from self._value(one, known[name], f"{prefix}{name}")
+            elif known and not schema.is_open:
+                drift = self._unknown(schema, f"{prefix}{name}", _near(name, unsent))
+                yield drift if one.is_always else _of_some_rows(drift)
+
+    def _needed(self, sent: Outgoing, name: str, prefix: str, near: str) -> Iterator[Drift]:
+        path, one = f"{prefix}{name}", sent.fields.get(name)
+        said = f"`{path}` is required"
+        if one is None:
+            hint = f"perhaps `{prefix}{near}` was renamed to it: send that as `{path}`" if near else f"map `{path}` under `event`"
+            fields = (path, *([f"{prefix}{near}"] if near else []))
+            yield Drift("error", self._where, said, "this mapping never sends it", _ALL_ROWS, hint, fields)
+        elif not one.is_always:
+            hint = f"give `{path}` a value for such rows (`on_empty: {{use: ...}}`), or let them be rejected (`on_empty: reject`)"
+            ours = "this mapping leaves it out where a row has none"
+            yield Drift("warning", self._where, said, ours, "rows without it would be refused", hint, (path,))
+
+    def _unknown(self, schema: Schema, path: str, near: str) -> Drift:
+        help_ = f"perhaps it is called `{near}` now: map that instead" if near else "take it out of the mapping if it is gone"
+        if schema.is_closed:
+            page = f"there is no field `{path}`, and others are not allowed"
+            return Drift("error", self._where, page, "this mapping sends it", _ALL_ROWS, help_, (path,))
+        page = f"there is no field `{path}`"
+        return Drift("warning", self._where, page, "this mapping sends it", "it may be ignored", help_, (path,))
+
+    def _limits(self, sent: Outgoing, schema: Schema, path: str) -> Iterator[Drift]:
+        yield from self._values(sent, schema, path)
+        yield from self._length(sent, schema, path)
+        yield from self._form(sent, schema, path)
+        yield from self._patterns(sent, schema, path)
+        yield from self._items(sent, schema, path)
+        if schema.is_read_only:
+            yield self._drift("warning", path, "it is read only", "we send it", "it may be ignored or refused", "take it out")
+
+    def _values(self, sent: Outgoing, schema: Schema, path: str) -> Iterator[Drift]:
+        if schema.allowed is None:
+            return
+        said = f"it is one of {_some_of_contract_payload(schema.allowed)}"
+        if sent.values is None:
+            yield self._some_rows(path, said, "we send what the rows hold", "check the values with a `map` that knows these")
+            return
+        wrong = sorted(str(one) for one in sent.values if one not in schema.allowed)
+        if wrong and len(wrong) == len(sent.values):
+            yield self._wrong(path, said, f"we send {_some_of_contract_payload(wrong)}")
+        elif wrong:
+            yield self._some_rows(
+                path, said, f"we may send {_some_of_contract_payload(wrong)}", "map these to values that are allowed"
+            )
+
+    def _length(self, sent: Outgoing, schema: Schema, path: str) -> Iterator[Drift]:
+        most = schema.most_chars
+        if most is not None and sent.kind == "string" and (sent.longest is None or sent.longest > most):
+            shortest = min((len(str(one)) for one in sent.values or ()), default=len(sent.sample))
+            said = f"it has at most {most} characters"
+            if shortest > most:
+                yield self._wrong(path, said, f"ours has {shortest}")
+            else:
+                ours = "this mapping does not bound it" if sent.longest is None else f"ours may have {sent.longest}"
+                yield self._some_rows(path, said, ours, f"shorten it with the step `{{truncate: {most}}}`")
+        texts = [str(one) for one in sent.values or ()]
+        if schema.least_chars > 1 and any(len(text) < schema.least_chars for text in texts):
+            short = _some_of_contract_payload(sorted(text for text in texts if len(text) < schema.least_chars))
+            said = f"it has at least {schema.least_chars} characters"
+            yield self._some_rows(path, said, f"we may send {short}", "use longer values")
+
+    def _form(self, sent: Outgoing, schema: Schema, path: str) -> Iterator[Drift]:
+        if sent.kind != "string" or not schema.form:
+            return
+        said, ours = f"it has the format {schema.form}", f"we write it like {sent.sample}"
+        if path in _FORMS_OF and schema.form not in _FORMS_OF[path] and schema.form in _NO_TEXTS | {"uri", "url"}:
+            yield self._wrong(path, said, ours)
+        elif path not in _FORMS_OF and schema.form in _NO_TEXTS:
+            yield self._some_rows(path, said, "we send a text", "check that the mapping writes it so")
+
+    def _patterns(self, sent: Outgoing, schema: Schema, path: str) -> Iterator[Drift]:
+        texts = sorted(map(str, sent.values))[:_MOST_TEXTS] if sent.values else [sent.sample] if sent.sample else []
+        for pattern in schema.patterns if sent.kind == "string" else ():
+            wrong = sorted(text for text in texts if not _fits(pattern, text))
+            said = f"it looks like {pattern[:80]}"
+            if wrong and len(wrong) == len(texts):
+                yield self._wrong(path, said, f"we write it like {_some_of_contract_payload(wrong)}")
+            elif wrong:
+                yield self._some_rows(
+                    path, said, f"we may send {_some_of_contract_payload(wrong)}", "map these to texts that fit"
+                )
+            elif not texts:
+                yield self._some_rows(path, said, "we send what the rows hold", "check the values with a step")
+
+    def _items(self, sent: Outgoing, schema: Schema, path: str) -> Iterator[Drift]:
+        if sent.kind != "array":
+            return
+        if schema.least_items > 1:
+            said = f"it has at least {schema.least_items} items"
+            yield self._some_rows(path, said, "we send one or more", "give every row so many")
+        if schema.most_items is not None:
+            said = f"it has at most {schema.most_items} items"
+            yield self._some_rows(path, said, "we send as many as a row has", "leave some out")
+
+    def _wrong(self, path: str, page: str, ours: str) -> Drift:
+        """Every row that has the field is refused: all rows, where it is always sent."""
+        helps = f"send `{path}` as the page describes it" if path else "see the page"
+        return self._drift("error", path, page, ours, _ALL_ROWS, helps)
+
+    def _some_rows(self, path: str, page: str, ours: str, helps: str) -> Drift:
+        return self._drift("warning", path, page, ours, "rows that do not fit would be refused", helps)
+
+    def _drift(self, severity: Severity, path: str, page: str, ours: str, breaks: str, helps: str) -> Drift:
+        fields = (path,) if path else ()
+        return Drift(severity, f"{self._where}: {path}" if path else self._where, page, ours, breaks, helps, fields)
+
+
+def _of_some_rows(drift: Drift) -> Drift:
+    """Return the same difference of a field that not every row has."""
+    is_grave = drift.severity == "error"
+    return replace(drift, severity="warning", breaks="rows that have it would be refused") if is_grave else drift
+
+
+def _may_be(kind: str | None, types: frozenset[str] | None) -> bool:
+    return kind is None or types is None or kind in types or (kind == "integer" and "number" in types)
+
+
+def _fits(pattern: str, text: str) -> bool:
+    """Whether a text fits the page's pattern; one that cannot be tried is taken to fit."""
+    try:
+        return len(pattern) > _LONGEST_PATTERN or compile_pattern(pattern).finds(text)
+    except PatternError:  # patterns of another dialect are common here
+        return True
+
+
+def _near(name: str, others: Sequence[str]) -> str:
+    """Return the one of the others that may be the same field under another name, "" if none is likely to be."""
+    found = process.extractOne(name, others, scorer=fuzz.WRatio, score_cutoff=60, processor=str.casefold)
+    if found is not None:
+        return found[0]
+    return others[0] if len(others) == 1 else ""
+
+
+def _some_of_contract_payload(values: Sequence[object]) -> str:
+    shown = ", ".join(f"`{str(value)[:60]}`" for value in values[:_SHOWN])
+    return f"{shown} and {len(values) - _SHOWN} more" if len(values) > _SHOWN else shown
+
+
+MOST = 100
+
+
+"""So many differences are told; a page with more is another service's."""
+
+
+def compare(page: ContractPage, sent: Outgoing) -> tuple[Drift, ...]:
+    """Return the differences between the page and what we do, errors first. Pure; never raises for what a page says."""
+    reader = SchemaReader(page.tree)
+    operations = Operations(page.tree, reader)
+    found = [*_of_payload(operations, reader, sent), *_of_worker(WorkerComparison(operations, reader), sent)]
+    return tuple(sorted(dict.fromkeys(found), key=lambda drift: drift.severity != "error")[:MOST])
+
+
+def upload_field(page: ContractPage) -> str:
+    """Return the field of the form in which the page wants an image, "" where it shows none."""
+    reader = SchemaReader(page.tree)
+    return WorkerComparison(Operations(page.tree, reader), reader).upload_field()
+
+
+def _of_worker(worker: WorkerComparison, sent: Outgoing) -> Iterator[Drift]:
+    for use in (CREATE, CHANNELS, CLASSIFICATIONS):
+        yield from worker.differences(use)
+    yield from worker.creation()
+    if "coverImage" in sent.fields:
+        yield from worker.differences(UPLOAD)
+        yield from worker.upload()
+
+
+def _of_payload(operations: Operations, reader: SchemaReader, sent: Outgoing) -> Iterator[Drift]:
+    operation = WorkerComparison(operations, reader).found(CREATE)
+    kinds = operations.request_types(operation) if operation else {}
+    schema = next((part for kind, part in kinds.items() if "json" in kind or kind in {"*/*", "application/*"}), None)
+    if schema is not None:
+        yield from PayloadComparison(reader, CREATE.name).differences(sent, schema)

@@ -1,0 +1,77 @@
+"""Which rows of a source belong to a window: told by a column of theirs, or by the event that they make.
+
+What a source leaves out by itself, being asked for a window only, is `windows`' matter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from zoneinfo import ZoneInfo
+
+from mappings.outcome import WHOLE_ROW, MappedRow, Rejection, RowOutcome, SourceRow
+from pipelines.run.backfill import Window
+
+
+@dataclass(slots=True)
+class Sieve:
+    """Lets through what belongs to `window`, and counts what tells no day: it belongs to none."""
+
+    window: Window
+    untold: int = 0
+    beyond: int = 0
+
+    def rows(self, rows: Iterable[SourceRow]) -> Iterable[SourceRow]:
+        """Return the rows of the window, where a column tells."""
+        return self._changed(rows) if self.window.column else rows
+
+    def outcomes(self, outcomes: Iterable[RowOutcome]) -> Iterable[RowOutcome]:
+        """Return what becomes of the rows of the window, where their events tell; an event counts as a row then."""
+        return self._starting(outcomes) if self.window.by == "event" else outcomes
+
+    def notices(self) -> Iterator[str]:
+        """Tell what was left out."""
+        what = {"event": "by the start of their events", "file": "by their files", "cursor": "by when they changed"}
+        yield f"only the rows of {self.window} were read, {what[self.window.by]}"
+        if self.untold and self.window.column:
+            yield f"rows without a day in {self.window.column}, such as 2026-05-03, which belong to no window: {self.untold}"
+        elif self.untold:
+            yield f"rejected rows, which tell no day and belong to no window: {self.untold}; `eventsync preview` shows them"
+
+    def _changed(self, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
+        column, holds = self.window.column, self.window.holds
+        for row in rows:
+            day = _day_in(row.cells[column])
+            if day is None:
+                self.untold += 1
+            elif holds(day):
+                yield row
+            else:
+                self.beyond += 1
+
+    def _starting(self, outcomes: Iterable[RowOutcome]) -> Iterator[RowOutcome]:
+        holds = self.window.holds
+        for outcome in outcomes:
+            if isinstance(outcome, Rejection):
+                self.untold += not outcome.part.is_further
+            elif isinstance(outcome, MappedRow) and holds(_start_of(outcome.body)):
+                yield replace(outcome, part=WHOLE_ROW)
+            else:
+                self.beyond += 1
+
+
+def _day_in(cell: str) -> date | None:
+    """Return the day of an ISO date, or that in UTC of an ISO moment; None if the cell holds neither."""
+    try:
+        moment = datetime.fromisoformat(cell.strip())
+    except ValueError:
+        return None
+    return moment.date() if moment.tzinfo is None else moment.astimezone(UTC).date()
+
+
+def _start_of(body: bytes) -> date:
+    """Return the day on which an event starts, where it happens."""
+    event = json.loads(body)
+    return datetime.fromisoformat(event["startAt"]).astimezone(ZoneInfo(event["timezone"])).date()

@@ -16,7 +16,7 @@ from pipelines.cli.findings import FeedFindings, find
 from pipelines.cli.output import Output
 from pipelines.cli.severity import worst
 from pipelines.cli.shared_files import SharedFile, shared_file
-from pipelines.launching.dagster_home import settings_lacking
+from pipelines.orchestration.dagster_home import settings_lacking
 from pipelines.settings import Settings, current_settings
 
 UNSOUND = 2

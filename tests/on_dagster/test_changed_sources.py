@@ -11,7 +11,7 @@ from on_dagster.desk import FEED, HEADER, MAPPING, Desk, line, schedules_of_feed
 
 from mappings.errors import MappingFileError
 from mappings.yaml.loader import load_feed
-from pipelines import names
+from pipelines.orchestration import names
 
 WATCHED = MAPPING.replace('{{cron: "15 */2 * * *", timezone: Europe/Warsaw}}', "{{look_every: 5m}}")
 DELIVERED = WATCHED.replace("path: ../{source}", "path: ../in/*.csv\n  files: new")

@@ -40,9 +40,9 @@ from mappings.errors import MappingFileError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedText, Schedule
 from mappings.yaml.loader import FeedFolder, load_feed, readable_document
-from pipelines import names
 from pipelines.control_characters import replaced
-from pipelines.schedules import clock_of
+from pipelines.orchestration import names
+from pipelines.orchestration.schedules import clock_of
 
 GROUP = "broken_feeds"
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]")

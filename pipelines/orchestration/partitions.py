@@ -29,8 +29,8 @@ from dagster import (
 
 from mappings.errors import ConfigError
 from mappings.spec.feed import FeedMapping
-from pipelines import names
-from pipelines.failures import StepContext, as_failures, interrupted_for_good
+from pipelines.orchestration import names
+from pipelines.orchestration.failures import StepContext, as_failures, interrupted_for_good
 from pipelines.run.backfill import BACKFILL, FIRST_SHOWN, Window, has_days, usual_way
 from pipelines.run.brakes import raise_if_braked
 from pipelines.run.context import OpenWorkshop, Workshop

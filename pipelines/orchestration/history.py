@@ -21,8 +21,8 @@ from dagster import (
 )
 from pydantic import Field
 
-from pipelines import names
 from pipelines.clock import now
+from pipelines.orchestration import names
 
 JOB = "forget_old_runs"
 CRON = "20 3 * * *"

@@ -16,7 +16,7 @@ import watchfiles
 
 from mappings.errors import MappingFileError, SyncError
 from mappings.yaml.loader import SUFFIXES, FeedFolder, LoadedFeed, load_folder
-from pipelines.launching.webserver import Webserver
+from pipelines.orchestration.webserver import Webserver
 
 QUIET_MS = 300
 """A file is read once nothing has changed for so long: an editor, or a checkout, writes more than once."""

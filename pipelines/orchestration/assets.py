@@ -1,12 +1,15 @@
-"""One feed becomes three assets: its source (external), `staged` (we know what to say) and `published` (it has been said).
+"""Dagster's asset checks: the brakes, which block what comes after them, and the questions asked of a finished drain.
 
-The assets are thin: what they do is told in `feed_run` and `sync`, what they show in `showing`. Annotations are not
-postponed here, because Dagster looks at those of an asset's function.
+How a brake judges is `brakes`'.
 """
 
 import warnings
+from collections.abc import Mapping
 
 from dagster import (
+    AssetCheckResult,
+    AssetCheckSeverity,
+    AssetCheckSpec,
     AssetExecutionContext,
     AssetKey,
     AssetObservation,
@@ -25,20 +28,12 @@ from dagster import (
 from connectors.sources.glances import glance_at
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import LoadedFeed
-from pipelines import names
-from pipelines.checks import brake_results, brake_specs, publish_results, publish_specs
 from pipelines.clock import monotonic_s
 from pipelines.control_characters import replaced
-from pipelines.failures import STEP_DELAY_S, as_failures, forbid_run_retry, interrupted_for_good
-from pipelines.freshness import freshness_of
-from pipelines.left_open import left_open
-from pipelines.run.brakes import brake_error
-from pipelines.run.context import OpenWorkshop
-from pipelines.run.feed_run import FeedAtWork, RunTicket
-from pipelines.run.options import RunOptions
-from pipelines.run.outcome import ExitCode, outcome_of
-from pipelines.run.standing import outcome_of_publish
-from pipelines.showing import (
+from pipelines.left_open import LeftOpen, left_open
+from pipelines.orchestration import names
+from pipelines.orchestration.failures import STEP_DELAY_S, as_failures, forbid_run_retry, interrupted_for_good
+from pipelines.orchestration.metadata import (
     glance_metadata,
     observed_metadata,
     published_metadata,
@@ -46,8 +41,86 @@ from pipelines.showing import (
     staged_metadata,
     waiting_metadata,
 )
+from pipelines.orchestration.schedules import freshness_of
+from pipelines.run.brakes import brake_error
+from pipelines.run.context import OpenWorkshop
+from pipelines.run.feed_run import FeedAtWork, RunTicket
+from pipelines.run.options import BRAKE_TEXTS, RunOptions
+from pipelines.run.outcome import ExitCode, Outcome, outcome_of
+from pipelines.run.publish import Published
+from pipelines.run.stage import Staged
+from pipelines.run.standing import outcome_of_publish
+
+PUBLISH_CHECKS = {
+    "balanced": "Every row owed ended in exactly one outcome.",
+    "no_conflicts": "No key was answered as used for something else.",
+    "within_limits": "Refused, blocked and uncertain rows stay within what the feed allows.",
+    "drift": "What was delivered is what its source still says, but for what a person has ignored.",
+    "contract": "The service's own page does not announce that what we send will be refused.",
+}
+
+
+def brake_specs(key: AssetKey) -> list[AssetCheckSpec]:
+    """Return one blocking check a brake."""
+    return [AssetCheckSpec(name, asset=key, blocking=True, description=text) for name, text in BRAKE_TEXTS.items()]
+
+
+def brake_results(key: AssetKey, staged: Staged) -> list[AssetCheckResult]:
+    """Return each brake's verdict; one that a person accepted warns instead of blocking."""
+    return [
+        AssetCheckResult(
+            asset_key=key,
+            check_name=verdict.name,
+            passed=not verdict.is_tripped,
+            severity=AssetCheckSeverity.ERROR if verdict.stops else AssetCheckSeverity.WARN,
+            description=replaced(verdict.sentence),
+            metadata={
+                "verdict": replaced(verdict.sentence),
+                "measured": round(verdict.measured, 4),
+                "allowed": round(verdict.allowed, 4),
+                "accepted": verdict.is_accepted,
+            },
+        )
+        for verdict in staged.brakes
+    ]
+
+
+def publish_specs(key: AssetKey) -> list[AssetCheckSpec]:
+    """Return the checks of a drain; none blocks, because nothing comes after it."""
+    return [AssetCheckSpec(name, asset=key, description=text) for name, text in PUBLISH_CHECKS.items()]
+
+
+def publish_results(key: AssetKey, published: Published, outcome: Outcome, left: LeftOpen) -> list[AssetCheckResult]:
+    """Return what a finished drain says to each of its checks."""
+    account, differing = published.account, {name: left.counts.get(name, 0) for name in ("drift", "vanished")}
+    passed = {
+        "balanced": account.imbalance() == 0,
+        "no_conflicts": published.standing.conflict.count == 0,
+        "drift": not any(differing.values()),
+        "within_limits": outcome.exit_code is ExitCode.DONE,
+        "contract": not published.outlook.errors,
+    }
+    told = {"contract": "\n".join(published.outlook.notices), "drift": _differing(differing)}
+    return [
+        AssetCheckResult(
+            asset_key=key,
+            check_name=name,
+            passed=passed[name],
+            severity=AssetCheckSeverity.ERROR if name == "balanced" else AssetCheckSeverity.WARN,
+            description=text if passed[name] else replaced(told.get(name, outcome.message)),
+            metadata=differing if name == "drift" else {},
+        )
+        for name, text in PUBLISH_CHECKS.items()
+    ]
+
+
+def _differing(counts: Mapping[str, int]) -> str:
+    return f"{counts['drift']} changed and {counts['vanished']} gone since they were delivered; `eventsync diff` shows in what"
+
 
 SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=Backoff.EXPONENTIAL)
+
+
 """A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
 
 

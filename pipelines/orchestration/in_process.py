@@ -9,9 +9,8 @@ from dagster import AssetKey, DagsterEventType, DagsterInstance, Definitions, Ex
 from dagster._core.events import RunFailureReason
 
 from mappings.spec.feed import FeedMapping
-from pipelines.launching.left_behind import end_runs_of_the_dead, ended_on_leaving
-from pipelines.launching.request import launch_config, launch_tags, launched_job, wanted_assets
-from pipelines.launching.workers import process_tags
+from pipelines.orchestration.webserver import launch_config, launch_tags, launched_job, wanted_assets
+from pipelines.orchestration.workers import end_runs_of_the_dead, ended_on_leaving, process_tags
 from pipelines.run.options import RunOptions
 
 QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}

@@ -27,7 +27,7 @@ from connectors.sources.salesforce.org import Org
 from connectors.sources.salesforce.records import SalesforceRecords
 from connectors.sources.salesforce.selection import select_object
 from connectors.sources.salesforce.shape import Shapes
-from mappings.source_specs import SalesforceSource
+from mappings.spec.source import SalesforceSource
 
 TESTS = Path(__file__).parents[1] / "tests"
 COLUMNS = frozenset({"Name", "Start__c", "Day__c", "Price__c", "Kinds__c", "City__c", "Text__c"})

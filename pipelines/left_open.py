@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.run.context import Workshop
 from state.books import Books
 from state.views import Book, RowFilter, RowRecord

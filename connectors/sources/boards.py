@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from connectors.sources.access import Access
 from connectors.sources.marks import MarkBoard
 from mappings.errors import ConfigError
-from mappings.sheet_specs import GoogleSheetsSource
+from mappings.spec.source import GoogleSheetsSource
 
 
 def open_board(spec: GoogleSheetsSource, keys: frozenset[str], access: Access) -> AbstractContextManager[MarkBoard]:

@@ -26,11 +26,21 @@ from connectors.sources.formats.xml import XmlRecords
 from connectors.sources.header import Asked
 from connectors.sources.salesforce.look import OrgLook
 from mappings.errors import ConfigError
-from mappings.file_names import is_address, secrets_of
-from mappings.salesforce_specs import SalesforceSource
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_bases import FileSource, Join
-from mappings.source_specs import CsvSource, IcsSource, JsonSource, NdjsonSource, SourceSpec, TsvSource, WorkbookSource, XmlSource
+from mappings.spec.source import (
+    CsvSource,
+    FileSource,
+    GoogleSheetsSource,
+    IcsSource,
+    Join,
+    JsonSource,
+    NdjsonSource,
+    SalesforceSource,
+    SourceSpec,
+    TsvSource,
+    WorkbookSource,
+    XmlSource,
+)
+from mappings.spec.source_words import is_address, secrets_of
 
 if TYPE_CHECKING:
     from connectors.sources.salesforce.records import SalesforceRecords

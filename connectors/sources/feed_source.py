@@ -20,7 +20,7 @@ from connectors.sources.row_checks import short
 from mappings.errors import SyncError
 from mappings.outcome import SourceRow
 from mappings.refusals import Reason, ReasonCode
-from mappings.source_bases import AnySource, Join
+from mappings.spec.source import AnySource, Join
 
 
 def without_nulls(rows: Iterator[SourceRow], spec: AnySource, columns: Sequence[str]) -> Iterator[SourceRow]:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from connectors.sources.errors import BadSourceError, EmptySourceError, MissingColumnsError
 from connectors.sources.row_checks import MOST_COLUMNS
 from mappings.patterns import compile_pattern
-from mappings.source_bases import AnySource
-from mappings.source_parts import Header
+from mappings.spec.source import AnySource
+from mappings.spec.source_words import Header
 
 _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
 

@@ -16,9 +16,8 @@ from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.feed_source import Discretion
 from connectors.sources.files.choice import FileChoice
 from connectors.sources.files.source import choice_of, mark_of
-from mappings.file_names import secrets_of
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_bases import AnySource, FileSource
+from mappings.spec.source import AnySource, FileSource, GoogleSheetsSource
+from mappings.spec.source_words import secrets_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mappings.outcome import RowLocation, SourceRow
 from mappings.patterns import CompiledPattern, compile_pattern
 from mappings.refusals import Reason, ReasonCode
-from mappings.source_bases import GridSource
+from mappings.spec.source import GridSource
 
 _MOST_SHOWN = 200
 

@@ -26,13 +26,13 @@ from mappings.compiler.recurrence import (
 )
 from mappings.compiler.row_rules import OVER, TOO_FAR
 from mappings.outcome import Silence
+from mappings.positions import Loc, Spot
 from mappings.refusals import ReasonCode, Refusal
 from mappings.row_key import RowKey, event_key
-from mappings.rules import Explosion, Recurrence
-from mappings.schema import KeyColumn
-from mappings.spots import Loc, Spot
+from mappings.spec.feed import KeyColumn
+from mappings.spec.rules import Explosion, Recurrence
+from mappings.spec.values import Value
 from mappings.steps.step import Kind
-from mappings.values import Value
 
 
 @dataclass(slots=True)

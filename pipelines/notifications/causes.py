@@ -9,9 +9,9 @@ from enum import StrEnum
 from typing import Protocol
 
 from mappings.errors import MappingFileError
-from mappings.loader import readable_document
-from mappings.publishing import Schedule
 from mappings.row_key import FeedName
+from mappings.spec.feed import Schedule
+from mappings.yaml.loader import readable_document
 from pipelines.run.backfill import BACKFILL
 from pipelines.run.outcome import ExitCode, message_and_hint
 from pipelines.run.standing import SAID

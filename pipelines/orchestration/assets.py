@@ -26,8 +26,8 @@ from dagster import (
 )
 
 from connectors.sources.probe import glance_at
-from mappings.loader import LoadedFeed
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import LoadedFeed
 from pipelines.clock import monotonic_s
 from pipelines.control_characters import replaced
 from pipelines.left_open import LeftOpen, left_open

@@ -12,10 +12,9 @@ from typing import Any
 from dagster import MetadataValue, TableRecord
 
 from connectors.sources.probe import Glance
-from mappings.loader import LoadedFeed
 from mappings.refusals import REASON_TEXTS
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_specs import SourceSpec
+from mappings.spec.source import GoogleSheetsSource, SourceSpec
+from mappings.yaml.loader import LoadedFeed
 from pipelines.control_characters import replaced
 from pipelines.left_open import Differing, LeftOpen
 from pipelines.run.publish import Published

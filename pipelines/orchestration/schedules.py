@@ -22,9 +22,8 @@ from dagster import (
     SkipReason,
 )
 
-from mappings.publishing import Schedule
 from mappings.row_key import FeedName
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping, Schedule
 from pipelines.orchestration import names
 from pipelines.run.backfill import BACKFILL, SCHEDULE
 from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day

@@ -30,9 +30,9 @@ from dagster import (
 from connectors.sources.access import Access
 from connectors.sources.probe import Glance, glance_at
 from mappings.errors import ConfigError, SyncError, TransientError
-from mappings.loader import FeedFolder
 from mappings.row_key import FeedName
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import FeedFolder
 from pipelines.clock import now
 from pipelines.notifications.causes import Cause, Concern
 from pipelines.notifications.notices import Teller, tell_of_lost_books, teller_of

@@ -16,7 +16,7 @@ import psutil
 
 from mappings.errors import SyncError, TransientError
 from mappings.row_key import FeedName
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.clock import now
 from pipelines.orchestration import names
 from pipelines.orchestration.names import LOCATION

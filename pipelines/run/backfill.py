@@ -14,13 +14,12 @@ from pydantic import Field, ValidationError, model_validator
 
 from mappings.compiler.mapper import RowMapper
 from mappings.errors import ConfigError
-from mappings.file_names import TheseDays, is_dated
 from mappings.refusals import did_you_mean
 from mappings.row_key import FeedName
-from mappings.salesforce_specs import FieldTest, SalesforceSource
-from mappings.schema import FeedMapping
-from mappings.source_bases import FileSource
-from mappings.source_specs import SourceSpec
+from mappings.spec.feed import FeedMapping
+from mappings.spec.soql import FieldTest
+from mappings.spec.source import FileSource, SalesforceSource, SourceSpec
+from mappings.spec.source_words import TheseDays, is_dated
 from mappings.strict import Strict
 from state.backfills import BackfillRecord, SliceRecord
 from state.notes import ServiceNotes

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from mappings.errors import SyncError
 from mappings.measures import written
-from mappings.publishing import Brakes
-from mappings.schema import FeedMapping
+from mappings.spec.feed import Brakes, FeedMapping
 from pipelines.run.options import BrakeName, RunOptions
 from state.accounts import StageReport
 from state.duplicates import place_of

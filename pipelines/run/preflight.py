@@ -16,10 +16,10 @@ from connectors.event_api.client import EventApi
 from connectors.event_api.contract_check import Drift, compare, upload_field
 from connectors.event_api.contract_page import NoPage, PageBody, PageUnchanged, read_page
 from connectors.event_api.lists import Classifications
-from mappings.outgoing import outgoing_of
+from mappings.lint.soundness import outgoing_of
 from mappings.refusals import nearest
 from mappings.row_key import FeedName
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.run.systemic_failure import Doubt
 from state.notes import ServiceNotes
 

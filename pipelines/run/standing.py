@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from mappings.errors import SyncError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.run.outcome import ExitCode, Outcome, outcome_of
 from pipelines.run.publish import Published
 from state.standing import Standing

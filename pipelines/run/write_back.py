@@ -20,9 +20,9 @@ from mappings.delivery import Answer
 from mappings.errors import SyncError
 from mappings.refusals import REASON_TEXTS, Reason
 from mappings.row_key import RowKey, names_of
-from mappings.schema import FeedMapping
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_parts import WriteBack
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import GoogleSheetsSource
+from mappings.spec.source_words import WriteBack
 from pipelines.run.context import Workshop
 from pipelines.run.signals import window
 from pipelines.settings import Settings

@@ -31,7 +31,7 @@ from connectors.sources.google_sheets.login import Login
 from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet, Tab, find_spreadsheet
 from connectors.sources.google_sheets.wire import GoogleWire
 from connectors.sources.header import read_header
-from mappings.source_parts import Header
+from mappings.spec.source_words import Header
 
 ANSWERS = json.loads((Path(__file__).parent / "recorded" / "google-sheets" / "answers.json").read_text("utf-8"))
 OURS = {"valueRenderOption": "UNFORMATTED_VALUE", "dateTimeRenderOption": "SERIAL_NUMBER"}

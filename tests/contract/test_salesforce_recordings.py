@@ -20,7 +20,7 @@ from connectors.sources.errors import BadSourceError, SourceRefusedError
 from connectors.sources.header import Asked
 from connectors.sources.salesforce.org import Org
 from connectors.sources.salesforce.records import SalesforceRecords
-from mappings.source_specs import SalesforceSource
+from mappings.spec.source import SalesforceSource
 
 RECORDED = Path(__file__).parent / "recorded" / "salesforce"
 LOGIN = (200, "auth_success_response")

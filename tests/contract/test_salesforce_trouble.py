@@ -16,7 +16,7 @@ from connectors.sources.errors import BadSourceError, SourceRefusedError, Source
 from connectors.sources.salesforce.bulk import LONGEST_WAIT_S
 from connectors.sources.salesforce.org import POLICY
 from mappings.errors import ConfigError, SyncError
-from mappings.source_specs import CsvSource
+from mappings.spec.source import CsvSource
 
 ALL = [f"Event {number}" for number in range(1, 26)]
 WAYS: list[dict[str, Any]] = [

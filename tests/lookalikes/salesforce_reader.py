@@ -20,7 +20,7 @@ from connectors.sources.contract import Ending
 from connectors.sources.header import Asked
 from connectors.sources.salesforce.records import SalesforceRecords
 from mappings.outcome import SourceRow
-from mappings.source_specs import SalesforceSource
+from mappings.spec.source import SalesforceSource
 
 
 @dataclass

@@ -31,8 +31,7 @@ from connectors.sources.google_sheets.sheet import GoogleSheet
 from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet
 from connectors.sources.header import Asked
 from connectors.sources.salesforce.records import SalesforceRecords
-from mappings.salesforce_specs import SalesforceSource
-from mappings.sheet_specs import GoogleSheetsSource
+from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 
 ODD: Sequence[Any] = (None, True, -1, 0, 2**70, 1.5, 1e300, "", "x", "\ud800", [], [[]], [None], {}, {"a": 1}, "5", "1e5", "E")
 

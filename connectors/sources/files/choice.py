@@ -18,8 +18,8 @@ from zoneinfo import ZoneInfo
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.files.opened_file import FoundFile, KeptFile, OpenStored
-from mappings.file_names import is_address, is_dated, is_pattern, marker_of, on_day
-from mappings.source_bases import FileSource
+from mappings.spec.source import FileSource
+from mappings.spec.source_words import is_address, is_dated, is_pattern, marker_of, on_day
 
 _DIGITS = re.compile(r"(\d+)")
 _MOST_FILES = 10_000

@@ -17,8 +17,8 @@ from connectors.sources.files.local import LocalFiles
 from connectors.sources.files.opened_file import FoundFile, OpenStored, digest_of
 from connectors.sources.files.source import stamp_of_files
 from mappings.errors import SyncError
-from mappings.file_names import is_dated, is_pattern
-from mappings.source_bases import AnySource, FileSource
+from mappings.spec.source import AnySource, FileSource
+from mappings.spec.source_words import is_dated, is_pattern
 
 SETTLED_S = 60.0
 """A file that was changed less than so long ago may change again without its times telling: they are as coarse as the disk's."""

@@ -22,9 +22,9 @@ from connectors.sources.files.local import LocalFiles
 from connectors.sources.files.opened_file import FileAt, FoundFile, KeptFile, OpenStored
 from connectors.sources.files.web import WebFiles, name_of
 from connectors.sources.header import Asked
-from mappings.file_names import is_address, is_dated, is_pattern, is_web_address, marker_of
 from mappings.outcome import RowLocation, SourceRow
-from mappings.source_bases import FileSource
+from mappings.spec.source import FileSource
+from mappings.spec.source_words import is_address, is_dated, is_pattern, is_web_address, marker_of
 
 MOST_KEPT = 100
 

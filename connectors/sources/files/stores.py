@@ -23,7 +23,7 @@ from connectors.sources.files.fetching import Fetching, Watch
 from connectors.sources.files.opened_file import FoundFile, KeptFile, OpenStored, digest_of, through_a_copy
 from connectors.sources.files.web import name_of
 from mappings.errors import ConfigError, SyncError
-from mappings.file_names import without_secrets
+from mappings.spec.source_words import without_secrets
 
 _EXTRAS = {
     **dict.fromkeys(("sftp", "ssh"), "sftp"),

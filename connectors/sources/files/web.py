@@ -22,7 +22,7 @@ from connectors.sources.files.fetching import Fetching, Watch
 from connectors.sources.files.opened_file import FoundFile, KeptFile, OpenStored, digest_of, through_a_copy
 from connectors.sources.files.unpacking import sent_unpacked
 from connectors.sources.files.web_requests import WebDoor
-from mappings.file_names import without_secrets
+from mappings.spec.source_words import without_secrets
 
 _PASSING = frozenset({408, 425, 429})
 

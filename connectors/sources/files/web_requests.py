@@ -23,7 +23,7 @@ import httpx
 from connectors.addresses import is_usual_port, numeric_address, refusal_of, refusal_of_host
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.files.fetching import Fetching
-from mappings.file_names import without_secrets
+from mappings.spec.source_words import without_secrets
 
 _OPENED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
 

@@ -22,7 +22,7 @@ from connectors.sources.header import Asked, read_header, wanted_columns
 from connectors.sources.raw_records import RawRecords, is_told_by_bytes, sealed
 from connectors.sources.row_checks import LARGEST_CELL, CellFaults, OddRows, replaced_bytes, within_limits
 from mappings.outcome import RowLocation, SourceRow
-from mappings.source_bases import DelimitedSource
+from mappings.spec.source import DelimitedSource
 
 
 class CsvRecords:

@@ -20,7 +20,7 @@ from connectors.sources.formats.nested import OWN_TEXT
 from connectors.sources.formats.records import Record
 from connectors.sources.row_checks import LARGEST_RECORD, MOST_VALUES, has_undecodable
 from mappings.outcome import RowLocation
-from mappings.source_specs import IcsSource
+from mappings.spec.source import IcsSource
 
 _LENGTH = re.compile(r"\+?P(?:(\d{1,4})W)?(?:(\d{1,5})D)?(T(?=\d)(?:(\d{1,6})H)?(?:(\d{1,7})M)?(?:(\d{1,8})S)?)?")
 

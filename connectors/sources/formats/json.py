@@ -19,7 +19,7 @@ from connectors.sources.formats.nested import JsonTexts, TooManyValuesError, ref
 from connectors.sources.formats.records import Record
 from connectors.sources.row_checks import LARGEST_RECORD, MOST_VALUES, short
 from mappings.outcome import RowLocation
-from mappings.source_specs import JsonSource, NdjsonSource
+from mappings.spec.source import JsonSource, NdjsonSource
 
 NO_OBJECT = "a record is an object: names and values in braces"
 

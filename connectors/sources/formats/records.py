@@ -18,8 +18,7 @@ from connectors.sources.header import Asked, Matched, matched, wanted_columns
 from connectors.sources.row_checks import MOST_COLUMNS, CellFaults, has_undecodable, short
 from mappings.outcome import RowLocation, SourceRow
 from mappings.refusals import Reason, ReasonCode
-from mappings.source_bases import RecordSource
-from mappings.source_specs import NdjsonSource
+from mappings.spec.source import NdjsonSource, RecordSource
 
 SAMPLE = 1000
 """Records from which the columns are gathered; more are read only while a wanted column has not been met."""

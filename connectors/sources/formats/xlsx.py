@@ -29,7 +29,7 @@ from connectors.sources.formats.xlsx_package import XlsxPackage
 from connectors.sources.formats.xml import XmlPieces
 from connectors.sources.header import Asked, column_letters, column_number, read_header, wanted_columns
 from connectors.sources.row_checks import LARGEST_CELL, MOST_VALUES, CellFaults, OddRows, within_limits
-from mappings.source_specs import WorkbookSource
+from mappings.spec.source import WorkbookSource
 
 
 def sheet_rows(package: XlsxPackage, part: str, texts: CellTexts, area: Area, *, spreads: bool = False) -> Iterator[SheetRow]:

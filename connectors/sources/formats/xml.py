@@ -18,8 +18,8 @@ from connectors.sources.formats.nested import OWN_TEXT
 from connectors.sources.formats.records import Record
 from connectors.sources.row_checks import LARGEST_RECORD, LONGEST_MARKUP, LONGEST_NAME, MOST_VALUES
 from mappings.outcome import RowLocation
-from mappings.source_parts import is_text_encoding
-from mappings.source_specs import XmlSource
+from mappings.spec.source import XmlSource
+from mappings.spec.source_words import is_text_encoding
 
 DEEPEST = 200
 

@@ -20,7 +20,7 @@ from connectors.sources.google_sheets.sheet import GoogleSheet
 from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet, quoted
 from connectors.sources.header import Asked, column_letters
 from connectors.sources.marks import Mark, MarkedRow
-from mappings.sheet_specs import GoogleSheetsSource
+from mappings.spec.source import GoogleSheetsSource
 
 
 @dataclass(frozen=True, slots=True)

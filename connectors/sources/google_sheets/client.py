@@ -13,7 +13,7 @@ from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.google_sheets.login import google_login
 from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet, find_spreadsheet
 from connectors.sources.google_sheets.wire import GoogleWire
-from mappings.sheet_specs import GoogleSheetsSource
+from mappings.spec.source import GoogleSheetsSource
 
 
 @contextmanager

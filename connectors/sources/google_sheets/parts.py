@@ -14,8 +14,8 @@ from connectors.sources.formats.sheet_grid import LAST_ROW, Area
 from connectors.sources.google_sheets.spreadsheet import NamedRange, Spreadsheet, Tab
 from connectors.sources.google_sheets.tab_copy import Part
 from connectors.sources.header import folded
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_parts import CELL_RANGE
+from mappings.spec.source import GoogleSheetsSource
+from mappings.spec.source_words import CELL_RANGE
 
 
 def part_of(spec: GoogleSheetsSource, looked: Spreadsheet) -> Part:

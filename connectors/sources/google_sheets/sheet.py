@@ -27,7 +27,7 @@ from connectors.sources.google_sheets.tab_copy import Copy, Part, copy_whole
 from connectors.sources.header import Asked, column_letters, folded, read_header, wanted_columns
 from connectors.sources.row_checks import CellFaults, OddRows, within_limits
 from mappings.outcome import SourceRow
-from mappings.sheet_specs import GoogleSheetsSource
+from mappings.spec.source import GoogleSheetsSource
 
 _IN_MEMORY = 4 * 1024 * 1024
 _TRIES = 4

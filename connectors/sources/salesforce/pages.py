@@ -16,7 +16,7 @@ from connectors.sources.salesforce.errors import DAY_SPENT_S, LocatorLostError
 from connectors.sources.salesforce.org import Org, Page
 from connectors.sources.salesforce.progress import Progress
 from connectors.sources.salesforce.selection import Column, Selection
-from mappings.salesforce_specs import SalesforceSource
+from mappings.spec.source import SalesforceSource
 
 Texts = list[str]
 """The cells of one record, in the order of the selection's columns."""

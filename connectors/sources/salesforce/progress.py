@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 from connectors.sources.contract import Ending
 from connectors.sources.salesforce.selection import ID, Selection
-from mappings.salesforce_specs import SalesforceSource
+from mappings.spec.source import SalesforceSource
 
 
 @dataclass(slots=True)

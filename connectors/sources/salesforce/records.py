@@ -25,8 +25,8 @@ from connectors.sources.salesforce.selection import DELETED, ID, Selection, sele
 from connectors.sources.salesforce.shape import Shapes
 from connectors.sources.salesforce.soql import after_row, quoted, since, until
 from mappings.outcome import RowLocation, SourceRow
-from mappings.salesforce_specs import SalesforceSource
-from mappings.soql import parse_query
+from mappings.spec.soql import parse_query
+from mappings.spec.source import SalesforceSource
 
 
 @dataclass(frozen=True, slots=True)

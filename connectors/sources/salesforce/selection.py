@@ -14,8 +14,8 @@ from connectors.sources.salesforce.cells import Convert, convert_for, unknown
 from connectors.sources.salesforce.shape import Field, Shape, Shapes
 from connectors.sources.salesforce.soql import Asking, child_query, conditions
 from mappings.errors import ConfigError, PermanentError
-from mappings.salesforce_specs import SalesforceSource
-from mappings.soql import Query
+from mappings.spec.soql import Query
+from mappings.spec.source import SalesforceSource
 
 ID, DELETED, ARCHIVED = "Id", "IsDeleted", "IsArchived"
 

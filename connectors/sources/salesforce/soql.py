@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 
 from connectors.sources.salesforce.shape import Field
 from mappings.errors import ConfigError
-from mappings.salesforce_specs import FieldTest
+from mappings.spec.soql import FieldTest
 
 _NUMBERS = frozenset({"double", "currency", "percent", "int", "long"})
 _NUMBER = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,20})?", re.ASCII)

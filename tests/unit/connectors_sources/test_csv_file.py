@@ -17,7 +17,7 @@ from connectors.sources.errors import BadSourceError, MissingColumnsError, Sourc
 from connectors.sources.row_checks import LARGEST_RECORD
 from mappings.outcome import SourceRow
 from mappings.refusals import ReasonCode
-from mappings.source_specs import CsvSource
+from mappings.spec.source import CsvSource
 
 
 def read(folder: Path, content: bytes | str, *wanted: str, **spec: Any) -> list[SourceRow]:

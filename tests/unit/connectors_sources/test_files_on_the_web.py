@@ -31,7 +31,7 @@ from connectors.sources.errors import BadSourceError, SourceRefusedError, Source
 from connectors.sources.files.fetching import Fetching
 from connectors.sources.files.web import WebFiles, changed_at
 from connectors.sources.files.web_requests import WebDoor
-from mappings.file_names import without_secrets
+from mappings.spec.source_words import without_secrets
 
 _ROWS = "id,text\n1,x\n"
 _SECRET = "http://user:s3cret-word@127.0.0.1:{port}/agenda.csv?token=hush-hush"

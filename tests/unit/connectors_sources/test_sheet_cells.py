@@ -14,7 +14,7 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.formats.sheet_grid import Fault
 from connectors.sources.google_sheets.cells import GoogleCells, plain_value
 from mappings.refusals import ReasonCode
-from mappings.source_specs import WorkbookSource
+from mappings.spec.source import WorkbookSource
 
 
 def text(content: Content) -> str | Fault:

@@ -11,7 +11,7 @@ import pytest
 
 from connectors.sources.clockwork import REAL
 from connectors.sources.files.snapshot import Sight, look_at
-from mappings.source_specs import CsvSource
+from mappings.spec.source import CsvSource
 from pipelines.run.reading import Sameness
 
 BEGAN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -13,23 +13,11 @@ from typing import Self
 import yaml
 
 Place = tuple[int, int]
-
-
 """Line and column, both from 1."""
-
-
 _LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-
-
 _MAX_NODES = 200_000
-
-
 _MAX_DEPTH = 60
-
-
 _ENDLESS = "the file nests too deeply or repeats an anchor without end"
-
-
 _OPENERS = ("[", "{", "- ", "? ")
 
 
@@ -201,8 +189,6 @@ def place_after(before: str) -> Place:
 
 
 Loc = tuple[int | str, ...]
-
-
 """A place in the mapping file, as keys and positions."""
 
 

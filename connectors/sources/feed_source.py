@@ -109,23 +109,11 @@ class _Way:
 
 
 MOST_ROWS = 500_000
-
-
 """Rows of a second table."""
-
-
 MOST_TEXT = 256 * 1024 * 1024
-
-
 """Characters of a second table."""
-
-
 _TOO_LARGE = f"a joined table is kept in memory: at most {MOST_ROWS} rows and {MOST_TEXT // 2**20} million characters"
-
-
 _SHOWN = 5
-
-
 _Key = tuple[str, ...]
 
 
@@ -193,8 +181,6 @@ def _check(join: Join, row: SourceRow, key: _Key, places: Mapping[_Key, str]) ->
 
 
 OpenFile = Callable[[Asked], Source]
-
-
 OpenTable = Callable[[Join, frozenset[str]], Source]
 
 

@@ -18,11 +18,7 @@ from mappings.spec.source import AnySource
 from mappings.spec.source_words import Header
 
 _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
-
-
 _DROP_INVISIBLE = str.maketrans(dict.fromkeys(_INVISIBLE))
-
-
 _POSITION = re.compile(r"#(?:(\d{1,6})|([A-Z]{1,3}))", re.ASCII)
 
 
@@ -159,20 +155,10 @@ def _trimmed(name: str) -> str:
 
 
 FARTHEST = 1000
-
-
 """Rows among which a header is looked for."""
-
-
 _LIKE_CONTENT = re.compile(r"https?://|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|(?<!\S)(?:\S++\s){5}")
-
-
 _WHOLE_FILE = "ask the partner for the whole file"
-
-
 NextRow = Callable[[], Sequence[str] | None]
-
-
 """Gives the next row's cells, None at the end."""
 
 

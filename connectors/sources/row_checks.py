@@ -16,8 +16,6 @@ from mappings.refusals import Reason, ReasonCode
 from mappings.spec.source import GridSource
 
 _MOST_SHOWN = 200
-
-
 _NUL_HINT = "a NUL byte is no text: take it out, or export the file anew"
 
 
@@ -76,8 +74,6 @@ def has_undecodable(text: str) -> bool:
 
 
 BESIDE = " | "
-
-
 """What people are shown between the cells of a source that has no delimiter."""
 
 
@@ -128,38 +124,16 @@ class OddRows:
 
 
 LARGEST_RECORD = 64 * 1024 * 1024
-
-
 """Characters of one record, one line, or anything that stands beside the records."""
-
-
 LARGEST_CELL = 10 * 1024 * 1024
-
-
 """Characters. A larger cell is a quote that nobody closed, far more often than it is text."""
-
-
 MOST_VALUES = 200_000
-
-
 """Values of one record, however nested; cells or lines of one row; properties of one event; elements of one kind in a sheet."""
-
-
 MOST_COLUMNS = 16_384
-
-
 """Columns of a source; as many as a sheet may have."""
-
-
 LONGEST_NAME = 1_000
-
-
 """Characters of a column's name, made of the names that lead to it."""
-
-
 LONGEST_MARKUP = 1024 * 1024
-
-
 """Bytes of one tag, comment or document type of XML."""
 
 

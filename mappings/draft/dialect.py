@@ -16,39 +16,23 @@ from dataclasses import dataclass
 from charset_normalizer import from_bytes
 
 _BROKEN = re.compile("[\ufffd\uf8f0-\uf8f3]")
-
-
 """What bytes become that are no text; Python's cp932 makes letters of nobody's of them."""
-
-
 _WORDS = {
     "cp949": re.compile("[가-힣]{2,}"),
     "cp932": re.compile("[\u3041-\u30fe\u4e00-\u9fff々]{2,}"),
     "gb18030": re.compile("[\u4e00-\u9fff]{2,}"),
     "big5": re.compile("[\u4e00-\u9fff]{2,}"),
 }
-
-
 """What a text is made of that is written in an encoding: letters that stand beside each other, as in words."""
-
-
 _OWN = {
     "cp949": re.compile("[가-힣]"),
     "cp932": re.compile("[\u3041-\u30fe]"),
     "gb18030": re.compile("[的一是不了在有中大为上个国我以要他时来们年生到地出活动日月音乐会演场节市馆区艺术文化展览]"),
     "big5": re.compile("[的一是不了在有中大為上個國我以要他時來們年生到地出活動日月音樂會演場節市館區藝術文化展覽]"),
 }
-
-
 """Letters that stand in every longer text of the language: hangul, kana, and the commonest of the Chinese ones."""
-
-
 _OWN_SHARE = {"cp949": 0.9, "cp932": 0.15, "gb18030": 0.12, "big5": 0.12}
-
-
 _WORDS_SHARE = 0.75
-
-
 _LEAST = 8
 
 
@@ -72,37 +56,19 @@ def _reading(text: str, name: str) -> tuple[float, int]:
 
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-
-
 _LIKELY = ("windows-1252", "windows-1250", "cp932", "cp949", "gb18030", "big5", "windows-1251", "iso-8859-2", "koi8-r")
-
-
 _NAMES = {
     "cp1252": "windows-1252",
     "cp1250": "windows-1250",
     "cp1251": "windows-1251",
     **dict.fromkeys(("shift_jis", "shift_jis_2004", "shift_jisx0213"), "cp932"),
 }
-
-
 """The encodings that files are in, for what resembles them: a later standard's Shift-JIS makes another letter of 髙, silently."""
-
-
 _LATIN = ("windows-125", "iso", "latin", "mac", "cp4", "cp7", "cp8", "cp10", "hp")
-
-
 _WESTERN = frozenset("€‚„…‘’“”•–—™«»·°§©®´¡¿\u00a0")
-
-
 _FOUR_ODD_LETTERS = re.compile(r"[^\W\d_A-Za-z]{4}")
-
-
 _MARKS = (",", ";", "\t", "|")
-
-
 _LOOKED_AT = 200
-
-
 _HINT_BYTES = 256 * 1024
 
 

@@ -49,45 +49,23 @@ def _span(text: str) -> tuple[object, object] | None:
 
 
 LANGUAGES = ("en", "pt", "es", "fr", "de", "it", "pl", "nl", "cs", "sv", "da", "fi", "ja", "ko", "zh", "ru", "tr")
-
-
 _ISO = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y年%m月%d日", "%Y년 %m월 %d일", "%Y. %m. %d.")
-
-
 _COMPACT = "%Y%m%d"
-
-
 _DAY_FIRST = tuple(f"%d{mark}%m{mark}{year}" for mark in "/.-" for year in ("%Y", "%y"))
-
-
 _MONTH_FIRST = tuple(f"%m{mark}%d{mark}{year}" for mark in "/.-" for year in ("%Y", "%y"))
-
-
 _NAMED = (
     *("%d %B %Y", "%d. %B %Y", "%d de %B de %Y", "%B %d, %Y", "%d %b %Y", "%b %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%d. %b %Y"),
     *("%A, %d %B %Y", "%A, %B %d, %Y", "%A, %d. %B %Y", "%a, %d %b %Y", "%a %d %b %Y", "%A %d %B %Y", "%a, %b %d, %Y"),
     *("%A, %d de %B de %Y", "%a, %d.%m.%Y", "%a %d.%m.%Y", "%A, %d.%m.%Y", "%A %d.%m.%Y", "%a, %d/%m/%Y", "%a %d/%m/%Y"),
 )
-
-
 _CLOCKS = (
     *("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M%p", "%I:%M:%S %p", "%I %p", "%I%p", "%I.%M%p", "%I.%M %p"),
     *("%Hh%M", "%Hh", "%H h", "%H h %M", "%H時%M分", "%H:%M Uhr", "%H.%M Uhr", "%H Uhr", "%H.%M"),
 )
-
-
 _USUAL_CLOCKS = frozenset(_CLOCKS[:8])
-
-
 _OFFSETS = ("", "%z", " %z")
-
-
 _BETWEEN = (" ", "T", ", ", " - ")
-
-
 _PROBED = 60
-
-
 _EIGHT_DIGITS = re.compile(r"\d{8}(?!\d)")
 
 
@@ -175,17 +153,9 @@ def _form(kind: str, spelling: str, locale: str = "en") -> Form:
 
 
 _SEPARATORS = (";", "\n", "|", ",", " and ", " und ", " et ", " e ", " y ", " i ", " en ", " og ", " och ", " a ", "、")
-
-
 """What may stand between the days of a list; which of them do is what the cells show."""
-
-
 _BETWEEN_DAYS = re.compile(r"\s*[-–—~〜～]\s*|\s(?:to|till|until|bis|al?|à|au|até|do|tot|til)\s")
-
-
 _MOST_PARTS = 60
-
-
 _LONGEST = 200
 
 
@@ -263,26 +233,12 @@ def _cut(by: tuple[str, ...]) -> re.Pattern[str]:
 
 
 _AnyForm = Form | SeveralDays | SpokenClock
-
-
 _CLOCK_FORMATS = frozenset({"time", "clock", "clock_range"})
-
-
 _SEVERAL = frozenset({"dates", "date_range"})
-
-
 Find = Callable[[Sequence[str]], Iterable[_AnyForm]]
-
-
 _RANGE = re.compile(r"(\S.*?)\s*(?:[–—〜～~-]|\bto\b|\bbis\b)\s*(\S.*)")
-
-
 _ENOUGH = 0.6
-
-
 _MOST_FORMATS = 5
-
-
 _DISTINCT = 500
 
 

@@ -60,14 +60,8 @@ _KNOWN: Mapping[str, tuple[str, ...]] = {
     "approxLocation.city": tuple(City.model_fields),
     "offers": tuple(Offer.model_fields),
 }
-
-
 """The names that the spec spells out, by the object, or the list of objects, that they stand in."""
-
-
 _WORDS = {"offers": ("when", "require")}
-
-
 """The keys of an object in a list that are no fields of it."""
 
 

@@ -49,26 +49,14 @@ from mappings.steps.step import Kind, Step
 from mappings.steps.text import Truncate
 
 _CHECKED = re.compile(r"(?:^|\.)(?:timezone|status|countryCode|url|channelId|coverImage)$")
-
-
 _SINGLE = re.compile(
     r"channelId|title|startAt|endAt|timezone|status|classifications(?:\[\d+\])?|locationName|coverImage"
     r"|offers\[\d+\]\.(?:name|url|availability)|approxLocation\.city\.(?:placeId|name|countryCode)"
 )
-
-
 """The fields that the service spells out and that are no objects."""
-
-
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
-
-
 _MOST_VALUES = 10_000
-
-
 _MOST_LEVELS = 120
-
-
 """So much may stand in a named value, with what it uses: a chain of names is as deep as a value that is written out."""
 
 
@@ -235,17 +223,9 @@ def _circles(extents: Mapping[str, _Extent]) -> Iterator[list[str]]:
 
 
 _MOMENT = Outgoing("string", sample="2030-05-01T19:30:00+02:00", longest=32)
-
-
 _LISTED = frozenset({"classifications"})
-
-
 _NEEDED = frozenset(REQUIRED_FIELDS)
-
-
 """A row without one of these is rejected before it is sent."""
-
-
 _KNOWN: Mapping[str, Outgoing] = {
     "channelId": Outgoing("integer"),
     "coverImage": Outgoing("integer"),
@@ -256,8 +236,6 @@ _KNOWN: Mapping[str, Outgoing] = {
     "approxLocation.city.countryCode": Outgoing("string", sample="PT", longest=2),
     "offers[].url": Outgoing("string", sample="https://example.org/tickets?from=1"),
 }
-
-
 """What our own payload model (`event`) promises of a field, whatever the file says."""
 
 
@@ -390,28 +368,16 @@ _KINDS: Mapping[Kind, JsonKind] = {
     Kind.BOOLEAN: "boolean",
     Kind.LIST: "array",
 }
-
-
 _OBJECT_FIELDS: Mapping[str, str] = {
     "approxLocation": "approxLocation.city.placeId",
     "approxLocation.city": "approxLocation.city.placeId",
 }
-
-
 """The objects of an event (spec: Event), each with the field inside that a text alone is likeliest meant for."""
-
-
 _LISTS: Mapping[str, str] = {
     "offers": "write each offer as an object: [{name: ..., url: ...}]; of a list in a cell, for_each gives one for each item"
 }
-
-
 """The lists of objects of an event (spec: Event), each with how its objects are written."""
-
-
 _SHOWN: Mapping[JsonKind, str] = {"array": "a list", "string": "a text", "boolean": "yes or no", "object": "one object"}
-
-
 _SEVERAL: Mapping[JsonKind | None, str] = {"array": "lists", "string": "texts", "boolean": "yes and no"}
 
 

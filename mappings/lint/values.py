@@ -19,17 +19,9 @@ _SECRET = re.compile(
     r"|(?P<name>[?&](?:[\w-]*(?:token|secret|signature|password|passwd|api[_-]?key)|key|sig|pwd|auth)=)[^&\s\"'#]+",
     re.IGNORECASE,
 )
-
-
 _READERS = ("date", "datetime", "dates")
-
-
 _SAME_TWICE = frozenset({"trim", "collapse", "lower", "upper", "html_unescape", "html_to_text", "unique", "strip_control", "url"})
-
-
 _CASES = {"lower": str.lower, "upper": str.upper}
-
-
 _SOURCES = ("from", "first_of", "join", "choose", "at", "in_zone", "lookup", "channel", "image")
 
 

@@ -68,11 +68,7 @@ from mappings.strict import Strict
 
 
 """Names of columns, or other texts; one needs no list around it."""
-
-
 _DAILY = timedelta(days=1)
-
-
 _NEVER = timedelta(days=36_500)
 
 
@@ -312,14 +308,8 @@ class SalesforceSource(AnySource):
 
 
 _SHEET_ADDRESS = re.compile(r"https://docs\.google\.com/(?:a/[^/]+/)?spreadsheets/(?:u/\d+/)?d/([A-Za-z0-9_-]{20,})(?:[/?#].*)?")
-
-
 _GID = re.compile(r"[?#&]gid=(\d{1,10})")
-
-
 _ID = re.compile(r"[A-Za-z0-9_-]{25,}")
-
-
 _NAMED = re.compile(r"[^\W\d]\w{0,249}")
 
 
@@ -338,16 +328,10 @@ def _range(text: str) -> str:
 
 
 Spreadsheet = Annotated[Text, AfterValidator(_spreadsheet)]
-
-
 """A spreadsheet's address in the browser, its id, or its title."""
-
-
 SheetRange = Annotated[
     str, AfterValidator(_range), WithJsonSchema({"type": "string", "examples": ["B3:H200", "A:F", "Programme"]})
 ]
-
-
 """A range of cells, or the name that the spreadsheet's owner has given one."""
 
 
@@ -526,11 +510,7 @@ SourceSpec = Annotated[
     | Annotated[SalesforceSource, Tag("kind:salesforce")],
     OneOf(_kind_of_source),
 ]
-
-
 """The closed union of source kinds, discriminated by `kind`."""
-
-
 SOURCES: tuple[type[AnySource], ...] = (
     CsvSource,
     TsvSource,
@@ -542,14 +522,8 @@ SOURCES: tuple[type[AnySource], ...] = (
     GoogleSheetsSource,
     SalesforceSource,
 )
-
-
 """Every kind, in the order of the reference."""
-
-
 SHARED: tuple[type[AnySource], ...] = (AnySource, FileSource, GridSource, DelimitedSource, RecordSource)
-
-
 """What the kinds share, the widest first."""
 
 

@@ -24,11 +24,7 @@ from mappings.strict import Policy, Strict, Use
 from mappings.zones import Gap, Overlap
 
 _EMPTY = "What to do when there is nothing to use (default: reject)."
-
-
 _ERROR = "What to do when a step refuses the value (default: reject)."
-
-
 DO = "The steps that the value passes through, in order."
 
 
@@ -265,14 +261,8 @@ class Entry(Strict):
 
 
 MARKERS = ("from", "first_of", "choose", "at", "in_zone", "lookup", "join", "channel", "image", "for_each", "meta")
-
-
 """The keys that say what kind of value a block is."""
-
-
 COMPANIONS = ("do", "on_empty", "on_error", "on_miss", "by", "take", "otherwise", "ignore", "many", "default", "as", "give")
-
-
 """Keys that stand beside a marker, and never in an object of the payload."""
 
 
@@ -309,14 +299,8 @@ Value = Annotated[
     | Annotated[Meta, Tag("value:meta")],
     OneOf(_kind_of_value),
 ]
-
-
 """A constant text, `$name`, a list, an object, or a block that says where the value comes from."""
-
-
 T = TypeVar("T")
-
-
 JsonKind = Literal["integer", "number", "string", "boolean", "array", "object"]
 
 

@@ -68,19 +68,13 @@ class Cause(StrEnum):
 
 _GRACE = timedelta(minutes=5)
 """A lease of another machine counts for so much longer: clocks differ, and a machine that slept goes on with its own."""
-
-
 _OF_RUNS = frozenset({Cause.FILE, Cause.BRAKE, Cause.KEY, Cause.SET_UP, Cause.AWAY, Cause.FAILED, Cause.LOST, Cause.OVERDUE})
-
-
 _CAUSES = {
     ExitCode.CONFIG: Cause.SET_UP,
     ExitCode.REFUSED: Cause.KEY,
     ExitCode.BRAKE: Cause.BRAKE,
     ExitCode.LATER: Cause.AWAY,
 }
-
-
 SILENT = frozenset({ExitCode.HELD, ExitCode.INTERRUPTED})
 """What runs leave with that found the feed held, or that somebody interrupted: they say nothing of how it is."""
 

@@ -119,8 +119,6 @@ def _differing(counts: Mapping[str, int]) -> str:
 
 
 SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=Backoff.EXPONENTIAL)
-
-
 """A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
 
 

@@ -23,8 +23,6 @@ from pipelines.run.standing import WAITING
 from state.accounts import RejectedRow
 
 ROWS_SHOWN = 20
-
-
 _PACE_NAMES = {
     "rate_per_s": "allowed rate per second",
     "used_share": "share of the allowed rate used",

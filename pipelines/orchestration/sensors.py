@@ -111,31 +111,15 @@ def _judged(mapping: FeedMapping, seen: Seen | None, glance: Glance) -> SensorRe
 
 
 NAME = "tell_owners"
-
-
 EVERY_S = 60
-
-
 LOST_AFTER = 3
-
-
 """So many ticks in a row without the state DB are told: a busy one is back with the next."""
-
-
 _AT_ONCE = 500
-
-
 _FIRST_LOOK = timedelta(days=1)
-
-
 PAUSED_S, STEADY_S = 300.0, 900.0
-
-
 """A daemon that did not look for so long was away, and is given so long to begin what was due meanwhile before a feed whose run
 has not come is told of.
 """
-
-
 _WILL_RETRY_TAG = "dagster/will_retry"
 
 

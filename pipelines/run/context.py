@@ -61,8 +61,6 @@ from state.pace import PaceBook
 from state.pulse import seconds_since_boot
 
 INSISTENCE = RetryPolicy()
-
-
 """How long a worker insists on one request."""
 
 
@@ -360,8 +358,6 @@ class Workshop:
 
 
 OpenWorkshop = Callable[[], AbstractContextManager[Workshop]]
-
-
 """What opens a workshop for the length of a block; whoever is to do something later is given this."""
 
 

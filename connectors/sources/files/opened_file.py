@@ -35,8 +35,6 @@ class StoredFile:
 
 
 OpenStored = Callable[[], AbstractContextManager[StoredFile]]
-
-
 """Opens a file for one pass over it, from its first byte."""
 
 

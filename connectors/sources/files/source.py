@@ -27,8 +27,6 @@ from mappings.spec.source import FileSource
 from mappings.spec.source_words import is_address, is_dated, is_pattern, is_web_address, marker_of
 
 MOST_KEPT = 100
-
-
 """Each copy is an open file, of which a process may have a thousand; further ones are fetched as often as they are opened."""
 
 
@@ -170,17 +168,9 @@ def _rows(parts: Sequence[Part], columns: tuple[str, ...]) -> Generator[SourceRo
 
 
 NO_FILES = "files.1:"
-
-
 """The cursor of an earlier reading that covers none of the files there are: all are read, and none at all is a quiet day."""
-
-
 _DIGEST_BYTES = 9
-
-
 _LETTERS = _DIGEST_BYTES * 4 // 3
-
-
 _MOST_TOLD = 3
 
 

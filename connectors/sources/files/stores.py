@@ -31,11 +31,7 @@ _EXTRAS = {
     **dict.fromkeys(("gs", "gcs"), "gcs"),
     **dict.fromkeys(("az", "abfs", "abfss", "adl"), "azure"),
 }
-
-
 """The extra that brings the driver of a scheme."""
-
-
 _OWN_ERRORS = (
     ("aiohttp", "ClientError"),
     ("asyncssh", "Error"),
@@ -45,19 +41,13 @@ _OWN_ERRORS = (
     ("gcsfs.retry", "HttpError"),
     ("google.auth.exceptions", "GoogleAuthError"),
 )
-
-
 """The roots of the drivers' errors that are none of Python's own; a driver that is not loaded raises nothing."""
-
-
 _REFUSALS = frozenset(
     {
         *("ClientAuthenticationError", "DefaultCredentialsError", "KeyEncryptionError", "KeyImportError"),
         *("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "RefreshError"),
     }
 )
-
-
 """Errors of drivers, by name, that no other attempt clears: a person must let us in first."""
 
 
@@ -122,23 +112,11 @@ def _not_installed(address: str, said: str) -> ConfigError | SourceRefusedError:
 
 
 _PIECE_BYTES = 4 * 1024 * 1024
-
-
 _EVIDENCE = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated")
-
-
 _TIMES = ("mtime", "LastModified", "last_modified", "updated")
-
-
 _FRESH_S = 60.0
-
-
 """A time of change so close to now may stand for two versions: some servers tell it in whole seconds, by a clock of their own."""
-
-
 _CACHES: Mapping[str, object] = {"skip_instance_cache": True, "use_listings_cache": False}
-
-
 """A file system of its own for each reading: no connection outlives it, no listing is remembered."""
 
 

@@ -16,30 +16,16 @@ from connectors.sources.files.opened_file import OpenedFile
 from connectors.sources.row_checks import LARGEST_RECORD, MOST_VALUES, has_undecodable
 
 _NO_CP932 = str.maketrans({"\x80": "\udc80", "\uf8f0": "\udca0", "\uf8f1": "\udcfd", "\uf8f2": "\udcfe", "\uf8f3": "\udcff"})
-
-
 """Python's cp932 makes letters of nobody's of five bytes that are no text: they become what undecodable bytes do elsewhere."""
-
-
 _OTHER_KINDS = {
     "PK\x03\x04": "a workbook or a zip archive: export the sheet as CSV, or unpack it",
     "\x1f": "compressed with gzip: ask for it unpacked",
     "%PDF": "a PDF: ask for the table as CSV",
 }
-
-
 """What files that are no text begin with, and what to do about each."""
-
-
 NOT_DECODED = "the file may be cut off; else correct `source.encoding`"
-
-
 _WEB_PAGES = ("<!doctype html", "<html")
-
-
 _CHUNK_BYTES = 1024 * 1024
-
-
 _BOMS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -194,8 +180,6 @@ class Lines:
 
 
 PIECE = 64 * 1024
-
-
 """Characters."""
 
 

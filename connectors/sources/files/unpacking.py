@@ -25,11 +25,7 @@ from connectors.sources.errors import BadSourceError, as_bad_source
 from mappings.errors import ConfigError
 
 MOST_WINDOW = 128 * 1024 * 1024
-
-
 """Bytes of a dictionary or window: `xz -9` takes 64 MB, `zstd --ultra -22` and `--long` 128 MB."""
-
-
 _WINDOW_AND_STATE = MOST_WINDOW + 1024 * 1024
 
 
@@ -147,38 +143,16 @@ def member_decompressor(method: int, size: int) -> Callable[[], Decompressor] | 
 
 
 _BUFFER_BYTES = 64 * 1024
-
-
 _MOST_SHOWN = 20
-
-
 _LONGEST_SHOWN = 200
-
-
 _DAMAGED = "the packed file is damaged or cut off"
-
-
 HARMLESS_BYTES = 32 * 1024 * 1024
-
-
 """So much may come out of any file, however small it is packed."""
-
-
 MOST_RATIO = 250
-
-
 """Beyond that, so many bytes may come out of each packed one: tables of text reach 10 to 100."""
-
-
 MOST_DIRECTORY = 4 * 1024 * 1024
-
-
 """Bytes of a zip archive's directory: some 40,000 members."""
-
-
 _MOST_PARTS, _LEAST_PART = 1000, 16
-
-
 """A packed file may consist of parts (members of gzip, frames of Zstandard): so many, and more if each has so many bytes."""
 
 

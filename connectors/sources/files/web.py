@@ -25,14 +25,8 @@ from connectors.sources.files.web_requests import WebDoor
 from mappings.spec.source_words import without_secrets
 
 _PASSING = frozenset({408, 425, 429})
-
-
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)", re.ASCII)
-
-
 _FRESH_S = 60.0
-
-
 """A time of change so close to the answer's own time may stand for two versions (RFC 9110, section 8.8.2.2)."""
 
 
@@ -135,14 +129,8 @@ def _moment(text: str) -> float | None:
 
 
 _GREAT_STEP_BYTES = 1024 * 1024
-
-
 """An attempt that brings so much is no failure: a long download may break as often as it likes, if it gets on."""
-
-
 _LONGEST_PAUSE_S = 30.0
-
-
 """A longer one that a server asks for is the next run's."""
 
 

@@ -66,8 +66,6 @@ class Deadline:
 
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-
-
 _HEADERS = {"user-agent": "eventsync", "accept": "*/*"}
 
 

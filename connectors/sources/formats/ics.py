@@ -52,17 +52,9 @@ def _moved(start: str, lasting: timedelta) -> str:
 
 
 _DATES = ("DTSTART", "DTEND", "RECURRENCE-ID", "EXDATE", "RDATE", "CREATED", "LAST-MODIFIED", "DTSTAMP")
-
-
 _LISTS = frozenset({"CATEGORIES", "RESOURCES", "EXDATE", "RDATE"})
-
-
 _RAW = frozenset({"URL", "RRULE", "EXRULE", "ATTACH", "GEO", "ORGANIZER", "ATTENDEE", "DURATION", "SEQUENCE", "PRIORITY"})
-
-
 _OF_CALENDAR = frozenset({"X-WR-TIMEZONE", "X-WR-CALNAME", "METHOD"})
-
-
 _TEXTS = (
     "UID",
     "SUMMARY",
@@ -76,41 +68,17 @@ _TEXTS = (
     "TRANSP",
     "RESOURCES",
 )
-
-
 ALWAYS_THERE = frozenset({*_DATES, *(f"{name}.TZID" for name in _DATES), *_LISTS, *_RAW, *_OF_CALENDAR, *_TEXTS})
-
-
 """Columns that a feed may use although no event of today's file has them: the RFC's properties, nearly all optional."""
-
-
 _DEEPEST = 50
-
-
 _MOST_MOVED = 10_000
-
-
 """Days of one series that stand as events of their own."""
-
-
 _LONGEST_OF_CALENDAR = 1_000
-
-
 """Characters of a property of the calendar, which each of its events has."""
-
-
 _PIECE_BYTES = 64 * 1024
-
-
 _MARK = re.compile(r'"[^"]*"|[;:]')
-
-
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-
-
 _COMMA = re.compile(r"(?<!\\),")
-
-
 _MOMENT = re.compile(r"(\d{4})(\d{2})(\d{2})(?:T(\d{2})(\d{2})(\d{2})(Z?))?")
 
 

@@ -22,29 +22,13 @@ from mappings.outcome import RowLocation
 from mappings.spec.source import JsonSource, NdjsonSource
 
 NO_OBJECT = "a record is an object: names and values in braces"
-
-
 _SPACE = re.compile(r"[ \t\r\n]*")
-
-
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\*)\]")
-
-
 _EACH = "*"
-
-
 _MOST_NAMES = 40
-
-
 _LONGEST_PIECE = 1024 * 1024
-
-
 """Characters that are read at once: what was read beyond a large record's end is no large record itself."""
-
-
 _LONGEST_MARK = 16
-
-
 """Characters. An error so close to the end of what was read may be a number, word or escape that goes on."""
 
 

@@ -145,11 +145,7 @@ def _inner(path: str, name: str) -> str:
 
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,6})\]")
-
-
 OWN_TEXT = ""
-
-
 """The key under which an object holds a text of its own, beside what stands inside it."""
 
 

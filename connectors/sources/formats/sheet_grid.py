@@ -18,17 +18,9 @@ from mappings.outcome import RowLocation, SourceRow
 from mappings.refusals import Reason, ReasonCode
 
 _ELAPSED = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
-
-
 _NO_FORMAT = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]')
-
-
 _LONGEST_CODE = 255
-
-
 """Characters of a format code that count; Excel takes no longer ones, and each cell would get as many leading zeros."""
-
-
 _LONG = "a spreadsheet keeps 15 digits of a number: format the column as text, and put the original numbers back"
 
 
@@ -68,8 +60,6 @@ def number_format(code: str) -> NumberFormat:
 
 
 Day = Callable[[int], "str | Fault"]
-
-
 """Makes an ISO date of a number of days, counted as one program's calendar counts them."""
 
 
@@ -117,14 +107,8 @@ def plain_number(raw: str) -> str | Fault:
 
 
 _CORNER = re.compile(r"([A-Z]{0,3})([0-9]{0,7})")
-
-
 LAST_COLUMN, LAST_ROW = 16_384, 1_048_576
-
-
 _LARGEST_MERGED = 100_000
-
-
 """Cells; what is merged over more is decoration, or an attempt to exhaust us."""
 
 

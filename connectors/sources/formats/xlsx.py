@@ -67,8 +67,6 @@ def _merged(package: XlsxPackage, part: str) -> list[Area]:
 
 
 _BEYOND = "ZZZ"
-
-
 """A column to the right of all that a sheet can have."""
 
 

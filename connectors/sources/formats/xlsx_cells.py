@@ -21,8 +21,6 @@ from connectors.sources.row_checks import LARGEST_CELL
 _MOST_TEXT = 256 * 1024 * 1024
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _UNCALCULATED = "the formula was never calculated: open the workbook in a spreadsheet program and save it"
-
-
 _DATE, _TIME, _BOTH = NumberFormat(has_date=True), NumberFormat(has_time=True), NumberFormat(has_date=True, has_time=True)
 _BUILT_IN = {
     **dict.fromkeys((14, 15, 16, 17, 27, 28, 29, 30, 31, 36, 50, 51, 52, 53, 54, 57, 58), _DATE),

@@ -22,23 +22,11 @@ from mappings.spec.source import XmlSource
 from mappings.spec.source_words import is_text_encoding
 
 DEEPEST = 200
-
-
 """Elements inside one another. No table is deeper."""
-
-
 _MOST_NAMES = 100_000
-
-
 """Different names of elements and attributes: the parser keeps each of them."""
-
-
 _MOST_DEFAULTS = 1_000
-
-
 """Characters of the values that a document type gives to attributes, 50 for each at least: each element would repeat them."""
-
-
 _WRONG_FILE = "no list of events does: is this the right file?"
 
 
@@ -158,23 +146,11 @@ class XmlPieces:
 
 
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
-
-
 _WIDE = ("utf-16-le", "utf-16-be")
-
-
 _SURROGATE = re.compile("[\udc80-\udcff]")
-
-
 _STAND_IN = re.compile("[\U0010fe80-\U0010feff]")
-
-
 _OFFSET = 0x10FE80 - 0xDC80
-
-
 _MOST_NAMES_SHOWN = 40
-
-
 _PIECE = 32 * 1024
 
 

@@ -32,8 +32,6 @@ from mappings.spec.source import GoogleSheetsSource
 _IN_MEMORY = 4 * 1024 * 1024
 _TRIES = 4
 _RESTLESS = "run again when nobody is editing it; a formula that never rests (NOW, RAND) in a used column has this effect too"
-
-
 _Header = tuple[tuple[str, ...], int]
 """The columns' names, and how many rows were read to find them."""
 

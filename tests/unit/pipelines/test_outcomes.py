@@ -47,8 +47,6 @@ event:
   classifications: [music]
   approxLocation.city.placeId: krk
 """
-
-
 ERRORS: list[tuple[SyncError, int]] = [
     (ConfigError("x"), 2),
     (MappingFileError(Path("feed.yaml"), ()), 2),

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from dagster import AssetKey, Definitions, define_asset_job, definitions, in_process_executor
 
-from mappings.loader import LoadedFeed, load_folder
+from mappings.yaml.loader import LoadedFeed, load_folder
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import feed_assets
 from pipelines.orchestration.broken_feeds import broken_definitions, broken_feeds

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.run.context import Workshop
 from state.enums import Waiting
 from state.ledger.row_record import Book, RowRecord

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from mappings.loader import load_folder
+from mappings.yaml.loader import load_folder
 from pipelines.cli.children import free_port, running_dagster, running_sandbox
 from pipelines.cli.output import Output
 from pipelines.cli.running import run_in_process

@@ -13,8 +13,8 @@ from rapidfuzz import fuzz, process
 
 from mappings.delivery import split_destination
 from mappings.errors import ConfigError
-from mappings.publishing import PublishPolicy
 from mappings.row_key import RowKey
+from mappings.spec.feed import PublishPolicy
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.cli.shelf import Shelf
 from pipelines.clock import now

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from mappings.errors import FileProblem, MappingFileError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.feed_files import every_mapping, mapping_or_error
 from pipelines.cli.findings import FeedFindings, find
 from pipelines.cli.output import Output

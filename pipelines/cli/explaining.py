@@ -17,7 +17,7 @@ from mappings.errors import ConfigError
 from mappings.outcome import RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.refusals import did_you_mean
 from mappings.row_key import FeedName, RowKey
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.at_hand import typed_key
 from pipelines.cli.feed_files import named_mapping
 from pipelines.cli.known_lists import Known, known_lists

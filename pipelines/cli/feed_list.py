@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mappings.errors import MappingFileError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.chosen import folder_of
 from pipelines.cli.feed_files import shown_path
 from pipelines.cli.output import Output

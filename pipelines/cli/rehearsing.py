@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from mappings.delivery import Intent
 from mappings.errors import SyncError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.output import Output, Progress
 from pipelines.cli.rehearsal_report import SHOWN, Owed, Rehearsal, Sending, show_rehearsals
 from pipelines.cli.severity import worst

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.output import Output
 from pipelines.cli.run_words import standing_line
 from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows

@@ -13,8 +13,8 @@ from uuid import uuid4
 import httpx
 
 from mappings.errors import ConfigError
-from mappings.loader import LoadedFeed
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import LoadedFeed
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.cli.output import Output, Progress
 from pipelines.cli.rehearsing import rehearse_feeds

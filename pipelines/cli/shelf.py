@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mappings.errors import ConfigError
-from mappings.loader import load_folder
 from mappings.row_key import FeedName
+from mappings.yaml.loader import load_folder
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.clock import now
 from pipelines.settings import Settings

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from mappings.errors import ConfigError
-from mappings.loader import load_folder
+from mappings.yaml.loader import load_folder
 from pipelines.cli.children import Sandbox, free_port, running_dagster, running_sandbox
 from pipelines.cli.chosen import require_folder
 from pipelines.cli.output import Output

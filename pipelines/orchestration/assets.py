@@ -25,9 +25,9 @@ from dagster import (
     multi_observable_source_asset,
 )
 
-from connectors.sources.glances import glance_at
-from mappings.loader import LoadedFeed
-from mappings.schema import FeedMapping
+from connectors.sources.probe import glance_at
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import LoadedFeed
 from pipelines.clock import monotonic_s
 from pipelines.control_characters import replaced
 from pipelines.left_open import LeftOpen, left_open
@@ -119,8 +119,6 @@ def _differing(counts: Mapping[str, int]) -> str:
 
 
 SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=Backoff.EXPONENTIAL)
-
-
 """A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
 
 

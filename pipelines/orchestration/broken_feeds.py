@@ -37,10 +37,9 @@ from dagster import (
 from pydantic import TypeAdapter, ValidationError
 
 from mappings.errors import MappingFileError
-from mappings.loader import FeedFolder, load_feed, readable_document
-from mappings.publishing import Schedule
 from mappings.row_key import FeedName
-from mappings.schema import FeedText
+from mappings.spec.feed import FeedText, Schedule
+from mappings.yaml.loader import FeedFolder, load_feed, readable_document
 from pipelines.control_characters import replaced
 from pipelines.orchestration import names
 from pipelines.orchestration.schedules import clock_of

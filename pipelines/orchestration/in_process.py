@@ -8,7 +8,7 @@ from __future__ import annotations
 from dagster import AssetKey, DagsterEventType, DagsterInstance, Definitions, ExecuteInProcessResult
 from dagster._core.events import RunFailureReason
 
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.orchestration.webserver import launch_config, launch_tags, launched_job, wanted_assets
 from pipelines.orchestration.workers import end_runs_of_the_dead, ended_on_leaving, process_tags
 from pipelines.run.options import RunOptions

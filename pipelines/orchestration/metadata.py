@@ -11,11 +11,10 @@ from typing import Any
 
 from dagster import MetadataValue, TableRecord
 
-from connectors.sources.glances import Glance
-from mappings.loader import LoadedFeed
+from connectors.sources.probe import Glance
 from mappings.refusals import REASON_TEXTS
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_specs import SourceSpec
+from mappings.spec.source import GoogleSheetsSource, SourceSpec
+from mappings.yaml.loader import LoadedFeed
 from pipelines.control_characters import replaced
 from pipelines.left_open import Differing, LeftOpen
 from pipelines.run.publish import Published
@@ -24,8 +23,6 @@ from pipelines.run.standing import WAITING
 from state.ledger.accounts import RejectedRow
 
 ROWS_SHOWN = 20
-
-
 _PACE_NAMES = {
     "rate_per_s": "allowed rate per second",
     "used_share": "share of the allowed rate used",

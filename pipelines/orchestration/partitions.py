@@ -28,7 +28,7 @@ from dagster import (
 )
 
 from mappings.errors import ConfigError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.orchestration import names
 from pipelines.orchestration.failures import StepContext, as_failures, interrupted_for_good
 from pipelines.run.backfill import BACKFILL, FIRST_SHOWN, Window, has_days, usual_way

@@ -15,7 +15,7 @@ from threading import Event
 import watchfiles
 
 from mappings.errors import MappingFileError, SyncError
-from mappings.loader import SUFFIXES, FeedFolder, LoadedFeed, load_folder
+from mappings.yaml.loader import SUFFIXES, FeedFolder, LoadedFeed, load_folder
 from pipelines.orchestration.webserver import Webserver
 
 QUIET_MS = 300

@@ -28,11 +28,11 @@ from dagster import (
 )
 
 from connectors.sources.access import Access
-from connectors.sources.glances import Glance, glance_at
+from connectors.sources.probe import Glance, glance_at
 from mappings.errors import ConfigError, SyncError, TransientError
-from mappings.loader import FeedFolder
 from mappings.row_key import FeedName
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import FeedFolder
 from pipelines.clock import now
 from pipelines.notifications.causes import Cause, Concern
 from pipelines.notifications.notices import Teller, tell_of_lost_books, teller_of
@@ -111,31 +111,15 @@ def _judged(mapping: FeedMapping, seen: Seen | None, glance: Glance) -> SensorRe
 
 
 NAME = "tell_owners"
-
-
 EVERY_S = 60
-
-
 LOST_AFTER = 3
-
-
 """So many ticks in a row without the state DB are told: a busy one is back with the next."""
-
-
 _AT_ONCE = 500
-
-
 _FIRST_LOOK = timedelta(days=1)
-
-
 PAUSED_S, STEADY_S = 300.0, 900.0
-
-
 """A daemon that did not look for so long was away, and is given so long to begin what was due meanwhile before a feed whose run
 has not come is told of.
 """
-
-
 _WILL_RETRY_TAG = "dagster/will_retry"
 
 

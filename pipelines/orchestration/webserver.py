@@ -16,7 +16,7 @@ import psutil
 
 from mappings.errors import SyncError, TransientError
 from mappings.row_key import FeedName
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.clock import now
 from pipelines.orchestration import names
 from pipelines.orchestration.names import LOCATION
@@ -25,17 +25,9 @@ from pipelines.run.options import RunOptions
 from pipelines.settings import Settings
 
 REPOSITORY = "__repository__"
-
-
 POLL_S = 0.5
-
-
 LONG_IN_QUEUE_S = 30.0
-
-
 ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
-
-
 _LAUNCH = """
 mutation Launch($params: ExecutionParams!) {
   launchPipelineExecution(executionParams: $params) {
@@ -49,8 +41,6 @@ mutation Launch($params: ExecutionParams!) {
   }
 }
 """
-
-
 _RELOAD = """
 mutation Reload($name: String!) {
   reloadRepositoryLocation(repositoryLocationName: $name) {
@@ -63,11 +53,7 @@ mutation Reload($name: String!) {
   }
 }
 """
-
-
 _STATUS = "query Status($id: ID!) { runOrError(runId: $id) { __typename ... on Run { status } } }"
-
-
 _LOCATIONS = "{ version }"
 
 

@@ -30,13 +30,12 @@ from connectors.rate_limit_state import Sharing
 from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
-from connectors.sources.sights import look_at
+from connectors.sources.files.snapshot import look_at
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.compiler.rows import is_unfolding
 from mappings.errors import ConfigError, SyncError
-from mappings.publishing import PublishPolicy
 from mappings.row_key import RowKey
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping, PublishPolicy
 from pipelines.clock import monotonic_s, now
 from pipelines.run.backfill import PATIENCE_S, comes_between, say_waiting, within
 from pipelines.run.drain import Advance, Departures
@@ -59,8 +58,6 @@ from state.notes import MediaMemory, ServiceNotes, add_notices
 from state.pace import PaceBook
 
 INSISTENCE = RetryPolicy()
-
-
 """How long a worker insists on one request."""
 
 
@@ -358,8 +355,6 @@ class Workshop:
 
 
 OpenWorkshop = Callable[[], AbstractContextManager[Workshop]]
-
-
 """What opens a workshop for the length of a block; whoever is to do something later is given this."""
 
 

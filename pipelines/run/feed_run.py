@@ -13,7 +13,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from mappings.errors import SyncError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.garbage import seldom_looked_for
 from pipelines.run.brakes import brake_error, pass_the_gate, raise_if_braked
 from pipelines.run.context import Workshop

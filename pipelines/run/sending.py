@@ -31,8 +31,6 @@ from state.ledger.outbox import Outbox
 
 OUTAGE = "outage"
 """Why a drain was stopped, as the ledger keeps it; anything else is the reason of a refusal."""
-
-
 GRACE_S = 20.0
 """How long requests in flight may take to finish once a stop is asked for."""
 

@@ -15,12 +15,12 @@ from typing import TypeVar
 
 from connectors.sources.contract import Ending, Reading, Source
 from connectors.sources.errors import SourceUnavailableError
-from connectors.sources.sights import Sight
+from connectors.sources.files.snapshot import Sight
 from mappings.compiler.mapper import RowMapper
 from mappings.compiler.rows import is_unfolding
 from mappings.outcome import WHOLE_ROW, RowOutcome, SourceRow
 from mappings.row_key import RowKey, names_of
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.run.brakes import BrakeVerdict, judge
 from pipelines.run.drain import Advance
 from pipelines.run.options import RunOptions

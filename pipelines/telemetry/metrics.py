@@ -85,8 +85,6 @@ GAUGES: Mapping[str, str] = {
     "eventsync_last_publish_pace": "How fast the last run sent, number by number: rows_per_s, used_share, limited, ...",
 }
 """Every number by its name, in the order in which they are told."""
-
-
 _Told = tuple[str, Mapping[str, str], float]
 
 
@@ -204,8 +202,6 @@ class MetricsPage:
 
 
 PATH = "/metrics"
-
-
 _PATIENCE_S = 10.0
 
 

@@ -55,8 +55,6 @@ _SEE_AGAIN = (
     .where(PROBLEM.c.scope_id == bindparam("scope"), PROBLEM.c.digest == bindparam("problem"))
     .values(run_id=bindparam("run"), listed_run=bindparam("run"), seen_at=bindparam("now"))
 )
-
-
 _STRIKE = (
     update(PROBLEM)
     .where(

@@ -10,7 +10,7 @@ import pytest
 from on_dagster.desk import FEED, HEADER, MAPPING, Desk, line, schedules_of_feeds
 
 from mappings.errors import MappingFileError
-from mappings.loader import load_feed
+from mappings.yaml.loader import load_feed
 from pipelines.orchestration import names
 
 WATCHED = MAPPING.replace('{{cron: "15 */2 * * *", timezone: Europe/Warsaw}}', "{{look_every: 5m}}")

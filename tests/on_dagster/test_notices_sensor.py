@@ -12,7 +12,7 @@ import pytest
 from lookalikes.notices import Inbox, webhook
 from on_dagster.desk import FEED, Desk, line
 
-from mappings.loader import load_feed
+from mappings.yaml.loader import load_feed
 from pipelines.clock import now
 from pipelines.definitions import build_definitions
 from pipelines.orchestration import names

@@ -11,8 +11,7 @@ import pytest
 from dagster._utils.schedules import schedule_execution_time_iterator
 from on_dagster.desk import FEED, MAPPING
 
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
+from mappings.yaml.loader import LookupShelf, parse_feed
 from pipelines.orchestration.schedules import feed_schedules
 
 WARSAW = ZoneInfo("Europe/Warsaw")

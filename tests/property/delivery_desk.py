@@ -30,10 +30,10 @@ from connectors.retry import RetryPolicy
 from connectors.sources.contract import Reading
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import SyncError
-from mappings.loader import load_feed
 from mappings.outcome import RowLocation, SourceRow
 from mappings.row_key import RowKey, idempotency_key
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
 from pipelines.run.drain import Departures, Drain
 from pipelines.run.images import CoverProblem
 from pipelines.run.options import RunOptions

@@ -87,8 +87,6 @@ PUBLISHES = st.builds(
     st.lists(st.sampled_from(WORDS), max_size=8),
     st.sampled_from([0, 0, 0, 30]),
 )
-
-
 VERDICTS: dict[str, Verdict] = {
     "lose": Uncertain(answer(0, "")),
     "unconfirmed": Unconfirmed(answer(409)),

@@ -44,8 +44,6 @@ class Line:
 
 
 Change = Callable[[list[Line]], None]
-
-
 Act = Read | Publish | Decide | Wait | Killed | Remap
 
 KEYS = st.sampled_from("abcdefgh")

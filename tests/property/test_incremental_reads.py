@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from unit.state.world import DESTINATION, FEED, World, receipt
 
 from connectors.sources.errors import SourceUnavailableError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.run.options import RunOptions
 from state.enums import ProblemKind
 from state.ledger.gate import GateClosedError

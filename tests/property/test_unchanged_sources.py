@@ -124,8 +124,6 @@ ROUNDS = st.tuples(st.lists(CHANGES, max_size=1), st.builds(Read, OPTIONS), PUBL
 STEPS = st.lists(ROUNDS, min_size=1, max_size=4).map(
     lambda rounds: [step for changes, read, sent, more in rounds for step in (*changes, read, sent, *[Read()] * more)]
 )
-
-
 LATER = replace(REAL, now=lambda: time.time() + 3600)
 """By this clock no file has been touched for a while: it is known again by its times."""
 BESIDE = FeedName("beside")

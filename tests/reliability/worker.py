@@ -12,8 +12,8 @@ from itertools import count
 from pathlib import Path
 
 from connectors.retry import RetryPolicy
-from mappings.loader import load_feed
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
 from pipelines.run.context import Workshop, open_workshop
 from pipelines.run.feed_run import FeedAtWork, FeedRun, RunTicket
 from pipelines.settings import Settings, read_settings

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mappings.errors import ConfigError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.output import Output
 from pipelines.clock import now
 from pipelines.run.backfill import BackfillPlan, plan_of_record

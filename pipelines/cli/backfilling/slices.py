@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mappings.measures import written
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.backfilling.listing import document_of, open_one
 from pipelines.cli.backfilling.slice_runs import SliceRuns
 from pipelines.cli.output import Output

@@ -13,11 +13,11 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from mappings.compiler.mapper import TracedStep
+from mappings.draft.moments import Guessed
 from mappings.errors import FileProblem
-from mappings.infer_moments import Guessed
 from mappings.outcome import Absorption, Cover
-from mappings.publishing import Schedule
 from mappings.refusals import Reason
+from mappings.spec.feed import Schedule
 from pipelines.cli.documents.rows import Entry
 from pipelines.cli.documents.runs import Run
 from pipelines.cli.findings import ExampleFindings, LiveFinding

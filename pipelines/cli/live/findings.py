@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.asking import Lists, ask_everything
 from pipelines.cli.findings import LiveFinding, unwise
 from pipelines.cli.live.channels import ask_channels, of_channels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mappings.publishing import Brakes
+from mappings.spec.feed import Brakes
 from pipelines.run.brakes import BrakeVerdict, judge
 from state.ledger.accounts import ReadAccount, RowShares, StageReport
 

@@ -12,7 +12,7 @@ from dagster._utils.schedules import get_latest_completed_cron_tick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mappings.publishing import Schedule
+from mappings.spec.feed import Schedule
 from pipelines.orchestration.schedules import freshness_of
 
 ZONE = "Europe/Warsaw"

@@ -19,9 +19,9 @@ from connectors.errors import (
 )
 from connectors.sources.errors import MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from mappings.errors import ConfigError, MappingFileError, SyncError
-from mappings.loader import load_feed
 from mappings.row_key import RowKey
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
 from pipelines.run.brakes import BrakeError
 from pipelines.run.outcome import ExitCode, outcome_of
 from pipelines.run.publish import Published
@@ -47,8 +47,6 @@ event:
   classifications: [music]
   approxLocation.city.placeId: krk
 """
-
-
 ERRORS: list[tuple[SyncError, int]] = [
     (ConfigError("x"), 2),
     (MappingFileError(Path("feed.yaml"), ()), 2),

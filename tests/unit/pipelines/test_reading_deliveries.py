@@ -9,7 +9,7 @@ import pytest
 
 from connectors.sources.catalogue import open_source
 from mappings.compiler.mapper import Directory, compile_feed
-from mappings.loader import load_feed
+from mappings.yaml.loader import load_feed
 from pipelines.run.options import RunOptions
 from pipelines.run.reading import Approach, AtHand, approach_of
 from state.ledger.bookmark import NO_BOOKMARK, Bookmark

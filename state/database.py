@@ -47,26 +47,12 @@ from state.tables import LEASE, SCOPE
 from state.trouble import StateUnavailableError, Trouble, told
 
 LOCK_WAIT_S = 30.0
-
-
 """How long a statement waits for another process's lock, unless the URL says otherwise."""
-
-
 _CONNECT_WAIT_S = 10
-
-
 _ONE_AT_REST = {"pool_size": 1}
-
-
 """So many connections wait for their next transaction: handed out in turns, each would come to hold 32 MB of SQLite's pages."""
-
-
 _EXAMPLES = "for example sqlite:///.eventsync/state.db or postgresql://user@host/name"
-
-
 _POSTGRES = {"postgres", "postgresql", "postgresql+psycopg"}
-
-
 _SETTINGS = (
     ("synchronous_commit", "on"),  # a role or a database may be set to lose the last moments in a power cut
     ("lock_timeout", f"{LOCK_WAIT_S:.0f}s"),
@@ -207,29 +193,13 @@ def place_of(connection: sqlite3.Connection) -> Place | None:
 
 
 StateDb = Engine
-
-
 """The open state DB, as those call it who only hand it on."""
-
-
 _WRITER = "eventsync_writer"
-
-
 _PLACE = "eventsync_place"
-
-
 _ALONE = "eventsync_alone"
-
-
 _UPGRADE_LOCK = 0x6576_7379  # any number of our own: PostgreSQL's advisory locks are named by numbers
-
-
 _ONE_MOMENT = "REPEATABLE READ"
-
-
 _WAL_PAGES = 10_000
-
-
 """Pages of 4 KiB that wait beside SQLite's file. A first read writes to most pages of an index again and again: they are
 copied into the file once for all of its last chunks, and not, as by default, for each of them."""
 
@@ -496,8 +466,6 @@ def _explain(url: URL, error: DBAPIError) -> SyncError:
 
 
 _STEP = 256
-
-
 T = TypeVar("T")
 
 

@@ -108,14 +108,8 @@ def _page(destination: str, feed: FeedName, run_id: str) -> tuple[ColumnElement[
 
 
 CLAIM_S = 300.0
-
-
 """How long a process has for telling what it has claimed. One that dies meanwhile may have told it: it is then told twice."""
-
-
 _IS_DUE = or_(NOTICE_SENT.c.told_at.is_(None), NOTICE_SENT.c.is_over)
-
-
 """What `Notice.is_due` says."""
 
 

@@ -82,11 +82,7 @@ def storable(text: str) -> str:
 
 
 BIG_ID = BigInteger().with_variant(Integer(), "sqlite")
-
-
 """64-bit identity; SQLite counts by itself only in a column of the exact type INTEGER."""
-
-
 METADATA = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -471,57 +467,21 @@ class MediaAddress(Row, table=True):
 
 
 NO_DRIFT: dict[str, None] = {"drift_body": None, "drift_fingerprint": None, "drift_kind": None}
-
-
 """The drift columns of an entry whose source asks for what the service shows."""
-
-
 SCOPE: Table = METADATA.tables["scope"]
-
-
 ENTRY: Table = METADATA.tables["ledger_entry"]
-
-
 DUPLICATE_MARK: Table = METADATA.tables["duplicate_mark"]
-
-
 SIDE_BY_SIDE: Table = METADATA.tables["side_by_side"]
-
-
 RECORD_MEMORY: Table = METADATA.tables["record_memory"]
-
-
 PROBLEM: Table = METADATA.tables["problem_row"]
-
-
 RUN: Table = METADATA.tables["sync_run"]
-
-
 LEASE: Table = METADATA.tables["lease"]
-
-
 EARLIER: Table = METADATA.tables["earlier_event"]
-
-
 ROUTE_PACE: Table = METADATA.tables["route_pace"]
-
-
 ROUTE_WORKER: Table = METADATA.tables["route_worker"]
-
-
 SERVICE_NOTE: Table = METADATA.tables["service_note"]
-
-
 NOTICE_SENT: Table = METADATA.tables["notice_sent"]
-
-
 MEDIA: Table = METADATA.tables["media"]
-
-
 MEDIA_ADDRESS: Table = METADATA.tables["media_address"]
-
-
 BACKFILL: Table = METADATA.tables[str(BackfillHead.__tablename__)]
-
-
 BACKFILL_SLICE: Table = METADATA.tables[str(BackfillSlice.__tablename__)]

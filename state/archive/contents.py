@@ -22,12 +22,8 @@ from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, ROUTE_WORKER, S
 from state.trouble import StateUnavailableError
 
 BLANK: Mapping[str, Mapping[str, object]] = {LEASE.name: {"holder": ""}, SCOPE.name: {"marked_id": 0}}
-
-
 """Columns that say nothing elsewhere: whoever holds a feed holds it where he is. The token goes along, so that it only grows.
 Marks of twins are not carried."""
-
-
 _MODULUS = 1 << 128
 
 
@@ -160,21 +156,11 @@ def _from_base64(text: str) -> bytes:
 
 
 TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if table not in (DUPLICATE_MARK, ROUTE_WORKER))
-
-
 """Those that are told, each after the ones that it refers to; who sends at this moment is nothing to keep, and
 marks of twins are made anew."""
-
-
 PAGE = 1_000
-
-
 LONGEST_KEY = 2_000
-
-
 """Bytes of the longest row key that is taken in; ledgers of version 0.1 may hold longer ones."""
-
-
 Tell = Callable[[int], None]
 
 

@@ -23,23 +23,11 @@ from state.ledger.verdicts import Claim, Effect
 from state.tables import ENTRY, SCOPE, storable
 
 _FEW = 500
-
-
 _PAGE = 2_000
-
-
 _FEW_ROWS = 100
-
-
 """So many beginnings are looked for by the database; of more, each entry is looked at here."""
-
-
 _IS_TO_RESEND = ENTRY.c.decision == Decision.RESEND.value
-
-
 IS_SET_ASIDE = func.coalesce(ENTRY.c.decision, "") == Decision.IGNORE.value
-
-
 """A person has set the entry aside: it stays as it is, and nobody is told of it."""
 
 
@@ -74,20 +62,10 @@ _PENDING = (
         _IS_TO_RESEND,
     ),
 )
-
-
 _CLAIMED = tuple(ENTRY.c[name] for name in OwedEntry._fields)
-
-
 _OLDEST = select(*_CLAIMED).where(*_PENDING, ENTRY.c.id > bindparam("after")).order_by(ENTRY.c.id).limit(bindparam("want"))
-
-
 _THESE = select(*_CLAIMED).where(*_PENDING, ENTRY.c.id.in_(bindparam("entries", expanding=True))).order_by(ENTRY.c.id)
-
-
 _NOW = bindparam("now", type_=ENTRY.c.unanswered_at.type)
-
-
 _BEGUN = {
     "attempts": ENTRY.c.attempts + 1,
     "copies": ENTRY.c.copies + 1,
@@ -99,21 +77,13 @@ _BEGUN = {
     "sent_run": bindparam("run"),
     "updated_at": bindparam("now", type_=ENTRY.c.updated_at.type),
 }
-
-
 _BEGIN = RowStatement(update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(**_BEGUN))
-
-
 _BEGIN_AGAIN = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(copies=ENTRY.c.copies + 1)
-
-
 _PIN = (
     update(ENTRY)
     .where(ENTRY.c.id == bindparam("entry"), ENTRY.c.state == EntryState.PENDING.value)
     .values(body=bindparam("pinned"), cover_url=None, cover_on_error=None, **_BEGUN)
 )
-
-
 _UNPIN = (
     update(ENTRY)
     .where(ENTRY.c.id == bindparam("entry"), ENTRY.c.state == EntryState.PENDING.value)
@@ -127,8 +97,6 @@ _UNPIN = (
         refused_request_id=bindparam("refused"),
     )
 )
-
-
 _NOTE_REFUSAL = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(refused_request_id=bindparam("refused"))
 
 
@@ -307,13 +275,9 @@ def _failed(row: OwedEntry) -> Answer | None:
 
 
 _TURNED_AWAY = frozenset({EntryState.REFUSED, EntryState.BLOCKED})
-
-
 _AS_WRITTEN = select(ENTRY.c.id, ENTRY.c.state, ENTRY.c.idempotency_key, ENTRY.c.answer).where(
     ENTRY.c.id.in_(bindparam("entries", expanding=True))
 )
-
-
 _SETTLE = RowStatement(
     update(ENTRY)
     .where(ENTRY.c.id == bindparam("entry"), ENTRY.c.state == EntryState.PENDING.value)

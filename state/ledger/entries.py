@@ -41,31 +41,19 @@ _KEPT = (
     *("revision", "idempotency_key", "body", "fingerprint", "row_digest", "twin_digest", "channel_id", "event_id", "attempts"),
     *("answer", "sent_run", "copies"),
 )
-
-
 _SOME: BindParameter[int] = bindparam("entries", expanding=True)
-
-
 _NOW = bindparam("now", type_=EARLIER.c.replaced_at.type)
-
-
 _SHOWN = {
     "body": func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body),
     "fingerprint": func.coalesce(ENTRY.c.baseline_fingerprint, ENTRY.c.fingerprint),
 }
-
-
 """An event is set aside as the service shows it."""
-
-
 _RETIRE = insert(EARLIER).from_select(
     ("entry_id", *_KEPT, "replaced_at", "is_let_out", "ends_at"),
     select(ENTRY.c.id, *(_SHOWN.get(name, ENTRY.c[name]) for name in _KEPT), _NOW, literal(value=False), ENTRY.c.ends_at).where(
         ENTRY.c.id.in_(_SOME)
     ),
 )
-
-
 _CLEAR = (
     update(ENTRY)
     .where(ENTRY.c.id.in_(_SOME))
@@ -74,31 +62,19 @@ _CLEAR = (
     .values(decision=None, decided_at=None, decided_by=None, undo=None)
     .values(baseline_body=None, baseline_fingerprint=None, ignored_fingerprint=None)
 )
-
-
 _LATEST = select(EARLIER.c.entry_id, func.max(EARLIER.c.replaced_at).label("at")).where(EARLIER.c.entry_id.in_(_SOME))
-
-
 _PAST = select(EARLIER.c.entry_id, EARLIER.c.fingerprint).where(EARLIER.c.entry_id.in_(_SOME), EARLIER.c.removed_at.is_(None))
-
-
 _REVISIONS = select(EARLIER.c.entry_id, EARLIER.c.revision).where(EARLIER.c.entry_id.in_(_SOME))
-
-
 _EVENTS = (
     select(EARLIER.c.entry_id, EARLIER.c.event_id)
     .where(EARLIER.c.entry_id.in_(_SOME), EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None))
     .order_by(EARLIER.c.replaced_at)
 )
-
-
 _BODIES = (
     select(ENTRY.c.id, _SHOWN["body"].label("body"), SCOPE.c.body_base)
     .join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
     .where(ENTRY.c.id.in_(_SOME))
 )
-
-
 _PUT_BACK = (
     update(ENTRY)
     .where(ENTRY.c.id == bindparam("entry"))
@@ -117,8 +93,6 @@ _PUT_BACK = (
         updated_at=bindparam("now"),
     )
 )
-
-
 _WAITING = (
     select(EARLIER.c.entry_id)
     .join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id)
@@ -197,11 +171,7 @@ def let_out(connection: Connection, scope_id: int) -> None:
 
 
 CANCELLED = "cancelled"
-
-
 """What stands in place of a payload's fingerprint where the source says that an event is off."""
-
-
 _FIND = select(
     ENTRY.c.id,
     ENTRY.c.row_key,
@@ -222,27 +192,17 @@ _FIND = select(
     ENTRY.c.decision,
     ENTRY.c.candidate_id,
 ).where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key.in_(bindparam("row_keys", expanding=True)))
-
-
 _PIN_COLUMNS = (
     *("body", "cover_url", "cover_on_error", "fingerprint", "row_digest", "twin_digest", "channel_id"),
     *("origin", "staged_run", "updated_at", "ends_at"),
 )
-
-
 _OTHER = ENTRY.alias()
-
-
 _ONE = ENTRY.c.id == bindparam("entry")
-
-
 _SOME_of_entries = ENTRY.c.id.in_(bindparam("entries", expanding=True))
 
 
 # A row that changes at its source is listed again, until it asks for what a person has ignored.
 _LISTED_ANEW = {"decision": case((IS_SET_ASIDE, None), else_=ENTRY.c.decision)}
-
-
 _SHOWN_of_entries = func.coalesce(ENTRY.c.baseline_fingerprint, ENTRY.c.fingerprint)
 
 
@@ -252,8 +212,6 @@ def _listed_unless_ignored(asked: ColumnElement[str]) -> dict[str, ColumnElement
 
 
 _NEW_DRIFT = bindparam("new_drift_fingerprint", type_=ENTRY.c.fingerprint.type)
-
-
 _PIN = (
     update(ENTRY)
     .where(_ONE)
@@ -265,34 +223,20 @@ _PIN = (
         **{name: bindparam(f"new_{name}") for name in _PIN_COLUMNS},
     )
 )
-
-
 _NEXT = update(ENTRY).where(_ONE).values(revision=bindparam("next_revision"), idempotency_key=bindparam("next_key"))
-
-
 _DRIFT_COLUMNS = ("drift_body", "drift_fingerprint", "drift_kind", "row_digest", "origin", "updated_at")
-
-
 _DRIFT = (
     update(ENTRY)
     .where(_ONE)
     .values(**_listed_unless_ignored(_NEW_DRIFT), **{name: bindparam(f"new_{name}") for name in _DRIFT_COLUMNS})
 )
-
-
 _CANCEL_COLUMNS = ("drift_fingerprint", "drift_kind", "origin", "updated_at")
-
-
 _CANCEL = (
     update(ENTRY)
     .where(_ONE)
     .values(**_listed_unless_ignored(_NEW_DRIFT), drift_body=None, **{name: bindparam(f"new_{name}") for name in _CANCEL_COLUMNS})
 )
-
-
 _REFRESH_COLUMNS = ("row_digest", "origin", "updated_at")
-
-
 _REFRESH = (
     update(ENTRY)
     .where(_ONE)
@@ -300,26 +244,16 @@ _REFRESH = (
         **NO_DRIFT, **_listed_unless_ignored(_SHOWN_of_entries), **{name: bindparam(f"new_{name}") for name in _REFRESH_COLUMNS}
     )
 )
-
-
 _RETURN = (
     update(ENTRY)
     .where(_SOME_of_entries)
     .values(vanished_at=None, past_at=None, vanished_by="", **_listed_unless_ignored(ENTRY.c.drift_fingerprint))
 )
-
-
 _SETTLE = update(ENTRY).where(_SOME_of_entries).values(**NO_DRIFT)
-
-
 _HOLD_COLUMNS = tuple(name for name in _PIN_COLUMNS if name != "staged_run")
-
-
 _HOLD = (
     update(ENTRY).where(_ONE).values(state=EntryState.HELD.value, **{name: bindparam(f"new_{name}") for name in _HOLD_COLUMNS})
 )
-
-
 _KEY_OF_CANDIDATE = (
     update(ENTRY)
     .where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key == bindparam("held"))

@@ -23,11 +23,7 @@ from state.holders import Holder, Pulse, held_by, is_free, seconds_since_boot
 from state.tables import LEASE, RUN
 
 LEASE_TTL_S = 60.0
-
-
 _TRIES = 5
-
-
 """How often the feed is asked for anew when its lease changed hands between the question and the attempt to take it."""
 
 
@@ -84,36 +80,20 @@ class Lease:
 
 
 _OURS = (LEASE.c.scope_id == bindparam("scope"), LEASE.c.token == bindparam("shown"))
-
-
 _RELEASE = update(LEASE).where(*_OURS).values(holder="")
-
-
 _SEEN = (*_OURS, LEASE.c.heartbeat_at == bindparam("seen_at"))
-
-
 _SERVER_NOW = func.clock_timestamp(type_=LEASE.c.heartbeat_at.type)
-
-
 _BY_HOST: dict[str, Any] = {"heartbeat_at": bindparam("now"), "expires_at": bindparam("until"), "beat_s": bindparam("beat")}
-
-
 _BY_SERVER: dict[str, Any] = {
     "heartbeat_at": _SERVER_NOW,
     "expires_at": func.clock_timestamp() + bindparam("ttl", type_=Interval()),
     "beat_s": bindparam("beat"),
 }
-
-
 _WHO: dict[str, Any] = {name: bindparam(f"new_{name}") for name in ("token", "holder", "host", "pid", "process_started", "boot")}
-
-
 _SHOW = {
     by_server: update(LEASE).where(*_OURS, LEASE.c.holder != "").values(**beat)
     for by_server, beat in ((False, _BY_HOST), (True, _BY_SERVER))
 }
-
-
 _TAKE = {
     by_server: update(LEASE).where(*_SEEN).values(**_WHO, **beat, acquired_at=beat["heartbeat_at"])
     for by_server, beat in ((False, _BY_HOST), (True, _BY_SERVER))
@@ -196,8 +176,6 @@ def _times(keeping: Keeping) -> Mapping[str, object]:
 
 
 _LONG = 0.25
-
-
 """A transaction that takes so much of the lease's time is a long one."""
 
 

@@ -188,29 +188,13 @@ class Withdrawn:
 
 
 PlanOfKnown = Repin | Unchanged | StillRefused | StillHeld | Returned | Drifted | Reopen | Redraft | Withdrawn
-
-
 _NEW = New()
-
-
 _REPIN = Repin()
-
-
 _REOPEN = Reopen()
-
-
 _REDRAFT = Redraft()
-
-
 _WITHDRAWN = Withdrawn()
-
-
 _SAME = Unchanged()
-
-
 _STALE = Unchanged(is_stale=True)
-
-
 _BACK = Unchanged(is_drift_over=True, is_stale=True)
 
 
@@ -246,8 +230,6 @@ def plan_known(  # noqa: C901, PLR0911  # one arm for each row of the table
 
 
 _FIRST_CHANGE = 1 << 30
-
-
 _CHANGES = 1 << 29
 
 

@@ -25,11 +25,7 @@ from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE, storable
 from state.views.views import FeedStatus, LeaseHolder, ProblemRecord, RowFilter, RunRecord
 
 _PAGE = 500
-
-
 _NEWER = PROBLEM.alias()
-
-
 _RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
 
 

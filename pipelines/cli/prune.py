@@ -22,8 +22,6 @@ def prune(
         eventsync prune --older-than 90d --dry-run
         # Once a month, by cron
         eventsync prune --older-than 90d
-        # Then give the room back to the disk
-        eventsync state compact
 
     Nothing that protects against a duplicate is touched: every row keeps its entry, its key, its body, its event id and what
     a person decided. What a feed has on its list stays, however old, and so do the runs that its brakes learn from. Runs may

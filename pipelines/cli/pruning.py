@@ -93,5 +93,5 @@ def _lines(found: Pruned) -> list[tuple[object, ...]]:
 
 def _room(kind: str) -> str:
     if kind == "sqlite":
-        return "the room is used again by later rows; `eventsync state compact` gives it back to the disk"
+        return "the room is used again by later rows; `VACUUM` in the sqlite3 shell gives it back to the disk"
     return "autovacuum makes the room free for later rows; `VACUUM FULL` on these tables gives it back to the disk"

@@ -31,23 +31,22 @@ def verify(as_json: AsJson = False) -> int:
     return show_findings(as_json=as_json)
 
 
-def compact(as_json: AsJson = False) -> int:
-    """Make the state DB smaller: pack the bodies of delivered rows, and give the room back.
+def compact(as_json: AsJson = False) -> int:  # noqa: ARG001 # scripts of 0.1 may pass --json; the error is then a document
+    """Gone since 0.2: it packed the bodies of delivered rows, which are stored as they were sent again.
 
     For example:
 
-        # Once in a while, or by cron at night
-        eventsync state compact
-        # What it came to, for a script
-        eventsync state compact --json
+        # In its place, to make the state DB smaller
+        eventsync prune --older-than 90d
 
-    Everything reads as before, and what may still be sent is left as it is, byte for byte. Runs may be at work meanwhile. At
-    the end SQLite writes its file anew: that takes as much disk again for a moment, and runs that write then wait for up to
-    30 s. Exit codes: 0 done, 2 and 6 as for `run`; cut short or not, it can be started again at any time.
+    Scripts that call it can drop the call: nothing needs it. Exit code: 2.
     """
-    from pipelines.cli.compacting import show_compaction  # noqa: PLC0415  # keeps `--help` fast
+    from mappings.errors import ConfigError  # noqa: PLC0415  # keeps `--help` fast
 
-    return show_compaction(as_json=as_json)
+    raise ConfigError(
+        "`state compact` is gone: bodies are stored as they were sent, and nothing needs to be packed",
+        hint="drop the call; `eventsync prune --older-than 90d` removes history",
+    )
 
 
 def export(

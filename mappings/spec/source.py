@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, Tag, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from mappings.choices import OneOf
 from mappings.measures import Duration, OneOrMany, Pattern, Share, Text, mistake
 from mappings.spec.soql import (
     ApiName,
@@ -524,7 +523,7 @@ SourceSpec = Annotated[
     | Annotated[IcsSource, Tag("kind:ics")]
     | Annotated[GoogleSheetsSource, Tag("kind:google_sheets")]
     | Annotated[SalesforceSource, Tag("kind:salesforce")],
-    OneOf(_kind_of_source),
+    Discriminator(_kind_of_source),
 ]
 
 

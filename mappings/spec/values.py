@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, ConfigDict, Field, RootModel, Tag, ValidationInfo, model_validator
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, RootModel, Tag, ValidationInfo, model_validator
 
-from mappings.choices import OneOf
 from mappings.file_context import Referring, TableFile, table_of
 from mappings.lookup_table import Ignorable
 from mappings.measures import Clock, OneOrMany, Text, Texts, Zone, mistake, parse_zone
@@ -307,7 +306,7 @@ Value = Annotated[
     | Annotated[Image, Tag("value:image")]
     | Annotated[ForEach, Tag("value:for_each")]
     | Annotated[Meta, Tag("value:meta")],
-    OneOf(_kind_of_value),
+    Discriminator(_kind_of_value),
 ]
 
 

@@ -62,13 +62,14 @@ def guess_encoding(head: bytes, *, is_whole: bool) -> tuple[str, str, bool]:
     name = _best_encoding(first)
     if name in _WIDE and _decodes(head, name, is_whole=is_whole):
         return name, f"every byte is text in {name}, and reads as such", False
-    if name in _WIDE or name not in _LIKELY:
-        for wide in _WIDE:
-            faulty = _count_faulty_lines(first, wide)
-            if faulty:
-                why = f"all but {faulty} lines are text in {wide}: what stands there must be mended at the source"
-                return wide, why, False
-    if (not name or name.startswith(_LATIN)) and _reads_western(first):
+    for wide in _WIDE if name in _WIDE or name not in _LIKELY else ():
+        if faulty := _count_faulty_lines(first, wide):
+            return wide, f"all but {faulty} lines are text in {wide}: what stands there must be mended at the source", False
+    return _single_byte_encoding(head, name, is_whole=is_whole)
+
+
+def _single_byte_encoding(head: bytes, name: str, *, is_whole: bool) -> tuple[str, str, bool]:
+    if (not name or name.startswith(_LATIN)) and _reads_western(head[:_FIRST_BYTES]):
         name = "windows-1252"
     fitting = [one for one in (name, *_LIKELY) if one and _decodes(head, one, is_whole=is_whole)]
     chosen = next(iter(fitting), "windows-1252")

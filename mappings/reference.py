@@ -67,11 +67,7 @@ _PARTS: Mapping[str, type[Strict]] = {
     "`brakes`, inside `publish`": Brakes,
     "`examples`": Example,
 }
-
-
 """The blocks of a file that are no values, by the headings under which they are told."""
-
-
 _FAMILY_HEADINGS = (
     "every kind",
     "files: `csv`, `tsv`, `xlsx`, `json`, `ndjson`, `xml`, `ics`",
@@ -79,11 +75,7 @@ _FAMILY_HEADINGS = (
     "delimited text: `csv`, `tsv`",
     "records: `json`, `ndjson`, `xml`, `ics`",
 )
-
-
 _WITH_BLOCK = (Explode, Explosion, Recur, Recurrence, Group, Grouping, Duplicates, Choosing)
-
-
 _RULE_BLOCKS: Mapping[type[Strict], str] = {
     Explosion: "#### inside `explode`",
     Recurrence: "#### inside `recur`",
@@ -91,14 +83,8 @@ _RULE_BLOCKS: Mapping[type[Strict], str] = {
     Choosing: "#### inside `duplicates`",
     WindowSpan: "#### inside `window`",
 }
-
-
 _INSIDE: Mapping[type[Strict], str] = {Wall: "#### inside `at`", Instant: "#### inside `in_zone`", Entry: "### Objects in a list"}
-
-
 _SHARED = frozenset({"on_error", "on_miss", "on_empty", "ignore"})
-
-
 _OPENING = """# The mapping language
 
 One YAML file is one feed. This page is written from the code (`eventsync vocabulary`); a test keeps the two alike.
@@ -238,11 +224,7 @@ def _told(value: Shown | str | tuple[str, ...] | ReasonCode) -> str:
 
 
 _HEADING = re.compile(r"(#{2,4}) (.+)")
-
-
 _CODE = re.compile(r"`([^`]+)`")
-
-
 _CELLS = re.compile(r"(?<!\\)\|")
 
 

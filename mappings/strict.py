@@ -40,29 +40,19 @@ def _kind_of_policy(value: object) -> str:
 
 
 MissWord = Literal["reject", "omit", "warn", "draft", "keep"]
-
-
 _CHOICES = (
     "reject: the row is rejected with the reason; omit: the value is left out; warn: left out, counted and shown; draft: left out"
     " and the event sent as a draft; {use: X}: X stands in."
 )
-
-
 Policy = Annotated[
     Annotated[Word, Tag("policy:word")] | Annotated[Use, Tag("policy:use")],
     Discriminator(_kind_of_policy),
     Field(description=_CHOICES),
 ]
-
-
 """reject (default), omit, warn, draft, or a value to use instead."""
-
-
 MissPolicy = Annotated[
     Annotated[MissWord, Tag("policy:word")] | Annotated[Use, Tag("policy:use")],
     Discriminator(_kind_of_policy),
     Field(description=f"{_CHOICES} keep: the value itself stays."),
 ]
-
-
 """The same, or keep: a value that a list does not know stays as it is."""

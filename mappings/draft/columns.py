@@ -78,51 +78,29 @@ _WORDS: Mapping[Role, str] = {
         veranstaltung wydarz* subject headline bezeichnung summary 名称 名前 名 タイトル イベント
         公演名 催事名 行事名 事業名 題名 标题 名稱 제목 행사명 название""",
 }
-
-
 _STEMS: tuple[tuple[str, Role], ...] = tuple(
     (word[:-1], role) for role, words in _WORDS.items() for word in words.split() if word.endswith("*")
 )
-
-
 _EXACT: Mapping[str, frozenset[Role]] = {
     word: frozenset(role for role, words in _WORDS.items() if word in words.split())
     for word in {word for words in _WORDS.values() for word in words.split()}
 }
-
-
 _GLUE = frozenset(
     {"of", "the", "de", "do", "da", "del", "della", "di", "des", "du", "dos", "von", "der", "die", "das", "a", "o", "le", "la"}
     | {"el", "en", "na", "og", "und", "and", "lista", "list", "iso"}
 )
-
-
 _COUNTS = frozenset({"no", "num", "number", "numer", "nummer", "nr"})
-
-
 """Words that name an identifier when they stand alone: the number sent is none."""
-
-
 _BOUNDS: Mapping[str, Role] = {
     **dict.fromkeys(("od", "da", "du", "fra", "van"), Role.START),
     **dict.fromkeys(("do", "a", "al", "au", "ate", "tot", "til", "till"), Role.END),
 }
-
-
 """What stands behind the word for a day or a time, or alone, where it begins or ends: some of these words are glue elsewhere."""
-
-
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-
-
 _SCRIPTS = re.compile(
     "(?<=[\u3041-\u30fe\u4e00-\u9fff])(?=[A-Za-z])|(?<=[A-Za-z])(?=[\u3041-\u30fe\u4e00-\u9fff])|(?<=イベント)(?=.)"
 )
-
-
 """Where a word ends without a space: between the scripts of a Japanese name, and after the word that many of them begin with."""
-
-
 _BREAK = re.compile(r"[\W_]+")
 
 
@@ -160,32 +138,14 @@ def _roles_of(word: str) -> frozenset[Role]:
 
 
 Rows = Sequence[Mapping[str, str]]
-
-
 _URL = re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE)
-
-
 _PICTURE = re.compile(r"\.(?:jpe?g|png|gif|webp|avif)(?:[?#]|$)", re.IGNORECASE)
-
-
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[a-z]{2,}", re.IGNORECASE)
-
-
 _NUMBER = re.compile(r"[+-]?(?:\d[\d\s.,]*)")
-
-
 _CODE = re.compile(r"(?=.*\d)[\w.:/-]{2,64}")
-
-
 _COUNTED = re.compile(r"([A-Za-z]*)([0-9]{1,15})")
-
-
 _MOSTLY = 0.8
-
-
 _OFTEN = 0.3
-
-
 _SEPARATORS = (";", "|", ",", "/")
 
 

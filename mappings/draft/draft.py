@@ -110,17 +110,9 @@ def feed_name(title: str) -> str:
 
 
 _TOLD = ("title", "startAt", "endAt", "locationName")
-
-
 _LONGEST_CELL = 200
-
-
 _TRIED = 300
-
-
 _ANY_DAY = "2026-01-01T00:00:00+00:00"
-
-
 _Tried = tuple[Mapping[str, str], RowOutcome]
 
 

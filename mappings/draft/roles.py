@@ -17,11 +17,7 @@ from mappings.steps.step import Run
 from mappings.steps.zones import NamedZone
 
 Surety = Literal["sure", "likely", "unsure"]
-
-
 Fits = Callable[[ColumnSeen], bool]
-
-
 _FEW = 40
 
 
@@ -80,11 +76,7 @@ def _is_words(column: ColumnSeen) -> bool:
 
 
 _FRIENDS = frozenset({Role.TITLE, Role.START, Role.CLOCK, Role.END, Role.VENUE})
-
-
 """Words that stand beside a telling one without speaking against it: event_url, end date, venue city."""
-
-
 _PARTS: tuple[tuple[Role, frozenset[Role], Fits], ...] = (
     (Role.IMAGE, frozenset({Role.IMAGE}), _is_picture),
     (Role.URL, frozenset({Role.URL}), _is_link),
@@ -103,8 +95,6 @@ _PARTS: tuple[tuple[Role, frozenset[Role], Fits], ...] = (
     (Role.ADDRESS, frozenset({Role.ADDRESS}), _is_words),
     (Role.TITLE, frozenset({Role.TITLE}), _is_words),
 )
-
-
 """Each part, the names that speak for it, and what its cells must look like, the most telling names first."""
 
 
@@ -155,11 +145,7 @@ def _by_cells(role: Role, found: dict[Role, RoleGuess], columns: Sequence[Column
 
 
 _MOST_PARTS = 4
-
-
 _TELLING = (Role.START, Role.CLOCK, Role.VENUE, Role.CITY, Role.END, Role.TITLE, Role.URL)
-
-
 """What tells one row from another where no identifier does, the most telling first."""
 
 

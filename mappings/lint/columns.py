@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from mappings.event import ApproxLocation, City, Event, Offer
-from mappings.lint.soundness import outgoing_of
+from mappings.outgoing import Outgoing, outgoing_of
 from mappings.positions import Loc, Problem
 from mappings.refusals import did_you_mean
 from mappings.spec.feed import FeedMapping
-from mappings.spec.values import Entry, Fields, ForEach, Items, Outgoing, Value
+from mappings.spec.values import Entry, Fields, ForEach, Items, Value
 
 _NAMING = ("from", "column", "by_column")
 
@@ -60,14 +60,8 @@ _KNOWN: Mapping[str, tuple[str, ...]] = {
     "approxLocation.city": tuple(City.model_fields),
     "offers": tuple(Offer.model_fields),
 }
-
-
 """The names that the spec spells out, by the object, or the list of objects, that they stand in."""
-
-
 _WORDS = {"offers": ("when", "require")}
-
-
 """The keys of an object in a list that are no fields of it."""
 
 

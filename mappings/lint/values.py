@@ -10,26 +10,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mappings.fill_in import FILL_IN, FILL_IN_NAME
 from mappings.positions import Loc, Problem
 from mappings.refusals import did_you_mean
 
+FILL_IN = "fill-in"
+"""Stands for a text that only the author can know: a channel, a classification, a place."""
+FILL_IN_NAME = "fill_in_"
+"""A named value that begins so stands for something that had to have some value."""
 _SECRET = re.compile(
     r"(?P<before>://)[^/@\s:]+:[^/@\s]+(?P<after>@)"
     r"|(?P<name>[?&](?:[\w-]*(?:token|secret|signature|password|passwd|api[_-]?key)|key|sig|pwd|auth)=)[^&\s\"'#]+",
     re.IGNORECASE,
 )
-
-
 _READERS = ("date", "datetime", "dates")
-
-
 _SAME_TWICE = frozenset({"trim", "collapse", "lower", "upper", "html_unescape", "html_to_text", "unique", "strip_control", "url"})
-
-
 _CASES = {"lower": str.lower, "upper": str.upper}
-
-
 _SOURCES = ("from", "first_of", "join", "choose", "at", "in_zone", "lookup", "channel", "image")
 
 

@@ -32,35 +32,15 @@ from mappings.steps.catalogue import AnyStep
 from mappings.strict import Strict
 
 _CRON_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
-
-
 MONTHS = re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec")
-
-
 WEEKDAYS = re.findall("...", "sunmontuewedthufrisat")
-
-
 """As a cron line names them: months from 1, days of the week from 0."""
-
-
 _LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-
-
 _CRON_NAMES = {12: MONTHS, 7: WEEKDAYS}
-
-
 _CRON_PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
-
-
 _LEAST_LOOK_S = 30.0
-
-
 _MOST_IN_FLIGHT = 256
-
-
 AUTO_IN_FLIGHT = 32
-
-
 """The most requests under way at once where the file names no number."""
 
 
@@ -132,14 +112,8 @@ def _in_flight(value: object) -> int | Literal["auto"]:
 
 
 _COUNT_OR_AUTO = {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": _MOST_IN_FLIGHT}]}
-
-
 InFlight = Annotated[int | Literal["auto"], PlainValidator(_in_flight), WithJsonSchema(_COUNT_OR_AUTO)]
-
-
 Cron = Annotated[str, AfterValidator(_parse_cron), WithJsonSchema({"type": "string", "examples": ["15 */2 * * *"]})]
-
-
 Seconds = Annotated[float, PlainValidator(_seconds), WithJsonSchema({"type": "string", "examples": ["15m", "24h"]})]
 
 
@@ -230,8 +204,6 @@ class KeyColumn(Strict):
 
 
 FeedText = Annotated[FeedName, Field(pattern=r"^[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*$", max_length=64)]
-
-
 """A feed's name, as a mapping file may spell it."""
 
 
@@ -240,11 +212,7 @@ def _kind_of_key(value: object) -> str:
 
 
 WayName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
-
-
 KeyName = Annotated[Text, Field(min_length=1)]
-
-
 KeyPart = Annotated[Annotated[KeyName, Tag("key:text")] | Annotated[KeyColumn, Tag("key:column")], Discriminator(_kind_of_key)]
 
 
@@ -263,8 +231,6 @@ def _payload_path(text: str) -> str:
 
 
 PayloadPath = Annotated[str, AfterValidator(_payload_path)]
-
-
 ListVersion = Annotated[str, AfterValidator(_list_version), WithJsonSchema({"type": "string", "examples": ["2026-04-01"]})]
 
 

@@ -15,14 +15,8 @@ from mappings.refusals import did_you_mean
 from mappings.strict import Strict
 
 _TOKEN = re.compile(r"\s*+('(?:[^'\\]|\\.)*+'|[(),]|[^\s'(),]++)", re.DOTALL)
-
-
 _SAME_NAME = frozenset({"tolabel", "format", "convertcurrency"})
-
-
 _HINT = "write one query, like \"SELECT Id, Name FROM Event__c WHERE Status__c = 'Public'\""
-
-
 _MARKS = "SELECT ... FOR VIEW, FOR REFERENCE or FOR UPDATE leaves marks or locks on records; reading leaves none"
 
 
@@ -170,20 +164,10 @@ def _without(name: str, alias: str) -> str:
 
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,79}")
-
-
 _PATH = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,79}(?:\.[A-Za-z][A-Za-z0-9_]{0,79}){0,5}")
-
-
 _Op = Literal["=", "!=", "<", "<=", ">", ">=", "like", "in", "not in", "includes", "excludes", "missing", "present"]
-
-
 _OPS: tuple[str, ...] = get_args(_Op)
-
-
 _OF_MANY = frozenset({"in", "not in", "includes", "excludes"})
-
-
 _OF_NONE = frozenset({"missing", "present"})
 
 
@@ -211,17 +195,9 @@ def _op(text: str) -> str:
 
 
 ApiName = Annotated[str, AfterValidator(_api_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"})]
-
-
 FieldPath = Annotated[str, AfterValidator(_field_path), WithJsonSchema({"type": "string", "pattern": f"^{_PATH.pattern}$"})]
-
-
 FieldPaths = Annotated[tuple[FieldPath, ...], OneOrMany()]
-
-
 Soql = Annotated[str, AfterValidator(_soql), WithJsonSchema({"type": "string", "minLength": 1})]
-
-
 Op = Annotated[str, AfterValidator(_op), WithJsonSchema({"type": "string", "enum": list(_OPS)})]
 
 

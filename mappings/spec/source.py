@@ -40,38 +40,16 @@ from mappings.spec.source_words import (
 from mappings.strict import Strict
 
 """A number of bytes."""
-
-
 """The name of the file that says that another one is finished."""
-
-
 """How a part of a sheet is written, in upper case and without dollar signs."""
-
-
 """Those that partners' files are in, to tell an author which was probably meant."""
-
-
 """Codecs of Python that make texts of bytes, and are no character sets of files; UTF-7 is none of the web (WHATWG), and slow."""
-
-
 """One character that parts cells: no line break. A tab may be spelt out."""
-
-
 """The same, or null: files are text, and `null` is how they say that there is none."""
-
-
 """The name of a text encoding, as Python's `codecs` knows it."""
-
-
 """A part of a sheet, in upper case without dollar signs; either half may lack its letters or its number."""
-
-
 """Names of columns, or other texts; one needs no list around it."""
-
-
 _DAILY = timedelta(days=1)
-
-
 _NEVER = timedelta(days=36_500)
 
 
@@ -247,14 +225,8 @@ class RecordSource(FileSource):
 
 
 """The API name of an object or a relationship."""
-
-
 """The API name of a field, after those of the relationships that lead to it."""
-
-
 """One SELECT."""
-
-
 """How a field is compared."""
 
 
@@ -311,14 +283,8 @@ class SalesforceSource(AnySource):
 
 
 _SHEET_ADDRESS = re.compile(r"https://docs\.google\.com/(?:a/[^/]+/)?spreadsheets/(?:u/\d+/)?d/([A-Za-z0-9_-]{20,})(?:[/?#].*)?")
-
-
 _GID = re.compile(r"[?#&]gid=(\d{1,10})")
-
-
 _ID = re.compile(r"[A-Za-z0-9_-]{25,}")
-
-
 _NAMED = re.compile(r"[^\W\d]\w{0,249}")
 
 
@@ -337,16 +303,10 @@ def _range(text: str) -> str:
 
 
 Spreadsheet = Annotated[Text, AfterValidator(_spreadsheet)]
-
-
 """A spreadsheet's address in the browser, its id, or its title."""
-
-
 SheetRange = Annotated[
     str, AfterValidator(_range), WithJsonSchema({"type": "string", "examples": ["B3:H200", "A:F", "Programme"]})
 ]
-
-
 """A range of cells, or the name that the spreadsheet's owner has given one."""
 
 
@@ -525,11 +485,7 @@ SourceSpec = Annotated[
     | Annotated[SalesforceSource, Tag("kind:salesforce")],
     Discriminator(_kind_of_source),
 ]
-
-
 """The closed union of source kinds, discriminated by `kind`."""
-
-
 SOURCES: tuple[type[AnySource], ...] = (
     CsvSource,
     TsvSource,
@@ -541,14 +497,8 @@ SOURCES: tuple[type[AnySource], ...] = (
     GoogleSheetsSource,
     SalesforceSource,
 )
-
-
 """Every kind, in the order of the reference."""
-
-
 SHARED: tuple[type[AnySource], ...] = (AnySource, FileSource, GridSource, DelimitedSource, RecordSource)
-
-
 """What the kinds share, the widest first."""
 
 

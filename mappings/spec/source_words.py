@@ -17,32 +17,14 @@ from mappings.refusals import did_you_mean
 from mappings.strict import Strict
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(//|:)")
-
-
 _WEB = ("http://", "https://")
-
-
 _DAY = re.compile(r"\{date(?::(?P<format>[^{}]*))?\}")
-
-
 _DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
-
-
 _USUAL_FORMAT = "%Y%m%d"
-
-
 _DAY_WORDS = frozenset("YymdjGVu%")
-
-
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(kB|MB|GB|TB|B)?", re.IGNORECASE | re.ASCII)
-
-
 _POWERS = {"b": 0, "kb": 1, "mb": 2, "gb": 3, "tb": 4}
-
-
 _LONGEST_SIZE = 20
-
-
 _PART = re.compile(r"\{(name|stem)\}")
 
 
@@ -176,17 +158,11 @@ class TheseDays(Days):
 
 
 MarkerName = Annotated[Text, AfterValidator(checked_marker)]
-
-
 CELL_RANGE = re.compile(r"([A-Z]{1,3})?([1-9][0-9]{0,6})?(?::([A-Z]{1,3})?([1-9][0-9]{0,6})?)?")
-
-
 _ENCODINGS = (
     *("utf-8", "windows-1252", "cp932", "windows-1250", "windows-1251", "iso-8859-1", "iso-8859-2", "iso-8859-15"),
     *("utf-16", "shift_jis", "cp949", "euc-kr", "gb18030", "big5", "koi8-r", "macroman"),
 )
-
-
 _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs", "oem", "utf_7"})
 
 
@@ -235,19 +211,11 @@ Mark = Annotated[
     AfterValidator(_one_character),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 3}),
 ]
-
-
 OptionalMark = Annotated[
     Mark | None, BeforeValidator(_no_mark), WithJsonSchema({"type": ["string", "null"], "minLength": 1, "maxLength": 4})
 ]
-
-
 Encoding = Annotated[str, AfterValidator(_text_encoding)]
-
-
 CellRange = Annotated[str, AfterValidator(_cell_range)]
-
-
 Names = Annotated[tuple[Text, ...], OneOrMany()]
 
 

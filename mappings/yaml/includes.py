@@ -14,11 +14,7 @@ from mappings.positions import Block, Place, PlaceElsewhere, Row, Slip, place_af
 from mappings.refusals import did_you_mean
 
 FRAGMENT_MARK = "_"
-
-
 """A file whose name begins so is no feed, though it may stand among feeds: it is there to be included."""
-
-
 _SHARED = ("let", "steps")
 
 
@@ -139,14 +135,8 @@ def _document(path: Path) -> Block:
 
 
 USE = "use"
-
-
 """The key of a step that stands for a named way of steps."""
-
-
 _MOST_STEPS = 500
-
-
 _NOT_VALUES = frozenset({"steps", "include", "source", "examples"})
 
 

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 from connectors.event_api.contract_check import compare
 from connectors.event_api.contract_page import ContractPage, NoPage
-from mappings.lint.soundness import outgoing_of
+from mappings.outgoing import Outgoing, outgoing_of
 from mappings.spec.feed import FeedMapping
-from mappings.spec.values import Outgoing
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
 from pipelines.run.outcome import ExitCode
 

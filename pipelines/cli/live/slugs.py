@@ -10,7 +10,7 @@ from itertools import islice
 
 from connectors.event_api.lists import Classifications
 from mappings.errors import SyncError
-from mappings.fill_in import FILL_IN
+from mappings.lint.values import FILL_IN
 from mappings.refusals import did_you_mean
 from mappings.spec.feed import FeedMapping
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong

@@ -6,15 +6,15 @@ It looks at the plain document, so that it can speak even where some part is not
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, judge
 from mappings.lookup_table import Table
 from mappings.outgoing import JsonKind, Outgoing, outgoing_of
-from mappings.positions import Loc, Problem
+from mappings.positions import Loc, Problem, walk
 from mappings.refusals import ReasonCode, did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.values import (
@@ -70,14 +70,11 @@ def find_overgrown(let: object) -> Iterator[Problem]:
             sizes[name], depths[name] = size, depth
 
 
-def item_names(node: object) -> frozenset[str]:
+def item_names(document: object) -> frozenset[str]:
     """Return what the items of all lists are called that a document goes through with `for_each`."""
-    if not isinstance(node, dict):
-        return frozenset().union(*map(item_names, node)) if isinstance(node, list) else frozenset()
-    called = node.get("as") if "for_each" in node else None
-    names = [called] if isinstance(called, str) else called if isinstance(called, list) else []
-    inside = frozenset().union(*map(item_names, node.values()))
-    return inside | {name for name in names if isinstance(name, str)}
+    called = [node.get("as") for _, node in walk(document) if isinstance(node, dict) and "for_each" in node]
+    names = [name for one in called for name in (one if isinstance(one, list) else [one])]
+    return frozenset(name for name in names if isinstance(name, str))
 
 
 def _missing(event: Mapping[str, Any], tables: Mapping[str, Table]) -> Iterator[Problem]:
@@ -150,13 +147,13 @@ def _nested(path: str, value: Any) -> Any:
     return value
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Extent:
     """How many parts a named value has, how deep they lie, and which other names it uses, each with how deep it stands."""
 
-    size: int = 0
-    depth: int = 0
-    uses: list[tuple[str, int]] = field(default_factory=list)
+    size: int
+    depth: int
+    uses: list[tuple[str, int]]
 
     @property
     def used(self) -> set[str]:
@@ -165,21 +162,14 @@ class _Extent:
 
 
 def _extents(let: object) -> dict[str, _Extent]:
+    extents: dict[str, _Extent] = {}
     if not isinstance(let, dict):
-        return {}
-    extents = {name: _Extent() for name in let}
-    for name, extent in extents.items():
-        _measure(let[name], 1, extent, extents)
+        return extents
+    for name, value in let.items():
+        parts = [(len(loc) + 1, node) for loc, node in walk(value)]
+        uses = [(node[1:], depth) for depth, node in parts if isinstance(node, str) and node[:1] == "$" and node[1:] in let]
+        extents[name] = _Extent(len(parts), max(depth for depth, _ in parts), uses)
     return extents
-
-
-def _measure(value: object, depth: int, extent: _Extent, known: Collection[str]) -> None:
-    extent.size += 1
-    extent.depth = max(extent.depth, depth)
-    if isinstance(value, str) and value[:1] == "$" and value[1:] in known:
-        extent.uses.append((value[1:], depth))
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _measure(inner, depth + 1, extent, known)
 
 
 def _circles(extents: Mapping[str, _Extent]) -> Iterator[list[str]]:

@@ -19,8 +19,8 @@ from mappings.tracing import TracedStep
 from mappings.vocabulary import Absorption, Cover, Reason
 from pipelines.cli.documents.rows import Entry
 from pipelines.cli.documents.runs import Run
+from pipelines.cli.feed_files import SharedFile
 from pipelines.cli.findings import ExampleFindings, LiveFinding
-from pipelines.cli.shared_files import SharedFile
 from pipelines.cli.unmapped import Unmapped
 from state.gate import Gate
 from state.views import LeaseHolder

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from mappings.vocabulary import Origin, Reason, ReasonCode, Rejection, RowKey
-from pipelines.cli.tables import brake_rows, publish_line, read_line, rejection_rows
+from pipelines.cli.output.words import brake_rows, publish_line, read_line, rejection_rows
 
 
 @dataclass(frozen=True)

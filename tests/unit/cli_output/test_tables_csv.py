@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mappings.errors import ConfigError
 from mappings.vocabulary import Origin, Reason, ReasonCode, Rejection, RowKey
-from pipelines.cli.tables_csv import safe_cell, told, write_told_csv
+from pipelines.cli.output.csv import safe_cell, told, write_told_csv
 from pipelines.control_characters import replaced
 
 

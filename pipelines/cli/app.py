@@ -38,7 +38,7 @@ from pipelines.cli import (
     ui,
     vocabulary,
 )
-from pipelines.run.signals import INTERRUPTED, deferred, window
+from pipelines.run.signals import INTERRUPTED, signals_deferred, signals_raised
 
 if TYPE_CHECKING:
     from mappings.errors import SyncError
@@ -70,7 +70,7 @@ def _verb(function: Callable[P, int], group: typer.Typer = app) -> None:
 
     @functools.wraps(function)
     def told(*args: P.args, **kwargs: P.kwargs) -> None:
-        with deferred():
+        with signals_deferred():
             raise typer.Exit(_code_of(lambda: function(*args, **kwargs)))
 
     shape = resolve.Resolving if function is resolve.resolve else None
@@ -85,7 +85,7 @@ def _code_of(work: Callable[[], int]) -> int:
     from pipelines.run.signals import InterruptedRunError  # noqa: PLC0415  # as above
 
     try:
-        with faults_as_errors(lambda: f"at work on `eventsync {' '.join(sys.argv[1:2])}`", passing=_NO_FAULTS), window():
+        with faults_as_errors(lambda: f"at work on `eventsync {' '.join(sys.argv[1:2])}`", passing=_NO_FAULTS), signals_raised():
             return work()
     except SyncError as error:
         return _explain(error)
@@ -144,7 +144,7 @@ def main() -> None:
     waits for a document, they are kept until there is a verb to write one.
     """
     if "--json" in sys.argv:
-        with deferred():
+        with signals_deferred():
             sys.exit(_with_a_document())
     app(prog_name=NAME)
 

@@ -29,7 +29,7 @@ from pipelines.run.context import open_workshop, require_service
 from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import ExitCode, FaultError, faults_as_errors, outcome_of
-from pipelines.run.signals import deferred_to_the_end, is_stop_asked, window
+from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
 from pipelines.settings import Settings, current_settings
 from pipelines.telemetry.logs import configure_logs
 
@@ -57,9 +57,9 @@ def run_feeds(request: Request) -> int:
     """
     output = Output(json=request.as_json)
     said = _Said(output, [])
-    with deferred_to_the_end(said.at_last):
+    with leaving_on_second_signal(said.at_last):
         try:
-            with window():
+            with signals_raised():
                 settings = current_settings()
                 configure_logs(settings)
                 folder = folder_of(settings, () if request.is_all else request.feeds)
@@ -162,7 +162,7 @@ def _on_webserver(
         launch = Launch(launched_job(mapping, options), launch_config(options), wanted, tags)
         run_id = server.launch(launch)
         try:
-            with window():
+            with signals_raised():
                 status = server.follow(run_id, time.sleep, output.aside)  # noqa: TID251  # another process is followed by asking
         except KeyboardInterrupt:
             yield _left_alone(mapping, run_id, str(server.http.base_url.join(f"/runs/{run_id}")))
@@ -186,7 +186,7 @@ def run_in_process(
 ) -> Iterator[RunReport]:
     """Run each feed's job in this process, on the Dagster instance of the UI; people are told what is waited for."""
     prepare_dagster_home(settings.dagster_home)
-    with output.waiting("starting Dagster (--no-dagster does without it)"), window():
+    with output.waiting("starting Dagster (--no-dagster does without it)"), signals_raised():
         from pipelines.definitions import build_definitions  # noqa: PLC0415  # Dagster takes seconds to import
         from pipelines.launching.in_process import run_job  # noqa: PLC0415  # as above
 

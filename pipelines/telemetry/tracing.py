@@ -58,8 +58,6 @@ class Telemetry:
 
 
 UNTOLD = Telemetry()
-
-
 """Nobody listens."""
 
 

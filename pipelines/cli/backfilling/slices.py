@@ -23,7 +23,7 @@ from pipelines.run.backfill import BACKFILL, PATIENCE_S, BackfillPlan, is_awaite
 from pipelines.run.context import open_workshop
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import ExitCode
-from pipelines.run.signals import deferred_to_the_end, is_stop_asked, window
+from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
 from pipelines.settings import Settings
 from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
 from state.books import Books
@@ -60,7 +60,7 @@ def backfill_feed(wish: Wish, output: Output) -> int:
         record = _meant(wish, kept, output)
         _check_alone(wish, record, Books(workshop.engine))
         journey = Journey(wish, kept, record, output, workshop.notes)
-        with deferred_to_the_end(journey.last_words):
+        with leaving_on_second_signal(journey.last_words):
             try:
                 tell_before(wish.settings, [wish.mapping])
                 codes = list(journey.codes())
@@ -156,7 +156,7 @@ class Journey:
 
     def _give_way(self, *, is_first: bool) -> None:
         """Let a run in that waits for the feed: between two slices it is free for too short a time to be noticed."""
-        with window():
+        with signals_raised():
             if not is_first and is_awaited(self.notes, self.wish.mapping.feed, now()):
                 self.output.aside(f"{self.wish.mapping.feed}: another run waits for the feed; it goes first")
                 time.sleep(PATIENCE_S + _A_MOMENT_S)  # noqa: TID251  # whoever waits looks again within that time

@@ -16,8 +16,8 @@ from mappings.outcome import SourceRow
 from mappings.row_key import RowKey
 from pipelines.run.sifting import Sequel, Sieve, each_part
 from pipelines.run.spilling import Parts
-from state.ledger import Ledger
-from state.recall import ENTRY_OF_PAIR
+from state.ledger.ledger import Ledger
+from state.ledger.recall import ENTRY_OF_PAIR
 
 MOST_DIFFERING = 100_000
 """Records. Beyond, so much would have to be kept in mind that the source had better be read as if nothing were known of it."""

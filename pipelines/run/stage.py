@@ -15,12 +15,12 @@ from typing import TypeVar
 
 from connectors.sources.contract import Ending, Reading, Source
 from connectors.sources.errors import SourceUnavailableError
-from connectors.sources.sights import Sight
+from connectors.sources.files.snapshot import Sight
 from mappings.compiler.mapper import RowMapper
 from mappings.compiler.rows import is_unfolding
 from mappings.outcome import WHOLE_ROW, RowOutcome, SourceRow
 from mappings.row_key import RowKey, names_of
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.run.brakes import BrakeVerdict, judge
 from pipelines.run.drain import Advance
 from pipelines.run.options import RunOptions
@@ -29,13 +29,13 @@ from pipelines.run.recalling import Recollection
 from pipelines.run.signals import raise_if_stopped, signals_deferred
 from pipelines.run.traces import NO_TRACE, Trace, Tracing
 from pipelines.run.window_filter import Sieve
-from state.accounts import StageReport
-from state.bookmark import ReadEnd
-from state.ledger import Ledger
-from state.reach import Reach
-from state.repeating import Repetition
-from state.stage import Stage
-from state.terms import Terms
+from state.ledger.accounts import StageReport
+from state.ledger.bookmark import ReadEnd
+from state.ledger.ledger import Ledger
+from state.ledger.reach import Reach
+from state.ledger.repeating import Repetition
+from state.ledger.stage import Stage
+from state.ledger.terms import Terms
 
 CHUNK_ROWS = 2_000
 """Rows of one stage transaction: large enough for batched statements and few flushes to disk, small enough for flat memory."""

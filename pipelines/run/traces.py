@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from connectors.sources.contract import Reading, Source
-from connectors.sources.sights import Sight
+from connectors.sources.files.snapshot import Sight
 from mappings.compiler.mapper import RowMapper
 from pipelines.run.reading import Evidence, Sameness
 from pipelines.run.recalling import Known, Memory, recall
-from state.ledger import Ledger
+from state.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from connectors.event_api.transport import direct_transport, open_http
 from connectors.rate_limit import Pacer, Surroundings
 from connectors.retry import RetryPolicy
 from mappings.delivery import Intent, Receipt
-from mappings.vocabulary import IdempotencyKey, RowKey
+from mappings.row_key import IdempotencyKey, RowKey
 
 BODY = (
     b'{"approxLocation":{"city":{"countryCode":"DE","name":"Berlin","placeId":"ChIJAVkDPzdOqEcRcDteW0YgIQQ"}},"channelId":12,'

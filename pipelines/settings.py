@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SecretStr
 
 from connectors.masking import Mask, passwords_in
 from connectors.sources.access import Access
-from mappings.destination import destination_of, service_of
+from mappings.delivery import destination_of, service_of
 from mappings.errors import ConfigError
 from pipelines.channels import NOBODY, Channels, read_channels
 from pipelines.named_files import read_named_file

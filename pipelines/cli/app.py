@@ -79,9 +79,9 @@ def _exiting(function: Callable[P, int]) -> Callable[P, None]:
 
     @functools.wraps(function)
     def exit_with_code(*args: P.args, **kwargs: P.kwargs) -> None:
-        from pipelines.run.signals import deferred
+        from pipelines.run.signals import signals_deferred
 
-        with deferred():
+        with signals_deferred():
             raise typer.Exit(_code_of(lambda: function(*args, **kwargs)))
 
     return exit_with_code
@@ -92,10 +92,10 @@ def _code_of(work: Callable[[], int]) -> int:
     from mappings.errors import SyncError
     from pipelines.cli.output.console import Output
     from pipelines.run.outcome import faults_as_errors
-    from pipelines.run.signals import INTERRUPTED, InterruptedRunError, window
+    from pipelines.run.signals import INTERRUPTED, InterruptedRunError, signals_raised
 
     try:
-        with faults_as_errors(lambda: f"at work on `eventsync {' '.join(sys.argv[1:2])}`", passing=_PASSING), window():
+        with faults_as_errors(lambda: f"at work on `eventsync {' '.join(sys.argv[1:2])}`", passing=_PASSING), signals_raised():
             return work()
     except SyncError as error:
         return _show_error(error)
@@ -120,9 +120,9 @@ def main() -> None:
     waits for a document, they are kept until there is a verb to write one.
     """
     if "--json" in sys.argv:
-        from pipelines.run.signals import deferred
+        from pipelines.run.signals import signals_deferred
 
-        with deferred():
+        with signals_deferred():
             sys.exit(_run_for_script())
     app(prog_name=NAME)
 

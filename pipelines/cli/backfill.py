@@ -20,7 +20,7 @@ from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 if IS_WORKING:
     from mappings.errors import ConfigError, SyncError
     from mappings.measures import written
-    from mappings.schema import FeedMapping
+    from mappings.spec.feed import FeedMapping
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import Output
     from pipelines.cli.output.words import worst
@@ -33,16 +33,16 @@ if IS_WORKING:
     from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
     from pipelines.run.options import RunOptions
     from pipelines.run.outcome import ExitCode, Outcome, outcome_of
-    from pipelines.run.signals import InterruptedRunError, deferred_to_the_end, is_stop_asked, window
+    from pipelines.run.signals import InterruptedRunError, leaving_on_second_signal, is_stop_asked, signals_raised
     from pipelines.run.stage import Staged
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
+    from state.archive.rehearsal import rehearsal_copy
     from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
-    from state.books import Books
+    from state.database import existing_database
     from state.holders import HeldByAnotherError
     from state.notes import ServiceNotes
-    from state.presence import existing_database
-    from state.rehearsal import rehearsal_copy
+    from state.views.books import Books
 
 
 def backfill(  # the options of the surface
@@ -295,7 +295,7 @@ def backfill_feed(wish: Wish, output: Output) -> int:
         record = _meant(wish, kept, output)
         _check_alone(wish, record, Books(workshop.engine))
         journey = Journey(wish, kept, record, output, workshop.notes)
-        with deferred_to_the_end(journey.last_words):
+        with leaving_on_second_signal(journey.last_words):
             try:
                 tell_before(wish.settings, [wish.mapping])
                 codes = list(journey.codes())
@@ -391,7 +391,7 @@ class Journey:
 
     def _give_way(self, *, is_first: bool) -> None:
         """Let a run in that waits for the feed: between two slices it is free for too short a time to be noticed."""
-        with window():
+        with signals_raised():
             if not is_first and is_awaited(self.notes, self.wish.mapping.feed, now()):
                 self.output.aside(f"{self.wish.mapping.feed}: another run waits for the feed; it goes first")
                 time.sleep(PATIENCE_S + _A_MOMENT_S)  # noqa: TID251  # whoever waits looks again within that time

@@ -13,12 +13,12 @@ from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
     from mappings.errors import FileProblem, MappingFileError
-    from mappings.schema import FeedMapping
+    from mappings.spec.feed import FeedMapping
     from pipelines.cli.feed_files import SharedFile, every_mapping, mapping_or_error, shared_file
     from pipelines.cli.findings import FeedFindings, find
     from pipelines.cli.output.console import Output
     from pipelines.cli.output.words import worst
-    from pipelines.launching.dagster_home import settings_lacking
+    from pipelines.orchestration.dagster_home import settings_lacking
     from pipelines.settings import Settings, current_settings
 
 FeedsOrFiles = Annotated[

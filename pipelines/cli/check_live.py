@@ -20,23 +20,19 @@ from connectors.event_api.route import in_short
 from connectors.notify import Message, Tone, deliver_over, find_fault
 from connectors.sources.catalogue import look_at_org, open_source
 from connectors.sources.errors import MissingColumnsError
-from connectors.sources.names import Asked, matched
-from mappings.engine import Directory, attempt
+from connectors.sources.header import Asked, matched
+from mappings.compiler.mapper import Directory, attempt
 from mappings.errors import ConfigError, SyncError
-from mappings.field_forms import Outgoing
-from mappings.lint_words import FILL_IN
-from mappings.outgoing import outgoing_of
-from mappings.policies import Policy, Use
+from mappings.fill_in import FILL_IN
+from mappings.lint.soundness import outgoing_of
+from mappings.lookup_table import Table
 from mappings.refusals import did_you_mean
-from mappings.row_values import From
-from mappings.salesforce_specs import SalesforceSource
-from mappings.schema import FeedMapping
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_parts import WriteBack
-from mappings.tables import Table
-from mappings.transforms.finding import split_columns
-from mappings.transforms.lookups import LastIn, Lookup, Map
-from mappings.values import Choose, FirstOf, Items, TableValue, Value
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import GoogleSheetsSource, SalesforceSource
+from mappings.spec.source_words import WriteBack
+from mappings.spec.values import Choose, FirstOf, From, Items, Outgoing, TableValue, Value
+from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
+from mappings.strict import Policy, Use
 from pipelines.channels import Channels, Recipient
 from pipelines.cli.feed_files import source_words
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
@@ -46,8 +42,8 @@ from pipelines.clock import now
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
 from pipelines.run.preflight import ListMemory, change_between
 from pipelines.settings import Settings
+from state.database import existing_database
 from state.notes import ServiceNotes
-from state.presence import existing_database
 
 _UNPROVEN = "whether it may create events, no harmless question tells: `--probe` sends an event without any field to see"
 

@@ -17,8 +17,9 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output
     from pipelines.cli.payload_diff import FieldDiff, payload_diff, shown
     from pipelines.settings import current_settings
-    from state.views import RowFilter, RowRecord, RunRecord
-    from state.words import DriftKind, EntryState, Waiting
+    from state.enums import DriftKind, EntryState, Waiting
+    from state.ledger.row_record import RowRecord
+    from state.views.views import RowFilter, RunRecord
 
 
 def diff(

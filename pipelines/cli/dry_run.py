@@ -9,8 +9,8 @@ from typing import Any
 
 from mappings.delivery import Intent
 from mappings.errors import SyncError
-from mappings.schema import FeedMapping
-from mappings.vocabulary import IdempotencyKey, RowKey
+from mappings.row_key import IdempotencyKey, RowKey
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.output.console import Output, Progress
 from pipelines.cli.output.words import BRAKE_COLUMNS, REJECTION_COLUMNS, brake_rows, read_line, rejection_rows, worst
 from pipelines.clock import new_run_id, now
@@ -24,13 +24,14 @@ from pipelines.run.signals import InterruptedRunError, is_stop_asked
 from pipelines.run.stage import Staged
 from pipelines.run.standing import outcome_of_publish
 from pipelines.settings import Settings
-from state.accounts import PublishAccount, StageReport
-from state.books import Books
-from state.outbox import Outbox
-from state.presence import existing_database
-from state.rehearsal import rehearsal_copy
-from state.standing import NOTHING, Standing
-from state.views import Book, RowFilter
+from state.archive.rehearsal import rehearsal_copy
+from state.database import existing_database
+from state.ledger.accounts import PublishAccount, StageReport
+from state.ledger.outbox import Outbox
+from state.ledger.row_record import Book
+from state.ledger.standing import NOTHING, Standing
+from state.views.books import Books
+from state.views.views import RowFilter
 
 SHOWN = 10
 

@@ -15,12 +15,12 @@ from pipelines.cli.options import IS_WORKING, AsJson
 if IS_WORKING:
     from connectors.sources.catalogue import open_source
     from connectors.sources.contract import Source
-    from mappings.engine import RowMapper, compile_feed
+    from mappings.compiler.mapper import Explanation, RowMapper, TracedStep, compile_feed, explain_row
     from mappings.errors import ConfigError
+    from mappings.outcome import RowOutcome, Skipped, SourceRow, if_unknown
     from mappings.refusals import did_you_mean
-    from mappings.schema import FeedMapping
-    from mappings.tracing import Explanation, TracedStep, explain_row
-    from mappings.vocabulary import FeedName, RowKey, RowOutcome, Skipped, SourceRow, if_unknown
+    from mappings.row_key import FeedName, RowKey
+    from mappings.spec.feed import FeedMapping
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.feed_session import typed_key
     from pipelines.cli.listed_rows import ListedRow, of_entry
@@ -30,7 +30,7 @@ if IS_WORKING:
     from pipelines.cli.state_reader import open_shelf
     from pipelines.clock import now
     from pipelines.settings import Settings, current_settings
-    from state.views import RowFilter
+    from state.views.views import RowFilter
 
 FeedOrFile = Annotated[
     str, typer.Argument(metavar="FEED", help="A feed, or the path of a mapping file.", autocompletion=feed_words)

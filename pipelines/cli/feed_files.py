@@ -13,11 +13,11 @@ from pathlib import Path
 from rapidfuzz import process
 
 from mappings.errors import ConfigError, MappingFileError
-from mappings.includes import including, is_shared
-from mappings.loader import SUFFIXES, FeedFolder, LoadedFeed, load_feed, load_folder
 from mappings.refusals import did_you_mean
-from mappings.schema import FeedMapping
-from mappings.source_specs import SourceSpec
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import SourceSpec
+from mappings.yaml.includes import including, is_shared
+from mappings.yaml.loader import SUFFIXES, FeedFolder, LoadedFeed, load_feed, load_folder
 from pipelines.settings import Settings
 
 

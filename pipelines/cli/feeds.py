@@ -8,12 +8,12 @@ from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
     from mappings.errors import MappingFileError
-    from mappings.schema import FeedMapping
+    from mappings.spec.feed import FeedMapping
     from pipelines.cli.feed_files import folder_of, shown_path, source_words
     from pipelines.cli.output.console import Output
     from pipelines.cli.state_reader import Shelf, open_shelf
     from pipelines.settings import current_settings
-    from state.views import FeedStatus
+    from state.views.views import FeedStatus
 
 
 def feeds(as_json: AsJson = False) -> int:

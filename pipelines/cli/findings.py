@@ -15,16 +15,17 @@ from typing import Literal
 from connectors.event_api.contract_check import Drift
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import MissingColumnsError, SourceRefusedError
-from mappings.engine import Directory, RowMapper, attempt
+from mappings.compiler.mapper import Directory, RowMapper, attempt
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.examples import ExampleFailure, run_examples
-from mappings.includes import included_by, including, is_shared
-from mappings.lint_columns import find_missing_columns
-from mappings.lint_lookups import LookedAt, asked, has_lists
-from mappings.loader import SUFFIXES, at_places, document_of
-from mappings.schema import FeedMapping
-from mappings.spots import Problem
-from mappings.vocabulary import REASON_TEXTS, MappedRow, Rejection, SourceRow
+from mappings.lint.columns import find_missing_columns
+from mappings.lint.lookups import LookedAt, asked, has_lists
+from mappings.outcome import MappedRow, Rejection, SourceRow
+from mappings.positions import Problem
+from mappings.refusals import REASON_TEXTS
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.includes import included_by, including, is_shared
+from mappings.yaml.loader import SUFFIXES, at_places, document_of
 from pipelines.cli.feed_files import shown_path
 from pipelines.clock import now
 

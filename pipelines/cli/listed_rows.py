@@ -10,14 +10,15 @@ from typing import Any, assert_never
 
 from connectors.event_api.route import in_short
 from mappings.errors import ConfigError
-from mappings.refusals import did_you_mean
-from mappings.vocabulary import REASON_TEXTS, Reason, RowKey
+from mappings.refusals import REASON_TEXTS, Reason, did_you_mean
+from mappings.row_key import RowKey
 from pipelines.cli.output.csv import ToldRow, told
 from pipelines.run.standing import ALL, IGNORED, RESENT, WAITING
-from state.books import Books
-from state.deciding import waits_for_access
-from state.views import Book, OtherEntry, ProblemRecord, RowFilter, RowRecord
-from state.words import DriftKind, EntryState, ProblemKind, Waiting
+from state.enums import DriftKind, EntryState, ProblemKind, Waiting
+from state.ledger.choices import waits_for_access
+from state.ledger.row_record import Book, OtherEntry, RowRecord
+from state.views.books import Books
+from state.views.views import ProblemRecord, RowFilter
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from pipelines.cli.options import IS_WORKING, AsJson
 if IS_WORKING:
     from connectors.sources.catalogue import open_source
     from connectors.sources.contract import Source
-    from mappings.engine import compile_feed
-    from mappings.schema import FeedMapping
-    from mappings.vocabulary import Absorbed, Absorption, Gone, MappedRow, Rejection, RowOutcome, Skipped, SourceRow
+    from mappings.compiler.mapper import compile_feed
+    from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, Rejection, RowOutcome, Skipped, SourceRow
+    from mappings.spec.feed import FeedMapping
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.output.console import Output, Progress
     from pipelines.cli.row_outcomes import Claims, Foreseen, Held, OutcomeKind, TakenBack, kind_of, outcome_document, outcome_told

@@ -18,10 +18,9 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
-    from state.addresses import shown_url
-    from state.presence import existing_database
-    from state.pruning import Pruned
-    from state.pruning import prune as prune_pruning
+    from state.archive.prune import Pruned
+    from state.archive.prune import prune as prune_pruning
+    from state.database import existing_database, shown_url
 
 
 def prune(

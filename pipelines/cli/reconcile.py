@@ -20,8 +20,8 @@ if IS_WORKING:
     from pipelines.run.reconcile import reconcile as reconcile_reconcile
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
-    from state.decisions import Found
-    from state.sought import Sought, read_sought
+    from state.ledger.decisions import Found
+    from state.ledger.sought import Sought, read_sought
 
 
 def reconcile(

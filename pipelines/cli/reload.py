@@ -18,8 +18,8 @@ if IS_WORKING:
     from mappings.errors import ConfigError, MappingFileError, TransientError
     from pipelines.cli.feed_files import folder_of, shown_path
     from pipelines.cli.output.console import Output
-    from pipelines.launching.reloading import FolderSeen, Reloader, Tell, watch
-    from pipelines.launching.webserver import Webserver, webserver_url
+    from pipelines.orchestration.reloading import FolderSeen, Reloader, Tell, watch
+    from pipelines.orchestration.webserver import Webserver, webserver_url
     from pipelines.run.signals import wait_to_be_stopped
     from pipelines.settings import Settings, current_settings
 

@@ -23,9 +23,10 @@ if IS_WORKING:
     from pipelines.cli.state_reader import Shelf, open_shelf
     from pipelines.clock import now
     from pipelines.settings import current_settings
-    from state.books import Books
-    from state.views import Book, FeedStatus, RowFilter, RowRecord
-    from state.words import EntryState, ProblemKind, Waiting
+    from state.enums import EntryState, ProblemKind, Waiting
+    from state.ledger.row_record import Book, RowRecord
+    from state.views.books import Books
+    from state.views.views import FeedStatus, RowFilter
 
 
 def report(

@@ -15,7 +15,7 @@ from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
     from mappings.errors import ConfigError, SyncError
-    from mappings.vocabulary import RowKey
+    from mappings.row_key import RowKey
     from pipelines.cli.feed_session import FeedAtHand, feed_at_hand, typed_key
     from pipelines.cli.listed_rows import chosen_rows, parse_choice
     from pipelines.cli.output.console import Output
@@ -24,10 +24,10 @@ if IS_WORKING:
     from pipelines.run.reconcile import is_listed
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
-    from state.choices import Apply, AsItIs, Change, Choice, Release, Remove, Resend, SameAs, SetAside, TakeBack, TakeEvent
-    from state.decisions import Resolved
-    from state.views import Book
-    from state.weighing import Weighed, raise_all, weigh
+    from state.ledger.choices import Apply, AsItIs, Change, Choice, Release, Remove, Resend, SameAs, SetAside, TakeBack, TakeEvent
+    from state.ledger.decisions import Resolved
+    from state.ledger.row_record import Book
+    from state.ledger.weighing import Weighed, raise_all, weigh
 
 _SAME_AS = "--same-as"
 

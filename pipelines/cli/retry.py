@@ -14,9 +14,9 @@ if IS_WORKING:
     from pipelines.cli.feed_session import FeedAtHand, feed_at_hand, split_keys
     from pipelines.cli.output.console import Output
     from pipelines.settings import current_settings
-    from state.turned_away import RETRIABLE, Retried
-    from state.views import RowFilter
-    from state.words import EntryState
+    from state.enums import EntryState
+    from state.ledger.turned_away import RETRIABLE, Retried
+    from state.views.views import RowFilter
 
 
 def retry(

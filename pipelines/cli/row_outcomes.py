@@ -10,32 +10,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
 
-from mappings.keys import too_long_key
-from mappings.vocabulary import (
-    REASON_TEXTS,
+from mappings.compiler.key import too_long_key
+from mappings.outcome import (
     WHOLE_ROW,
     Absorbed,
     Absorption,
-    Fingerprint,
     Gone,
     MappedRow,
-    Origin,
     Part,
-    Reason,
-    ReasonCode,
     Rejection,
-    RowKey,
+    RowLocation,
     RowOutcome,
     Skipped,
     if_unknown,
 )
+from mappings.refusals import REASON_TEXTS, Reason, ReasonCode
+from mappings.row_key import Fingerprint, RowKey
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
     """A row that a run would hold: it looks like a copy of the row with the key `twin_key`."""
 
-    origin: Origin
+    origin: RowLocation
     row_key: RowKey
     twin_key: RowKey
     part: Part = WHOLE_ROW
@@ -52,7 +49,7 @@ class _Claim:
     """The first row of a key: what it says, and where; `against` is why it is no event after all, once another disagrees."""
 
     fingerprint: Fingerprint
-    origin: Origin
+    origin: RowLocation
     is_warned: bool
     against: Rejection | None = None
 
@@ -114,7 +111,7 @@ class Claims:
         return row
 
 
-def _claimed_twice(row_key: RowKey, origin: Origin, hint: str) -> Rejection:
+def _claimed_twice(row_key: RowKey, origin: RowLocation, hint: str) -> Rejection:
     return Rejection(origin, row_key, (Reason(ReasonCode.DUPLICATE_KEY, "", "", row_key, hint),), {})
 
 

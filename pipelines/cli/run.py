@@ -23,24 +23,31 @@ if IS_WORKING:
     from pydantic_core import ErrorDetails
 
     from mappings.errors import ConfigError, MappingFileError
-    from mappings.loader import LoadedFeed
     from mappings.refusals import did_you_mean
-    from mappings.schema import FeedMapping
-    from mappings.vocabulary import FeedName
+    from mappings.row_key import FeedName
+    from mappings.spec.feed import FeedMapping
+    from mappings.yaml.loader import LoadedFeed
     from pipelines.cli.dry_run import rehearse_feeds
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import Output, Progress
     from pipelines.cli.output.words import worst
     from pipelines.cli.run_report import RunReport, report_of, show_reports
     from pipelines.clock import new_run_id, now
-    from pipelines.launching.dagster_home import prepare_dagster_home
-    from pipelines.launching.request import launch_config, launch_tags, launched_job, wanted_assets
-    from pipelines.launching.webserver import Launch, Webserver, webserver_url
+    from pipelines.orchestration.dagster_home import prepare_dagster_home
+    from pipelines.orchestration.webserver import (
+        Launch,
+        Webserver,
+        launch_config,
+        launch_tags,
+        launched_job,
+        wanted_assets,
+        webserver_url,
+    )
     from pipelines.run.context import open_workshop, require_service
     from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions
     from pipelines.run.outcome import ExitCode, FaultError, faults_as_errors, outcome_of
-    from pipelines.run.signals import deferred_to_the_end, is_stop_asked, window
+    from pipelines.run.signals import leaving_on_second_signal, is_stop_asked, signals_raised
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
 
@@ -208,9 +215,9 @@ def run_feeds(request: Request) -> int:
     """
     output = Output(json=request.as_json)
     said = _Said(output, [])
-    with deferred_to_the_end(said.at_last):
+    with leaving_on_second_signal(said.at_last):
         try:
-            with window():
+            with signals_raised():
                 settings = current_settings()
                 configure_logs(settings)
                 folder = folder_of(settings, () if request.is_all else request.feeds)
@@ -314,7 +321,7 @@ def _on_webserver(
         launch = Launch(launched_job(mapping, options), launch_config(options), wanted, tags)
         run_id = server.launch(launch)
         try:
-            with window():
+            with signals_raised():
                 status = server.follow(run_id, time.sleep, output.aside)  # noqa: TID251  # another process is followed by asking
         except KeyboardInterrupt:
             yield _left_alone(mapping, run_id, str(server.http.base_url.join(f"/runs/{run_id}")))
@@ -338,9 +345,9 @@ def run_in_process(
 ) -> Iterator[RunReport]:
     """Run each feed's job in this process, on the Dagster instance of the UI; people are told what is waited for."""
     prepare_dagster_home(settings.dagster_home)
-    with output.waiting("starting Dagster (--no-dagster does without it)"), window():
+    with output.waiting("starting Dagster (--no-dagster does without it)"), signals_raised():
         from pipelines.definitions import build_definitions  # Dagster takes seconds to import
-        from pipelines.launching.in_process import run_job  # as above
+        from pipelines.orchestration.in_process import run_job  # as above
 
         wanted = {mapping.feed for mapping in feeds}
         definitions = build_definitions(settings, lambda: open_workshop(settings, output.aside), wanted=wanted)

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.output.console import Output
 from pipelines.cli.output.words import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
 from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
 from pipelines.run.context import Workshop
 from pipelines.run.outcome import ExitCode, Outcome, message_and_hint
 from pipelines.run.sending import pace_line
-from state.accounts import RejectedRow
-from state.books import Books
-from state.standing import OpenRows
-from state.views import RunRecord
-from state.words import Waiting
+from state.enums import Waiting
+from state.ledger.accounts import RejectedRow
+from state.ledger.standing import OpenRows
+from state.views.books import Books
+from state.views.views import RunRecord
 
 _JUDGED = frozenset({"done", "needs attention", "staged"})
 

@@ -12,14 +12,14 @@ from pipelines.cli.options import IS_WORKING, AsJson
 if IS_WORKING:
     from mappings.errors import ConfigError
     from mappings.measures import written
-    from mappings.vocabulary import REASON_TEXTS
+    from mappings.refusals import REASON_TEXTS
     from pipelines.cli.output.console import Output
     from pipelines.cli.output.words import REJECTION_COLUMNS, rejection_rows
     from pipelines.cli.run_report import run_document, run_head, run_lines, run_told
     from pipelines.cli.state_reader import Shelf, open_shelf
     from pipelines.settings import current_settings
-    from state.accounts import StageReport
-    from state.views import RunRecord
+    from state.ledger.accounts import StageReport
+    from state.views.views import RunRecord
 
 OneRun = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="A run's id, or the beginning of one.", autocompletion=run_words)

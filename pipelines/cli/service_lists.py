@@ -17,7 +17,7 @@ from connectors.event_api.lists import Classifications
 from connectors.event_api.transport import key_tail, open_http
 from connectors.rate_limit import Pacer, Patience, Surroundings
 from connectors.retry import RetryPolicy
-from mappings.engine import Directory
+from mappings.compiler.mapper import Directory
 from mappings.errors import SyncError
 from pipelines.clock import monotonic_s, now
 from pipelines.run.context import require_service

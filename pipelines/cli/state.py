@@ -19,15 +19,13 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
-    from state.addresses import shown_url
-    from state.compacting import Compaction
-    from state.compacting import compact as compact_compacting
-    from state.database import open_database
-    from state.export_file import Carried, export_to, import_from
-    from state.moving import migrate as migrate_moving
-    from state.moving import rename_service
-    from state.presence import existing_database
-    from state.soundness import Examination, examine
+    from state.archive.compacting import Compaction
+    from state.archive.compacting import compact as compact_compacting
+    from state.archive.export_file import Carried, export_to, import_from
+    from state.archive.moving import migrate as migrate_moving
+    from state.archive.moving import rename_service
+    from state.archive.verify import Examination, examine
+    from state.database import existing_database, open_database, shown_url
 
 
 def verify(as_json: AsJson = False) -> int:

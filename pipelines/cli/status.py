@@ -17,8 +17,8 @@ if IS_WORKING:
     from pipelines.notifications.causes import HELP
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
-    from state.views import FeedStatus, LeaseHolder, RunRecord
-    from state.words import EntryState
+    from state.enums import EntryState
+    from state.views.views import FeedStatus, LeaseHolder, RunRecord
 
 OneFeedOrAll = Annotated[
     str | None, typer.Argument(metavar="[FEED]", help="One feed; all without it.", autocompletion=feed_words)

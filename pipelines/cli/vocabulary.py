@@ -11,7 +11,7 @@ from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
     from mappings.errors import ConfigError
-    from mappings.reference_words import Grid, Section, Vocabulary, read_vocabulary
+    from mappings.reference import Grid, Section, Vocabulary, read_vocabulary
     from pipelines.cli.output.console import Output
 
 Word = Annotated[str | None, typer.Argument(metavar="[WORD]", help="A step, a value, a rule, a key or a reason's code.")]

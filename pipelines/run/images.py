@@ -18,10 +18,11 @@ from connectors.event_api.media import Image, ImageFetcher, ImageProblem, ImageU
 from mappings.delivery import Answer, Blocked, Intent, Postponed, Refusal, Verdict
 from mappings.errors import SyncError
 from mappings.event import as_draft, with_cover
-from mappings.identity import idempotency_key
-from mappings.vocabulary import Cover, FeedName, Reason, ReasonCode, RowKey
+from mappings.outcome import Cover
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import FeedName, RowKey, idempotency_key
 from pipelines.run.systemic_failure import is_same_place, words_of
-from state.media import MediaMemory
+from state.notes import MediaMemory
 
 _MEDIA = FeedName("media")
 """Stands where a feed's name stands in an event's key: feeds share the images of one destination."""

@@ -15,7 +15,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Protocol, TextIO
 
 from mappings.errors import ConfigError
-from mappings.vocabulary import REASON_TEXTS, Reason
+from mappings.refusals import REASON_TEXTS, Reason
 from pipelines.cli.output.words import RefusedRow
 from pipelines.control_characters import replaced
 

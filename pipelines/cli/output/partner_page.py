@@ -19,12 +19,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from mappings.delivery import Answer
-from mappings.vocabulary import REASON_TEXTS, Reason, RowKey
+from mappings.refusals import REASON_TEXTS, Reason
+from mappings.row_key import RowKey
 from pipelines.cli.output.files import written_whole
 from pipelines.cli.payload_diff import payload_diff, shown
 from pipelines.control_characters import replaced
-from state.views import OtherEntry, ProblemRecord, RowRecord
-from state.words import DriftKind, EntryState
+from state.enums import DriftKind, EntryState
+from state.ledger.row_record import OtherEntry, RowRecord
+from state.views.views import ProblemRecord
 
 MOST_LINES = 10_000
 

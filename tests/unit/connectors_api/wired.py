@@ -19,7 +19,7 @@ from connectors.event_api.transport import ServiceHttp, open_http
 from connectors.rate_limit import Pacer, Patience, Surroundings
 from connectors.retry import RetryPolicy
 from mappings.delivery import Intent
-from mappings.vocabulary import IdempotencyKey, RowKey
+from mappings.row_key import IdempotencyKey, RowKey
 
 SECRET = "sk_live_9f8e7d6c5b4a_last"
 

@@ -33,7 +33,7 @@ if IS_WORKING:
     from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
     from pipelines.run.options import RunOptions
     from pipelines.run.outcome import ExitCode, Outcome, outcome_of
-    from pipelines.run.signals import InterruptedRunError, leaving_on_second_signal, is_stop_asked, signals_raised
+    from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.run.stage import Staged
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
@@ -116,8 +116,6 @@ def backfill(  # the options of the surface
 
 
 _COLUMNS = ("backfill", "days", "state", "slices", "left", "asked for at")
-
-
 _SLICE_COLUMNS = ("slice", "days", "state", "read", "new", "delivered", "rejected", "how it ended", "run")
 
 
@@ -262,11 +260,7 @@ class SliceRuns:
 
 
 _A_MOMENT_S = 0.5
-
-
 _THROUGH = frozenset({"done", "needs attention"})
-
-
 """A slice whose run ended so owes nothing that another run of it would send; one that failed may owe all."""
 
 

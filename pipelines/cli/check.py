@@ -67,8 +67,6 @@ def check(
 
 
 UNSOUND = 2
-
-
 _BY_DEFAULT = "Dagster goes by its defaults there; what `eventsync ui` would write is in docs/dagster.md"
 
 

@@ -46,13 +46,9 @@ from state.database import existing_database
 from state.notes import ServiceNotes
 
 _UNPROVEN = "whether it may create events, no harmless question tells: `--probe` sends an event without any field to see"
-
-
 _LET_THROUGH = (
     "an event without any field was refused for its fields ({}), as it must be: the key got as far as that, which proves"
 )
-
-
 _ORDER = "`events:create` unless the service looks at fields before scopes"
 
 
@@ -117,11 +113,7 @@ def _numbers(mapping: FeedMapping) -> list[int]:
 
 
 _OWN_FILE = "the mapping file"
-
-
 Named = tuple[str, str]
-
-
 """A slug, and the file that names it."""
 
 
@@ -199,8 +191,6 @@ def _of_policies(policies: Iterable[Policy | None]) -> Iterator[Named]:
 
 
 _SHOWN = 5
-
-
 _LISTED = 60
 
 
@@ -253,11 +243,7 @@ def _unknown(slug: str, file: str, known: frozenset[str]) -> str:
 
 
 TEST = Message("eventsync: a test", "This is where notices about feeds arrive. Nothing is wrong.", Tone.RELIEF)
-
-
 Problems = Mapping[Recipient, str]
-
-
 """What is wrong with each recipient, "" where nothing is."""
 
 

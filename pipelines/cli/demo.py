@@ -58,8 +58,6 @@ def demo(
 
 
 SANDBOX = "sandbox"
-
-
 """Where in the demo's folder the service keeps its own; what tells a demo's folder from somebody's."""
 
 

@@ -51,17 +51,9 @@ def diff(
 
 
 _SHOWN = 100
-
-
 _LIST = ("what", "row key", "event", "field", "delivered", "now")
-
-
 _ONE = ("", "field", "delivered", "now")
-
-
 _TO_PUBLISH, _EDITED, _VANISHED, _SAME = "to be published by hand", "edited", "vanished", "as delivered"
-
-
 _CANCELLED, _RETURNED, _EARLIER = "cancelled at the source", "removed by hand, back in the source", "earlier events"
 
 

@@ -34,11 +34,7 @@ from state.views.books import Books
 from state.views.views import RowFilter
 
 SHOWN = 10
-
-
 """So many of the rows to be sent are shown, and so many rejected ones."""
-
-
 _SENDING_COLUMNS = ("place", "row key", "status", "startAt", "title")
 
 
@@ -163,8 +159,6 @@ def _rows(count: int) -> str:
 
 
 _CLAIMED_AT_ONCE = 500
-
-
 _LAUNCHED_BY = "a rehearsal"
 
 

@@ -35,8 +35,6 @@ if IS_WORKING:
 FeedOrFile = Annotated[
     str, typer.Argument(metavar="FEED", help="A feed, or the path of a mapping file.", autocompletion=feed_words)
 ]
-
-
 Row = Annotated[str, typer.Argument(metavar="ROW", help="A row's key, its number, or its place as it is shown: events.csv:17.")]
 
 
@@ -61,11 +59,7 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
 
 
 _COLUMNS = ("field", "step", "goes in", "comes out")
-
-
 _KEPT_KEYS = 50_000
-
-
 _LONGEST = 300
 
 

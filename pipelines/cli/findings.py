@@ -30,8 +30,6 @@ from pipelines.cli.feed_files import shown_path
 from pipelines.clock import now
 
 _MOST_ROWS = 50_000
-
-
 """A longer source is not looked through: of what nobody asks for in a part of it, nothing is known."""
 
 
@@ -82,8 +80,6 @@ def _text(path: Path) -> str:
 
 
 LOOKED_AT = 200
-
-
 """So many rows are mapped."""
 
 

@@ -80,29 +80,13 @@ def init(  # one parameter for each option
 
 
 _TOP = 60
-
-
 """Among so many rows of a sheet the header is looked for."""
-
-
 _WIDEST = 256
-
-
 SAMPLED = 2_000
-
-
 """So many rows are read at most."""
-
-
 _LISTS_OF_CALENDARS = {"CATEGORIES": ";"}
-
-
 """What stands between the items of a calendar's lists, once they are read."""
-
-
 _Rows = tuple[tuple[str, ...], list[Mapping[str, str]], bool]
-
-
 _COLUMNS = ("what", "column", "how sure", "why")
 
 

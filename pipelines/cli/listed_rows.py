@@ -255,8 +255,6 @@ _TELLERS: Mapping[str, Callable[[RowRecord, str], ListedRow]] = {
     Waiting.EARLIER: of_earlier,
     RESENT: of_resent,
 }
-
-
 _FILTERS = {RESENT: RowFilter(is_resent=True), IGNORED: RowFilter(is_ignored=True)}
 
 

@@ -49,8 +49,6 @@ def prune(
 
 
 _COLUMNS = ("what", "", "stays, though as old", "because")
-
-
 _LEAST = timedelta(days=1)
 
 

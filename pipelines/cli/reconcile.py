@@ -51,11 +51,7 @@ def reconcile(
 
 
 _COLUMNS = ("was", "row key", "place", "event", "why", "what would help")
-
-
 _SHOWN = 100
-
-
 _NAMED = 3
 
 

@@ -45,11 +45,7 @@ def reload(
 
 
 LONGEST_RELOAD_S = 180.0
-
-
 """Hundreds of feeds take seconds to load; on a busy machine many."""
-
-
 LEAVE_S = 5.0
 
 

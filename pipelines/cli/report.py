@@ -61,8 +61,6 @@ def report(
 
 
 _COLUMNS = ("what", "rows", "new")
-
-
 _LINK = re.compile(r"https?://[^\s\"'<>]*\{id\}[^\s\"'<>]*", re.ASCII)
 
 

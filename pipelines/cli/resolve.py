@@ -137,8 +137,6 @@ if IS_WORKING:
 
 
 _PATIENCE_S = 20.0
-
-
 _NAMED = 5
 
 

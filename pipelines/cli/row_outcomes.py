@@ -39,8 +39,6 @@ class Held:
 
 
 Foreseen = RowOutcome | Held
-
-
 """What a first run would make of a row."""
 
 

@@ -68,8 +68,6 @@ def rows(
 
 
 SHOWN = 100
-
-
 _COLUMNS = ("state", "place", "row key", "event", "problem", "what would help")
 
 

@@ -47,7 +47,7 @@ if IS_WORKING:
     from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions
     from pipelines.run.outcome import ExitCode, FaultError, faults_as_errors, outcome_of
-    from pipelines.run.signals import leaving_on_second_signal, is_stop_asked, signals_raised
+    from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
 

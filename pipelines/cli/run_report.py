@@ -81,8 +81,6 @@ def run_document(run: RunRecord) -> dict[str, Any]:
 
 
 SHOWN = 10
-
-
 """So many rejected rows are shown at the end of a run; `eventsync rows` has all of them."""
 
 

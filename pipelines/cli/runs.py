@@ -53,14 +53,8 @@ def runs(
 
 
 _SEARCHED = 5_000
-
-
 _REASON_COLUMNS = ("rows", "column", "found", "problem", "hint")
-
-
 _HELD_COLUMNS = ("place", "row key", "looks like a copy of")
-
-
 _REASONS_SHOWN = 20
 
 

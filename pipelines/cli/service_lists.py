@@ -24,11 +24,7 @@ from pipelines.run.context import require_service
 from pipelines.settings import Settings
 
 WHILE_SOMEBODY_WAITS = RetryPolicy(attempts=2, budget_s=20.0, attempt_s=15.0)
-
-
 _PATIENCE_S = 20.0
-
-
 _UNASKED = NoPage("it was not asked for")
 
 

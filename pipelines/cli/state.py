@@ -264,8 +264,6 @@ def _tell(output: Output, title: str, done: Carried) -> None:
 
 
 _COLUMNS_of_verifying = ("what", "feed", "row or run", "finding")
-
-
 _WHAT_HELPS = "findings in the file or its tables: restore a backup; any other: please report them as a fault of eventsync"
 
 
@@ -301,8 +299,6 @@ def _show(output: Output, name: str, found: Examination) -> int:
 
 
 _MB = 1_000_000
-
-
 _COLUMNS_of_compacting = ("bodies packed", "MB less in bodies", "MB before", "MB after")
 
 

@@ -50,14 +50,8 @@ def status(
 
 
 _RUNS_OF_ONE = 10
-
-
 _RUNS_OF_ALL = 3
-
-
 _COLUMNS = ("feed", "last run (UTC)", "how it ended", "waits for a person", "besides")
-
-
 _NAMED = 5
 
 

@@ -29,17 +29,9 @@ from state.ledger.row_record import OtherEntry, RowRecord
 from state.views.views import ProblemRecord
 
 MOST_LINES = 10_000
-
-
 """Lines of one section; a page with more is no help to anybody."""
-
-
 MOST_TEXT = 12_000_000
-
-
 """Characters of partners' text on one page, about as many bytes: a browser opens it in seconds, and a mail still takes it."""
-
-
 _MOST_VALUES = 25
 
 
@@ -119,11 +111,7 @@ HEADINGS: dict[SectionName, Heading] = {
     ),
     SectionName.ONLINE: Heading("Online", "online", "These events are with the publishing service.", "delivered"),
 }
-
-
 _UNUSUAL = "something about it is unusual, and we are looking into it"
-
-
 _STOPPED = {
     "rejected": "too many of its rows cannot be used. Mend them, or ask us to send the others",
     "shrink": "most of the rows that were there before are missing. Is the file complete?",
@@ -133,8 +121,6 @@ _STOPPED = {
     "scope": "these events are online already under another name of this list. We are looking into it",
     "keys": "what identifies a row has changed on our side. We are looking into it",
 }
-
-
 """What stops a read, by brake, in words for who can do something about it."""
 
 
@@ -262,11 +248,7 @@ class Page:
 
 
 _LONGEST = 300
-
-
 """Characters of one text; an editor recognises a cell by its beginning."""
-
-
 _PLAIN = {
     "startAt": "start",
     "endAt": "end",
@@ -413,11 +395,7 @@ def _plain(path: str) -> str:
 
 
 _PAGES = Path(__file__).with_name("pages")
-
-
 _FOLD = 100
-
-
 """Lines that are seen at once; the others are folded away, so many at a time."""
 
 

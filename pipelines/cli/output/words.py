@@ -11,20 +11,10 @@ from typing import Protocol
 from mappings.refusals import REASON_TEXTS, Reason
 
 REJECTION_COLUMNS = ("place", "column", "found", "problem", "hint")
-
-
 BRAKE_COLUMNS = ("brake", "verdict", "why")
-
-
 _READ = ("filtered", "duplicate", "grouped", "rejected", "held", "still_refused", "unchanged", "drifted", "new", "gone")
-
-
 _OWED = ("new", "carried_over")
-
-
 _PUBLISHED = ("delivered", "delivered_unconfirmed", "refused", "blocked", "uncertain", "conflict", "pending")
-
-
 _SPOKEN = {"pending": "still pending"}
 
 
@@ -117,8 +107,6 @@ def _terms(counts: Mapping[str, int]) -> str:
 
 
 SEVERITY = (130, 2, 3, 5, 1, 4, 6, 0)
-
-
 """The first of these that occurred is the command's."""
 
 

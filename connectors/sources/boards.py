@@ -20,7 +20,7 @@ def open_board(spec: GoogleSheetsSource, keys: frozenset[str], access: Access) -
         ConfigError: its client is not installed, or there are no credentials.
     """
     try:
-        from connectors.sources.google_board import opened_board  # noqa: PLC0415  # an extra: not everybody has it
+        from connectors.sources.google_sheets.board import opened_board  # noqa: PLC0415  # an extra: not everybody has it
     except ModuleNotFoundError as error:
         message = f"to write back into {spec.place}, the module {error.name} is missing"
         raise ConfigError(message, hint="pip install 'eventsync[sheets]'") from error

@@ -27,8 +27,6 @@ from mappings.spec.values import Fields
 from mappings.steps.step import Kind
 
 HELD_AT_MOST = 100_000
-
-
 """So many rows wait in memory for the end of the file; some 100 MB."""
 
 
@@ -101,8 +99,6 @@ class OneByOne(Protocol):
 
 
 Join = Callable[[OneByOne, Iterable[SourceRow]], Iterator[RowOutcome]]
-
-
 """Maps the rows of a source, those of one key together."""
 
 

@@ -29,8 +29,6 @@ from mappings.spec.feed import FeedMapping
 from mappings.spec.rules import Explode
 
 BLANK = "blank row"
-
-
 """The label of rows whose cells are all blank."""
 
 

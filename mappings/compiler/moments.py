@@ -23,11 +23,7 @@ from mappings.strict import Use
 from mappings.zones import DAY_END, Gap, Localise, find_zone, localiser
 
 _CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?")
-
-
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-
-
 _A_DAY = timedelta(days=1)
 
 
@@ -39,8 +35,6 @@ class OnTheWall(NamedTuple):
 
 
 ReadWall = Callable[[RowState], OnTheWall | None]
-
-
 """Returns a row's wall time, None where it has no day; raises Refusal."""
 
 
@@ -123,17 +117,9 @@ def _minute(clock: time) -> int:
 
 
 _DAYS = (Kind.DATE, Kind.WALL, Kind.ANY)
-
-
 _MOMENTS = (Kind.MOMENT, Kind.ANY)
-
-
 _CLOCKS = (Kind.CLOCK, Kind.ANY)
-
-
 Place = Callable[[RowState, OnTheWall], Any]
-
-
 """Returns the moment at which a row's clocks show that."""
 
 

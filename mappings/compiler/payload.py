@@ -27,11 +27,7 @@ from mappings.spec.values import Entry, Fields, ForEach, Image, Items, Value
 from mappings.steps.step import Kind
 
 Settle = Callable[[Any], Any]
-
-
 _NUMBERED = frozenset({"channelId", "coverImage"})
-
-
 _LISTED = frozenset({"classifications"})
 
 
@@ -85,11 +81,7 @@ def settle(value: Any) -> Any:
 
 
 _Asked = tuple[str, str, Getter, Settle | None]
-
-
 _MOMENTS = frozenset({"startAt", "endAt"})
-
-
 _UNPLACED = frozenset({Kind.DATE, Kind.CLOCK, Kind.WALL})
 
 
@@ -377,11 +369,7 @@ def _guarded(item: _Field, path: str) -> Getter:
 
 
 _NO_ROW = ReasonCode.NOT_IN_LOOKUP
-
-
 """What a source says of a row whose other half is missing."""
-
-
 _NOTHING_TOLD: frozenset[str] = frozenset()
 
 

@@ -36,11 +36,7 @@ from mappings.spec.rules import Duplicates, Explode, Group, Recur, Rule, Window
 from mappings.zones import find_zone
 
 _ONCE = (Explode, Recur, Group, Duplicates, Window)
-
-
 PlacedRule = tuple[int, LeaveOut]
-
-
 """A rule with its place under `rows:`, from 1."""
 
 
@@ -179,8 +175,6 @@ def _given(mapping: FeedMapping) -> Iterator[str]:
 
 
 _REASONS_TOLD = 20
-
-
 """A row of sixty bad dates is told enough by twenty of them."""
 
 

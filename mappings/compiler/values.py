@@ -48,14 +48,8 @@ from mappings.steps.step import Kind
 from mappings.steps.urls import clean_url
 
 _CELL = re.compile(r"(?:(?P<file>.*?)[#:/])?(?P<tab>[^#:/!]*)![A-Z]*\d+")
-
-
 _QUOTED = re.compile(r"'(?P<tab>(?:[^']|'')+)'![A-Z]*\d+")
-
-
 """A tab whose title a spreadsheet puts in quotes: it may hold any sign."""
-
-
 _LINE = re.compile(r"(?P<file>.+):\d+(?: \(record \d+\))?")
 
 
@@ -313,14 +307,8 @@ def _common_flow(parts: list[Compiled]) -> Flow:
 
 
 Give = Callable[[Value, Spot], Getter]
-
-
 """Compiles what is made of an item, where it stands in the payload."""
-
-
 _Entry = tuple[Any, ...]
-
-
 """What stands side by side in the lists."""
 
 

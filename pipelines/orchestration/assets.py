@@ -25,7 +25,7 @@ from dagster import (
     multi_observable_source_asset,
 )
 
-from connectors.sources.glances import glance_at
+from connectors.sources.probe import glance_at
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import LoadedFeed
 from pipelines.clock import monotonic_s
@@ -119,8 +119,6 @@ def _differing(counts: Mapping[str, int]) -> str:
 
 
 SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=Backoff.EXPONENTIAL)
-
-
 """A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
 
 

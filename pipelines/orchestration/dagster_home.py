@@ -40,8 +40,6 @@ retention:
   schedule: {purge_after_days: 30}
   sensor: {purge_after_days: {skipped: 3, success: 30, failure: 30}}
 """
-
-
 FORMER = frozenset({"e3bfe54e13b2381bbe0b5d3b2585a11487b1246dc9175225d740621d37657173"})
 """The SHA-256 of each text that an earlier version wrote."""
 

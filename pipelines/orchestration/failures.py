@@ -19,7 +19,7 @@ from mappings.errors import SyncError, TransientError
 from pipelines.control_characters import replaced
 from pipelines.run.outcome import faults_as_errors, outcome_of
 from state.holders import HeldByAnotherError
-from state.lease import LeaseLostError
+from state.ledger.lease import LeaseLostError
 
 StepContext = AssetExecutionContext | OpExecutionContext
 """What is known in a step, of an asset or of none."""

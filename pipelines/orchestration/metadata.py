@@ -11,7 +11,7 @@ from typing import Any
 
 from dagster import MetadataValue, TableRecord
 
-from connectors.sources.glances import Glance
+from connectors.sources.probe import Glance
 from mappings.refusals import REASON_TEXTS
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from mappings.yaml.loader import LoadedFeed
@@ -20,11 +20,9 @@ from pipelines.left_open import Differing, LeftOpen
 from pipelines.run.publish import Published
 from pipelines.run.stage import Staged
 from pipelines.run.standing import WAITING
-from state.accounts import RejectedRow
+from state.ledger.accounts import RejectedRow
 
 ROWS_SHOWN = 20
-
-
 _PACE_NAMES = {
     "rate_per_s": "allowed rate per second",
     "used_share": "share of the allowed rate used",

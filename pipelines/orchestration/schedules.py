@@ -29,11 +29,7 @@ from pipelines.run.backfill import BACKFILL, SCHEDULE
 from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
 
 Tick = Callable[[ScheduleEvaluationContext], RunRequest | SkipReason]
-
-
 AT_WORK = [DagsterRunStatus.QUEUED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
-
-
 """Not `NOT_STARTED`: a process that died before its run began would leave it so for ever."""
 
 
@@ -70,8 +66,6 @@ def at_work(instance: DagsterInstance, feed: FeedName) -> SkipReason | None:
 
 
 GRACE = (60, 45, 30, 20, 15, 10, 5, 2, 1)
-
-
 """How many minutes a run may take before its feed counts as stale: the most of these that the schedule leaves room for."""
 
 

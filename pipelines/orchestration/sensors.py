@@ -28,7 +28,7 @@ from dagster import (
 )
 
 from connectors.sources.access import Access
-from connectors.sources.glances import Glance, glance_at
+from connectors.sources.probe import Glance, glance_at
 from mappings.errors import ConfigError, SyncError, TransientError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
@@ -42,7 +42,7 @@ from pipelines.orchestration.schedules import at_work
 from pipelines.run.backfill import SCHEDULE
 from pipelines.run.context import OpenWorkshop
 from pipelines.settings import Settings
-from state.books import Books
+from state.views.books import Books
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,31 +111,15 @@ def _judged(mapping: FeedMapping, seen: Seen | None, glance: Glance) -> SensorRe
 
 
 NAME = "tell_owners"
-
-
 EVERY_S = 60
-
-
 LOST_AFTER = 3
-
-
 """So many ticks in a row without the state DB are told: a busy one is back with the next."""
-
-
 _AT_ONCE = 500
-
-
 _FIRST_LOOK = timedelta(days=1)
-
-
 PAUSED_S, STEADY_S = 300.0, 900.0
-
-
 """A daemon that did not look for so long was away, and is given so long to begin what was due meanwhile before a feed whose run
 has not come is told of.
 """
-
-
 _WILL_RETRY_TAG = "dagster/will_retry"
 
 

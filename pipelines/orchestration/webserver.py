@@ -25,17 +25,9 @@ from pipelines.run.options import RunOptions
 from pipelines.settings import Settings
 
 REPOSITORY = "__repository__"
-
-
 POLL_S = 0.5
-
-
 LONG_IN_QUEUE_S = 30.0
-
-
 ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
-
-
 _LAUNCH = """
 mutation Launch($params: ExecutionParams!) {
   launchPipelineExecution(executionParams: $params) {
@@ -49,8 +41,6 @@ mutation Launch($params: ExecutionParams!) {
   }
 }
 """
-
-
 _RELOAD = """
 mutation Reload($name: String!) {
   reloadRepositoryLocation(repositoryLocationName: $name) {
@@ -63,11 +53,7 @@ mutation Reload($name: String!) {
   }
 }
 """
-
-
 _STATUS = "query Status($id: ID!) { runOrError(runId: $id) { __typename ... on Run { status } } }"
-
-
 _LOCATIONS = "{ version }"
 
 

@@ -16,17 +16,9 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.definitions.reconstruct import ReconstructableJob
 
 PID_TAG = "eventsync/pid"
-
-
 HOST_TAG = "eventsync/host"
-
-
 BORN_TAG = "eventsync/process_started"
-
-
 TOLERANCE_S = 1.0
-
-
 """The start of one process, asked twice, may differ by the clock's corrections."""
 
 

@@ -25,8 +25,6 @@ from state.notes import ServiceNotes
 
 RULES = "2"
 """Raised whenever the comparison finds other things than before, so that no remembered result outlives its rules."""
-
-
 _TOLD = 5
 
 
@@ -147,8 +145,6 @@ def _not_had(why: str) -> Outlook:
 
 
 _SHOWN = 8
-
-
 _LIST = TypeAdapter(Classifications)
 
 

@@ -27,7 +27,7 @@ from pipelines.run.options import RunOptions
 from pipelines.run.reading import AtHand, approach_of
 from pipelines.run.stage import Staged, StageJob, stage
 from state.database import StateDb, open_database
-from state.ledger import Ledger
+from state.ledger.ledger import Ledger
 
 DESTINATION = "https://events.example|account-1"
 FEED = f"""\

@@ -15,7 +15,7 @@ from connectors.sources.access import Access, GoogleAccess
 from connectors.sources.boards import open_board
 from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import Clockwork
-from connectors.sources.google_board import opened_board
+from connectors.sources.google_sheets.board import opened_board
 from connectors.sources.marks import Mark
 from mappings.compiler.key import compile_key
 from mappings.errors import SyncError

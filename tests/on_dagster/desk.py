@@ -24,8 +24,8 @@ from pipelines.run.context import open_workshop
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings, read_settings
 from sandbox.server import Announcement
-from state.books import Books
-from state.views import RunRecord
+from state.views.books import Books
+from state.views.views import RunRecord
 
 FEED = "town-hall"
 SECRET = "sk-dagster-3fKw9Qx7-0042"

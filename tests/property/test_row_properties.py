@@ -173,8 +173,6 @@ PARTS = st.fixed_dictionaries(
         "BYSETPOS": st.lists(st.sampled_from([1, 2, -1]), min_size=1, max_size=2),
     },
 )
-
-
 RULES = (
     "FREQ=DAILY;INTERVAL=3",
     "FREQ=DAILY;BYMONTH=1,6;BYDAY=MO,SA",

@@ -13,7 +13,7 @@ from workbooks import write_xlsx
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import REAL, Clockwork
-from connectors.sources.sights import Sight, look_at
+from connectors.sources.files.snapshot import Sight, look_at
 from mappings.spec.source import AnySource, SourceSpec
 from mappings.yaml.loader import LookupShelf, parse_feed
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mappings.row_key import RowKey
 from mappings.spec.feed import Brakes
 from pipelines.run.brakes import BrakeVerdict, judge
-from state.accounts import Alongside, HeldRow, ReadAccount, StageReport
+from state.ledger.accounts import Alongside, HeldRow, ReadAccount, StageReport
 
 DEFAULTS = Brakes()
 

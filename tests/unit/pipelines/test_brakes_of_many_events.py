@@ -6,7 +6,7 @@ import pytest
 
 from mappings.spec.feed import Brakes
 from pipelines.run.brakes import BrakeVerdict, judge
-from state.accounts import ReadAccount, RowShares, StageReport
+from state.ledger.accounts import ReadAccount, RowShares, StageReport
 
 
 def verdicts(account: ReadAccount, rows: RowShares, known: int = 0) -> dict[str, BrakeVerdict]:

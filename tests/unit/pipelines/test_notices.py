@@ -23,7 +23,7 @@ from pipelines.notifications.causes import Cause, Concern
 from pipelines.notifications.notices import MOST_AN_HOUR, Teller
 from pipelines.run.outcome import ExitCode, Outcome
 from state.database import open_database
-from state.ledger import Ledger
+from state.ledger.ledger import Ledger
 
 HERE = "https://events.example#default"
 MAPPING = """\

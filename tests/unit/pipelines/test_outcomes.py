@@ -27,12 +27,12 @@ from pipelines.run.outcome import ExitCode, outcome_of
 from pipelines.run.publish import Published
 from pipelines.run.signals import InterruptedRunError
 from pipelines.run.standing import outcome_of_publish
-from state.accounts import ImbalanceError, PublishAccount
-from state.gate import GateClosedError
+from state.enums import DriftKind
 from state.holders import HeldByAnotherError
-from state.lease import LeaseLostError
-from state.standing import OpenRows, Standing
-from state.words import DriftKind
+from state.ledger.accounts import ImbalanceError, PublishAccount
+from state.ledger.gate import GateClosedError
+from state.ledger.lease import LeaseLostError
+from state.ledger.standing import OpenRows, Standing
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 MAPPING = """\
@@ -47,8 +47,6 @@ event:
   classifications: [music]
   approxLocation.city.placeId: krk
 """
-
-
 ERRORS: list[tuple[SyncError, int]] = [
     (ConfigError("x"), 2),
     (MappingFileError(Path("feed.yaml"), ()), 2),

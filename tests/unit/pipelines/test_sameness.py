@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from connectors.sources.clockwork import REAL
-from connectors.sources.sights import Sight, look_at
+from connectors.sources.files.snapshot import Sight, look_at
 from mappings.spec.source import CsvSource
 from pipelines.run.reading import Sameness
 

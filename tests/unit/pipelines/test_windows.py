@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.deliveries import NO_FILES
 from connectors.sources.errors import SourceUnavailableError
+from connectors.sources.files.source import NO_FILES
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import ConfigError
 from mappings.outcome import MappedRow, RowLocation, SourceRow
@@ -24,8 +24,8 @@ from pipelines.run.backfill import By, Window, cut, usual_way, within
 from pipelines.run.options import RunOptions
 from pipelines.run.reading import AtHand, approach_of
 from pipelines.run.window_filter import Sieve
-from state.bookmark import Bookmark
-from state.reach import Reach
+from state.ledger.bookmark import Bookmark
+from state.ledger.reach import Reach
 
 NOW = datetime(2031, 6, 1, 12, tzinfo=UTC)
 CSV = "{kind: csv, path: events.csv}"

@@ -21,7 +21,7 @@ if IS_WORKING:
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
     from state.ledger.decisions import Found
-    from state.ledger.sought import Sought, read_sought
+    from state.ledger.weighing import ReconcileCandidate, read_reconcile_candidates
 
 
 def reconcile(
@@ -67,7 +67,7 @@ def reconcile_feed(feed: str, *, is_dry: bool, as_json: bool) -> int:
     configure_logs(settings)
     require_service(settings)
     with feed_at_hand(settings, feed) as at_hand:
-        rows = list(read_sought(at_hand.engine, at_hand.book, now(), at_hand.policy().key_memory_s))
+        rows = list(read_reconcile_candidates(at_hand.engine, at_hand.book, now(), at_hand.policy().key_memory_s))
         if all(row.is_rival for row in rows):
             return _tell_nothing(output, at_hand)
         if not is_dry:
@@ -83,7 +83,7 @@ def _leave_if_held(at_hand: FeedAtHand) -> None:
         return
 
 
-def _job(at_hand: FeedAtHand, rows: Sequence[Sought], advance: Any, *, is_dry: bool) -> ReconcileJob:
+def _job(at_hand: FeedAtHand, rows: Sequence[ReconcileCandidate], advance: Any, *, is_dry: bool) -> ReconcileJob:
     def record(found: Sequence[Found]) -> Collection[Found]:
         with at_hand.deciding("reconcile") as decisions:
             return decisions.record_found(found)

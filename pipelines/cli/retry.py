@@ -15,7 +15,7 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output
     from pipelines.settings import current_settings
     from state.enums import EntryState
-    from state.ledger.turned_away import RETRIABLE, Retried
+    from state.ledger.decisions import RETRIABLE, Retried
     from state.views.views import RowFilter
 
 

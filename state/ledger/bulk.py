@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, insert
 from mappings.outcome import MappedRow
 from mappings.row_key import IdempotencyKey
 from state.enums import EntryState
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.ledger.plan import ends_at_of
 from state.tables import ENTRY, UtcTime, storable
 
@@ -31,7 +31,12 @@ EntryTuple = tuple[object, ...]
 
 
 def new_entry(
-    turn: Turn, key: IdempotencyKey, row: MappedRow, now: object, state: EntryState = EntryState.PENDING, candidate: int = 0
+    turn: FencedTransaction,
+    key: IdempotencyKey,
+    row: MappedRow,
+    now: object,
+    state: EntryState = EntryState.PENDING,
+    candidate: int = 0,
 ) -> EntryTuple:
     """Record a new row under its key. `now` comes from `bound_time`; `candidate` is the entry that a held row looks like."""
     return (
@@ -63,7 +68,7 @@ def new_entry(
     )
 
 
-def bound_time(turn: Turn, now: datetime | None) -> datetime | str | None:
+def bound_time(turn: FencedTransaction, now: datetime | None) -> datetime | str | None:
     """Return an instant as the driver takes it."""
     return _TIME.process_bind_param(now, turn.engine.dialect)
 

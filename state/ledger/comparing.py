@@ -18,7 +18,7 @@ from mappings.row_key import RowKey
 from state.enums import EntryState
 from state.ledger.duplicates import Candidate, DuplicateIndex
 from state.ledger.entries import CANCELLED, Batch, find_known, find_pasts
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.ledger.listed import Listed, stem_of
 from state.ledger.newcomers import Newcomers
 from state.ledger.plan import (
@@ -299,7 +299,7 @@ class Comparison:
         self._warn(row)
 
 
-def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Sequence[RowOutcome]) -> None:
+def compare(connection: Connection, turn: FencedTransaction, progress: Progress, outcomes: Sequence[RowOutcome]) -> None:
     """Compare rows of different keys with the ledger and write what follows, in the caller's transaction."""
     progress.hear(outcomes)
     newcomers = progress.newcomers

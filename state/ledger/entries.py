@@ -31,7 +31,7 @@ from state.enums import Decision, DriftKind, EntryState
 from state.ledger.bulk import EntryTuple, bound_time, insert_entries, new_entry
 from state.ledger.claims import IS_SET_ASIDE
 from state.ledger.duplicates import Candidate, mark_anew
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.ledger.plan import Known, Past, content_of, drafted, ends_at_of, is_of_change, revision_of, status_of
 from state.ledger.terms import Terms
 from state.tables import EARLIER, ENTRY, NO_DRIFT, SCOPE
@@ -271,7 +271,7 @@ def find_known(connection: Connection, scope_id: int, row_keys: Collection[str])
 class Batch:
     """What was decided for a batch of rows, gathered to be written with one statement per kind."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: FencedTransaction) -> None:
         self._turn = turn
         self._now: datetime = turn.now()
         self._bound_now = bound_time(turn, self._now)

@@ -14,7 +14,7 @@ from mappings.outcome import RowOutcome
 from mappings.row_key import RowKey, names_of
 from state.enums import ProblemKind
 from state.ledger.accounts import ReadAccount
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.ledger.records import dump
 from state.tables import PROBLEM, RUN, storable
 
@@ -76,7 +76,7 @@ def no_list() -> Listed:
     return Listed((), None)
 
 
-def carry_list(connection: Connection, turn: Turn, row_parts: int | None) -> Listed:
+def carry_list(connection: Connection, turn: FencedTransaction, row_parts: int | None) -> Listed:
     """Put what the last read had on its list on the list of this one, and return it."""
     last = connection.execute(_LAST, {"scope": turn.scope_id}).scalar()
     ours = {"scope": turn.scope_id, "run": turn.run_id}

@@ -22,7 +22,7 @@ from state.ledger import claims
 from state.ledger.accounts import PublishAccount
 from state.ledger.claims import Settlement, settle, unwritten
 from state.ledger.gate import closed, read_gate
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.ledger.problems import warn_of_image
 from state.ledger.standing import Standing, read_standing
 from state.ledger.verdicts import Claim, effect_of, refused_as
@@ -46,7 +46,7 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class DrainFilter:
     """How much of what is owed this drain may take: at most `limit` rows, and only those of `keys`; None sets no bound.
 
     `row_parts`: a key of so many parts is a row's own, and reaches all of its events; None: every key is one event's.
@@ -98,7 +98,7 @@ class Outbox:
     An entry is handed out once in a drain, and once more only under a next key.
     """
 
-    def __init__(self, turn: Turn, owed: _Owed, reach: Reach) -> None:
+    def __init__(self, turn: FencedTransaction, owed: _Owed, reach: DrainFilter) -> None:
         self._turn = turn
         self._new = owed.new
         self._carried_over = owed.carried_over
@@ -273,7 +273,7 @@ class Outbox:
         return claim
 
 
-def start_outbox(turn: Turn, reach: Reach) -> Outbox:
+def start_outbox(turn: FencedTransaction, reach: DrainFilter) -> Outbox:
     """Begin a drain: reopen what may be sent again by itself, and count what is owed.
 
     Oldest first, but after a drain that was stopped those first that were sent least: a row that no service digests must

@@ -15,7 +15,7 @@ from state.ledger.closing import finish
 from state.ledger.comparing import Progress, compare
 from state.ledger.duplicates import DuplicateIndex
 from state.ledger.gate import Opening, shut
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.ledger.listed import carry_list, no_list
 from state.ledger.newcomers import Newcomers
 from state.ledger.plain_rows import storable_rows
@@ -37,7 +37,7 @@ class Stage:
     After an error the stage is over: open another one, which finds what this one wrote and goes on from there.
     """
 
-    def __init__(self, turn: Turn, opening: Opening, progress: Progress) -> None:
+    def __init__(self, turn: FencedTransaction, opening: Opening, progress: Progress) -> None:
         self._turn = turn
         self._opening = opening
         self._statistics = Statistics(turn.engine)
@@ -78,7 +78,7 @@ class Stage:
             return finish(connection, self._turn, self._opening.ended(end), self._progress, brake)
 
 
-def start_stage(turn: Turn, *, is_whole: bool, stamp: str, terms: Terms, memory: Remembering | None) -> Stage:
+def start_stage(turn: FencedTransaction, *, is_whole: bool, stamp: str, terms: Terms, memory: Remembering | None) -> Stage:
     """Close the gate and begin a read. Raises `LeaseLostError` if another run has taken the feed over."""
     with turn.transaction() as connection:
         opening = shut(connection, turn, is_whole=is_whole, stamp=stamp, reach=terms.reach)

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, func, or_, select
 
 from state.enums import EntryState
 from state.ledger.accounts import READS_THAT_TELL, StageReport
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.ledger.over import MAY_BE_OUT, in_fews
 from state.ledger.seen import Seen
 from state.tables import ENTRY, RUN
@@ -35,7 +35,7 @@ _BODIES = select(func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body).label("body"
 )
 
 
-def count_alike(connection: Connection, turn: Turn, seen: Seen, *, is_whole: bool, released_id: int) -> int:
+def count_alike(connection: Connection, turn: FencedTransaction, seen: Seen, *, is_whole: bool, released_id: int) -> int:
     """Count the new rows that agree with an entry that is not in the source any more in two of title, start and place.
 
     Both within one channel; the entry's event may be over. `released_id`: the highest entry that an earlier read has let out.
@@ -53,7 +53,7 @@ def count_alike(connection: Connection, turn: Turn, seen: Seen, *, is_whole: boo
     return sum(not pairs.isdisjoint(_pairs(body)) for body in _bodies(connection, new))
 
 
-def with_history(connection: Connection, turn: Turn, report: StageReport) -> StageReport:
+def with_history(connection: Connection, turn: FencedTransaction, report: StageReport) -> StageReport:
     """Return the report with the earlier whole reads that went out and were like it.
 
     Those that lost and gained at least half as many rows, and those of whose new rows half as many agreed with absent ones. A

@@ -17,8 +17,8 @@ from pipelines.cli.resolve import Told
 from pipelines.cli.unmapped import Unmapped
 from pipelines.run.reconcile import ListRead, Verdict
 from state.enums import Decision, DriftKind, EntryState, ProblemKind
+from state.ledger.decisions import LeftAlone
 from state.ledger.row_record import OtherEntry
-from state.ledger.turned_away import LeftAlone
 
 
 class Problem(TypedDict):

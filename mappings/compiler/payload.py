@@ -423,7 +423,6 @@ class Judge:
             row.cells,
             cover,
             row.warnings + tuple(state.warnings),
-            record=row.record,
         )
 
     def digest(self, cells: Mapping[str, str]) -> bytes:

@@ -81,8 +81,6 @@ class Part:
 
 
 WHOLE_ROW = Part()
-
-
 """The one outcome of a row."""
 
 

@@ -16,17 +16,9 @@ from zoneinfo import ZoneInfo
 from mappings.refusals import ReasonCode, Refusal
 
 Gap = Literal["reject", "later", "earlier"]
-
-
 Overlap = Literal["reject", "earlier", "later"]
-
-
 Localise = Callable[[datetime], datetime]
-
-
 _MINUTE = timedelta(minutes=1)
-
-
 _AROUND_NOON = tuple(timedelta(hours=hour) for hour in range(-15, 16))
 
 
@@ -158,6 +150,4 @@ class _DayEnd(time):
 
 
 DAY_END = _DayEnd()
-
-
 """The only one of its kind."""

@@ -19,7 +19,7 @@ How one kind of source keeps the promise is that kind's module; which kinds exis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -89,3 +89,8 @@ class Source(Protocol):
             MissingColumnsError: it lacks columns that the feed needs; raised before any row.
         """
         ...
+
+
+def stamp_of_all(stamps: Sequence[str]) -> str:
+    """Return the stamp of a source whose own rows and second tables have these; "" where one gives no evidence."""
+    return " ".join(stamps) if all(stamps) else ""

@@ -16,16 +16,12 @@ from typing import Any, assert_never
 
 from mappings.lookup_table import Table
 from mappings.outcome import RowLocation
-from mappings.policies import Policy, Use
 from mappings.refusals import Reason, ReasonCode, Refusal, Repaired
 from mappings.steps.step import Kind, Run, Step
+from mappings.strict import Policy, Use
 
 UNSET: Any = object()
-
-
 """Not worked out yet."""
-
-
 NOWHERE = RowLocation("")
 
 
@@ -76,14 +72,8 @@ class RowState:
 
 
 Getter = Callable[[RowState], Any]
-
-
 """A compiled value: None where it was left out, Refusal raised where it cannot be had."""
-
-
 Mend = Callable[[RowState, Refusal], Any]
-
-
 """What becomes of a refusal: a value to use, None to leave it out, or the refusal again."""
 
 
@@ -273,11 +263,7 @@ _FITS: Mapping[Kind, tuple[Callable[[Any], bool], ReasonCode]] = {
     Kind.NUMBER: (_is_number, ReasonCode.NOT_A_NUMBER),
     Kind.OBJECT: (_is_object, ReasonCode.BAD_TEXT),
 }
-
-
 Walk = Callable[[RowState, Any], Any]
-
-
 """A way from what was found to the value."""
 
 
@@ -323,8 +309,6 @@ class Ends:
 
 
 Watch = Callable[[str, str, Any, Any], None]
-
-
 """Is told, for `explain`, of each step: the field's path, the step, what went in, and what came out (or the Refusal)."""
 
 

@@ -26,13 +26,13 @@ from mappings.compiler.recurrence import (
 )
 from mappings.compiler.row_rules import OVER, TOO_FAR
 from mappings.outcome import Silence
+from mappings.positions import Loc, Spot
 from mappings.refusals import ReasonCode, Refusal
 from mappings.row_key import RowKey, event_key
-from mappings.rules import Explosion, Recurrence
-from mappings.schema import KeyColumn
-from mappings.spots import Loc, Spot
+from mappings.spec.feed import KeyColumn
+from mappings.spec.rules import Explosion, Recurrence
+from mappings.spec.values import Value
 from mappings.steps.step import Kind
-from mappings.values import Value
 
 
 @dataclass(slots=True)
@@ -53,8 +53,6 @@ class Strand:
 
 
 Unfold = Callable[[Strand], list[Strand]]
-
-
 """Returns the events that one stands for, itself if it is one only or if it is refused."""
 
 
@@ -76,11 +74,7 @@ def refused(strand: Strand, refusal: Refusal, muted: tuple[str, ...] = ()) -> li
 
 
 Item = Mapping[str, str]
-
-
 """The cells in which an event differs from its row."""
-
-
 _STEP = "explode"
 
 
@@ -225,32 +219,14 @@ def _text(part: Any) -> str:
 
 
 """So many days are looked at for one row, more than a century: a rule such as "31 February" would be followed for ever."""
-
-
 NO_DAY_LEFT = "every day is excluded"
-
-
 LONG_OVER = timedelta(days=31)
-
-
 """An event that began longer ago is over, whatever its length, where a feed leaves out events that are over."""
-
-
 STAND_IN = date(2000, 1, 1)
-
-
 """The $day of a row whose days cannot be told: the row is rejected, and its other problems are told as well."""
-
-
 FirstDay = Callable[[RowState], date]
-
-
 """Returns the first day of a row; raises Refusal where it cannot be read."""
-
-
 _DATES = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.TEXT, Kind.ANY, Kind.UNKNOWN)
-
-
 _ORDINALS: dict[str, int] = {str(number): number for number in (*range(1, 6), *range(-5, 0))}
 
 

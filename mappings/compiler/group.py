@@ -19,16 +19,14 @@ from mappings.compiler.expand import Strand
 from mappings.compiler.payload import compile_payload
 from mappings.errors import ConfigError
 from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, RowOutcome, Skipped, SourceRow
+from mappings.positions import Loc, Problem, Spot
 from mappings.refusals import Reason, Refusal, did_you_mean
 from mappings.row_key import RowKey
-from mappings.rules import Choosing, Grouping
-from mappings.spots import Loc, Problem, Spot
+from mappings.spec.rules import Choosing, Grouping
+from mappings.spec.values import Fields
 from mappings.steps.step import Kind
-from mappings.values import Fields
 
 HELD_AT_MOST = 100_000
-
-
 """So many rows wait in memory for the end of the file; some 100 MB."""
 
 
@@ -101,8 +99,6 @@ class OneByOne(Protocol):
 
 
 Join = Callable[[OneByOne, Iterable[SourceRow]], Iterator[RowOutcome]]
-
-
 """Maps the rows of a source, those of one key together."""
 
 

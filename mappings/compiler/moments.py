@@ -15,20 +15,15 @@ from zoneinfo import ZoneInfo
 
 from mappings.compiler.base import Compiled, Compiler, lenient, refused_empty
 from mappings.compiler.evaluation import Flow, Getter, RowState, mending, required
-from mappings.policies import Use
+from mappings.positions import Spot
 from mappings.refusals import ReasonCode, Refusal
-from mappings.row_values import From
-from mappings.spots import Spot
+from mappings.spec.values import At, Choose, FirstOf, From, Seen, Value, Wall
 from mappings.steps.step import Kind
-from mappings.values import At, Choose, FirstOf, Seen, Value, Wall
+from mappings.strict import Use
 from mappings.zones import DAY_END, Gap, Localise, find_zone, localiser
 
 _CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?")
-
-
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-
-
 _A_DAY = timedelta(days=1)
 
 
@@ -40,8 +35,6 @@ class OnTheWall(NamedTuple):
 
 
 ReadWall = Callable[[RowState], OnTheWall | None]
-
-
 """Returns a row's wall time, None where it has no day; raises Refusal."""
 
 
@@ -124,17 +117,9 @@ def _minute(clock: time) -> int:
 
 
 _DAYS = (Kind.DATE, Kind.WALL, Kind.ANY)
-
-
 _MOMENTS = (Kind.MOMENT, Kind.ANY)
-
-
 _CLOCKS = (Kind.CLOCK, Kind.ANY)
-
-
 Place = Callable[[RowState, OnTheWall], Any]
-
-
 """Returns the moment at which a row's clocks show that."""
 
 

@@ -20,18 +20,14 @@ from mappings.compiler.values import compile_cover, compile_loop
 from mappings.event import NO_TEXT, dump, judge
 from mappings.outcome import MappedRow, Rejection, SourceRow
 from mappings.plain_events import IsPlain, is_plainly, plain_test, unknown
+from mappings.positions import Loc, Problem, Spot
 from mappings.refusals import Reason, ReasonCode, Refusal, did_you_mean, nearest
 from mappings.row_key import RowKey, fingerprint, row_digest, twin_digest
-from mappings.spots import Loc, Problem, Spot
+from mappings.spec.values import Entry, Fields, ForEach, Image, Items, Value
 from mappings.steps.step import Kind
-from mappings.values import Entry, Fields, ForEach, Image, Items, Value
 
 Settle = Callable[[Any], Any]
-
-
 _NUMBERED = frozenset({"channelId", "coverImage"})
-
-
 _LISTED = frozenset({"classifications"})
 
 
@@ -85,11 +81,7 @@ def settle(value: Any) -> Any:
 
 
 _Asked = tuple[str, str, Getter, Settle | None]
-
-
 _MOMENTS = frozenset({"startAt", "endAt"})
-
-
 _UNPLACED = frozenset({Kind.DATE, Kind.CLOCK, Kind.WALL})
 
 
@@ -377,11 +369,7 @@ def _guarded(item: _Field, path: str) -> Getter:
 
 
 _NO_ROW = ReasonCode.NOT_IN_LOOKUP
-
-
 """What a source says of a row whose other half is missing."""
-
-
 _NOTHING_TOLD: frozenset[str] = frozenset()
 
 

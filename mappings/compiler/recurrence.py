@@ -14,29 +14,13 @@ from typing import assert_never
 from mappings.refusals import ReasonCode, Refusal
 
 WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-
-
 FOLLOWED_DAYS = 40_000
-
-
 ANY_PLACE = 0
-
-
 _LONGEST_PERIOD = 366
-
-
 _PARTS = frozenset({"FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", "BYMONTH", "BYMONTHDAY", "BYSETPOS"})
-
-
 _DAY = re.compile(r"([+-]?[1-9][0-9]?)?(MO|TU|WE|TH|FR|SA|SU)")
-
-
 _NUMBER = re.compile(r"[+-]?[1-9][0-9]{0,4}")
-
-
 _UNTIL = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:T[0-9]{6}Z?)?")
-
-
 _EXAMPLE = "write it like FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,WE"
 
 

@@ -28,19 +28,15 @@ from mappings.compiler.payload import once
 from mappings.compiler.recurrence import Reach
 from mappings.compiler.row_rules import OVER, CompiledWindow, LeaveOut, compile_rule, compile_window, only, window_of
 from mappings.outcome import MappedRow, Part, Rejection, RowOutcome, Silence, Skipped
+from mappings.positions import Problem
 from mappings.refusals import Reason
 from mappings.row_key import RowKey
-from mappings.rules import Duplicates, Explode, Group, Recur, Rule, Window
-from mappings.schema import FeedMapping
-from mappings.spots import Problem
+from mappings.spec.feed import FeedMapping
+from mappings.spec.rules import Duplicates, Explode, Group, Recur, Rule, Window
 from mappings.zones import find_zone
 
 _ONCE = (Explode, Recur, Group, Duplicates, Window)
-
-
 PlacedRule = tuple[int, LeaveOut]
-
-
 """A rule with its place under `rows:`, from 1."""
 
 
@@ -179,8 +175,6 @@ def _given(mapping: FeedMapping) -> Iterator[str]:
 
 
 _REASONS_TOLD = 20
-
-
 """A row of sixty bad dates is told enough by twenty of them."""
 
 

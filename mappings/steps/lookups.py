@@ -18,24 +18,18 @@ from mappings.file_context import TableFile, table_of
 from mappings.lookup_table import Ignorable, Result, Table, TableError, index, normaliser
 from mappings.measures import OneOrMany, Texts, mistake, parse_pattern
 from mappings.patterns import compile_pattern
-from mappings.policies import MissPolicy, Policy
 from mappings.refusals import ReasonCode, Refusal, nearest
 from mappings.steps.patterns import short_enough
 from mappings.steps.step import Kind, Run, Shown, Step
 from mappings.steps.text import text_of
+from mappings.strict import MissPolicy, Policy
 
 Match = Literal["whole", "prefix", "keyword", "regex"]
-
-
 MATCH = (
     "How a value meets a key of the list. whole: they are alike; prefix: it begins with the key, the longest counts; keyword:"
     " the key stands in it as a whole word; regex: the key is a pattern that finds something in it; the first in the list counts."
 )
-
-
 Meet = Callable[[str], Iterator[str]]
-
-
 """Yields the keys that a text meets, the best first."""
 
 
@@ -77,14 +71,8 @@ def _words_in(text: str, words: Sequence[tuple[str, Callable[[str], object], str
 
 
 _MEMO = 4096
-
-
 Found = Result | list[Result]
-
-
 Find = Callable[[str], Found]
-
-
 """Returns what a list says of a key, or raises Refusal."""
 
 

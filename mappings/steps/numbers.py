@@ -18,8 +18,6 @@ _SHAPES = {
     ".": re.compile(r"[+-]?(?:\d{1,3}(?:[,\u00a0\u202f' ]\d{3})+|\d+)(?:\.\d+)?", re.ASCII),
     ",": re.compile(r"[+-]?(?:\d{1,3}(?:[.\u00a0\u202f' ]\d{3})+|\d+)(?:,\d+)?", re.ASCII),
 }
-
-
 _LONGEST = 40
 
 

@@ -22,29 +22,15 @@ from mappings.steps.step import Kind, Run, Shown, Step
 from mappings.steps.text import SPACES
 
 Values = dict[str, int]
-
-
 _LONGEST = 200
-
-
 _BETWEEN = re.compile(
     r"\s*(?:-|–|—|−|~|〜|～|→)\s*|\s+(?:to|till|until|bis|a|à|au|al|até|ao|do|tot|t/m|til|till|и|до|and|und|et|y|e|i)\s+",
     re.IGNORECASE,
 )
-
-
 _OPENING = re.compile(r"(?:from|between|vom|von|du|de|del|dal|van|od|desde|entre|fra|с|от)\s+(?=\S)", re.IGNORECASE)
-
-
 BETWEEN_WORDS = "to, till, until, bis, a, à, au, al, até, ao, do, tot, t/m, til, и, до, and, und, et, y, e, i"
-
-
 OPENING_WORDS = "from, between, vom, von, du, de, del, dal, van, od, desde, entre, fra, с, от"
-
-
 _MONTHS = frozenset("mBb")
-
-
 _YEARS = frozenset("Yy")
 
 
@@ -155,17 +141,9 @@ def _in_order(first: date, last: date) -> tuple[date, date]:
 
 
 _MEMO = 4096
-
-
 _MOST = 1000
-
-
 _DASH = "-"
-
-
 _DASHES = ("–", "—", "〜", "～", "~")
-
-
 _FORMATS = "Formats of one whole day, in strptime notation, tried in order; a neighbour may leave out the month or the year."
 
 

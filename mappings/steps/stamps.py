@@ -23,42 +23,28 @@ from mappings.steps.text import SPACES
 from mappings.zones import DAY_END
 
 IsoKind = Literal["moment", "wall", "date", "time"]
-
-
 Forms = Literal["week", "ordinal"]
-
-
 _DAY = (
     r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})|(?P<bmonth>[0-9]{2})(?P<bday>[0-9]{2})"
     r"|-?W(?P<week>[0-9]{2})-?(?P<weekday>[1-7])|-?(?P<ordinal>[0-9]{3}))"
 )
-
-
 _CLOCK = (
     r"(?P<hour>[0-9]{2})(?::(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?|(?P<bminute>[0-9]{2})(?P<bsecond>[0-9]{2})?)?"
     r"(?:[.,](?P<part>[0-9]{1,12}))?"
 )
-
-
 _OFFSET = r" ?(?P<offset>Z|UTC|[+\-−](?:0[0-9]|1[0-5])(?::?[0-5][0-9])?)"
-
-
 _PATTERNS = {
     "date": re.compile(_DAY, re.IGNORECASE),
     "time": re.compile(_CLOCK),
     "wall": re.compile(rf"{_DAY}[T ]{_CLOCK}", re.IGNORECASE),
     "moment": re.compile(rf"{_DAY}[T ]{_CLOCK}{_OFFSET}", re.IGNORECASE),
 }
-
-
 _EXAMPLES: dict[IsoKind, str] = {
     "date": "2026-12-31",
     "time": "19:30",
     "wall": "2026-12-31T19:30:00",
     "moment": "2026-12-31T19:30:00+01:00",
 }
-
-
 _LAST_HOUR = 23
 
 
@@ -191,20 +177,10 @@ def _offset(text: str) -> timezone:
 
 
 _MEMO = 4096
-
-
 _NUMBER = re.compile(r"-?[0-9]{1,20}(?:[.,][0-9]{1,20})?")
-
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 _FIRST_S, _LAST_S = 10**8, 253_402_300_799
-
-
 _LAST_SECOND = timedelta(days=1) - timedelta(seconds=1)
-
-
 _KINDS = {"moment": Kind.MOMENT, "wall": Kind.WALL, "date": Kind.DATE, "time": Kind.CLOCK}
 
 

@@ -18,20 +18,10 @@ from mappings.refusals import ReasonCode, Refusal, Repaired
 from mappings.steps.step import Kind, Run, Shown, Step
 
 INVISIBLE = "\u200b\u200c\u2060\ufeff\u180e\u00ad"
-
-
 _BLANKS = re.compile(rf"[\s{INVISIBLE}]+")
-
-
 _LINES = re.compile(rf"(?<![ \t])[ \t]*+(?:\r\n|[\n\r\v\f\x85\u2028\u2029])[\s{INVISIBLE}]*")
-
-
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-
-
 SPACES = "".join(chr(code) for code in range(0x3001) if chr(code).isspace()) + INVISIBLE
-
-
 """Every Unicode space, and the invisible characters that look like none."""
 
 
@@ -214,23 +204,11 @@ class EmptyIf(Step):
 
 
 Turkic = Literal["az", "tr"]
-
-
 """The languages whose letters i and ı are two, each with its own capital; all others share Unicode's rules."""
-
-
 _TO_LOWER = str.maketrans({"I": "ı", "İ": "i"})
-
-
 _TO_UPPER = str.maketrans({"i": "İ", "ı": "I"})
-
-
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-
-
 _BEGINNING = re.compile(r"(?:^|[.!?…]\s)\W{0,5}[^\W\d_]")
-
-
 _LOCALE = "Only for languages with a dotless i: tr or az."
 
 
@@ -323,17 +301,9 @@ def _turkic_upper(text: str) -> str:
 
 
 _PLAIN = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ħ": "h"})
-
-
 """Letters that Unicode does not take apart, as they are written where they are not known."""
-
-
 _BETWEEN = re.compile(r"[\W_]+")
-
-
 _QUOTES = re.compile(r"['’`]")
-
-
 _without_accents = normaliser(("accents",))
 
 
@@ -437,8 +407,6 @@ class Hash(Step):
 
 
 _MOST_ROUNDS = 3
-
-
 _SUSPECT = re.compile(r"[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u0192\u02c6\u02dc\u2013-\u2122]")
 
 

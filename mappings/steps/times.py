@@ -22,52 +22,22 @@ from mappings.steps.text import SPACES
 from mappings.zones import DAY_END
 
 _LONGEST = 60
-
-
 _BEFORE = r"(?:(?P<before>alle ore|a las|kl\.?|klo|um|at|à|às|as|alle|ore|om|godz\.?|ab|o)\s*)?"
-
-
 _HOUR = r"(?P<hour>[0-9]{1,2})"
-
-
 _COLON = r"(?::(?P<m1>[0-9]{2})(?::(?P<second>[0-9]{2}))?|\.(?P<m2>[0-9]{2}))"
-
-
 _UNIT = r"(?P<unit>hrs|hs|h|uhr|uur|時|시|点)"
-
-
 _AFTER_UNIT = r"(?:\s?(?P<m3>[0-9]{2})\s?(?:min|m|分|분)?)?"
-
-
 _HALF = r"(?P<half>am|pm|a\.m\.|p\.m\.)"
-
-
 _WRITTEN = re.compile(rf"{_BEFORE}{_HOUR}{_COLON}?\s?(?:{_UNIT}{_AFTER_UNIT})?\s?{_HALF}?", re.IGNORECASE)
-
-
 _NOON = frozenset(("noon", "12 noon", "midday", "mittag", "midi", "mediodía", "meio-dia", "mezzogiorno", "południe", "正午"))
-
-
 _MIDNIGHT = frozenset(("midnight", "12 midnight", "mitternacht", "minuit", "medianoche", "meia-noite", "mezzanotte", "północ"))
-
-
 _BETWEEN = re.compile(
     r"\s*(?:-|–|—|−|~|〜|～|→)\s*|\s+(?:to|till|until|bis|a|à|às|as|au|al|alle|até|do|tot|til)\s+", re.IGNORECASE
 )
-
-
 _OPENING = re.compile(r"(?:from|between|von|vom|de|das|da|dalle|du|desde|van|od|fra)\s+(?=\S)", re.IGNORECASE)
-
-
 _LAST_HOUR = 23
-
-
 _NOON_HOUR = 12
-
-
 BETWEEN_CLOCKS = "to, till, until, bis, a, à, às, as, au, al, alle, até, do, tot, til"
-
-
 CLOCKS_SHOWN = ("19:30", "19.30", "7.30pm", "7 p.m.", "14h30", "18h", "19 Uhr", "19.30 Uhr", "kl. 19", "19時30分", "noon")
 
 
@@ -187,11 +157,7 @@ def _clock(hour: int, written: Written) -> time:
 
 
 _MEMO = 4096
-
-
 _HALVES = "any (the default): a time without AM or PM is one of 24 hours; am_pm: up to 12 o'clock it must say which."
-
-
 Half = Literal["any", "am_pm"]
 
 

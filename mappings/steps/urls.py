@@ -20,29 +20,13 @@ _SOUND = re.compile(
     r"(?:[/?](?:(?:[\w/?:@!$&'()*+,;=~.-]++|%[0-9A-Fa-f]{2})++(?<=[\w/=-]))?)?",
     re.ASCII,
 )
-
-
 """Addresses that need no change: by far the most."""
-
-
 _FIRST = re.compile(r"https?://[^\s<>\"']+", re.IGNORECASE)
-
-
 _BARE = re.compile(r"(?:www\.)?(?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W\d_]{2,}(?::\d+)?(?:[/?#][^\s<>\"']*)?")
-
-
 _OTHER_SCHEME = re.compile(r"(?:mailto|tel|javascript|data|ftp|file):", re.IGNORECASE)
-
-
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-
-
 _TRAILING = ".,;:!?)]}»”’"
-
-
 _LONGEST = 4000
-
-
 _WANTED = "an address like https://example.org/tickets would be accepted"
 
 

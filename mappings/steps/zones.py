@@ -149,11 +149,7 @@ class ClockOf(Step):
 
 
 _ABBREVIATIONS = frozenset({"EST", "MST", "HST", "CET", "EET", "MET", "WET"})
-
-
 """Names that the database keeps for old programs, and that mean one offset to some readers and two to others."""
-
-
 _UTC = frozenset({"Etc/UTC", "Etc/GMT", "UTC", "GMT"})
 
 

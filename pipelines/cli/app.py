@@ -57,8 +57,6 @@ app = typer.Typer(
     help="Rows from spreadsheets, CRMs and partner files become events: every row exactly once, every bad row explained.",
     epilog="First steps: `eventsync demo` · `eventsync check` · `eventsync preview FEED` · `eventsync run FEED`",
 )
-
-
 state_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode="markdown", help="The state DB as a whole: sound, smaller, saved, moved."
 )

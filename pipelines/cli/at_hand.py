@@ -13,20 +13,19 @@ from rapidfuzz import fuzz, process
 
 from mappings.delivery import split_destination
 from mappings.errors import ConfigError
-from mappings.publishing import PublishPolicy
 from mappings.row_key import RowKey
+from mappings.spec.feed import PublishPolicy
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.cli.shelf import Shelf
 from pipelines.clock import now
 from pipelines.settings import Settings
-from state.books import Books
-from state.database import StateDb
-from state.decisions import Decisions
+from state.database import StateDb, existing_database
 from state.holders import HeldByAnotherError
-from state.lease import Lease
-from state.ledger import Ledger
-from state.presence import existing_database
-from state.views import Book
+from state.ledger.decisions import Decisions
+from state.ledger.lease import Lease
+from state.ledger.ledger import Ledger
+from state.ledger.row_record import Book
+from state.views.books import Books
 
 _ALIKE = 60.0
 

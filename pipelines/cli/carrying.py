@@ -9,11 +9,9 @@ from pipelines.cli.output import Output
 from pipelines.clock import now
 from pipelines.run.outcome import ExitCode
 from pipelines.settings import current_settings
-from state.addresses import shown_url
-from state.database import open_database
-from state.export_file import Carried, export_to, import_from
-from state.moving import migrate, rename_service
-from state.presence import existing_database
+from state.archive.export_file import Carried, export_to, import_from
+from state.archive.moving import migrate, rename_service
+from state.database import existing_database, open_database, shown_url
 
 _COLUMNS = ("table", "rows")
 

@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from mappings.errors import FileProblem, MappingFileError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.feed_files import every_mapping, mapping_or_error
 from pipelines.cli.findings import FeedFindings, find
 from pipelines.cli.output import Output
 from pipelines.cli.severity import worst
 from pipelines.cli.shared_files import SharedFile, shared_file
-from pipelines.launching.dagster_home import settings_lacking
+from pipelines.orchestration.dagster_home import settings_lacking
 from pipelines.settings import Settings, current_settings
 
 UNSOUND = 2

@@ -17,8 +17,8 @@ from pathlib import Path
 import httpx
 
 from mappings.errors import TransientError
-from pipelines.launching.webserver import Webserver
-from pipelines.names import LOCATION
+from pipelines.orchestration.names import LOCATION
+from pipelines.orchestration.webserver import Webserver
 
 STOP_S = 10.0
 READY_S = 90.0

@@ -9,7 +9,7 @@ from pathlib import Path
 from rapidfuzz import process
 
 from mappings.errors import ConfigError, MappingFileError
-from mappings.loader import SUFFIXES, FeedFolder, LoadedFeed, load_folder
+from mappings.yaml.loader import SUFFIXES, FeedFolder, LoadedFeed, load_folder
 from pipelines.settings import Settings
 
 

@@ -10,9 +10,8 @@ from dataclasses import asdict
 from pipelines.cli.output import Output
 from pipelines.run.outcome import ExitCode
 from pipelines.settings import current_settings
-from state.addresses import shown_url
-from state.compacting import Compaction, compact
-from state.presence import existing_database
+from state.archive.compacting import Compaction, compact
+from state.database import existing_database, shown_url
 
 _MB = 1_000_000
 _COLUMNS = ("bodies packed", "MB less in bodies", "MB before", "MB after")

@@ -11,8 +11,9 @@ from pipelines.cli.at_hand import FeedAtHand, feed_at_hand, typed_key
 from pipelines.cli.output import Output
 from pipelines.cli.payload_diff import FieldDiff, payload_diff, shown
 from pipelines.settings import current_settings
-from state.views import RowFilter, RowRecord, RunRecord
-from state.words import DriftKind, EntryState, Waiting
+from state.enums import DriftKind, EntryState, Waiting
+from state.ledger.row_record import RowRecord
+from state.views.views import RowFilter, RunRecord
 
 _SHOWN = 100
 _LIST = ("what", "row key", "event", "field", "delivered", "now")

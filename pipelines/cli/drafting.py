@@ -16,14 +16,13 @@ from pydantic import TypeAdapter
 
 from connectors.sources.access import Access
 from connectors.sources.catalogue import open_source
-from connectors.sources.file_source import file_at
-from connectors.sources.opened_file import opened
+from connectors.sources.files.opened_file import opened
+from connectors.sources.files.source import file_at
+from mappings.draft.dialect import header_row
+from mappings.draft.draft import Draft, Sample, Wishes, draft_feed, feed_name, with_examples
 from mappings.errors import ConfigError, MappingFileError
-from mappings.infer import Draft, Sample, Wishes, draft_feed, feed_name
-from mappings.infer_dialect import header_row
-from mappings.infer_examples import with_examples
 from mappings.measures import parse_zone
-from mappings.source_specs import SourceSpec
+from mappings.spec.source import SourceSpec
 from pipelines.cli.feed_files import mapping_or_error, shown_path
 from pipelines.cli.findings import FeedFindings, find
 from pipelines.cli.output import Output

@@ -17,7 +17,7 @@ from mappings.errors import ConfigError
 from mappings.outcome import RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.refusals import did_you_mean
 from mappings.row_key import FeedName, RowKey
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.at_hand import typed_key
 from pipelines.cli.feed_files import named_mapping
 from pipelines.cli.known_lists import Known, known_lists
@@ -27,7 +27,7 @@ from pipelines.cli.output import Output, Progress
 from pipelines.cli.shelf import open_shelf
 from pipelines.clock import now
 from pipelines.settings import Settings, current_settings
-from state.views import RowFilter
+from state.views.views import RowFilter
 
 _COLUMNS = ("field", "step", "goes in", "comes out")
 _KEPT_KEYS = 50_000

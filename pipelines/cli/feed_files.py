@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from mappings.errors import ConfigError, MappingFileError
-from mappings.loader import SUFFIXES, load_feed
 from mappings.refusals import did_you_mean
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import SUFFIXES, load_feed
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.settings import Settings
 

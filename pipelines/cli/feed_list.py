@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from mappings.errors import MappingFileError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.chosen import folder_of
 from pipelines.cli.feed_files import shown_path
 from pipelines.cli.output import Output
 from pipelines.cli.shelf import Shelf, open_shelf
 from pipelines.cli.source_words import source_words
 from pipelines.settings import current_settings
-from state.views import FeedStatus
+from state.views.views import FeedStatus
 
 _COLUMNS = ("feed", "source", "schedule", "last run", "outcome", "rows")
 

@@ -12,7 +12,7 @@ from typing import Literal
 from connectors.event_api.contract_check import Drift
 from mappings.errors import FileProblem, MappingFileError
 from mappings.examples import ExampleFailure, run_examples
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.feed_files import shown_path
 from pipelines.cli.source_lint import look_at_source
 

@@ -11,9 +11,10 @@ from connectors.event_api.route import in_short
 from mappings.refusals import REASON_TEXTS, Reason
 from mappings.row_key import RowKey
 from pipelines.cli.tables_csv import ToldRow, told
-from state.deciding import waits_for_access
-from state.views import OtherEntry, ProblemRecord, RowRecord
-from state.words import DriftKind, EntryState, ProblemKind, Waiting
+from state.enums import DriftKind, EntryState, ProblemKind, Waiting
+from state.ledger.choices import waits_for_access
+from state.ledger.row_record import OtherEntry, RowRecord
+from state.views.views import ProblemRecord
 
 
 @dataclass(frozen=True, slots=True)

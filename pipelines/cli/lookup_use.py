@@ -12,12 +12,12 @@ from pathlib import Path
 
 from connectors.sources.catalogue import open_source
 from mappings.compiler.mapper import Directory, attempt
-from mappings.includes import included_by, including, is_shared
-from mappings.lint_lookups import LookedAt, asked, has_lists
-from mappings.loader import SUFFIXES, document_of
+from mappings.lint.lookups import LookedAt, asked, has_lists
 from mappings.outcome import SourceRow
-from mappings.schema import FeedMapping
-from mappings.spots import Problem
+from mappings.positions import Problem
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.includes import included_by, including, is_shared
+from mappings.yaml.loader import SUFFIXES, document_of
 from pipelines.clock import now
 
 _MOST_ROWS = 50_000

@@ -16,7 +16,7 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
 from mappings.compiler.mapper import compile_feed
 from mappings.outcome import RowOutcome, SourceRow
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.feed_files import named_mapping
 from pipelines.cli.known_lists import Known, known_lists
 from pipelines.cli.outcome_words import OutcomeKind, kind_of, outcome_document, outcome_told

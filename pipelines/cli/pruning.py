@@ -15,9 +15,8 @@ from pipelines.cli.output import Output
 from pipelines.clock import now
 from pipelines.run.outcome import ExitCode
 from pipelines.settings import current_settings
-from state.addresses import shown_url
-from state.presence import existing_database
-from state.pruning import Pruned, prune
+from state.archive.prune import Pruned, prune
+from state.database import existing_database, shown_url
 
 _COLUMNS = ("what", "", "stays, though as old", "because")
 _LEAST = timedelta(days=1)

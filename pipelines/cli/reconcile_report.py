@@ -17,8 +17,8 @@ from pipelines.run.outcome import ExitCode
 from pipelines.run.reconcile import ListRead, Reconciled, ReconcileJob, RowVerdict, Verdict, reconcile
 from pipelines.settings import current_settings
 from pipelines.telemetry.logs import configure_logs
-from state.decisions import Found
-from state.sought import Sought, read_sought
+from state.ledger.decisions import Found
+from state.ledger.sought import Sought, read_sought
 
 _COLUMNS = ("was", "row key", "place", "event", "why", "what would help")
 _SHOWN = 100

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from mappings.errors import ConfigError
-from mappings.reference_words import Grid, Section, Vocabulary, read_vocabulary
+from mappings.reference import Grid, Section, Vocabulary, read_vocabulary
 from pipelines.cli.output import Output
 
 

@@ -11,8 +11,8 @@ from pipelines.cli.output import Output
 from pipelines.cli.tables import BRAKE_COLUMNS, REJECTION_COLUMNS, brake_rows, read_line, rejection_rows
 from pipelines.run.outcome import Outcome
 from pipelines.run.stage import Staged
-from state.accounts import StageReport
-from state.standing import NOTHING, Standing
+from state.ledger.accounts import StageReport
+from state.ledger.standing import NOTHING, Standing
 
 SHOWN = 10
 """So many of the rows to be sent are shown, and so many rejected ones."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from mappings.delivery import Intent
 from mappings.errors import SyncError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.output import Output, Progress
 from pipelines.cli.rehearsal_report import SHOWN, Owed, Rehearsal, Sending, show_rehearsals
 from pipelines.cli.severity import worst
@@ -25,12 +25,13 @@ from pipelines.run.publish import Published
 from pipelines.run.signals import InterruptedRunError, is_stop_asked
 from pipelines.run.standing import outcome_of_publish
 from pipelines.settings import Settings
-from state.accounts import PublishAccount
-from state.books import Books
-from state.outbox import Outbox
-from state.presence import existing_database
-from state.rehearsal import rehearsal_copy
-from state.views import Book, RowFilter
+from state.archive.rehearsal import rehearsal_copy
+from state.database import existing_database
+from state.ledger.accounts import PublishAccount
+from state.ledger.outbox import Outbox
+from state.ledger.row_record import Book
+from state.views.books import Books
+from state.views.views import RowFilter
 
 _CLAIMED_AT_ONCE = 500
 _LAUNCHED_BY = "a rehearsal"

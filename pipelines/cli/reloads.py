@@ -16,8 +16,8 @@ from mappings.errors import ConfigError, MappingFileError, TransientError
 from pipelines.cli.chosen import folder_of
 from pipelines.cli.feed_files import shown_path
 from pipelines.cli.output import Output
-from pipelines.launching.reloading import FolderSeen, Reloader, Tell, watch
-from pipelines.launching.webserver import Webserver, webserver_url
+from pipelines.orchestration.reloading import FolderSeen, Reloader, Tell, watch
+from pipelines.orchestration.webserver import Webserver, webserver_url
 from pipelines.run.signals import wait_to_be_stopped
 from pipelines.settings import Settings, current_settings
 

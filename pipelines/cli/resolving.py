@@ -19,10 +19,10 @@ from pipelines.run.outcome import ExitCode
 from pipelines.run.reconcile import is_listed
 from pipelines.settings import current_settings
 from pipelines.telemetry.logs import configure_logs
-from state.choices import Apply, AsItIs, Change, Choice, Release, Remove, Resend, SameAs, SetAside, TakeBack, TakeEvent
-from state.decisions import Resolved
-from state.views import Book
-from state.weighing import Weighed, raise_all, weigh
+from state.ledger.choices import Apply, AsItIs, Change, Choice, Release, Remove, Resend, SameAs, SetAside, TakeBack, TakeEvent
+from state.ledger.decisions import Resolved
+from state.ledger.row_record import Book
+from state.ledger.weighing import Weighed, raise_all, weigh
 
 _COLUMNS = ("row key", "was", "is", "event", "what happens")
 _BARE: Mapping[str, Choice] = {

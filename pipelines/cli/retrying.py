@@ -10,9 +10,9 @@ from mappings.refusals import did_you_mean
 from pipelines.cli.at_hand import FeedAtHand, feed_at_hand, split_keys
 from pipelines.cli.output import Output
 from pipelines.settings import current_settings
-from state.turned_away import RETRIABLE, Retried
-from state.views import RowFilter
-from state.words import EntryState
+from state.enums import EntryState
+from state.ledger.turned_away import RETRIABLE, Retried
+from state.views.views import RowFilter
 
 _LEFT_ALONE = ("row key", "left alone, because")
 

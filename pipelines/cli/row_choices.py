@@ -8,9 +8,10 @@ from mappings.errors import ConfigError
 from mappings.refusals import did_you_mean
 from pipelines.cli.listed_row import ListedRow, of_drift, of_earlier, of_entry, of_problem, of_resent, of_vanished
 from pipelines.run.standing import ALL, IGNORED, RESENT, WAITING
-from state.books import Books
-from state.views import Book, RowFilter, RowRecord
-from state.words import EntryState, ProblemKind, Waiting
+from state.enums import EntryState, ProblemKind, Waiting
+from state.ledger.row_record import Book, RowRecord
+from state.views.books import Books
+from state.views.views import RowFilter
 
 _TELLERS: Mapping[str, Callable[[RowRecord, str], ListedRow]] = {
     Waiting.DRIFT: of_drift,

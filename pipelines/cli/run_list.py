@@ -10,8 +10,8 @@ from pipelines.cli.run_words import run_document, run_head, run_lines, run_told
 from pipelines.cli.shelf import Shelf, open_shelf
 from pipelines.cli.tables import REJECTION_COLUMNS, rejection_rows
 from pipelines.settings import current_settings
-from state.accounts import StageReport
-from state.views import RunRecord
+from state.ledger.accounts import StageReport
+from state.views.views import RunRecord
 
 _SEARCHED = 5_000
 _REASON_COLUMNS = ("rows", "column", "found", "problem", "hint")

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from mappings.errors import MappingFileError
 from mappings.row_key import FeedName
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.run_report import RunReport
 from pipelines.run.context import open_workshop
 from pipelines.run.outcome import ExitCode

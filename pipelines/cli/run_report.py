@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.output import Output
 from pipelines.cli.run_words import standing_line
 from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
@@ -13,11 +13,11 @@ from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
 from pipelines.run.context import Workshop
 from pipelines.run.outcome import ExitCode, Outcome, message_and_hint
 from pipelines.run.sending import pace_line
-from state.accounts import RejectedRow
-from state.books import Books
-from state.standing import OpenRows
-from state.views import RunRecord
-from state.words import Waiting
+from state.enums import Waiting
+from state.ledger.accounts import RejectedRow
+from state.ledger.standing import OpenRows
+from state.views.books import Books
+from state.views.views import RunRecord
 
 SHOWN = 10
 """So many rejected rows are shown at the end of a run; `eventsync rows` has all of them."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from pipelines.cli.tables import publish_line, read_line
 from pipelines.run.sending import pace_line
-from state.standing import OpenRows
-from state.views import RunRecord
-from state.words import Waiting
+from state.enums import Waiting
+from state.ledger.standing import OpenRows
+from state.views.views import RunRecord
 
 _JUDGED = frozenset({"done", "needs attention", "staged"})
 

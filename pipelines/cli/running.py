@@ -13,8 +13,8 @@ from uuid import uuid4
 import httpx
 
 from mappings.errors import ConfigError
-from mappings.loader import LoadedFeed
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import LoadedFeed
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.cli.output import Output, Progress
 from pipelines.cli.rehearsing import rehearse_feeds
@@ -22,9 +22,16 @@ from pipelines.cli.run_notices import tell_after, tell_before
 from pipelines.cli.run_report import RunReport, report_of, show_reports
 from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
-from pipelines.launching.dagster_home import prepare_dagster_home
-from pipelines.launching.request import launch_config, launch_tags, launched_job, wanted_assets
-from pipelines.launching.webserver import Launch, Webserver, webserver_url
+from pipelines.orchestration.dagster_home import prepare_dagster_home
+from pipelines.orchestration.webserver import (
+    Launch,
+    Webserver,
+    launch_config,
+    launch_tags,
+    launched_job,
+    wanted_assets,
+    webserver_url,
+)
 from pipelines.run.context import open_workshop, require_service
 from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
 from pipelines.run.options import RunOptions
@@ -188,7 +195,7 @@ def run_in_process(
     prepare_dagster_home(settings.dagster_home)
     with output.waiting("starting Dagster (--no-dagster does without it)"), window():
         from pipelines.definitions import build_definitions  # noqa: PLC0415  # Dagster takes seconds to import
-        from pipelines.launching.in_process import run_job  # noqa: PLC0415  # as above
+        from pipelines.orchestration.in_process import run_job  # noqa: PLC0415  # as above
 
         wanted = {mapping.feed for mapping in feeds}
         definitions = build_definitions(settings, lambda: open_workshop(settings, output.aside), wanted=wanted)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mappings.errors import ConfigError
-from mappings.json_schema import feed_json_schema
+from mappings.spec.json_schema import feed_json_schema
 from pipelines.cli.output import Output
 
 

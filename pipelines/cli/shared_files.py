@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mappings.errors import ConfigError
-from mappings.includes import including, is_shared
-from mappings.loader import SUFFIXES
+from mappings.yaml.includes import including, is_shared
+from mappings.yaml.loader import SUFFIXES
 from pipelines.settings import Settings
 
 

@@ -10,16 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mappings.errors import ConfigError
-from mappings.loader import load_folder
 from mappings.row_key import FeedName
+from mappings.yaml.loader import load_folder
 from pipelines.cli.chosen import chosen_feeds, folder_of
 from pipelines.clock import now
 from pipelines.settings import Settings
-from state.alongside import Estranged, find_estranged
-from state.books import Books
-from state.presence import existing_database
-from state.views import Book, FeedStatus, RunRecord
-from state.words import EntryState
+from state.database import existing_database
+from state.enums import EntryState
+from state.ledger.alongside import Estranged, find_estranged
+from state.ledger.row_record import Book
+from state.views.books import Books
+from state.views.views import FeedStatus, RunRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from mappings.errors import ConfigError
-from mappings.loader import load_folder
+from mappings.yaml.loader import load_folder
 from pipelines.cli.children import Sandbox, free_port, running_dagster, running_sandbox
 from pipelines.cli.chosen import require_folder
 from pipelines.cli.output import Output
@@ -21,9 +21,9 @@ from pipelines.cli.reloads import watching
 from pipelines.cli.run_report import RunReport, show_accounts, show_report
 from pipelines.cli.running import run_in_process
 from pipelines.clock import monotonic_s
-from pipelines.launching.dagster_home import prepare_dagster_home
-from pipelines.launching.reloading import see_folder
-from pipelines.launching.webserver import note_path
+from pipelines.orchestration.dagster_home import prepare_dagster_home
+from pipelines.orchestration.reloading import see_folder
+from pipelines.orchestration.webserver import note_path
 from pipelines.run.context import require_service
 from pipelines.run.options import RunOptions
 from pipelines.run.signals import wait_to_be_stopped

@@ -14,12 +14,12 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.errors import MissingColumnsError, SourceRefusedError
 from mappings.compiler.mapper import Directory, RowMapper, attempt
 from mappings.errors import FileProblem, SyncError
-from mappings.lint_columns import find_missing_columns
-from mappings.loader import at_places, document_of
+from mappings.lint.columns import find_missing_columns
 from mappings.outcome import MappedRow, Rejection
+from mappings.positions import Problem
 from mappings.refusals import REASON_TEXTS
-from mappings.schema import FeedMapping
-from mappings.spots import Problem
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import at_places, document_of
 from pipelines.cli.lookup_use import find_unasked
 from pipelines.clock import now
 

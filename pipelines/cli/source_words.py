@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mappings.source_specs import SourceSpec
+from mappings.spec.source import SourceSpec
 
 
 def source_words(spec: SourceSpec) -> str:

@@ -14,8 +14,8 @@ from pipelines.cli.shelf import Shelf, open_shelf
 from pipelines.notifications.causes import HELP
 from pipelines.run.outcome import ExitCode
 from pipelines.settings import current_settings
-from state.views import FeedStatus, LeaseHolder, RunRecord
-from state.words import EntryState
+from state.enums import EntryState
+from state.views.views import FeedStatus, LeaseHolder, RunRecord
 
 _RUNS_OF_ONE = 10
 _RUNS_OF_ALL = 3

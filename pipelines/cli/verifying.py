@@ -8,9 +8,8 @@ from __future__ import annotations
 from pipelines.cli.output import Output
 from pipelines.run.outcome import ExitCode
 from pipelines.settings import current_settings
-from state.addresses import shown_url
-from state.presence import existing_database
-from state.soundness import Examination, examine
+from state.archive.verify import Examination, examine
+from state.database import existing_database, shown_url
 
 _COLUMNS = ("what", "feed", "row or run", "finding")
 _WHAT_HELPS = "findings in the file or its tables: restore a backup; any other: please report them as a fault of eventsync"

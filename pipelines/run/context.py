@@ -30,13 +30,12 @@ from connectors.rate_limit_state import Sharing
 from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
-from connectors.sources.sights import take_snapshot
+from connectors.sources.files.snapshot import take_snapshot
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.compiler.rows import is_unfolding
 from mappings.errors import ConfigError, SyncError
-from mappings.publishing import PublishPolicy
 from mappings.row_key import RowKey
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping, PublishPolicy
 from pipelines.clock import monotonic_s, now
 from pipelines.run.backfill import PATIENCE_S, comes_between, say_waiting, within
 from pipelines.run.drain import Advance, Departures
@@ -52,18 +51,13 @@ from pipelines.run.systemic_failure import SystemicFailure, patience_with
 from pipelines.settings import Settings
 from pipelines.telemetry.tracing import UNTOLD, Telemetry, Wanted, wanted_of
 from state.database import StateDb, open_database
-from state.holders import HeldByAnotherError, this_process
-from state.lease import Lease
-from state.ledger import Ledger
-from state.media import MediaMemory
-from state.notes import ServiceNotes
-from state.notices import add_notices
+from state.holders import HeldByAnotherError, seconds_since_boot, this_process
+from state.ledger.lease import Lease
+from state.ledger.ledger import Ledger
+from state.notes import MediaMemory, ServiceNotes, add_notices
 from state.pace import PaceBook
-from state.pulse import seconds_since_boot
 
 INSISTENCE = RetryPolicy()
-
-
 """How long a worker insists on one request."""
 
 
@@ -361,8 +355,6 @@ class Workshop:
 
 
 OpenWorkshop = Callable[[], AbstractContextManager[Workshop]]
-
-
 """What opens a workshop for the length of a block; whoever is to do something later is given this."""
 
 

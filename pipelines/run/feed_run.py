@@ -13,7 +13,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from mappings.errors import SyncError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.garbage import seldom_looked_for
 from pipelines.run.brakes import brake_error, pass_the_gate, raise_if_braked
 from pipelines.run.context import Workshop
@@ -28,11 +28,11 @@ from pipelines.run.stage import Staged, stage
 from pipelines.run.standing import outcome_of_publish, outcome_of_standing
 from pipelines.run.write_back import mark_rows
 from pipelines.telemetry.tracing import Telemetry, Work
-from state.accounts import PublishAccount
-from state.books import Books
-from state.lease import LeaseLostError
-from state.notices import put_pace
-from state.standing import Standing
+from state.ledger.accounts import PublishAccount
+from state.ledger.lease import LeaseLostError
+from state.ledger.standing import Standing
+from state.notes import put_pace
+from state.views.books import Books
 
 DONE = Outcome("done", ExitCode.DONE)
 _MISSING = "keys that are not in the source"

@@ -11,9 +11,9 @@ from pipelines.run.preflight import CLEAR, Outlook
 from pipelines.run.sending import PublishJob, Sending, pace_numbers
 from pipelines.run.signals import run_stoppable
 from pipelines.run.write_back import WrittenBack
-from state.accounts import PublishAccount
-from state.lease import LeaseLostError
-from state.standing import NOTHING, Standing
+from state.ledger.accounts import PublishAccount
+from state.ledger.lease import LeaseLostError
+from state.ledger.standing import NOTHING, Standing
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,10 @@ from pipelines.run.images import CoverProblem, Covers, Dressed, names_cover
 from pipelines.run.lease import TellLoss
 from pipelines.run.preflight import CLEAR, Preflight
 from pipelines.run.systemic_failure import Caution, SameRefusalError, SystemicFailure
-from state.outbox import Outbox
+from state.ledger.outbox import Outbox
 
 OUTAGE = "outage"
 """Why a drain was stopped, as the ledger keeps it; anything else is the reason of a refusal."""
-
-
 GRACE_S = 20.0
 """How long requests in flight may take to finish once a stop is asked for."""
 

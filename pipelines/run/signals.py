@@ -38,30 +38,16 @@ def leave(_number: int, _frame: FrameType | None) -> None:
 
 
 T = TypeVar("T")
-
-
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
 _SAME_PRESS_S = 0.1
 """Signals so close together are one wish: a terminal's Ctrl-C may come from the terminal and from a parent as well."""
-
-
 _LAST_S = 0.7
 """How long after a second signal the block still has, whatever it hangs in."""
-
-
 _FAREWELL_S = 0.25
 """How long the process then has: Python waits for threads, one of which may ask a server that does not answer."""
-
-
 _NAP_S = 0.2
 """How long a signal may go unheard by somebody who only waits."""
-
-
 Handler = Callable[[int, FrameType | None], object]
-
-
 Dropped = Callable[["sys.UnraisableHookArgs"], object]
 
 

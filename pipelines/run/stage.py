@@ -9,31 +9,32 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from itertools import chain, islice
 from typing import TypeVar
 
 from connectors.sources.contract import Ending, Reading, Source
 from connectors.sources.errors import SourceUnavailableError
-from connectors.sources.sights import FileSnapshot
+from connectors.sources.files.snapshot import FileSnapshot
 from mappings.compiler.mapper import RowMapper
 from mappings.compiler.rows import is_unfolding
 from mappings.outcome import WHOLE_ROW, RowOutcome, SourceRow
 from mappings.row_key import RowKey, names_of
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.run.brakes import BrakeVerdict, judge
 from pipelines.run.drain import Advance
 from pipelines.run.options import RunOptions
 from pipelines.run.reading import FULL_READ, ChangeProbe, ReadPlan, SourceFingerprint
 from pipelines.run.signals import interruptible, window
 from pipelines.run.window_filter import WindowFilter
-from state.accounts import StageReport
-from state.bookmark import ReadEnd
-from state.ledger import Ledger
-from state.reach import Reach
-from state.repeating import Repetition
-from state.stage import Stage
-from state.terms import Terms
+from state.ledger.accounts import StageReport
+from state.ledger.bookmark import ReadEnd
+from state.ledger.ledger import Ledger
+from state.ledger.reach import Reach
+from state.ledger.repeating import Repetition
+from state.ledger.stage import Stage
+from state.ledger.terms import Terms
 
 CHUNK_ROWS = 2_000
 """Rows of one stage transaction: large enough for batched statements and few flushes to disk, small enough for flat memory."""
@@ -191,7 +192,7 @@ def _write_changed(job: StageJob, rows: Iterable[SourceRow], staging: Stage) -> 
         digests = [b"" if row.problems or row.warnings or row.is_gone else digest(row) for row in chunk]
         entries = staging.unchanged(digests)
         changed = list(map_rows(row for row, entry_id in zip(chunk, entries, strict=True) if not entry_id))
-        staging.write(changed, [entry_id for entry_id in entries if entry_id], lambda chunk=chunk: list(map_rows(chunk)))
+        staging.write(changed, [entry_id for entry_id in entries if entry_id], partial(list, map_rows(chunk)))
         job.advance(len(chunk))
 
 

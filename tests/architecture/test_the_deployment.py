@@ -21,8 +21,8 @@ from dagster._core.instance.config import dagster_instance_config
 from dagster._core.workspace.load import location_origins_from_yaml_paths
 
 from pipelines.cli.app import app
-from pipelines.launching.dagster_home import DAGSTER_YAML
-from pipelines.names import LOCATION
+from pipelines.orchestration.dagster_home import DAGSTER_YAML
+from pipelines.orchestration.names import LOCATION
 
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("eventsync*.*"))

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.compiler.recurrence import read_rule, rule_days
 from mappings.event import EVENT
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
 from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow
 from mappings.refusals import Refusal
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 NOW = datetime(2026, 5, 6, 12, tzinfo=UTC)
 FEED = """
@@ -174,8 +173,6 @@ PARTS = st.fixed_dictionaries(
         "BYSETPOS": st.lists(st.sampled_from([1, 2, -1]), min_size=1, max_size=2),
     },
 )
-
-
 RULES = (
     "FREQ=DAILY;INTERVAL=3",
     "FREQ=DAILY;BYMONTH=1,6;BYDAY=MO,SA",

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from mappings.errors import ConfigError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.output import Output
 from pipelines.clock import now
 from pipelines.run.backfill import BackfillPlan, plan_of_record
 from pipelines.settings import Settings
 from state.backfills import BackfillRecord, Backfills, BackfillState, SliceRecord, SliceState
-from state.presence import existing_database
+from state.database import existing_database
 
 _COLUMNS = ("backfill", "days", "state", "slices", "left", "asked for at")
 _SLICE_COLUMNS = ("slice", "days", "state", "read", "new", "delivered", "rejected", "how it ended", "run")

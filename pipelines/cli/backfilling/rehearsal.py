@@ -23,9 +23,9 @@ from pipelines.run.options import RunOptions
 from pipelines.run.outcome import ExitCode, Outcome, outcome_of
 from pipelines.run.signals import InterruptedRunError
 from pipelines.run.stage import Staged
+from state.archive.rehearsal import rehearsal_copy
 from state.backfills import Backfills
-from state.presence import existing_database
-from state.rehearsal import rehearsal_copy
+from state.database import existing_database
 
 _COLUMNS = ("days", "read", "would send", "unchanged", "drifted", "rejected", "held", "left out", "how it would end")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.output import Output
 from pipelines.cli.run_report import RunReport, report_of
 from pipelines.cli.running import Request, runner_of, watcher_of

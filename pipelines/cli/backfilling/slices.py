@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mappings.measures import written
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.backfilling.listing import document_of, open_one
 from pipelines.cli.backfilling.slice_runs import SliceRuns
 from pipelines.cli.output import Output
@@ -26,9 +26,9 @@ from pipelines.run.outcome import ExitCode
 from pipelines.run.signals import deferred_to_the_end, is_stop_asked, window
 from pipelines.settings import Settings
 from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
-from state.books import Books
 from state.holders import HeldByAnotherError
 from state.notes import ServiceNotes
+from state.views.books import Books
 
 _A_MOMENT_S = 0.5
 _THROUGH = frozenset({"done", "needs attention"})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from mappings.errors import ConfigError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.backfilling.listing import cancel_backfill, list_backfills
 from pipelines.cli.backfilling.rehearsal import rehearse_backfill
 from pipelines.cli.backfilling.slices import Wish, backfill_feed

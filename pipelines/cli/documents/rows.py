@@ -16,9 +16,9 @@ from pipelines.cli.reporting.page import SectionName
 from pipelines.cli.resolving import Told
 from pipelines.cli.unmapped import Unmapped
 from pipelines.run.reconcile import ListRead, Verdict
-from state.turned_away import LeftAlone
-from state.views import OtherEntry
-from state.words import Decision, DriftKind, EntryState, ProblemKind
+from state.enums import Decision, DriftKind, EntryState, ProblemKind
+from state.ledger.row_record import OtherEntry
+from state.ledger.turned_away import LeftAlone
 
 
 class Problem(TypedDict):

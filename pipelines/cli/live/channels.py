@@ -11,7 +11,7 @@ from rapidfuzz import process
 
 from connectors.notify import Message, Tone, deliver_over, find_fault
 from mappings.errors import ConfigError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.channels import Channels, Recipient
 from pipelines.cli.findings import LiveFinding, unwise, well
 from pipelines.settings import Settings

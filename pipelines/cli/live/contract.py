@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from connectors.event_api.contract_check import compare
 from connectors.event_api.contract_page import ContractPage, NoPage
-from mappings.field_forms import Outgoing
-from mappings.outgoing import outgoing_of
-from mappings.schema import FeedMapping
+from mappings.lint.soundness import outgoing_of
+from mappings.spec.feed import FeedMapping
+from mappings.spec.values import Outgoing
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
 from pipelines.run.outcome import ExitCode
 

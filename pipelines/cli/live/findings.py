@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.asking import Lists, ask_everything
 from pipelines.cli.findings import LiveFinding, unwise
 from pipelines.cli.live.channels import ask_channels, of_channels
@@ -22,8 +22,8 @@ from pipelines.cli.shelf import open_shelf
 from pipelines.clock import now
 from pipelines.run.preflight import ListMemory
 from pipelines.settings import Settings
+from state.database import existing_database
 from state.notes import ServiceNotes
-from state.presence import existing_database
 
 
 def ask_for(

@@ -11,8 +11,8 @@ from connectors.event_api.answers import Created, KeyRefused, Meaning, NoAccess,
 from connectors.event_api.route import in_short
 from mappings.compiler.mapper import Directory, attempt
 from mappings.errors import SyncError
-from mappings.outgoing import outgoing_of
-from mappings.schema import FeedMapping
+from mappings.lint.soundness import outgoing_of
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.asking import Lists
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
 from pipelines.run.outcome import ExitCode, outcome_of

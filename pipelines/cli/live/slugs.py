@@ -10,9 +10,9 @@ from itertools import islice
 
 from connectors.event_api.lists import Classifications
 from mappings.errors import SyncError
-from mappings.lint_words import FILL_IN
+from mappings.fill_in import FILL_IN
 from mappings.refusals import did_you_mean
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
 from pipelines.cli.live.service import refused
 from pipelines.cli.live.slugs_named import slugs_named

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mappings.lookup_table import Table
-from mappings.policies import Policy, Use
-from mappings.row_values import From
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.spec.values import Choose, FirstOf, From, Items, TableValue, Value
 from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
-from mappings.values import Choose, FirstOf, Items, TableValue, Value
+from mappings.strict import Policy, Use
 
 _OWN_FILE = "the mapping file"
 

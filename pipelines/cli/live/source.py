@@ -9,13 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from connectors.sources.catalogue import look_at_org, open_source
 from connectors.sources.errors import MissingColumnsError
-from connectors.sources.names import Asked, matched
+from connectors.sources.header import Asked, matched
 from mappings.compiler.mapper import Directory, attempt
 from mappings.errors import SyncError
-from mappings.salesforce_specs import SalesforceSource
-from mappings.schema import FeedMapping
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_parts import WriteBack
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import GoogleSheetsSource, SalesforceSource
+from mappings.spec.source_words import WriteBack
 from pipelines.cli.findings import LiveFinding, unwise, well
 from pipelines.cli.live.service import refused
 from pipelines.cli.source_words import source_words

@@ -14,8 +14,9 @@ from mappings.refusals import REASON_TEXTS, Reason
 from mappings.row_key import RowKey
 from pipelines.cli.payload_diff import payload_diff, shown
 from pipelines.cli.reporting.page import Change, Line, Point
-from state.views import OtherEntry, ProblemRecord, RowRecord
-from state.words import DriftKind, EntryState
+from state.enums import DriftKind, EntryState
+from state.ledger.row_record import OtherEntry, RowRecord
+from state.views.views import ProblemRecord
 
 _LONGEST = 300
 """Characters of one text; an editor recognises a cell by its beginning."""

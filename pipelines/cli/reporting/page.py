@@ -94,8 +94,6 @@ HEADINGS: dict[SectionName, Heading] = {
     ),
     SectionName.ONLINE: Heading("Online", "online", "These events are with the publishing service.", "delivered"),
 }
-
-
 _UNUSUAL = "something about it is unusual, and we are looking into it"
 _STOPPED = {
     "rejected": "too many of its rows cannot be used. Mend them, or ask us to send the others",

@@ -22,9 +22,10 @@ from pipelines.cli.reporting.page import Line, Page, Room, Section, SectionName
 from pipelines.cli.shelf import Shelf, open_shelf
 from pipelines.clock import now
 from pipelines.settings import current_settings
-from state.books import Books
-from state.views import Book, FeedStatus, RowFilter, RowRecord
-from state.words import EntryState, ProblemKind, Waiting
+from state.enums import EntryState, ProblemKind, Waiting
+from state.ledger.row_record import Book, RowRecord
+from state.views.books import Books
+from state.views.views import FeedStatus, RowFilter
 
 _COLUMNS = ("what", "rows", "new")
 _LINK = re.compile(r"https?://[^\s\"'<>]*\{id\}[^\s\"'<>]*", re.ASCII)

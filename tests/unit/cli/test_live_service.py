@@ -7,7 +7,7 @@ import pytest
 from connectors.event_api.answers import Created, Failing, Foreign, KeyRefused, Lost, Meaning, NoAccess, Refused, ScopeMissing
 from connectors.event_api.lists import Classifications
 from mappings.delivery import Answer
-from mappings.loader import load_feed
+from mappings.yaml.loader import load_feed
 from pipelines.cli.asking import Lists
 from pipelines.cli.findings import LiveFinding
 from pipelines.cli.live.service import of_account

@@ -17,7 +17,7 @@ from connectors.event_api.transport import may_leave
 from mappings.errors import SyncError, TransientError
 from pipelines.run.drain import Departures
 from pipelines.run.lease import FRESH_S, Hold
-from state.lease import LEASE_TTL_S, LeaseLostError
+from state.ledger.lease import LEASE_TTL_S, LeaseLostError
 
 BEAT_S = 0.01
 

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from connectors.sources.snapshots import FileSnapshot, take_snapshot
+from connectors.sources.files.snapshot import FileSnapshot, take_snapshot
 
 from connectors.sources.clockwork import REAL
-from mappings.source_specs import CsvSource
+from mappings.spec.source import CsvSource
 from pipelines.run.reading import ChangeProbe
 
 BEGAN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -12,9 +12,9 @@ from file_desks import BRAKES, Desk, Feed, write_rows
 from unit.state.world import World
 
 from connectors.sources.clockwork import Clockwork
-from connectors.sources.sights import take_snapshot
+from connectors.sources.files.snapshot import take_snapshot
 from pipelines.run.options import RunOptions
-from state.choices import SetAside
+from state.ledger.choices import SetAside
 
 ROWS = [("a", "one", "", "x", ""), ("b", "two", "", "x", ""), ("c", "", "", "", "")]
 CANCELLED = Feed(rows="{cancelled: {column: STATE, equals: off}}")

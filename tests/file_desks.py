@@ -13,9 +13,8 @@ from unit.state.world import DESTINATION, World, answer
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import REAL, Clockwork
-from connectors.sources.contract import Source
 from connectors.sources.files.snapshot import take_snapshot
-from mappings.compiler.mapper import Directory, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
@@ -99,19 +98,19 @@ class Desk:
     read: list[int] = field(default_factory=list)
     is_doomed: bool = False
     events: int = 1000
-    watch: Callable[[Source], Source] = lambda source: source
+    watch: Callable[[RowMapper], RowMapper] = lambda mapper: mapper
 
     def stage(self, options: RunOptions | None = None, *, is_plain: bool | None = None) -> Staged:
         """Stage once, as a run does; `read` is told how many rows were looked at."""
         asked = options or RunOptions()
         is_plain = self.is_plain if is_plain is None else is_plain
         run_id, mapping = self.world.run(), self.feed.parsed(self.folder)
-        mapper = compile_feed(mapping, Directory(self.channels), self.world.clock())
+        mapper = self.watch(compile_feed(mapping, Directory(self.channels), self.world.clock()))
         known = ReadInputs(mapping, mapper, str(sorted(self.channels.items())), self.world.clock())
         plan = plan_read(known, asked, self.world.ledger.bookmark())
         snapshot = partial(take_snapshot, mapping.source, self.folder, self.clockwork)
         probe = None if is_plain else ChangeProbe(snapshot, known.fit_today, known.began)
-        source = self.watch(open_source(mapping.source, self.folder, mapper.columns))
+        source = open_source(mapping.source, self.folder, mapper.columns)
         token = self.world.lease.token
         job = StageJob(run_id, token, mapping, source, mapper, self.world.ledger, asked, self._count, (), plan, probe)
         return stage(job)

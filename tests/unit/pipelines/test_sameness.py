@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from connectors.sources.files.snapshot import FileSnapshot, take_snapshot
 
 from connectors.sources.clockwork import REAL
+from connectors.sources.files.snapshot import FileSnapshot, take_snapshot
 from mappings.spec.source import CsvSource
 from pipelines.run.reading import ChangeProbe
 

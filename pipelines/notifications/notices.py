@@ -32,7 +32,7 @@ from pipelines.notifications.causes import (
     was_lost,
 )
 from pipelines.notifications.messages import FeedNews, lost_books_message, message_of
-from pipelines.run.signals import window
+from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.settings import Settings
 from state.database import StateDb
 from state.notes import Notice, NoticesSent, ServiceNotes
@@ -122,7 +122,7 @@ class Teller:
         """
         bulletin, began = self._bulletin(feeds, crashes or {}, late), self.now()
         for recipient, about in bulletin.audience.items():
-            if self.now() - began < LONGEST:
+            if self.now() - began < LONGEST and not is_stop_asked():
                 self._tell_one(bulletin, recipient, about)
 
     def tell_of_lost_runs(self, feeds: Iterable[Owned]) -> None:
@@ -230,7 +230,7 @@ class Teller:
         try:
             news = tuple(bulletin.news(claimed))
             message = message_of(news, self.destination.rpartition("#")[0], self.page)
-            with window():
+            with signals_raised():
                 problem = self.deliver(recipient.address, message)
         finally:
             if problem:

@@ -40,12 +40,12 @@ from pipelines.clock import monotonic_s, now
 from pipelines.run.backfill import PATIENCE_S, comes_between, say_waiting, within
 from pipelines.run.drain import Advance, Departures
 from pipelines.run.images import Covers
-from pipelines.run.lease import Hold
+from pipelines.run.lease import LeaseKeeper
 from pipelines.run.options import RunOptions
 from pipelines.run.preflight import ListMemory, Preflight
 from pipelines.run.reading import ChangeProbe, ReadInputs, plan_read
 from pipelines.run.sending import PublishJob, watching_rows
-from pipelines.run.signals import cancel_all, run_stoppable, window
+from pipelines.run.signals import run_async, signals_deferred, signals_raised
 from pipelines.run.stage import StageJob
 from pipelines.run.systemic_failure import SystemicFailure, patience_with
 from pipelines.settings import Settings
@@ -229,16 +229,16 @@ class Workshop:
         return Ledger(self.engine, self.settings.destination, mapping.feed, namespace=self.settings.namespace, now=self.now)
 
     @contextmanager
-    def lease(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Iterator[Hold]:
+    def lease(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Iterator[LeaseKeeper]:
         """Hold the feed for the length of the block, its lease renewed meanwhile. The patient wait for another run's end.
 
         Raises:
             HeldByAnotherError: another run holds it and we are not patient.
         """
-        with Hold(self._acquired(mapping, holder, is_patient=is_patient), seconds_since_boot) as hold:
-            yield hold
+        with signals_deferred(), LeaseKeeper(self._acquired(mapping, holder, is_patient=is_patient), seconds_since_boot) as lease:
+            yield lease
 
-    def stage_job(self, mapping: FeedMapping, run_id: str, lease: Hold, options: RunOptions, advance: Advance) -> StageJob:
+    def stage_job(self, mapping: FeedMapping, run_id: str, lease: LeaseKeeper, options: RunOptions, advance: Advance) -> StageJob:
         """Wire one stage: the service is asked for its lists, the mapping compiled, the source found.
 
         Raises:
@@ -256,7 +256,9 @@ class Workshop:
         probe = ChangeProbe(snapshot, known.fit_today, known.began) if self.leaves_traces else None
         return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, plan, probe)
 
-    def publish_job(self, mapping: FeedMapping, run_id: str, lease: Hold, options: RunOptions, advance: Advance) -> PublishJob:
+    def publish_job(
+        self, mapping: FeedMapping, run_id: str, lease: LeaseKeeper, options: RunOptions, advance: Advance
+    ) -> PublishJob:
         """Wire one drain: the outbox is opened, the client only when the drain begins."""
         outbox = self.ledger(mapping).open_outbox(
             run_id,
@@ -335,7 +337,7 @@ class Workshop:
             async with self.api(mapping) as api:
                 return await ask_lists(api)
 
-        told = run_stoppable(ask, cancel_all)
+        told = run_async(ask)
         return compile_feed(mapping, told.directory, self.now()), told
 
     def _acquired(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Lease:
@@ -350,7 +352,7 @@ class Workshop:
                 if told != held.holder:
                     self.tell(f"{mapping.feed}: waiting, {held}")
                     told = held.holder
-            with window():
+            with signals_raised():
                 time.sleep(PATIENCE_S)  # noqa: TID251  # a person asked to wait, and may interrupt
 
 

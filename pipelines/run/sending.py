@@ -115,8 +115,11 @@ class Sending:
             case _:
                 pass
 
-    def stop(self) -> None:
-        """Take no new rows, because somebody asked for it, and say what is waited for; in the event loop's thread."""
+    def stop(self, signals: int) -> None:
+        """Take no new rows, and print what is waited for; from a second signal on wait for nothing."""
+        if signals > 1:
+            self.drain.leave()
+            return
         if self._task is not None:
             self._task.cancel()
         count = self.drain.under_way

@@ -28,6 +28,11 @@ from pipelines.run.options import RunOptions
 from pipelines.run.reading import FULL_READ, ChangeProbe, ReadPlan, SourceFingerprint
 from pipelines.run.signals import interruptible, window
 from pipelines.run.window_filter import WindowFilter
+from pipelines.run.reading import FROM_THE_START, Approach, Sameness
+from pipelines.run.recalling import Recollection
+from pipelines.run.signals import raise_if_stopped, signals_deferred
+from pipelines.run.traces import NO_TRACE, Trace, Tracing
+from pipelines.run.window_filter import Sieve
 from state.ledger.accounts import StageReport
 from state.ledger.bookmark import ReadEnd
 from state.ledger.ledger import Ledger
@@ -178,7 +183,8 @@ def _read(
         ending = reading.ending()
         bookmark = job.plan.bookmark(ending.cursor, is_full=reach is Reach.FULL)
         brake = _brake(job, verdicts, has_known_end=reading.has_known_end)
-        report = staging.close(brake, ReadEnd(bookmark, is_short=ending.is_short))
+        with signals_deferred():
+            report = staging.close(brake, ReadEnd(bookmark, is_short=ending.is_short))
     report.account.check()
     noticed = (*_noticed(report, reach, ending), *(window_filter.notices() if window_filter else ()))
     notices = (*job.notices, *job.plan.notices, *noticed)

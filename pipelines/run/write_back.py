@@ -24,7 +24,7 @@ from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource
 from mappings.spec.source_words import WriteBack
 from pipelines.run.context import Workshop
-from pipelines.run.signals import window
+from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.settings import Settings
 from state.enums import DriftKind, EntryState, ProblemKind
 from state.ledger.row_record import Book, RowRecord
@@ -305,8 +305,10 @@ def mark_rows(workshop: Workshop, mapping: FeedMapping, run_id: str) -> WrittenB
 
 def _unless_stopped(workshop: Workshop, mapping: FeedMapping, sheet: GoogleSheetsSource, columns: WriteBack) -> WrittenBack:
     """Write back where signals are heard: a busy service may keep us waiting for minutes."""
+    if is_stop_asked():
+        return WrittenBack(problem=_STOPPED)
     try:
-        with window():
+        with signals_raised():
             return _marked(workshop, mapping, sheet, columns)
     except KeyboardInterrupt:
         return WrittenBack(problem=_STOPPED)

@@ -23,14 +23,14 @@ from connectors.sources.errors import MissingColumnsError
 from connectors.sources.header import Asked, matched
 from mappings.compiler.mapper import Directory, attempt
 from mappings.errors import ConfigError, SyncError
-from mappings.fill_in import FILL_IN
-from mappings.lint.soundness import outgoing_of
+from mappings.lint.values import FILL_IN
 from mappings.lookup_table import Table
+from mappings.outgoing import Outgoing, outgoing_of
 from mappings.refusals import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 from mappings.spec.source_words import WriteBack
-from mappings.spec.values import Choose, FirstOf, From, Items, Outgoing, TableValue, Value
+from mappings.spec.values import Choose, FirstOf, From, Items, TableValue, Value
 from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
 from mappings.strict import Policy, Use
 from pipelines.channels import Channels, Recipient

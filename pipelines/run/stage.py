@@ -26,13 +26,8 @@ from pipelines.run.brakes import BrakeVerdict, judge
 from pipelines.run.drain import Advance
 from pipelines.run.options import RunOptions
 from pipelines.run.reading import FULL_READ, ChangeProbe, ReadPlan, SourceFingerprint
-from pipelines.run.signals import interruptible, window
+from pipelines.run.signals import interruptible, signals_deferred, window
 from pipelines.run.window_filter import WindowFilter
-from pipelines.run.reading import FROM_THE_START, Approach, Sameness
-from pipelines.run.recalling import Recollection
-from pipelines.run.signals import raise_if_stopped, signals_deferred
-from pipelines.run.traces import NO_TRACE, Trace, Tracing
-from pipelines.run.window_filter import Sieve
 from state.ledger.accounts import StageReport
 from state.ledger.bookmark import ReadEnd
 from state.ledger.ledger import Ledger

@@ -26,7 +26,7 @@ from pipelines.run.brakes import BrakeVerdict, judge
 from pipelines.run.drain import Advance
 from pipelines.run.options import RunOptions
 from pipelines.run.reading import FULL_READ, ChangeProbe, ReadPlan, SourceFingerprint
-from pipelines.run.signals import interruptible, signals_deferred, window
+from pipelines.run.signals import raise_if_stopped, signals_deferred
 from pipelines.run.window_filter import WindowFilter
 from state.ledger.accounts import StageReport
 from state.ledger.bookmark import ReadEnd
@@ -95,8 +95,7 @@ def stage(job: StageJob) -> Staged:
     options = job.options
     if job.probe is None or options.keys or options.status is not None or options.window is not None:
         return _read(job)
-    with window():
-        snapshot = job.probe.snapshot()
+    snapshot = job.probe.snapshot()
     if snapshot is None:
         return _read(job)
     last_stamp = "" if options.full else job.ledger.stamp()
@@ -105,8 +104,7 @@ def stage(job: StageJob) -> Staged:
 
 def _stage_unread(job: StageJob, probe: ChangeProbe, snapshot: FileSnapshot, last_stamp: str) -> Staged | None:
     """Account for a source that is as the last read left it; None where its rows have to be read."""
-    with window():
-        fingerprint = probe.match(snapshot, last_stamp)
+    fingerprint = probe.match(snapshot, last_stamp)
     if fingerprint is None:
         return None
     verdicts: list[BrakeVerdict] = []
@@ -121,8 +119,7 @@ def _stage_unread(job: StageJob, probe: ChangeProbe, snapshot: FileSnapshot, las
 
 def _read_changed(job: StageJob, probe: ChangeProbe, snapshot: FileSnapshot, last_stamp: str) -> Staged:
     """Read a file, and map those of its rows that its last read did not leave behind as they are."""
-    with window():
-        fingerprint = probe.fingerprint(snapshot)
+    fingerprint = probe.fingerprint(snapshot)
     last = probe.last(last_stamp)
     if fingerprint is None or last is None or not job.mapper.takes_rows_alone:
         return _read(job, snapshot, fingerprint)
@@ -153,8 +150,7 @@ def _read(
     row_parts = len(job.mapping.key_columns)
     missing = set(job.options.keys)
     with ExitStack() as stack:
-        with window():
-            reading = stack.enter_context(job.source.read())
+        reading = stack.enter_context(job.source.read())
         is_as_seen = snapshot is not None and fingerprint is not None and reading.stamp == snapshot.read_as
         uses_digests = is_as_seen and job.mapper.takes_rows_alone
         reach = _reach(job, reading)
@@ -169,8 +165,10 @@ def _read(
         if uses_digests and known_stamp:
             _write_changed(job, reading.rows, staging)
         window_filter = WindowFilter(job.options.window) if job.options.window else None
-        for chunk in interruptible(batched(_chosen(job, reading.rows, window_filter), CHUNK_ROWS)):
-            staging.write(chunk)
+        for chunk in batched(_chosen(job, reading.rows, window_filter), CHUNK_ROWS):
+            raise_if_stopped()
+            with signals_deferred():
+                staging.write(chunk)
             job.advance(sum(not outcome.part.is_further for outcome in chunk))
             if missing:
                 missing.difference_update(chain.from_iterable(names_of(each.row_key, row_parts) for each in chunk))
@@ -189,11 +187,13 @@ def _read(
 def _write_changed(job: StageJob, rows: Iterable[SourceRow], staging: Stage) -> None:
     """Map and write the rows whose digest is unknown; the digest is compared before a row is mapped (budget 2)."""
     map_rows, digest = job.mapper.over, job.mapper.digest
-    for chunk in interruptible(batched(rows, CHUNK_ROWS)):
+    for chunk in batched(rows, CHUNK_ROWS):
+        raise_if_stopped()
         digests = [b"" if row.problems or row.warnings or row.is_gone else digest(row) for row in chunk]
         entries = staging.unchanged(digests)
         changed = list(map_rows(row for row, entry_id in zip(chunk, entries, strict=True) if not entry_id))
-        staging.write(changed, [entry_id for entry_id in entries if entry_id], partial(list, map_rows(chunk)))
+        with signals_deferred():
+            staging.write(changed, [entry_id for entry_id in entries if entry_id], partial(list, map_rows(chunk)))
         job.advance(len(chunk))
 
 

@@ -12,7 +12,7 @@ from mappings.errors import MappingFileError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from pipelines.cli.run_report import RunReport
-from pipelines.run.context import open_workshop
+from pipelines.run.context import open_context
 from pipelines.run.outcome import ExitCode
 from pipelines.settings import Settings
 
@@ -21,10 +21,10 @@ def tell_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
     """Tell of those feeds whose last run was lost. What cannot be told is logged, and keeps no run from beginning."""
     if not settings.channels.addresses:
         return
-    from pipelines.notifications.notices import nothing_fails, teller_of  # noqa: PLC0415  # see the door sign
+    from pipelines.notifications.notices import nothing_fails, notifier_of  # noqa: PLC0415  # see the door sign
 
-    with nothing_fails(), open_workshop(settings) as workshop:
-        teller_of(settings, workshop.engine).tell_of_lost_runs(feeds)
+    with nothing_fails(), open_context(settings) as workshop:
+        notifier_of(settings, workshop.engine).tell_of_lost_runs(feeds)
 
 
 def tell_after(
@@ -41,15 +41,15 @@ def tell_after(
     if not settings.channels.addresses:
         return
     from pipelines.notifications.causes import Cause, Concern  # noqa: PLC0415  # as above
-    from pipelines.notifications.notices import nothing_fails, teller_of  # noqa: PLC0415  # see the door sign
+    from pipelines.notifications.notices import nothing_fails, notifier_of  # noqa: PLC0415  # see the door sign
 
     crashes = {
         FeedName(report.feed): Concern(Cause.FAILED, report.message, report.hint)
         for report in reports
         if report.exit_code == ExitCode.ATTENTION and report.outcome == "failed"
     }
-    with suppress(KeyboardInterrupt), nothing_fails(), open_workshop(settings) as workshop:
-        teller = teller_of(settings, workshop.engine)
+    with suppress(KeyboardInterrupt), nothing_fails(), open_context(settings) as workshop:
+        teller = notifier_of(settings, workshop.engine)
         files, concerns = ((), {}) if broken is None else teller.files(broken, feeds)
         about = {one.feed: one for one in (*files, *feeds)}
         teller.tell(about.values(), {**crashes, **concerns})

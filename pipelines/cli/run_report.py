@@ -10,7 +10,7 @@ from pipelines.cli.output import Output
 from pipelines.cli.run_words import standing_line
 from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
 from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
-from pipelines.run.context import Workshop
+from pipelines.run.context import RunContext
 from pipelines.run.outcome import ExitCode, Outcome, message_and_hint
 from pipelines.run.sending import pace_line
 from state.enums import Waiting
@@ -54,7 +54,7 @@ class RunReport:
 
 
 def report_of(
-    workshop: Workshop, mapping: FeedMapping, run_id: str, outcome: Outcome | None = None, *, dagster_status: str = ""
+    workshop: RunContext, mapping: FeedMapping, run_id: str, outcome: Outcome | None = None, *, dagster_status: str = ""
 ) -> RunReport:
     """Return the report of a run; where it never reached the books, what Dagster or `outcome` says of it."""
     books = Books(workshop.engine)

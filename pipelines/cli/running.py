@@ -32,8 +32,8 @@ from pipelines.orchestration.webserver import (
     wanted_assets,
     webserver_url,
 )
-from pipelines.run.context import open_workshop, require_service
-from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
+from pipelines.run.context import open_context, require_service
+from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import ExitCode, FaultError, faults_as_errors, outcome_of
 from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
@@ -151,8 +151,8 @@ def runner_of(request: Request, settings: Settings, output: Output) -> Runner:
 
 def _with_engine(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> Iterator[RunReport]:
     def run(mapping: FeedMapping, run_id: str) -> RunReport:
-        with output.progress(mapping.feed) as bar, open_workshop(settings, output.aside) as workshop:
-            result = FeedAtWork(workshop, mapping, RunTicket(run_id, "cli"), options, watcher_of(bar)).run()
+        with output.progress(mapping.feed) as bar, open_context(settings, output.aside) as workshop:
+            result = FeedRun(workshop, mapping, RunIdentity(run_id, "cli"), options, watcher_of(bar)).run()
             return report_of(workshop, mapping, run_id, result.outcome)
 
     for mapping in feeds:
@@ -174,7 +174,7 @@ def _on_webserver(
         except KeyboardInterrupt:
             yield _left_alone(mapping, run_id, str(server.http.base_url.join(f"/runs/{run_id}")))
             return
-        with open_workshop(settings) as workshop:
+        with open_context(settings) as workshop:
             yield report_of(workshop, mapping, run_id, dagster_status=status)
 
 
@@ -198,12 +198,12 @@ def run_in_process(
         from pipelines.orchestration.in_process import run_job  # noqa: PLC0415  # as above
 
         wanted = {mapping.feed for mapping in feeds}
-        definitions = build_definitions(settings, lambda: open_workshop(settings, output.aside), wanted=wanted)
+        definitions = build_definitions(settings, lambda: open_context(settings, output.aside), wanted=wanted)
 
     def run(mapping: FeedMapping, run_id: str) -> RunReport:
         with output.waiting(f"running {mapping.feed}"):
             status = run_job(definitions, mapping, options, run_id, launched_by)
-        with open_workshop(settings) as workshop:
+        with open_context(settings) as workshop:
             return report_of(workshop, mapping, run_id, dagster_status=status)
 
     for mapping in feeds:

@@ -17,8 +17,8 @@ from pipelines.cli.severity import worst
 from pipelines.clock import new_run_id, now
 from pipelines.run.backfill import BackfillPlan, Window, plan_of_record
 from pipelines.run.brakes import brake_error
-from pipelines.run.context import Workshop
-from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
+from pipelines.run.context import RunContext
+from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import ExitCode, Outcome, outcome_of
 from pipelines.run.signals import InterruptedRunError
@@ -117,7 +117,7 @@ def _rehearsed(wish: Wish, plan: BackfillPlan, slices: tuple[Window, ...]) -> It
         existing_database(wish.settings.state_url) as engine,
         rehearsal_copy(engine, wish.settings.destination, wish.mapping.feed) as copy,
     ):
-        workshop = Workshop(wish.settings, copy)
+        workshop = RunContext(wish.settings, copy)
         for days in slices:
             one = _stage(workshop, wish, wish.options.model_copy(update={"window": days, "status": plan.status}))
             yield RehearsedSlice(days, *one)
@@ -125,10 +125,10 @@ def _rehearsed(wish: Wish, plan: BackfillPlan, slices: tuple[Window, ...]) -> It
                 return
 
 
-def _stage(workshop: Workshop, wish: Wish, options: RunOptions) -> tuple[Outcome, Staged | None]:
-    ticket = RunTicket(new_run_id(now()), "a rehearsal")
+def _stage(workshop: RunContext, wish: Wish, options: RunOptions) -> tuple[Outcome, Staged | None]:
+    ticket = RunIdentity(new_run_id(now()), "a rehearsal")
     try:
-        staged = FeedAtWork(workshop, wish.mapping, ticket, options, Watcher()).stage()
+        staged = FeedRun(workshop, wish.mapping, ticket, options, Watcher()).stage()
     except SyncError as error:
         return outcome_of(error), None
     except KeyboardInterrupt:

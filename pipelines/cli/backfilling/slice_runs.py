@@ -13,8 +13,8 @@ from pipelines.cli.run_report import RunReport, report_of
 from pipelines.cli.running import Request, runner_of, watcher_of
 from pipelines.clock import new_run_id, now
 from pipelines.run.backfill import BACKFILL
-from pipelines.run.context import open_workshop
-from pipelines.run.feed_run import FeedAtWork, RunTicket
+from pipelines.run.context import open_context
+from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings
 
@@ -33,9 +33,9 @@ class SliceRuns:
         return self._in_dagster(options) if self.uses_dagster else self._by_engine(options, title)
 
     def _by_engine(self, options: RunOptions, title: str) -> RunReport:
-        with self.output.progress(title) as bar, open_workshop(self.settings, self.output.aside) as workshop:
-            ticket = RunTicket(new_run_id(now()), BACKFILL)
-            result = FeedAtWork(workshop, self.mapping, ticket, options, watcher_of(bar)).run()
+        with self.output.progress(title) as bar, open_context(self.settings, self.output.aside) as workshop:
+            ticket = RunIdentity(new_run_id(now()), BACKFILL)
+            result = FeedRun(workshop, self.mapping, ticket, options, watcher_of(bar)).run()
             return report_of(workshop, self.mapping, ticket.run_id, result.outcome)
 
     def _in_dagster(self, options: RunOptions) -> RunReport:

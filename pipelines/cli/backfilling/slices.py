@@ -20,7 +20,7 @@ from pipelines.cli.run_report import RunReport, show_report
 from pipelines.cli.severity import worst
 from pipelines.clock import monotonic_s, new_run_id, now
 from pipelines.run.backfill import BACKFILL, PATIENCE_S, BackfillPlan, is_awaited, is_of, plan_of_record
-from pipelines.run.context import open_workshop
+from pipelines.run.context import open_context
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import ExitCode
 from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
@@ -55,7 +55,7 @@ def backfill_feed(wish: Wish, output: Output) -> int:
     Raises:
         SyncError: no backfill is meant, another process is at it, or the state DB fails.
     """
-    with open_workshop(wish.settings, output.aside) as workshop:
+    with open_context(wish.settings, output.aside) as workshop:
         kept = Backfills(workshop.engine, wish.settings.destination, wish.mapping.feed, now)
         record = _meant(wish, kept, output)
         _check_alone(wish, record, Books(workshop.engine))

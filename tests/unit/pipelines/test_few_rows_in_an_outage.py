@@ -59,7 +59,9 @@ def _cause(world: World, rows: int, answers: Answers, *, in_flight: int = 4, att
             yield api
 
     async def main() -> SyncError | None:
-        job = PublishJob(world.outbox(), open_api, lambda: cast("CoverImages", NoCovers()), in_flight, lambda _: None, lambda: 0.0)
+        job = PublishJob(
+            world.outbox(), open_api, lambda: cast("CoverImages", NoCovers()), in_flight, lambda _: None, lambda: 0.0
+        )
         sending = Sending(job)
         await sending.run()
         return sending.drain.cause

@@ -17,6 +17,7 @@ from connectors.event_api.client import EventApi
 from connectors.retry import RetryPolicy
 from mappings.delivery import Conflict, Intent, Receipt, Uncertain, Verdict
 from mappings.errors import SyncError
+from pipelines.run.images import CoverImages
 from pipelines.run.sending import PublishJob, Sending
 
 UNDER_WAY = told(409, "conflict", headers={"retry-after": "5"})

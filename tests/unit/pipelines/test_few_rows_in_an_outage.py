@@ -21,6 +21,7 @@ from connectors.errors import OutageError, PausedError
 from connectors.event_api.client import EventApi
 from connectors.retry import RetryPolicy
 from mappings.errors import SyncError, TransientError
+from pipelines.run.images import CoverImages
 from pipelines.run.sending import PublishJob, Sending
 
 IDS = count(1)

@@ -1,17 +1,27 @@
-"""The first moment of the command `eventsync`: Ctrl-C ends it silently while the command itself is still being imported."""
+"""The first moment of the command `eventsync`: Ctrl-C ends it in silence while the command itself is still imported."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
+from types import FrameType
+from typing import NoReturn
 
 
 def main() -> None:
     """Run the command line, and leave with the exit code that scripts rely on."""
-    signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(130))  # nothing is printed yet
-    from pipelines.run.signals import leave  # noqa: PLC0415  # only once Ctrl-C is answered
+    signal.signal(signal.SIGINT, _leave)
+    if len(sys.argv) == 1:
+        sys.argv.append("--help")
+    from pipelines.cli import options
 
-    signal.signal(signal.SIGINT, leave)
-    from pipelines.cli.app import main as run  # noqa: PLC0415  # as above
+    words = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
+    options.IS_WORKING = "--help" not in words and "_EVENTSYNC_COMPLETE" not in os.environ
+    from pipelines.cli.app import main as run
 
     run()
+
+
+def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+    os._exit(128 + signal.SIGINT)

@@ -16,7 +16,7 @@ from connectors.event_api.client import EventApi
 from connectors.event_api.contract_check import Drift, compare, upload_field
 from connectors.event_api.contract_page import NoPage, PageBody, PageUnchanged, read_page
 from connectors.event_api.lists import Classifications
-from mappings.lint.soundness import outgoing_of
+from mappings.outgoing import outgoing_of
 from mappings.refusals import nearest
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping

@@ -32,7 +32,7 @@ from pipelines.notifications.causes import (
     was_lost,
 )
 from pipelines.notifications.messages import FeedNews, lost_books_message, message_of
-from pipelines.run.signals import window
+from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.settings import Settings
 from state.database import StateDb
 from state.notes import Notice, NoticesSent, ServiceNotes
@@ -96,7 +96,7 @@ LONGEST = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
+class Notifier:
     """Who tells, and of what: the books of one destination, the channels, what delivers a message, the clock.
 
     `page`: the address at which a person looks at runs, "" if there is none.
@@ -122,7 +122,7 @@ class Teller:
         """
         bulletin, began = self._bulletin(feeds, crashes or {}, late), self.now()
         for recipient, about in bulletin.audience.items():
-            if self.now() - began < LONGEST:
+            if self.now() - began < LONGEST and not is_stop_asked():
                 self._tell_one(bulletin, recipient, about)
 
     def tell_of_lost_runs(self, feeds: Iterable[Owned]) -> None:
@@ -230,7 +230,7 @@ class Teller:
         try:
             news = tuple(bulletin.news(claimed))
             message = message_of(news, self.destination.rpartition("#")[0], self.page)
-            with window():
+            with signals_raised():
                 problem = self.deliver(recipient.address, message)
         finally:
             if problem:
@@ -282,9 +282,9 @@ class _Bulletin:
             yield FeedNews(feed, self.mappings[feed].owner, told, over, standing)
 
 
-def teller_of(settings: Settings, engine: StateDb, now: Callable[[], datetime] = now) -> Teller:
+def notifier_of(settings: Settings, engine: StateDb, now: Callable[[], datetime] = now) -> Notifier:
     """Return who tells the owners of feeds at the configured destination. `now` is the time of day."""
-    return Teller(engine, settings.destination, settings.channels, deliver_over(settings.mask), now, _page_of(settings))
+    return Notifier(engine, settings.destination, settings.channels, deliver_over(settings.mask), now, _page_of(settings))
 
 
 def tell_of_lost_books(feeds: Iterable[Owned], settings: Settings, trouble: SyncError) -> bool:

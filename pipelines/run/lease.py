@@ -44,7 +44,7 @@ class Renewable(Protocol):
         ...
 
 
-class Hold:
+class LeaseKeeper:
     """One lease, renewed by a thread every `beat_s` seconds for the length of a `with` block, which ends by releasing it.
 
     `clock_s` must go on while the process is stopped and the machine sleeps. A renewal that fails because the state DB

@@ -9,7 +9,7 @@ from mappings.errors import SyncError
 from pipelines.run.images import CoverProblem
 from pipelines.run.preflight import CLEAR, Outlook
 from pipelines.run.sending import PublishJob, Sending, pace_numbers
-from pipelines.run.signals import run_stoppable
+from pipelines.run.signals import run_async
 from pipelines.run.write_back import WrittenBack
 from state.ledger.accounts import PublishAccount
 from state.ledger.lease import LeaseLostError
@@ -17,7 +17,7 @@ from state.ledger.standing import NOTHING, Standing
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishReport:
     """A drain that ended: `cause` says why it ended before everything was sent, if it did; `standing` what waits for a
     person, since this drain or longer; `pace` how fast it went, in numbers.
     """
@@ -32,7 +32,7 @@ class Published:
     written_back: WrittenBack = field(default_factory=WrittenBack)
 
 
-def publish(job: PublishJob) -> Published:
+def publish(job: PublishJob) -> PublishReport:
     """Send what is owed, oldest first, several in flight; never needs the source.
 
     COMMIT POINT 2: a slot takes its next intent in the transaction that settles its last answer.
@@ -42,14 +42,14 @@ def publish(job: PublishJob) -> Published:
     """
     sending = Sending(job)
     started = job.clock_s()
-    run_stoppable(sending.run, sending.stop, sending.drain.leave)
+    run_async(sending.run, sending.stop)
     if isinstance(sending.drain.cause, LeaseLostError):
         raise sending.drain.cause
     account = job.outbox.account()
     account.check()
     duration_s = job.clock_s() - started
     settled = account.new + account.carried_over - account.pending
-    return Published(
+    return PublishReport(
         account,
         sending.drain.cause,
         duration_s,

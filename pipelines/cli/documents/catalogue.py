@@ -1,4 +1,4 @@
-"""Which document each verb prints, and its JSON Schema. What stands in a document is told by the types of its module.
+"""Which document each verb prints, and its JSON Schema.
 
 A document never has keys that its type does not name; new ones may come with a new version, so that scripts should not
 mind them.
@@ -36,7 +36,6 @@ DOCUMENTS: Mapping[str, Any] = {
     "runs": runs.PastRuns | runs.OneRun,
     "sandbox": others.SandboxAnnouncement,
     "schema": others.SchemaFile | others.AnySchema,
-    "state compact": others.Compacted,
     "state export": others.Exported,
     "state import": others.Imported,
     "state migrate": others.Migrated,
@@ -45,7 +44,6 @@ DOCUMENTS: Mapping[str, Any] = {
     "status": feeds.Status,
     "vocabulary": others.Vocabulary,
 }
-"""The types of each verb's documents: which of several it is depends on what was asked for."""
 
 
 def document_schema(verb: str) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from mappings.refusals import Reason
 from mappings.spec.feed import Schedule
 from pipelines.cli.documents.rows import Entry
 from pipelines.cli.documents.runs import Run
+from pipelines.cli.feed_files import SharedFile
 from pipelines.cli.findings import ExampleFindings, LiveFinding
-from pipelines.cli.shared_files import SharedFile
 from pipelines.cli.unmapped import Unmapped
 from state.enums import EntryState
 from state.ledger.gate import Gate

@@ -8,9 +8,9 @@ from connectors.event_api.answers import Created, Failing, Foreign, KeyRefused, 
 from connectors.event_api.lists import Classifications
 from mappings.delivery import Answer
 from mappings.yaml.loader import load_feed
-from pipelines.cli.asking import Lists
+from pipelines.cli.check_live import of_account
 from pipelines.cli.findings import LiveFinding
-from pipelines.cli.live.service import of_account
+from pipelines.cli.service_lists import Lists
 from pipelines.settings import PACKAGED_FEEDS
 
 MAPPING = load_feed(PACKAGED_FEEDS / "lisbon-agenda.yaml")

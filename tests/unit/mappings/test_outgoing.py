@@ -10,9 +10,8 @@ import pytest
 
 from connectors.sources.catalogue import open_source
 from mappings.compiler.mapper import Directory, attempt
-from mappings.lint.soundness import outgoing_of
 from mappings.outcome import MappedRow
-from mappings.spec.values import Outgoing
+from mappings.outgoing import Outgoing, outgoing_of
 from mappings.yaml.loader import load_feed
 
 ROOT = Path(__file__).parents[3]

@@ -22,7 +22,7 @@ from mappings.compiler.rows import is_unfolding
 from mappings.outcome import WHOLE_ROW, RowOutcome, SourceRow
 from mappings.row_key import RowKey, names_of
 from mappings.spec.feed import FeedMapping
-from pipelines.run.brakes import BrakeVerdict, judge
+from pipelines.run.brakes import BrakeResult, judge
 from pipelines.run.drain import Advance
 from pipelines.run.options import RunOptions
 from pipelines.run.reading import FULL_READ, ChangeProbe, ReadPlan, SourceFingerprint
@@ -52,7 +52,7 @@ class Staged:
     """A finished stage, the verdicts of the brakes, and what the run noticed of the service before it."""
 
     report: StageReport
-    brakes: tuple[BrakeVerdict, ...]
+    brakes: tuple[BrakeResult, ...]
     notices: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     """Row keys that were asked for, and that no row of the source has."""
@@ -60,7 +60,7 @@ class Staged:
     """What stands for the content that was read: equal for equal content; "" where the source gives no evidence."""
 
     @property
-    def stopping(self) -> tuple[BrakeVerdict, ...]:
+    def stopping(self) -> tuple[BrakeResult, ...]:
         """The brakes that keep this feed from publishing."""
         return tuple(verdict for verdict in self.brakes if verdict.stops)
 
@@ -107,7 +107,7 @@ def _stage_unread(job: StageJob, probe: ChangeProbe, snapshot: FileSnapshot, las
     fingerprint = probe.match(snapshot, last_stamp)
     if fingerprint is None:
         return None
-    verdicts: list[BrakeVerdict] = []
+    verdicts: list[BrakeResult] = []
     repetition = Repetition(last_stamp, str(fingerprint))
     report = job.ledger.repeat_read(job.run_id, job.fence, _terms(job, Reach.FULL), repetition, _brake(job, verdicts))
     if report is None:
@@ -126,7 +126,7 @@ def _read_changed(job: StageJob, probe: ChangeProbe, snapshot: FileSnapshot, las
     return _read(job, snapshot, replace(fingerprint, read_at=last.read_at), last_stamp)
 
 
-def _brake(job: StageJob, verdicts: list[BrakeVerdict], *, has_known_end: bool = True) -> Callable[[StageReport], list[str]]:
+def _brake(job: StageJob, verdicts: list[BrakeResult], *, has_known_end: bool = True) -> Callable[[StageReport], list[str]]:
     """Return what asks the brakes of a report, and keeps their verdicts. `has_known_end`: of what was read."""
 
     def brake(report: StageReport) -> list[str]:
@@ -146,7 +146,7 @@ def _read(
 
     `fingerprint` is kept for the next read, if the source is opened as the snapshot shows it.
     """
-    verdicts: list[BrakeVerdict] = []
+    verdicts: list[BrakeResult] = []
     row_parts = len(job.mapping.key_columns)
     missing = set(job.options.keys)
     with ExitStack() as stack:

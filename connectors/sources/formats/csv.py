@@ -14,10 +14,10 @@ from typing import Any
 
 from connectors.sources.contract import Reading
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
-from connectors.sources.files.opened_file import FileAt, opened, told_of_change, whole
+from connectors.sources.files.opened_file import FileAt, detect_change, opened, whole
 from connectors.sources.files.text import Lines, chosen_encoding
 from connectors.sources.header import Asked, read_header, wanted_columns
-from connectors.sources.row_checks import LARGEST_CELL, CellFaults, OddRows, replaced_bytes, within_limits
+from connectors.sources.row_checks import LARGEST_CELL, CellChecks, RowChecks, replaced_bytes, within_limits
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.source import DelimitedSource
 
@@ -127,21 +127,21 @@ class CsvFile:
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A row's number is the physical line of the file on which it begins."""
         with opened(self.file) as file:
-            with told_of_change(file):
+            with detect_change(file):
                 encoding = chosen_encoding(file.stream, self.spec.encoding)
-                lines = Lines(file.stream, encoding, file.name, needs_end=not file.has_known_end, mark=self.spec.delimiter)
+                lines = Lines(file.stream, encoding, file.name, needs_end=not file.has_known_end, delimiter=self.spec.delimiter)
                 records = CsvRecords(lines, file.name, self.spec)
                 present = read_header(self.spec.header, file.name, records.next_row, hint="check `source.delimiter`")
                 columns = wanted_columns(present, self.asked, file.name, _advice(present, self.spec))
-            faults = CellFaults(self.asked.columns, self.spec.encoding)
+            faults = CellChecks(self.asked.columns, self.spec.encoding)
             is_strict = self.spec.short_rows == "reject"
-            odd = OddRows(self.spec, columns.names, faults, self.spec.delimiter, rejects_short=is_strict)
+            odd = RowChecks(self.spec, columns.names, faults, self.spec.delimiter, rejects_short=is_strict)
             rows = within_limits(whole(file, _rows(records, odd)), self.spec)
             reading = Reading(columns.names, rows, file.stamp, has_known_end=file.has_known_end)
             yield reading.with_empty(columns.absent)
 
 
-def _rows(records: CsvRecords, odd: OddRows) -> Iterator[SourceRow]:
+def _rows(records: CsvRecords, odd: RowChecks) -> Iterator[SourceRow]:
     name, reader, lines, columns = records.name, records.reader, records.lines, odd.columns
     width, before = len(columns), lines.before + 1
     start = records.next_line

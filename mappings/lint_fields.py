@@ -16,10 +16,10 @@ from mappings.spots import Loc, Problem
 from mappings.values import Entry, Fields, ForEach, Items, Value
 
 _KNOWN: Mapping[str, tuple[str, ...]] = {
-    "": tuple(Event.model_fields),
-    "approxLocation": tuple(ApproxLocation.model_fields),
-    "approxLocation.city": tuple(City.model_fields),
-    "offers": tuple(Offer.model_fields),
+    "": tuple(Event.__annotations__),
+    "approxLocation": tuple(ApproxLocation.__annotations__),
+    "approxLocation.city": tuple(City.__annotations__),
+    "offers": tuple(Offer.__annotations__),
 }
 """The names that the spec spells out, by the object, or the list of objects, that they stand in."""
 _WORDS = {"offers": ("when", "require")}

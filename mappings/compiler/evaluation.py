@@ -33,7 +33,7 @@ class RowState:
     """A row being mapped, or one of the events that it stands for. `named` holds the values of `let` as they are first needed.
 
     `item` and `day` are what tells the event apart, None where nothing does. `cancelled`: the label under which the event
-    is called off. `is_doubtful`: its payload may not be an event, as a part of it does not look like one's. `rejected_by`: the
+    is called off. `rejected_by`: the
     place under `rows:` of the first rule that rejects the row, 0 if none does.
     """
 
@@ -41,7 +41,6 @@ class RowState:
         "cancelled",
         "cells",
         "day",
-        "is_doubtful",
         "is_draft",
         "item",
         "named",
@@ -57,7 +56,6 @@ class RowState:
         self.reasons: list[Reason] = []
         self.warnings: list[Reason] = []
         self.is_draft = False
-        self.is_doubtful = False
         self.cancelled = ""
         self.origin = NOWHERE
         self.item: Any = None
@@ -521,7 +519,7 @@ def _whole(run: Run) -> Run:
     return lambda value: run(value if type(value) is list else [value])
 
 
-_MOST = 4096
+_MEMO_SIZE = 4096
 
 
 @dataclass(slots=True)
@@ -537,13 +535,12 @@ class Reads:
         self.is_more = self.is_more or other.is_more
 
 
-def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str], is_plain: Callable[[Any], bool]) -> Getter:
-    """Return the same settled value, remembered for some thousand different contents of the columns that decide it.
+def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str]) -> Getter:
+    """Return the same settled value, memoised by the cells that decide it: days and places come again (budget 3).
 
-    Only values that are plain, in rows of which there is nothing to tell, are remembered: every other row has its warnings
-    and refusals noted anew, and is doubtful where its value is not plain.
+    Only values of rows without warnings and refusals are kept: every other row has its own noted anew.
     """
-    pick: Callable[[Mapping[str, str]], Any] = itemgetter(*sorted(columns)) if columns else _no_cells
+    pick: Callable[[Mapping[str, str]], Any] = itemgetter(*sorted(columns)) if columns else lambda _cells: ()
     known: dict[Any, Any] = {}
 
     def value(row: RowState) -> Any:
@@ -556,16 +553,10 @@ def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str
             return found
         found = get(row)
         found = None if found is None else settle(found)
-        if found is not None and not is_plain(found):
-            row.is_doubtful = True
-        elif key is not UNSET and not row.warnings and not row.reasons:
-            if len(known) >= _MOST:
+        if key is not UNSET and not row.warnings and not row.reasons:
+            if len(known) >= _MEMO_SIZE:
                 known.clear()
             known[key] = found
         return found
 
     return value
-
-
-def _no_cells(_cells: Mapping[str, str]) -> tuple[()]:
-    return ()

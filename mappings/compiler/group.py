@@ -133,7 +133,6 @@ class Joined:
             found = [*_listed(payload.get(name)), *self.lists.get(name, ())]
             if found:
                 payload[name] = [one for place, one in enumerate(found) if one not in found[:place]]
-        state.is_doubtful = True
         state.reasons.extend(self.reasons)
         state.warnings.extend(self.warnings)
         state.is_draft = state.is_draft or self.is_draft

@@ -13,13 +13,13 @@ from typing import Any
 from mappings.compiler.conditions import Holds, compile_condition, untimely
 from mappings.compiler.evaluation import (
     UNSET,
+    CompiledStep,
     Ends,
     Flow,
     Getter,
     MisfitError,
     Reads,
     RowState,
-    Stage,
     Watch,
     column_reader,
     compile_step,
@@ -190,7 +190,7 @@ class Compiler:
 
     def through(self, source: Compiled, steps: tuple[AnyStep, ...], ends: Ends, spot: Spot) -> Compiled:
         """Pass a value through steps."""
-        stages: list[Stage] = []
+        stages: list[CompiledStep] = []
         flow, refuses = source.flow, source.refuses
         for position, step in enumerate(steps):
             before = flow

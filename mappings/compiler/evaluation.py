@@ -288,7 +288,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class CompiledStep:
     """One compiled step. `one` works on one item; `run` on all there is; `mend` is the step's own policy, if it has one;
     `path` the field of the event that the value is for.
     """
@@ -326,7 +326,7 @@ Watch = Callable[[str, str, Any, Any], None]
 """Is told, for `explain`, of each step: the field's path, the step, what went in, and what came out (or the Refusal)."""
 
 
-def watched(stage: Stage, path: str, watch: Watch) -> Stage:
+def watched(stage: CompiledStep, path: str, watch: Watch) -> CompiledStep:
     """Return the same stage, which tells of each use."""
 
     def told(run: Run) -> Run:
@@ -360,7 +360,7 @@ def told_value(get: Getter, name: str, path: str, watch: Watch) -> Getter:
     return value
 
 
-def compile_step(step: Step, flow: Flow, tables: Mapping[str, Table], path: str) -> tuple[Stage, Flow]:
+def compile_step(step: Step, flow: Flow, tables: Mapping[str, Table], path: str) -> tuple[CompiledStep, Flow]:
     """Compile one step for what reaches it, and say what it passes on.
 
     Raises:
@@ -374,11 +374,11 @@ def compile_step(step: Step, flow: Flow, tables: Mapping[str, Table], path: str)
         one = guarded(one, step.takes)
     mend = None if step.policy is None else mending(step.policy, path)
     every = _each(one, works_on_empty=works_on_empty) if is_each else one
-    stage = Stage(step.name, one, every, is_each, works_on_empty, mend, path, step.policy in (None, "warn", "draft"))
+    stage = CompiledStep(step.name, one, every, is_each, works_on_empty, mend, path, step.policy in (None, "warn", "draft"))
     return stage, _after(step, flow, is_each=is_each)
 
 
-def stepped(read: Getter, stages: tuple[Stage, ...], ends: Ends) -> Getter:
+def stepped(read: Getter, stages: tuple[CompiledStep, ...], ends: Ends) -> Getter:
     """Return the value that `read` gives once it has passed all stages."""
     works_on_empty = any(stage.works_on_empty for stage in stages)
     passed = _passed(stages, ends)
@@ -397,7 +397,7 @@ def stepped(read: Getter, stages: tuple[Stage, ...], ends: Ends) -> Getter:
     return value
 
 
-def _passed(stages: tuple[Stage, ...], ends: Ends) -> Walk:
+def _passed(stages: tuple[CompiledStep, ...], ends: Ends) -> Walk:
     runs = tuple((stage.run, stage.works_on_empty) for stage in stages)
     careful = _careful(stages, ends)
 
@@ -414,7 +414,7 @@ def _passed(stages: tuple[Stage, ...], ends: Ends) -> Walk:
     return passed
 
 
-def stepped_cell(column: str, stages: tuple[Stage, ...], ends: Ends) -> Getter:
+def stepped_cell(column: str, stages: tuple[CompiledStep, ...], ends: Ends) -> Getter:
     """Return the same for the text of a column: the hot path of the mapper, with nothing called that need not be."""
     if any(stage.works_on_empty for stage in stages):
         return stepped(column_reader(column), stages, ends)
@@ -440,7 +440,7 @@ def stepped_cell(column: str, stages: tuple[Stage, ...], ends: Ends) -> Getter:
     return value
 
 
-def _careful(stages: tuple[Stage, ...], ends: Ends) -> Walk:
+def _careful(stages: tuple[CompiledStep, ...], ends: Ends) -> Walk:
     """The same way once more, one stage at a time, so that the refusal names its step and the policies are heard."""
 
     def walk(row: RowState, found: Any) -> Any:
@@ -463,7 +463,7 @@ def _careful(stages: tuple[Stage, ...], ends: Ends) -> Walk:
     return careful
 
 
-def _try_stage(row: RowState, stage: Stage, current: Any, found: str, column: str) -> Any:
+def _try_stage(row: RowState, stage: CompiledStep, current: Any, found: str, column: str) -> Any:
     if stage.is_each and isinstance(current, list):
         items = current if stage.works_on_empty else _present(current)
         tried = [_try_one(row, stage, item, str(item), column) for item in items]
@@ -471,7 +471,7 @@ def _try_stage(row: RowState, stage: Stage, current: Any, found: str, column: st
     return _try_one(row, stage, current, found, column)
 
 
-def _try_one(row: RowState, stage: Stage, item: Any, found: str, column: str) -> Any:
+def _try_one(row: RowState, stage: CompiledStep, item: Any, found: str, column: str) -> Any:
     try:
         return stage.one(item)
     except Repaired as repaired:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from mappings.compiler.base import Compiler
 from mappings.compiler.evaluation import Getter, RowState
-from mappings.compiler.expand import Strand
+from mappings.compiler.expand import ExpandedRow
 from mappings.compiler.payload import compile_payload
 from mappings.errors import ConfigError
 from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, RowOutcome, Skipped, SourceRow
@@ -87,7 +87,7 @@ _RANKED = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.NUMBER, Kind.ANY)
 class OneByOne(Protocol):
     """A mapper of rows that know nothing of each other."""
 
-    def opened(self, row: SourceRow) -> Strand | Skipped | Gone:
+    def opened(self, row: SourceRow) -> ExpandedRow | Skipped | Gone:
         """Return what a row is before it is mapped, or why it is left out."""
         ...
 
@@ -196,14 +196,16 @@ def _first_of_each(mapper: OneByOne, rows: Iterable[SourceRow]) -> Iterator[RowO
 def _key_of(mapper: OneByOne, row: SourceRow) -> RowKey | None:
     """Return the key under which other rows may join this one; a row without one, or left out, stands alone."""
     opened = mapper.opened(row)
-    return opened.key if isinstance(opened, Strand) and opened.key and not row.problems else None
+    return opened.key if isinstance(opened, ExpandedRow) and opened.key and not row.problems else None
 
 
 def _grouped(mapper: OneByOne, lot: Lot, joined: Joined, build: Getter) -> Iterator[RowOutcome]:
     """Yield one event for a lot; rows that are called off join it no more, unless all of them are."""
     first, others = lot.rows[0], lot.rows[1:]
     if others and lot.key is not None:
-        opened = [(row, strand) for row, strand in ((row, mapper.opened(row)) for row in lot.rows) if isinstance(strand, Strand)]
+        opened = [
+            (row, strand) for row, strand in ((row, mapper.opened(row)) for row in lot.rows) if isinstance(strand, ExpandedRow)
+        ]
         (first, _), *wanted = [pair for pair in opened if not pair[1].state.cancelled] or opened
         others = tuple(row for row in lot.rows if row is not first)
         for row, strand in wanted:
@@ -234,7 +236,7 @@ def _newest(mapper: OneByOne, rows: Sequence[SourceRow], rank: Getter) -> Sequen
 
 def _ranked(mapper: OneByOne, row: SourceRow, rank: Getter) -> Any:
     opened = mapper.opened(row)
-    if not isinstance(opened, Strand):
+    if not isinstance(opened, ExpandedRow):
         return None
     try:
         found = rank(opened.state)

@@ -282,7 +282,7 @@ _NO_ROW = ReasonCode.NOT_IN_LOOKUP
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class Validator:
     """What every payload of a feed is held against: the service's rules, and the classifications that it knows, if asked.
 
     `used` gives the cells that the mapping reads; `mapping`: the mapping's own digest; `joined`: what the columns of each joined

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from connectors.sources.catalogue import open_source
-from mappings.compiler.mapper import Directory, attempt
+from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.includes import included_by, including, is_shared
 from mappings.lint_lookups import LookedAt, asked, has_lists
 from mappings.loader import SUFFIXES, document_of
@@ -34,7 +34,7 @@ def find_unasked(mapping: FeedMapping) -> Iterator[Problem]:
     if not has_lists(mapping, document):
         return
     noting = asked(mapping)
-    mapper, _ = attempt(noting.mapping, Directory(), now(), noting.watch)
+    mapper, _ = compile_with_problems(noting.mapping, Directory(), now(), noting.watch)
     count = _Count()
     with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
         deque(mapper.over(count.of(islice(reading.rows, _MOST_ROWS + 1))), maxlen=0)

@@ -12,7 +12,7 @@ from itertools import islice
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import MissingColumnsError, SourceRefusedError
-from mappings.compiler.mapper import Directory, RowMapper, attempt
+from mappings.compiler.mapper import Directory, RowMapper, compile_with_problems
 from mappings.errors import FileProblem, SyncError
 from mappings.lint_columns import find_missing_columns
 from mappings.loader import at_places, document_of
@@ -39,7 +39,7 @@ def look_at_source(mapping: FeedMapping) -> SourceFindings:
     """Read the first rows of a source that is at hand; nothing is found where it is not."""
     if not all(source.is_at_hand for source in (mapping.source, *(join.source for join in mapping.source.join))):
         return SourceFindings()
-    mapper, _ = attempt(mapping, Directory(), now())
+    mapper, _ = compile_with_problems(mapping, Directory(), now())
     try:
         return SourceFindings(warnings=at_places(mapping.path, _odd(mapping, mapper)))
     except MissingColumnsError as error:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from connectors.event_api.answers import Created, KeyRefused, Meaning, NoAccess, Refused, ScopeMissing
 from connectors.event_api.route import in_short
-from mappings.compiler.mapper import Directory, attempt
+from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import SyncError
 from mappings.outgoing import outgoing_of
 from mappings.schema import FeedMapping
@@ -70,7 +70,7 @@ def _probed(met: Meaning, listing: str, tail: str) -> LiveFinding:
 def _channels(told: dict[str, int] | SyncError, mapping: FeedMapping) -> LiveFinding:
     if isinstance(told, SyncError):
         return refused("channels", told)
-    problems = attempt(mapping, Directory(channels=told))[1]
+    problems = compile_with_problems(mapping, Directory(channels=told))[1]
     missing = [f"{problem.message}, {problem.hint}" if problem.hint else problem.message for problem in problems]
     missing += [f"the key has no channel with the id {number}" for number in _numbers(mapping) if number not in told.values()]
     if missing:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from connectors.sources.catalogue import look_at_org, open_source
 from connectors.sources.errors import MissingColumnsError
 from connectors.sources.names import Asked, matched
-from mappings.compiler.mapper import Directory, attempt
+from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import SyncError
 from mappings.salesforce_specs import SalesforceSource
 from mappings.schema import FeedMapping
@@ -33,7 +33,7 @@ def of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]
 
 
 def _of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]:
-    columns = attempt(mapping, Directory())[0].columns
+    columns = compile_with_problems(mapping, Directory())[0].columns
     if isinstance(mapping.source, SalesforceSource):
         yield _of_org(settings, mapping.source, columns)
         return

@@ -42,8 +42,6 @@ class Denial:
 
 
 DENYING = frozenset({401, 403, 404})
-
-
 """What denies access: to the key, its scope, the channel (spec, Errors). A service may look at that before the row's key."""
 
 
@@ -163,20 +161,10 @@ class Postponed:
 
 
 Verdict = Receipt | Unconfirmed | Refusal | Superseded | Blocked | Uncertain | Conflict | Postponed
-
-
 """What one intent's attempts ended in."""
-
-
 API_PREFIX = "/api/public/v1"
-
-
 """Base URLs are accepted with it and without."""
-
-
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 

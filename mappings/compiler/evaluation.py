@@ -1,6 +1,6 @@
-"""One row on its way to becoming an event: its cells, its named values, and the policies for what is empty or refused.
+"""The evaluation of one row: its state, the policies for what is empty or refused, and values passing through their steps.
 
-Which values are worked out, and in what order, is `compiling`'s.
+A value first takes the straight way through its steps; only where one refuses, it takes the careful way, which names the step.
 """
 
 from __future__ import annotations
@@ -21,11 +21,7 @@ from mappings.refusals import Reason, ReasonCode, Refusal, Repaired
 from mappings.steps.step import Kind, Run, Step
 
 UNSET: Any = object()
-
-
 """Not worked out yet."""
-
-
 NOWHERE = RowLocation("")
 
 
@@ -74,14 +70,8 @@ class RowState:
 
 
 Getter = Callable[[RowState], Any]
-
-
 """A compiled value: None where it was left out, Refusal raised where it cannot be had."""
-
-
 Mend = Callable[[RowState, Refusal], Any]
-
-
 """What becomes of a refusal: a value to use, None to leave it out, or the refusal again."""
 
 
@@ -271,11 +261,7 @@ _FITS: Mapping[Kind, tuple[Callable[[Any], bool], ReasonCode]] = {
     Kind.NUMBER: (_is_number, ReasonCode.NOT_A_NUMBER),
     Kind.OBJECT: (_is_object, ReasonCode.BAD_TEXT),
 }
-
-
 Walk = Callable[[RowState, Any], Any]
-
-
 """A way from what was found to the value."""
 
 
@@ -321,8 +307,6 @@ class Ends:
 
 
 Watch = Callable[[str, str, Any, Any], None]
-
-
 """Is told, for `explain`, of each step: the field's path, the step, what went in, and what came out (or the Refusal)."""
 
 

@@ -1,14 +1,11 @@
-"""Rows of one key found together, wherever they stand in the source: in memory, or as they come where the file is sorted.
-
-What becomes of rows that were found together is `engine`'s.
-"""
+"""Rows of one key: one of them is chosen, or they are grouped into one event, whose lists are gathered from all of them."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, time
+from datetime import date
 from decimal import Decimal
 from itertools import groupby
 from typing import Any, Protocol
@@ -25,10 +22,9 @@ from mappings.rules import Choosing, Grouping
 from mappings.spots import Loc, Problem, Spot
 from mappings.steps.step import Kind
 from mappings.values import Fields
+from mappings.zones import TimeOfDay
 
 HELD_AT_MOST = 100_000
-
-
 """So many rows wait in memory for the end of the file; some 100 MB."""
 
 
@@ -101,8 +97,6 @@ class OneByOne(Protocol):
 
 
 Join = Callable[[OneByOne, Iterable[SourceRow]], Iterator[RowOutcome]]
-
-
 """Maps the rows of a source, those of one key together."""
 
 
@@ -242,7 +236,7 @@ def _ranked(mapper: OneByOne, row: SourceRow, rank: Getter) -> Any:
         found = rank(opened.state)
     except Refusal:
         return None
-    return found if isinstance(found, date | datetime | time | Decimal | int | float) else None
+    return found if isinstance(found, date | TimeOfDay | Decimal | int | float) else None
 
 
 def _listed(value: Any) -> list[Any]:

@@ -27,10 +27,9 @@ from mappings.row_key import RowKey
 from mappings.rules import Explode
 from mappings.schema import FeedMapping
 from mappings.spots import Problem
+from mappings.zones import EndOfDay
 
 BLANK = "blank row"
-
-
 """The label of rows whose cells are all blank."""
 
 
@@ -355,7 +354,7 @@ def _shown(value: Any) -> str:
             return ""
         case list():
             return " | ".join(map(_shown, value))
-        case datetime() | date() | time():
+        case date() | time() | EndOfDay():
             return value.isoformat()
         case dict():
             return ", ".join(f"{name}: {_shown(part)}" for name, part in value.items())

@@ -1,6 +1,6 @@
-"""What a day and a clock make on the wall: all-day rules, times that only stand for "all day", 24:00, ends written exclusively.
+"""The values `at` and `in_zone`: a day and a time of day become a moment in a zone, or a moment is shown in one.
 
-In which zone that wall hangs is `moment_values`'s.
+Here are the rules for whole days, times that only stand for "all day", 24:00, and ends written exclusively.
 """
 
 from __future__ import annotations
@@ -21,14 +21,10 @@ from mappings.row_values import From
 from mappings.spots import Spot
 from mappings.steps.step import Kind
 from mappings.values import At, Choose, FirstOf, Seen, Value, Wall
-from mappings.zones import DAY_END, Gap, Localise, find_zone, localiser
+from mappings.zones import EndOfDay, Gap, Localise, TimeOfDay, find_zone, localiser
 
 _CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?")
-
-
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-
-
 _A_DAY = timedelta(days=1)
 
 
@@ -40,8 +36,6 @@ class OnTheWall(NamedTuple):
 
 
 ReadWall = Callable[[RowState], OnTheWall | None]
-
-
 """Returns a row's wall time, None where it has no day; raises Refusal."""
 
 
@@ -64,7 +58,7 @@ def wall_reader(day: Getter, clock: Getter | None, wall: Wall, clock_column: str
     return read
 
 
-def together(day: Any, clock: time, back: int = 0) -> datetime:
+def together(day: Any, clock: TimeOfDay, back: int = 0) -> datetime:
     """Return a day at a time of day, `back` days earlier; 24:00 is the next day's midnight."""
     if type(day) is str:
         day = day_from_text(day)
@@ -72,7 +66,7 @@ def together(day: Any, clock: time, back: int = 0) -> datetime:
         day = day.date()
     if not isinstance(day, date):
         raise Refusal(ReasonCode.NOT_A_DATE, "a date and a time of day are needed here", found=str(day))
-    if clock is DAY_END:
+    if isinstance(clock, EndOfDay):
         return shifted(datetime.combine(day, time()), 1 - back)
     wall = datetime.combine(day, clock)
     return shifted(wall, -back) if back else wall
@@ -106,35 +100,27 @@ def day_from_text(text: str) -> date:
     return day
 
 
-def _own_clock(on: Any) -> time | None:
+def _own_clock(on: Any) -> TimeOfDay | None:
     return on.time() if isinstance(on, datetime) else None
 
 
-def _shown(clock: Any) -> time | None:
-    if clock is None or isinstance(clock, time):
+def _shown(clock: Any) -> TimeOfDay | None:
+    if clock is None or isinstance(clock, TimeOfDay):
         return clock
     if type(clock) is str:
         return clock_from_text(clock)
     raise Refusal(ReasonCode.NOT_A_TIME, "a time of day is needed here", found=str(clock))
 
 
-def _minute(clock: time) -> int:
+def _minute(clock: TimeOfDay) -> int:
     """The minute of the day; 24:00 is none of the day's own."""
-    return -1 if clock is DAY_END else clock.hour * 60 + clock.minute
+    return -1 if isinstance(clock, EndOfDay) else clock.hour * 60 + clock.minute
 
 
 _DAYS = (Kind.DATE, Kind.WALL, Kind.ANY)
-
-
 _MOMENTS = (Kind.MOMENT, Kind.ANY)
-
-
 _CLOCKS = (Kind.CLOCK, Kind.ANY)
-
-
 Place = Callable[[RowState, OnTheWall], Any]
-
-
 """Returns the moment at which a row's clocks show that."""
 
 

@@ -23,10 +23,10 @@ from mappings.row_key import RowKey, fingerprint, row_digest, twin_digest
 from mappings.spots import Loc, Problem, Spot
 from mappings.steps.step import Kind
 from mappings.values import Entry, Fields, ForEach, Image, Items, Value
+from mappings.zones import EndOfDay
 
 Settle = Callable[[Any], Any]
 """Returns a value as the payload holds it, None where that is nothing."""
-
 _NUMBERS = frozenset({"channelId", "coverImage"})
 _LISTS = frozenset({"classifications"})
 _MOMENTS = frozenset({"startAt", "endAt"})
@@ -47,7 +47,7 @@ def settle(value: Any) -> Any:
     match value:
         case str():
             return None if not value or value.isspace() else nfc(value)
-        case datetime() | date() | time():
+        case date() | time() | EndOfDay():
             return value.isoformat()
         case Decimal():
             return int(value) if value == value.to_integral_value() else float(value)
@@ -277,7 +277,6 @@ def _entry(compiler: Compiler, payload: Payload, entry: Entry, spot: Spot) -> Ge
 
 
 _NO_ROW = ReasonCode.NOT_IN_LOOKUP
-
 """What a source says of a row whose other half is missing."""
 
 

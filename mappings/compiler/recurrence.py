@@ -41,7 +41,6 @@ _UNTIL = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:T[0-9]{6}Z?)?")
 _EXAMPLE = "write it like FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,WE"
 _DATES = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.TEXT, Kind.ANY, Kind.UNKNOWN)
 _ORDINALS: dict[str, int] = {str(number): number for number in (*range(1, 6), *range(-5, 0))}
-
 FirstDay = Callable[[RowState], date]
 """Returns the first day of a row; raises Refusal where it cannot be read."""
 

@@ -1,7 +1,4 @@
-"""A feed's rules about rows, put together in their order: what is asked of a row, what it stands for, what then is asked.
-
-What each rule does is `row_rules`'s, `exploding`'s, `recurring`'s and `joining`'s.
-"""
+"""The rules about rows, in the order of the file: what leaves a row out, what it expands to, and which outcomes it then gives."""
 
 from __future__ import annotations
 
@@ -26,11 +23,7 @@ from mappings.spots import Problem
 from mappings.zones import find_zone
 
 _ONCE = (Explode, Recur, Group, Duplicates, Window)
-
-
 PlacedRule = tuple[int, LeaveOut]
-
-
 """A rule with its place under `rows:`, from 1."""
 
 
@@ -169,8 +162,6 @@ def _given(mapping: FeedMapping) -> Iterator[str]:
 
 
 _REASONS_TOLD = 20
-
-
 """A row of sixty bad dates is told enough by twenty of them."""
 
 

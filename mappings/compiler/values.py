@@ -1,4 +1,4 @@
-"""The value `meta`, compiled: what is known of a row beside its cells. Where a row stands is said by its `RowLocation`."""
+"""Each kind of value compiled to a function of one row: columns, choices, joins, lookups, channels, lists, images, facts."""
 
 from __future__ import annotations
 
@@ -47,14 +47,8 @@ from mappings.values import (
 )
 
 _CELL = re.compile(r"(?:(?P<file>.*?)[#:/])?(?P<tab>[^#:/!]*)![A-Z]*\d+")
-
-
 _QUOTED = re.compile(r"'(?P<tab>(?:[^']|'')+)'![A-Z]*\d+")
-
-
 """A tab whose title a spreadsheet puts in quotes: it may hold any sign."""
-
-
 _LINE = re.compile(r"(?P<file>.+):\d+(?: \(record \d+\))?")
 
 
@@ -312,14 +306,8 @@ def _common_flow(parts: list[Compiled]) -> Flow:
 
 
 Give = Callable[[Value, Spot], Getter]
-
-
 """Compiles what is made of an item, where it stands in the payload."""
-
-
 _Entry = tuple[Any, ...]
-
-
 """What stands side by side in the lists."""
 
 

@@ -1,4 +1,4 @@
-"""The countries' codes, and names for them that people write. How a country is read is `countries`'."""
+"""The step `country`, and the names that people write for countries."""
 
 from __future__ import annotations
 
@@ -31,14 +31,8 @@ _PAIRS = (
     "TZTZA UAUKR UGUGA UMUMI USUSA UYURY UZUZB VAVAT VCVCT VEVEN VGVGB VIVIR VNVNM VUVUT WFWLF WSWSM YEYEM YTMYT ZAZAF "
     "XKXKX ZMZMB ZWZWE"
 )
-
-
 ALPHA_3: Mapping[str, str] = {pair[2:]: pair[:2] for pair in _PAIRS.split()}
-
-
 """ISO 3166-1: the code of two letters for each code of three. Kosovo has none there; XK is what the CLDR and the EU write."""
-
-
 ALSO_CALLED: Mapping[str, Mapping[str, str]] = {
     "en": {
         "UK": "GB",
@@ -76,17 +70,9 @@ ALSO_CALLED: Mapping[str, Mapping[str, str]] = {
     "it": {"Inghilterra": "GB", "Scozia": "GB", "Olanda": "NL", "Repubblica Ceca": "CZ"},
     "pl": {"Anglia": "GB", "Szkocja": "GB", "USA": "US", "Republika Czeska": "CZ"},
 }
-
-
 """Names beside those of the Unicode CLDR, by language."""
-
-
 LOCAL = "local"
-
-
 """The languages that a country itself uses officially."""
-
-
 _same = normaliser(("case", "accents", "punctuation", "spaces"))
 
 
@@ -119,7 +105,6 @@ class Country(Step):
         return languages
 
     def function(self) -> Run:
-        """Return the step's function."""
         codes = country_codes(self.languages)
         known = tuple(sorted(set(_names(self.languages))))
 

@@ -1,6 +1,6 @@
-"""What a partner's editor is told whose text is no date or time: how to write it, in plain words and never in strptime notation.
+"""The steps `date`, `time` and `datetime`: ordered formats in strptime notation, never a guess.
 
-Words that say that there is no date yet get an answer of their own: such a date is never guessed.
+A refusal shows the partner's editor how to write it, in plain words; words such as "TBA" get an answer of their own.
 """
 
 from __future__ import annotations
@@ -45,28 +45,14 @@ _OPEN_WORDS = (
     "à confirmer", "à définir", "en cours", "offen", "laufend", "ganzjährig", "dauerausstellung", "wird noch bekannt gegeben",
     "da definire", "da confermare", "w trakcie", "未定", "常設", "通年", "상설", "미정", "待定",
 )  # fmt: skip
-
-
 """How people write that there is no date, or no end of it."""
-
-
 _LASTING = frozenset(
     ("tba", "tbc", "tbd", "ongoing", "permanent", "permanente", "permanentny", "stałe", "stały", "stała", "laufend", "dauernd")
 )
-
-
 """Words that say so wherever they stand in a text without digits: permanent exhibition, wydarzenie stałe."""
-
-
 _POLICY = "or let the feed say what becomes of such rows, with on_error or a skip rule"
-
-
 _YEAR = re.compile(r"(?:(?:19|20)[0-9]{2})")
-
-
 _SHOWN = 3
-
-
 _LONGEST = 80
 
 
@@ -130,8 +116,6 @@ def _check_year(text: str) -> str:
 YearRule = Annotated[
     str, AfterValidator(_check_year), WithJsonSchema({"type": ["string", "integer"], "examples": ["2026", "2026-09-01"]})
 ]
-
-
 """A year, or the first day of twelve months in which every day has its year."""
 
 
@@ -161,26 +145,14 @@ def _agreeing(day: date, weekday: int | None) -> date:
 
 
 _MEMO = 4096
-
-
 _FORMATS = "Formats in strptime notation, tried in order."
-
-
 _MIDNIGHT_24 = re.compile(r"(?<![0-9])24[:.h]?00(?![0-9])|(?<![0-9])24(?:h| ?uhr)", re.IGNORECASE)
-
-
 LANGUAGE = "The language of month, weekday and AM/PM names, such as pt or pl_PL (default: en)."
-
-
 YEAR = (
     "What year a text without one is in: that year (2026), or the twelve months from a day on (2026-09-01). Without it,"
     " a format needs the year."
 )
-
-
 MIDNIGHT = "24:00 is refuse (the default), or next_day: the midnight at which this day ends."
-
-
 DayEnd = Literal["refuse", "next_day"]
 
 
@@ -226,7 +198,6 @@ class Date(_Dated):
     formats: Texts = Field(alias="date", min_length=1, description=_FORMATS)
 
     def function(self) -> Run:
-        """Return the step's function."""
         choose_year = year_chooser(self.year)
         forms = compile_formats(self.formats, self.locale)
         read: Read = lambda form, text: read_date(form, text, choose_year)  # noqa: E731 - one line, where it is used
@@ -256,7 +227,6 @@ class Time(_Formatted):
     day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
 
     def function(self) -> Run:
-        """Return the step's function."""
         forms = compile_formats(self.formats, self.locale)
         read: Read = _read_to_day_end if self.day_end == "next_day" else read_clock
         return _Reading(forms, read, ReasonCode.NOT_A_TIME, self.locale).reader()
@@ -280,7 +250,6 @@ class Datetime(_Dated):
     formats: Texts = Field(alias="datetime", min_length=1, description=_FORMATS)
 
     def function(self) -> Run:
-        """Return the step's function."""
         choose_year = year_chooser(self.year)
         forms = compile_formats(self.formats, self.locale)
         read: Read = lambda form, text: read_datetime(form, text, choose_year)  # noqa: E731 - one line, where it is used

@@ -1,6 +1,6 @@
-"""The names of months, weekdays and halves of the day in many languages, as numbers (from Unicode's CLDR, by babel).
+"""Date formats in strptime notation, compiled to regular expressions; names of months and days come from Unicode's CLDR (babel).
 
-How a format uses them is `formats`'s.
+`datetime.strptime` knows the names of the machine's locale only, and takes 4 us a date, which budget 3 does not have.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from babel import Locale, UnknownLocaleError
 from babel.dates import get_day_names, get_month_names, get_period_names
 
 _Context = Literal["stand-alone", "format"]
-
-
 _CONTEXTS: tuple[_Context, ...] = ("stand-alone", "format")
 
 
@@ -96,26 +94,12 @@ _NUMBERS = {
     "j": r"(?P<j>36[0-6]|3[0-5][0-9]|[12][0-9]{2}|0?[1-9][0-9]|0{0,2}[1-9])",
     "z": r"(?P<z>[Zz]|[+-](?:0[0-9]|1[0-5]):?[0-5][0-9])",
 }
-
-
 _NAMES = frozenset("BbAap")
-
-
 EARLIEST_YEAR = 1900
-
-
 """Before it a year is a slip of the pen (0026), and zones have no offsets of whole minutes."""
-
-
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-
-
 ChooseYear = Callable[[int, int, int | None], date]
-
-
 """Returns the day meant by a month, a day and, where the text says it, a weekday (0 is Monday); raises NotRealError."""
-
-
 DIRECTIVES = "%Y %m %d %H %M %S %y %b %B %A %a %p %I %z %j %f %%"
 
 
@@ -321,17 +305,9 @@ def _zone(offset_s: int) -> timezone:
 
 
 Quick = Callable[[str], Any]
-
-
 """Returns the value that a text plainly writes, or None; the same value that `formats` would read."""
-
-
 _DAY = frozenset("Ymd")
-
-
 _MINUTES = _DAY | set("HM")
-
-
 _SECONDS = _MINUTES | {"S"}
 
 

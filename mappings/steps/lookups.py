@@ -1,7 +1,4 @@
-"""Ways in which a text meets the keys of a list: as a whole, by its beginning, by a word in it, by a pattern.
-
-What the list then says is `lookups`'s.
-"""
+"""The steps `map`, `lookup` and `last_in`: a text is found among keys as a whole, by its beginning, a word, or a pattern."""
 
 from __future__ import annotations
 
@@ -25,17 +22,11 @@ from mappings.steps.step import Kind, Run, Shown, Step
 from mappings.steps.text import text_of
 
 Match = Literal["whole", "prefix", "keyword", "regex"]
-
-
 MATCH = (
     "How a value meets a key of the list. whole: they are alike; prefix: it begins with the key, the longest counts; keyword:"
     " the key stands in it as a whole word; regex: the key is a pattern that finds something in it; the first in the list counts."
 )
-
-
 Meet = Callable[[str], Iterator[str]]
-
-
 """Yields the keys that a text meets, the best first."""
 
 
@@ -77,14 +68,8 @@ def _words_in(text: str, words: Sequence[tuple[str, Callable[[str], object], str
 
 
 _MEMO = 4096
-
-
 Found = Result | list[Result]
-
-
 Find = Callable[[str], Found]
-
-
 """Returns what a list says of a key, or raises Refusal."""
 
 
@@ -308,7 +293,6 @@ class Map(_Lookup):
         return self
 
     def function(self) -> Run:
-        """Return the step's function."""
         return find_in([(key, list(texts)) for key, texts in self.table.items()], self.search, tuple(self.table))
 
     @property

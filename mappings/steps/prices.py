@@ -1,4 +1,7 @@
-"""What people write for currencies, for nothing to pay and for paying what one likes. How a price is read is `prices`'."""
+"""The step `price`: amounts, ranges, currencies by sign, code or word, and words for nothing to pay.
+
+Ours because libraries read one amount only, and guess the currency of a sign and the decimal sign.
+"""
 
 from __future__ import annotations
 
@@ -24,47 +27,19 @@ _CODES = (
     " SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX USD UYU UZS VES VND VUV WST XAF XCD XOF XPF YER"
     " ZAR ZMW"
 )
-
-
 CURRENCY_CODES = frozenset(_CODES.split())
-
-
 """ISO 4217, without funds, metals and codes for testing."""
-
-
 WORDS_TOO = frozenset({"ALL", "CUP", "GEL", "LAK", "MAD", "MOP", "PEN", "TOP", "TRY"})
-
-
 """Codes that are words as well: they count only where the author names them as the feed's currency."""
-
-
 _UNDIVIDED = "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF"
-
-
 WHOLE_ONLY = frozenset(_UNDIVIDED.split())
-
-
 """Currencies without a smaller unit: a sign before three digits can only group them."""
-
-
 _DOLLARS = ("USD", "AUD", "CAD", "NZD", "HKD", "SGD", "TWD", "MXN", "ARS", "CLP", "COP", "UYU", "JMD", "TTD", "BBD", "BSD", "FJD")
-
-
 _POUNDS = ("GBP", "EGP", "FKP", "GIP", "LBP", "SHP", "SYP")
-
-
 _CROWNS = ("SEK", "NOK", "DKK", "ISK")
-
-
 _PESOS = ("MXN", "ARS", "CLP", "COP", "CUP", "DOP", "PHP", "UYU")
-
-
 _RUPEES = ("INR", "LKR", "MUR", "NPR", "PKR", "SCR")
-
-
 _FRANCS = ("CHF", "XAF", "XOF", "XPF", "BIF", "DJF", "GNF", "KMF", "RWF")
-
-
 CURRENCY_SIGNS: Mapping[str, tuple[str, ...]] = {
     "us$": ("USD",),
     "au$": ("AUD",),
@@ -103,11 +78,7 @@ CURRENCY_SIGNS: Mapping[str, tuple[str, ...]] = {
     "zł": ("PLN",),
     "kč": ("CZK",),
 }
-
-
 """Signs, in small letters; one that several currencies share names them all."""
-
-
 CURRENCY_WORDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("euro", "euros", "eur", "€uro", "evro", "евро", "ευρώ"), ("EUR",)),
     **{
@@ -137,11 +108,7 @@ CURRENCY_WORDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("rand",), ("ZAR",)),
     **dict.fromkeys(("baht",), ("THB",)),
 }
-
-
 """Words, in small letters, as whole words only."""
-
-
 FREE = (
     "free",
     "free entry",
@@ -188,11 +155,7 @@ FREE = (
     "免費",
     "免费",
 )
-
-
 """Nothing to pay."""
-
-
 DONATION = (
     "donation",
     "donations",
@@ -218,11 +181,7 @@ DONATION = (
     "taquilla inversa",
     "a la gorra",
 )
-
-
 """Everyone pays what they like."""
-
-
 LEAST = (
     "from",
     "starting at",
@@ -237,32 +196,14 @@ LEAST = (
     "da",
     "vanaf",
 )
-
-
 """Before an amount: the price goes up from there."""
-
-
 UP_TO = ("up to", "até", "ate", "hasta", "bis", "do", "tot", "till", "jusqu'à")
-
-
 """Between two amounts, or before one: the price goes no further."""
-
-
 BETWEEN = ("to", "a", "à", "al")
-
-
 """Between two amounts only: alone they mean other things."""
-
-
 Sign = Literal[".", ",", "either"]
-
-
 _LONGEST = 2_000
-
-
 _NUMBER = r"\d{1,9}(?:(?:[.,'’]|[\u00a0\u202f ](?=\d{3}(?!\d)))\d{1,9}){0,4}(?:[.,][-–—]{1,2})?"
-
-
 _GROUPS = " '’"
 
 
@@ -475,14 +416,8 @@ def _words(texts: Iterable[str]) -> str:
 
 
 PricePart = Literal["amount", "from", "to", "currency", "is_free", "is_donation"]
-
-
 _MEMO = 4096
-
-
 """Prices kept once they are read: a file has few different ones."""
-
-
 _KINDS = {"currency": Kind.TEXT, "is_free": Kind.BOOLEAN, "is_donation": Kind.BOOLEAN}
 
 
@@ -534,7 +469,6 @@ class Price(Step):
         return _KINDS.get(self.take[0], Kind.NUMBER)
 
     def function(self) -> Run:
-        """Return the step's function."""
         read = lru_cache(maxsize=_MEMO)(PriceReader(self.decimal_sign, self.currency, self.free).read)
         take = self.take
         if take is None:

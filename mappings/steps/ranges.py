@@ -1,7 +1,4 @@
-"""Days written together, of which one says what the other leaves out: 3-5 May 2026, 28 Feb - 2 Mar 2026, 3, 5 and 7 May 2026.
-
-The formats come from the author; only month and year may be left out, and only where the neighbour writes them.
-"""
+"""Days written together, of which one leaves out what the other says: 3-5 May 2026, 28 Feb - 2 Mar 2026, 3, 5 and 7 May 2026."""
 
 from __future__ import annotations
 
@@ -22,29 +19,15 @@ from mappings.steps.step import Kind, Run, Shown, Step
 from mappings.steps.text import SPACES
 
 Values = dict[str, int]
-
-
 _LONGEST = 200
-
-
 _BETWEEN = re.compile(
     r"\s*(?:-|–|—|−|~|〜|～|→)\s*|\s+(?:to|till|until|bis|a|à|au|al|até|ao|do|tot|t/m|til|till|и|до|and|und|et|y|e|i)\s+",
     re.IGNORECASE,
 )
-
-
 _OPENING = re.compile(r"(?:from|between|vom|von|du|de|del|dal|van|od|desde|entre|fra|с|от)\s+(?=\S)", re.IGNORECASE)
-
-
 BETWEEN_WORDS = "to, till, until, bis, a, à, au, al, até, ao, do, tot, t/m, til, и, до, and, und, et, y, e, i"
-
-
 OPENING_WORDS = "from, between, vom, von, du, de, del, dal, van, od, desde, entre, fra, с, от"
-
-
 _MONTHS = frozenset("mBb")
-
-
 _YEARS = frozenset("Yy")
 
 
@@ -155,17 +138,9 @@ def _in_order(first: date, last: date) -> tuple[date, date]:
 
 
 _MEMO = 4096
-
-
 _MOST = 1000
-
-
 _DASH = "-"
-
-
 _DASHES = ("–", "—", "〜", "～", "~")
-
-
 _FORMATS = "Formats of one whole day, in strptime notation, tried in order; a neighbour may leave out the month or the year."
 
 
@@ -181,7 +156,6 @@ class RangeStart(Step):
     switch: Switch = Field(default=True, alias="range_start")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return lambda text: _range(text)[0]
 
 
@@ -193,7 +167,6 @@ class RangeEnd(Step):
     switch: Switch = Field(default=True, alias="range_end")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return lambda text: _range(text)[1]
 
 
@@ -242,7 +215,6 @@ class DateRange(_Days):
     formats: Texts = Field(min_length=1, description=_FORMATS)
 
     def function(self) -> Run:
-        """Return the step's function."""
         forms, choose_year = self._spans(), year_chooser(self.year)
         place = 0 if self.which == "start" else 1
 
@@ -294,7 +266,6 @@ class Dates(_Days):
         return self
 
     def function(self) -> Run:
-        """Return the step's function."""
         forms, choose_year = self._spans(), year_chooser(self.year)
         cut = re.compile("|".join(re.escape(separator) for separator in sorted(self.by, key=len, reverse=True)))
 

@@ -28,9 +28,9 @@ from worker import FIELDS
 
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.event import dump, judge
-from mappings.loader import load_feed
 from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.row_key import fingerprint, row_digest, twin_digest
+from mappings.yaml.loader import load_feed
 
 ROWS = 20_000
 BLOCK = 500

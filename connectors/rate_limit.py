@@ -30,20 +30,10 @@ class Surroundings:
 
 
 _LONGEST_GUESS_S = 60.0
-
-
 """The longest pause of our own choosing, where the service names none."""
-
-
 _LONGEST_DOUBT_S = 5.0
-
-
 """The least pause in the end, where the service names shorter ones and then does not keep to them."""
-
-
 _FAR_FUTURE_S = 366 * 86_400.0
-
-
 """A pause that nobody will wait for; longer ones are read as this one."""
 
 
@@ -163,29 +153,13 @@ class Closed:
 
 
 _FIRST = 4
-
-
 _TOLERANCE, _SLACK_S = 1.5, 0.002
-
-
 """How much longer than in the best round answers may take before there are too many: a share, and a timer's width."""
-
-
 _FORGETTING = 1.02
-
-
 """How the best round fades while few are under way: a service that has become slower for good is not crowded for ever."""
-
-
 _FEWEST_IN_A_ROUND = 8
-
-
 _SHRINK = 0.7
-
-
 _EARNED_BY = 24
-
-
 """So many answers make room for one more at most: all that are under way when an unknown limit is met are refused."""
 
 
@@ -314,32 +288,14 @@ class _Round:
 
 
 _MOST_UNDER_WAY = 256
-
-
 """Requests under way at once where nobody bounds them: no feed may have more."""
-
-
 _LIKE = 0.01
-
-
 """Rates that differ by a smaller share are told again for nothing."""
-
-
 _MOMENT_S = 0.5
-
-
 """Ends of a window that differ by less are the same one."""
-
-
 _LONGEST_PROBE_S = 2.0
-
-
 """How long the others wait for the answer to the one that tries whether a pause was long enough."""
-
-
 OpenSharing = Callable[[str], Sharing | None]
-
-
 """Opens what the workers of a destination share of a route, by its name; None where it is not shared."""
 
 

@@ -17,26 +17,12 @@ from connectors.retry import Clock
 from mappings.errors import SyncError
 
 LOWEST_RATE = 1 / 3600
-
-
 """Requests per second that are always tried."""
-
-
 _LOWEST_START = 0.1
-
-
 """However doubtful an estimate: one that is too high is found out sooner than one that is too low."""
-
-
 GUESSED = 0.3
-
-
 """The doubt of a first guess."""
-
-
 SURE = 0.05
-
-
 """A doubt that is none: an estimate is then held for its full time, and left no more slowly than that."""
 
 
@@ -70,47 +56,19 @@ class Curve:
 
 
 _SHORTEST_COUNT_S = 1.0
-
-
 """Requests are not counted over less: the limits of the world are made for seconds."""
-
-
 _MANY, _MANY_TIMES_HELD = 30, 3.0
-
-
 """So many, and so many times what the bucket holds, may be counted over less: an error of one or two weighs little then."""
-
-
 _LONG_FOR_ITS_WAY = 10.0
-
-
 """That is so where answers are prompt: it has to be so many times longer than one takes, during which others have left."""
-
-
 _BRIEF_S = 3.0
-
-
 _MARK_AFTER = 1 / 8
-
-
 _MOST_MARKS = 48
-
-
 _LENGTHS_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
-
-
 """How long windows are, in a world made by people."""
-
-
 _SHORTEST_GUESS_S = 0.25
-
-
 _ROUNDED_S = 1.2
-
-
 _LATE_S = 0.1
-
-
 """How much longer one request may be on its way than another."""
 
 
@@ -242,56 +200,22 @@ class Hit:
 
 
 _LIKE = 1.35
-
-
 """A window that is longer than it seemed by this factor is another one."""
-
-
 _SAME = 0.12
-
-
 """Counts that differ by a smaller share may be those of one window."""
-
-
 _FASTER = 1.15
-
-
 """A stretch is a proof of what it was stopped by, where it was faster than that by this factor."""
-
-
 _SLACK_S = 0.02
-
-
 """How much closer together than they left requests may arrive: what stays unused of each length of a window."""
-
-
 _BELIEVED, _SURELY = 2.0, 3.0
-
-
 """Seen so often it is known, and is not given up for a single contradiction."""
-
-
 _OVERFLOWN = 0.985
-
-
 """A window is met at a slowly growing rate where that is a little beyond it."""
-
-
 _FEWEST = 3
-
-
 """A window that lets through fewer is as well taken for a bucket."""
-
-
 _REFILLED_S = 0.5
-
-
 """After a pause of so many seconds a bucket holds something."""
-
-
 _MOST_LOST = 0.8
-
-
 """No more of a window is given up at a time."""
 
 
@@ -369,92 +293,36 @@ class Window:
 
 
 _LONG_WAIT_S = 3.0
-
-
 """A wait of more seconds is no rounding of a short one (a date loses up to two): it says how long a window is."""
-
-
 _STEEPEST = 0.25
-
-
 _FLATTEST = 0.01
-
-
 """How far the rate begins below the estimate, and how fast it leaves it, for the least and the most certain estimate."""
-
-
 _FIRST_PLATEAU_S = 1.0
-
-
 """Seconds until a first guess is reached: it is improved soon, or left behind."""
-
-
 _PLATEAU_REQUESTS = 200
-
-
 """An estimate is held for the time of so many requests, so that meeting the limit stays rare."""
-
-
 _PLATEAU_WAITS = 30.0
-
-
 """The same in waits: the dearer it is to meet the limit, the later it is tried."""
-
-
 _LONGEST_WAIT_COUNTED_S = 2.0
-
-
 _HASTY_PLATEAU_S = 4.0
-
-
 """The same for what was counted over less than a second: meeting the limit once more costs less than a rate that is too low."""
-
-
 _OF_WINDOW = 0.0
-
-
 """What a window holds beside its rate, as a bucket would."""
-
-
 _LEAST_LOST_BRIEFLY, _MOST_LOST_BRIEFLY = 0.03, 0.15
-
-
 """A limit that is met again within a moment tells little: no more than that of the estimate is given up."""
-
-
 _TELLING = 4
-
-
 """Fewer requests between two limits tell nothing of a rate."""
-
-
 _SMALL_BURST = 2.0
-
-
 """A bucket that holds less is emptied within a moment: what was counted over a second says less than the truth."""
 
 
 """Rates that differ by less than this factor may be the same one, seen over a short time."""
-
-
 _BOLD = 4.0
-
-
 """How far a first guess goes beyond what a window would let through: buckets rarely hold less than a quarter of a second's."""
-
-
 _INEXACT_PLATEAU_S = 10.0
-
-
 _WINDOW_PLATEAU_S = 60.0
-
-
 """A known window is kept to for so long; where its count is a guess, for less."""
-
-
 _SOON_S = 2.0
-
-
 """A bucket is not met again so soon, nor by so few, at the rate that it was taken for."""
 
 
@@ -575,50 +443,20 @@ class Lesson:
 
 
 _CATCH_UP_S = 0.02
-
-
 """How late a request may leave without those after it being put off as well: timers are no more exact than that."""
-
-
 _LONGEST_CATCH_UP_S = 0.25
-
-
 """The same for a route that was seen to let several through at once."""
-
-
 _CREDITED = 0.8
-
-
 """How much of what a bucket holds is counted on to make up for lateness: it fills while nothing leaves."""
-
-
 _FIRST_UNPACED = 32
-
-
 """So many requests at most may have left before the first answer told of a limit."""
-
-
 _LONGEST_TRUST_S = 900.0
-
-
 """A pause that lasts no longer than that is obeyed by later runs too; about a longer one their first request asks."""
-
-
 _FORGOTTEN_AFTER_S = 86_400.0
-
-
 """An estimate that nobody used for so long is no better than none."""
-
-
 _ALL_ANSWERED_S = 0.15
-
-
 """After a pause of so many seconds every request that left before it has been answered."""
-
-
 _AGING = 0.05, 0.3
-
-
 """How much less certain an estimate is that was set aside: for a moment, and for as long as it is kept at all."""
 
 
@@ -795,26 +633,12 @@ def from_text(text: str) -> RoutePace | None:
 
 
 BEAT_S = 1.0
-
-
 """How often presence is shown, and others looked for."""
-
-
 _BATCH_S = 0.1
-
-
 """How much sending is reserved at a time, beside others."""
-
-
 _LOOK_S = 0.05
-
-
 """How old what we know of a pause may be when a request leaves beside others, at a known limit."""
-
-
 _RARE_LOOK_S = 0.2
-
-
 """The same while no limit is known: a pause is heard of within 250 ms. A look blocks the event loop for its round trips."""
 
 

@@ -15,8 +15,8 @@ from mappings.compiler.mapper import Directory, compile_feed
 from mappings.errors import ConfigError
 from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.refusals import ReasonCode
-from mappings.rules import Recur, Rule, Window
-from mappings.schema import Example, FeedMapping
+from mappings.spec.feed import Example, FeedMapping
+from mappings.spec.rules import Recur, Rule, Window
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,16 @@
-"""What the payloads of a feed can look like, as far as its mapping file tells without a row: fields, kinds, constants.
-
-What the service demands of a payload is not known here; how a row becomes one is `engine`'s.
-"""
+"""What the payloads of a feed can be, read from its mapping alone: kinds, values, lengths. For checks against the contract."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
+from typing import Literal, TypeVar
 
 from mappings.event import REQUIRED_FIELDS
-from mappings.field_forms import JsonKind, Outgoing, after, either, joined_objects, one_of, with_promise
-from mappings.row_values import From, Meta
-from mappings.schema import FeedMapping
-from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
-from mappings.steps.step import Kind, Step
-from mappings.steps.text import Truncate
-from mappings.values import (
+from mappings.spec.feed import FeedMapping
+from mappings.spec.values import (
     At,
     ChannelValue,
     Choose,
@@ -25,18 +18,113 @@ from mappings.values import (
     Fields,
     FirstOf,
     ForEach,
+    From,
     Image,
     Items,
     Joined,
+    Meta,
     Seen,
     TableValue,
     Value,
 )
+from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
+from mappings.steps.step import Kind, Step
+from mappings.steps.text import Truncate
+from mappings.strict import Policy, Use
+
+T = TypeVar("T")
+JsonKind = Literal["integer", "number", "string", "boolean", "array", "object"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What one field of the payload can be. `kind` None: the file does not tell.
+
+    `is_always`: no payload lacks it. `values`: all that it can be, None where rows decide. `sample`: a text of its form.
+    `longest`: the most characters it can have, None where nothing bounds it. `item`: what an array holds.
+    """
+
+    kind: JsonKind | None = None
+    is_always: bool = True
+    values: frozenset[str | int] | None = None
+    sample: str = ""
+    longest: int | None = None
+    fields: Mapping[str, Outgoing] = field(default_factory=dict)
+    item: Outgoing | None = None
+
+
+def one_of(texts: Iterable[str]) -> Outgoing:
+    """Return what is one of these texts."""
+    values = frozenset(texts)
+    return Outgoing("string", values=values, longest=max(map(len, values), default=0))
+
+
+def after(policies: Iterable[Policy | None], found: Outgoing) -> Outgoing:
+    """Add what the author's choices may put in a value's place, or leave out."""
+    for policy in policies:
+        if isinstance(policy, Use):
+            texts = (policy.use,) if isinstance(policy.use, str) else policy.use
+            found = replace(either([_in_place_of(found, texts), found]), is_always=found.is_always)
+        elif policy in {"omit", "warn", "draft"}:
+            found = replace(found, is_always=False)
+    return found
+
+
+def _in_place_of(found: Outgoing, texts: tuple[str, ...]) -> Outgoing:
+    return Outgoing("array", item=one_of(texts)) if found.kind == "array" else one_of(texts)
+
+
+def with_promise(found: Outgoing, promise: Outgoing) -> Outgoing:
+    """Add what is known of a field, whatever the mapping file says of it."""
+    values = found.values if promise.values is None else (found.values or promise.values) | {"draft"}
+    if promise.kind == "integer" and values is not None:
+        values = frozenset(int(one) if isinstance(one, str) and one.isascii() and one.isdigit() else one for one in values)
+    longest = promise.longest if found.longest is None else found.longest
+    return replace(found, kind=promise.kind, values=values, sample=promise.sample, longest=longest)
+
+
+def either(parts: Iterable[Outgoing]) -> Outgoing:
+    """Return what is one or the other of these, one at least."""
+    return reduce(_one_or_other, parts)
+
+
+def _one_or_other(one: Outgoing, other: Outgoing) -> Outgoing:
+    return Outgoing(
+        kind=one.kind if one.kind == other.kind else None,
+        is_always=one.is_always and other.is_always,
+        values=_agreed(one.values, other.values, frozenset.union),
+        longest=_agreed(one.longest, other.longest, max),
+        fields={name: _in_some(one.fields.get(name), other.fields.get(name)) for name in one.fields.keys() | other.fields.keys()},
+        item=_one_or_other(one.item or one, other.item or other) if one.item or other.item else None,
+    )
+
+
+def _in_some(one: Outgoing | None, other: Outgoing | None) -> Outgoing:
+    if one is not None and other is not None:
+        return _one_or_other(one, other)
+    return replace(one or other or Outgoing(), is_always=False)
+
+
+def joined_objects(one: Outgoing, other: Outgoing) -> Outgoing:
+    """Join two readings of one object, each from a dotted name of its own."""
+    names = one.fields.keys() | other.fields.keys()
+    fields = {name: _of_two(one.fields.get(name), other.fields.get(name)) for name in names}
+    return Outgoing("object", one.is_always or other.is_always, fields=fields)
+
+
+def _of_two(one: Outgoing | None, other: Outgoing | None) -> Outgoing:
+    if one is not None and other is not None:
+        return joined_objects(one, other)
+    return one or other or Outgoing()
+
+
+def _agreed(one: T | None, other: T | None, join: Callable[[T, T], T]) -> T | None:
+    return None if one is None or other is None else join(one, other)
+
 
 _MOMENT = Outgoing("string", sample="2030-05-01T19:30:00+02:00", longest=32)
 _LISTED = frozenset({"classifications"})
 _NEEDED = frozenset(REQUIRED_FIELDS)
-"""A row without one of these is rejected before it is sent."""
 _KNOWN: Mapping[str, Outgoing] = {
     "channelId": Outgoing("integer"),
     "coverImage": Outgoing("integer"),
@@ -47,7 +135,6 @@ _KNOWN: Mapping[str, Outgoing] = {
     "approxLocation.city.countryCode": Outgoing("string", sample="PT", longest=2),
     "offers[].url": Outgoing("string", sample="https://example.org/tickets?from=1"),
 }
-"""What our own payload model (`event`) promises of a field, whatever the file says."""
 
 
 def outgoing_of(mapping: FeedMapping) -> Outgoing:

@@ -13,8 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, and_, bindparam, delete, func, select, update
 
-from state.conflicts import insert_if_new
-from state.database import reading, writing
+from state.database import insert_if_new, reading, writing
 from state.holders import holder_of, is_running
 from state.tables import ROUTE_PACE, ROUTE_WORKER
 

@@ -12,10 +12,9 @@ from unit.state.world import World
 from connectors.sources.contract import Ending, Reading
 from connectors.sources.errors import SourceUnavailableError
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
 from mappings.outcome import RowLocation, SourceRow
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import LookupShelf, parse_feed
 from pipelines.run.options import RunOptions
 from pipelines.run.reading import Approach, AtHand, approach_of
 from pipelines.run.stage import CHUNK_ROWS, Staged, StageJob, stage

@@ -48,32 +48,14 @@ from mappings.errors import SyncError
 from mappings.row_key import IdempotencyKey
 
 USED_KEY_ASKS = 4
-
-
 """How often a 409 is met at least before we take it that our earlier attempt will not be told to us."""
-
-
 _SAME_FAILURES = 3
-
-
 """So many failures under one request id are one failure, kept under the key and told again."""
-
-
 _SHORTEST_LOOK_S = 1.0
-
-
 """How long to wait at least where the service names a time to ask again: such asking is not bounded in number."""
-
-
 _LONGEST_LOOK_S = 5.0
-
-
 """How long to wait at most between two questions about a bare 409: the answer is near, one way or the other."""
-
-
 _LONG_AGO_S = 3600.0
-
-
 """After so long nothing that an earlier run sent is under way; its last request left some time after its claim."""
 
 
@@ -211,14 +193,8 @@ class Case:
 
 
 MOST_ASIDE = 256
-
-
 """So many rows at most wait beside the slots until they ask again about a 409."""
-
-
 _REMEMBERED = 4096
-
-
 """So many ids are kept to compare with: far more than there are requests under way."""
 
 

@@ -109,11 +109,7 @@ class Understood(Protocol):
 
 
 M = TypeVar("M", bound=Understood)
-
-
 REFUSED_BY_PROXY = frozenset({400, 413, 414, 415, 422, 431})
-
-
 """What a proxy in front of the service refuses in its own words, before the service has seen it."""
 
 

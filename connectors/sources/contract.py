@@ -136,3 +136,8 @@ class Source(Protocol):
             MissingColumnsError: it lacks columns that the feed needs; raised before any row.
         """
         ...
+
+
+def stamp_of_all(stamps: Sequence[str]) -> str:
+    """Return the stamp of a source whose own rows and second tables have these; "" where one gives no evidence."""
+    return " ".join(stamps) if all(stamps) else ""

@@ -29,14 +29,14 @@ from mappings.compiler.evaluation import (
     told_value,
     watched,
 )
-from mappings.conditions import Condition
 from mappings.lookup_table import Table
-from mappings.policies import Policy
+from mappings.positions import Loc, Problem, Spot
 from mappings.refusals import Refusal
-from mappings.spots import Loc, Problem, Spot
+from mappings.spec.conditions import Condition
+from mappings.spec.values import At, ChannelValue, Choose, FirstOf, Joined, Seen, TableValue, Value
 from mappings.steps.catalogue import AnyStep
 from mappings.steps.step import Kind
-from mappings.values import At, ChannelValue, Choose, FirstOf, Joined, Seen, TableValue, Value
+from mappings.strict import Policy
 
 ANYTHING = Flow(Kind.ANY)
 """What is known of a value that may be of several kinds."""

@@ -8,12 +8,12 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, assert_never
 
 from mappings.compiler.evaluation import Getter, RowState, is_empty
-from mappings.conditions import All, Condition, Not, Test
-from mappings.conditions import Any as AnyOf
 from mappings.lookup_table import normaliser
 from mappings.patterns import compile_pattern
+from mappings.positions import Loc, Problem
 from mappings.refusals import ReasonCode, Refusal
-from mappings.spots import Loc, Problem
+from mappings.spec.conditions import All, Condition, Not, Test
+from mappings.spec.conditions import Any as AnyOf
 from mappings.steps.patterns import short_enough
 from mappings.zones import EndOfDay
 

@@ -16,9 +16,9 @@ from typing import Any, assert_never
 
 from mappings.lookup_table import Table
 from mappings.outcome import RowLocation
-from mappings.policies import Policy, Use
 from mappings.refusals import Reason, ReasonCode, Refusal, Repaired
 from mappings.steps.step import Kind, Run, Step
+from mappings.strict import Policy, Use
 
 UNSET: Any = object()
 """Not worked out yet."""

@@ -15,8 +15,8 @@ from mappings.compiler.key import key_refusal
 from mappings.outcome import Silence
 from mappings.refusals import ReasonCode, Refusal
 from mappings.row_key import RowKey, event_key
-from mappings.rules import Explosion
-from mappings.schema import KeyColumn
+from mappings.spec.feed import KeyColumn
+from mappings.spec.rules import Explosion
 from mappings.steps.step import Kind
 
 _STEP = "explode"

@@ -16,12 +16,12 @@ from mappings.compiler.expand import ExpandedRow
 from mappings.compiler.payload import compile_payload
 from mappings.errors import ConfigError
 from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, RowOutcome, Skipped, SourceRow
+from mappings.positions import Loc, Problem, Spot
 from mappings.refusals import Reason, Refusal, did_you_mean
 from mappings.row_key import RowKey
-from mappings.rules import Choosing, Grouping
-from mappings.spots import Loc, Problem, Spot
+from mappings.spec.rules import Choosing, Grouping
+from mappings.spec.values import Fields
 from mappings.steps.step import Kind
-from mappings.values import Fields
 from mappings.zones import TimeOfDay
 
 HELD_AT_MOST = 100_000

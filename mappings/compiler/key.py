@@ -9,7 +9,7 @@ from mappings.compiler.evaluation import nfc, read_cell, required
 from mappings.outcome import MappedRow, Rejection
 from mappings.refusals import Reason, ReasonCode, Refusal
 from mappings.row_key import RowKey, row_key
-from mappings.schema import KeyColumn
+from mappings.spec.feed import KeyColumn
 
 _ROUNDED = re.compile(r"[+-]?\d(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
 _SHEET_ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|NULL!|DIV/0!|NUM!|#+)")

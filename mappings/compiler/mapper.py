@@ -22,11 +22,11 @@ from mappings.compiler.rows import Expansion, PlacedRule, RowRules, as_one_row, 
 from mappings.compiler.values import compile_value
 from mappings.errors import ConfigError
 from mappings.outcome import Gone, MappedRow, RowOutcome, Skipped, SourceRow
+from mappings.positions import Problem
 from mappings.refusals import REASON_TEXTS, Refusal
 from mappings.row_key import RowKey
-from mappings.rules import Explode
-from mappings.schema import FeedMapping
-from mappings.spots import Problem
+from mappings.spec.feed import FeedMapping
+from mappings.spec.rules import Explode
 from mappings.zones import EndOfDay
 
 BLANK = "blank row"

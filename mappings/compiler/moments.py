@@ -15,12 +15,11 @@ from zoneinfo import ZoneInfo
 
 from mappings.compiler.base import Compiled, Compiler, lenient, refused_empty
 from mappings.compiler.evaluation import Flow, Getter, RowState, mending, required
-from mappings.policies import Use
+from mappings.positions import Spot
 from mappings.refusals import ReasonCode, Refusal
-from mappings.row_values import From
-from mappings.spots import Spot
+from mappings.spec.values import At, Choose, FirstOf, From, Seen, Value, Wall
 from mappings.steps.step import Kind
-from mappings.values import At, Choose, FirstOf, Seen, Value, Wall
+from mappings.strict import Use
 from mappings.zones import EndOfDay, Gap, Localise, TimeOfDay, find_zone, localiser
 
 _CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?")

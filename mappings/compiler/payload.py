@@ -18,11 +18,11 @@ from mappings.compiler.evaluation import UNSET, Flow, Getter, RowState, nfc, not
 from mappings.compiler.values import compile_cover, compile_loop
 from mappings.event import NO_TEXT, dump, judge
 from mappings.outcome import MappedRow, Rejection, SourceRow
+from mappings.positions import Loc, Problem, Spot
 from mappings.refusals import Reason, ReasonCode, Refusal, did_you_mean, nearest
 from mappings.row_key import RowKey, fingerprint, row_digest, twin_digest
-from mappings.spots import Loc, Problem, Spot
+from mappings.spec.values import Entry, Fields, ForEach, Image, Items, Value
 from mappings.steps.step import Kind
-from mappings.values import Entry, Fields, ForEach, Image, Items, Value
 from mappings.zones import EndOfDay
 
 Settle = Callable[[Any], Any]

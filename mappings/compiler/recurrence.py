@@ -16,12 +16,12 @@ from mappings.compiler.evaluation import Getter, RowState, required
 from mappings.compiler.expand import Expand, ExpandedRow, refused
 from mappings.compiler.row_rules import OVER, TOO_FAR
 from mappings.outcome import Silence
+from mappings.positions import Loc, Spot
 from mappings.refusals import ReasonCode, Refusal
 from mappings.row_key import event_key
-from mappings.rules import Recurrence
-from mappings.spots import Loc, Spot
+from mappings.spec.rules import Recurrence
+from mappings.spec.values import Value
 from mappings.steps.step import Kind
-from mappings.values import Value
 
 WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 """The days of the week, Monday first, as `date.weekday` counts them."""

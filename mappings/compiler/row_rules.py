@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from mappings.compiler.base import Compiler
 from mappings.compiler.conditions import Holds
 from mappings.compiler.evaluation import RowState, read_cell
-from mappings.conditions import All, Condition, Not, Test
+from mappings.positions import Loc
 from mappings.refusals import Reason, ReasonCode, Refusal
-from mappings.rules import Assert, Cancelled, Keep, Rule, Skip, Window, WindowSpan
-from mappings.spots import Loc
+from mappings.spec.conditions import All, Condition, Not, Test
+from mappings.spec.rules import Assert, Cancelled, Keep, Rule, Skip, Window, WindowSpan
 
 LeaveOut = Callable[[RowState], str]
 """Returns the label under which the row is left out, "" if it is wanted; raises Refusal."""

@@ -15,11 +15,11 @@ from mappings.compiler.payload import once
 from mappings.compiler.recurrence import LONG_OVER, DayRange, FirstDay, RunDays, compile_first_day, compile_recurrence
 from mappings.compiler.row_rules import OVER, CompiledWindow, LeaveOut, compile_rule, compile_window, only, window_of
 from mappings.outcome import MappedRow, Part, Rejection, RowOutcome, Silence, Skipped
+from mappings.positions import Problem
 from mappings.refusals import Reason
 from mappings.row_key import RowKey
-from mappings.rules import Duplicates, Explode, Group, Recur, Rule, Window
-from mappings.schema import FeedMapping
-from mappings.spots import Problem
+from mappings.spec.feed import FeedMapping
+from mappings.spec.rules import Duplicates, Explode, Group, Recur, Rule, Window
 from mappings.zones import find_zone
 
 _ONCE = (Explode, Recur, Group, Duplicates, Window)

@@ -24,13 +24,9 @@ from mappings.compiler.conditions import Holds
 from mappings.compiler.evaluation import Flow, Getter, RowState, is_empty, mending, required
 from mappings.compiler.moments import compile_instant, compile_moment
 from mappings.outcome import Cover, RowLocation
+from mappings.positions import Spot
 from mappings.refusals import Reason, ReasonCode, Refusal, did_you_mean
-from mappings.row_values import From, Meta
-from mappings.spots import Spot
-from mappings.steps.lookups import part_missed, split_columns, table_finder
-from mappings.steps.step import Kind
-from mappings.steps.urls import clean_url
-from mappings.values import (
+from mappings.spec.values import (
     At,
     ChannelValue,
     Choose,
@@ -38,13 +34,18 @@ from mappings.values import (
     Fields,
     FirstOf,
     ForEach,
+    From,
     Image,
     Items,
     Joined,
+    Meta,
     Seen,
     TableValue,
     Value,
 )
+from mappings.steps.lookups import part_missed, split_columns, table_finder
+from mappings.steps.step import Kind
+from mappings.steps.urls import clean_url
 
 _CELL = re.compile(r"(?:(?P<file>.*?)[#:/])?(?P<tab>[^#:/!]*)![A-Z]*\d+")
 _QUOTED = re.compile(r"'(?P<tab>(?:[^']|'')+)'![A-Z]*\d+")

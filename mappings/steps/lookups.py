@@ -15,11 +15,11 @@ from mappings.file_context import TableFile, table_of
 from mappings.lookup_table import Ignorable, Result, Table, TableError, index, normaliser
 from mappings.measures import OneOrMany, Texts, mistake, parse_pattern
 from mappings.patterns import compile_pattern
-from mappings.policies import MissPolicy, Policy
 from mappings.refusals import ReasonCode, Refusal, nearest
 from mappings.steps.patterns import short_enough
 from mappings.steps.step import Kind, Run, Shown, Step
 from mappings.steps.text import text_of
+from mappings.strict import MissPolicy, Policy
 
 Match = Literal["whole", "prefix", "keyword", "regex"]
 MATCH = (

@@ -11,9 +11,8 @@ from pydantic import Field, model_validator
 
 from mappings.lookup_table import Table
 from mappings.measures import mistake
-from mappings.policies import Policy
 from mappings.refusals import ReasonCode
-from mappings.strict import Strict
+from mappings.strict import Policy, Strict
 
 Run = Callable[[Any], Any]
 """A compiled step: takes what it was promised, returns its result, raises Refusal."""

@@ -9,16 +9,16 @@ from enum import StrEnum
 from typing import Protocol
 
 from mappings.errors import MappingFileError
-from mappings.loader import readable_document
-from mappings.publishing import Schedule
 from mappings.row_key import FeedName
+from mappings.spec.feed import Schedule
+from mappings.yaml.loader import readable_document
 from pipelines.run.backfill import BACKFILL
 from pipelines.run.outcome import ExitCode, message_and_hint
 from pipelines.run.standing import SAID
 from pipelines.ticks import HOUR, gaps_of_day, last_tick, ticks_of_day
 from state.database import StateDb
-from state.milestones import last_came
-from state.views import FeedStatus, RunRecord
+from state.views.books import last_came
+from state.views.views import FeedStatus, RunRecord
 
 HELP = {
     "conflict": "`eventsync reconcile {feed}` looks for them, `eventsync resolve {feed} KEY` decides",
@@ -68,19 +68,13 @@ class Cause(StrEnum):
 
 _GRACE = timedelta(minutes=5)
 """A lease of another machine counts for so much longer: clocks differ, and a machine that slept goes on with its own."""
-
-
 _OF_RUNS = frozenset({Cause.FILE, Cause.BRAKE, Cause.KEY, Cause.SET_UP, Cause.AWAY, Cause.FAILED, Cause.LOST, Cause.OVERDUE})
-
-
 _CAUSES = {
     ExitCode.CONFIG: Cause.SET_UP,
     ExitCode.REFUSED: Cause.KEY,
     ExitCode.BRAKE: Cause.BRAKE,
     ExitCode.LATER: Cause.AWAY,
 }
-
-
 SILENT = frozenset({ExitCode.HELD, ExitCode.INTERRUPTED})
 """What runs leave with that found the feed held, or that somebody interrupted: they say nothing of how it is."""
 

@@ -14,7 +14,7 @@ from connectors.notify import Message, Tone
 from mappings.row_key import FeedName
 from pipelines.control_characters import replaced
 from pipelines.notifications.causes import Cause, Concern
-from state.notices_sent import Notice
+from state.notes import Notice
 
 MOST_FEEDS = 15
 """So many feeds are told of at length; of more than these only the names."""

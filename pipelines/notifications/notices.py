@@ -32,20 +32,15 @@ from pipelines.notifications.causes import (
     was_lost,
 )
 from pipelines.notifications.messages import FeedNews, lost_books_message, message_of
-from pipelines.run.signals import window
+from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.settings import Settings
-from state.books import Books
 from state.database import StateDb
-from state.notes import ServiceNotes
-from state.notices_sent import Notice, NoticesSent
-from state.views import FeedStatus, RunRecord
+from state.notes import Notice, NoticesSent, ServiceNotes
+from state.views.books import Books
+from state.views.views import FeedStatus, RunRecord
 
 MOST_AN_HOUR = 6
-
-
 HOUR = timedelta(hours=1)
-
-
 FIRST_PAUSE = timedelta(minutes=5)
 """How long a recipient that cannot be reached is left alone; twice as long after each further failure, up to an hour."""
 
@@ -96,8 +91,6 @@ def post_of(text: str | None) -> Post:
 
 _LOOKED_BACK = (3, 100)
 """So many runs are looked at for the last one that says how the feed is, and so many where none of those does."""
-
-
 LONGEST = timedelta(seconds=30)
 """After so long, no further message is begun: it is due the next time."""
 
@@ -129,7 +122,7 @@ class Teller:
         """
         bulletin, began = self._bulletin(feeds, crashes or {}, late), self.now()
         for recipient, about in bulletin.audience.items():
-            if self.now() - began < LONGEST:
+            if self.now() - began < LONGEST and not is_stop_asked():
                 self._tell_one(bulletin, recipient, about)
 
     def tell_of_lost_runs(self, feeds: Iterable[Owned]) -> None:
@@ -237,7 +230,7 @@ class Teller:
         try:
             news = tuple(bulletin.news(claimed))
             message = message_of(news, self.destination.rpartition("#")[0], self.page)
-            with window():
+            with signals_raised():
                 problem = self.deliver(recipient.address, message)
         finally:
             if problem:

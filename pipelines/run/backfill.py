@@ -14,21 +14,18 @@ from pydantic import Field, ValidationError, model_validator
 
 from mappings.compiler.mapper import RowMapper
 from mappings.errors import ConfigError
-from mappings.file_names import TheseDays, is_dated
 from mappings.refusals import did_you_mean
 from mappings.row_key import FeedName
-from mappings.salesforce_specs import FieldTest, SalesforceSource
-from mappings.schema import FeedMapping
-from mappings.source_bases import FileSource
-from mappings.source_specs import SourceSpec
+from mappings.spec.feed import FeedMapping
+from mappings.spec.soql import FieldTest
+from mappings.spec.source import FileSource, SalesforceSource, SourceSpec
+from mappings.spec.source_words import TheseDays, is_dated
 from mappings.strict import Strict
 from state.backfills import BackfillRecord, SliceRecord
 from state.notes import ServiceNotes
 
 By = Literal["cursor", "file", "event"]
 """What tells a row's day: when it last changed, the file it came in, or when its event starts."""
-
-
 FIRST_SHOWN = date(2015, 1, 1)
 """The first day that Dagster shows of a feed's past; earlier ones are brought in all the same."""
 
@@ -126,11 +123,7 @@ def _changed_in(field: str, window: Window) -> tuple[FieldTest, FieldTest]:
 
 
 MOST_SLICES = 5_000
-
-
 _DAYS = re.compile(r"[1-9]\d{0,3}", re.ASCII)
-
-
 _WORDS = ("day", "week", "month")
 
 
@@ -229,16 +222,10 @@ def make_plan(mapping: FeedMapping, days: tuple[date, date], by: str, column: st
 
 
 BACKFILL = "backfill"
-
-
 SCHEDULE = "schedule"
 """Who launches runs that meet each other, as their holders' names end."""
-
-
 PATIENCE_S = 2.0
 """How often a patient run asks again for a feed that another run holds."""
-
-
 _LATELY = timedelta(seconds=2.5 * PATIENCE_S)
 
 

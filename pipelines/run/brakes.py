@@ -10,30 +10,21 @@ from dataclasses import dataclass
 
 from mappings.errors import SyncError
 from mappings.measures import written
-from mappings.publishing import Brakes
-from mappings.schema import FeedMapping
+from mappings.spec.feed import Brakes, FeedMapping
 from pipelines.run.options import BrakeName, RunOptions
-from state.accounts import StageReport
-from state.duplicates import place_of
-from state.gate import closed
-from state.ledger import Ledger
+from state.ledger.accounts import StageReport
+from state.ledger.duplicates import place_of
+from state.ledger.gate import closed
+from state.ledger.ledger import Ledger
 
 HISTORY_THAT_COUNTS = 20
 """A feed with fewer known rows has no history to compare new rows with."""
-
-
 TIMES_THAT_TELL = 2
 """So many earlier reads that replaced as many rows, and went out, make it this feed's habit: a weekly programme's."""
-
-
 AGREEING = 3
 """Fewer rows that resemble others, or that a rule leaves out, stop nothing."""
-
-
 NAMED = 3
 """So many likely copies are named in a verdict; `eventsync rows` has all of them."""
-
-
 _ROUNDING = 1e-9
 """Shares are binary fractions: 30 % of 10 must not be a little less than 3."""
 

@@ -30,40 +30,34 @@ from connectors.rate_limit_state import Sharing
 from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
-from connectors.sources.sights import look_at
+from connectors.sources.files.snapshot import look_at
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.compiler.rows import is_unfolding
 from mappings.errors import ConfigError, SyncError
-from mappings.publishing import PublishPolicy
 from mappings.row_key import RowKey
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping, PublishPolicy
 from pipelines.clock import monotonic_s, now
 from pipelines.run.backfill import PATIENCE_S, comes_between, say_waiting, within
 from pipelines.run.drain import Advance, Departures
 from pipelines.run.images import Covers
-from pipelines.run.lease import Hold
+from pipelines.run.lease import LeaseKeeper
 from pipelines.run.options import RunOptions
 from pipelines.run.preflight import ListMemory, Preflight
 from pipelines.run.reading import AtHand, Sameness, approach_of
 from pipelines.run.sending import PublishJob, watching_rows
-from pipelines.run.signals import cancel_all, run_stoppable, window
+from pipelines.run.signals import run_async, signals_deferred, signals_raised
 from pipelines.run.stage import StageJob
 from pipelines.run.systemic_failure import SystemicFailure, patience_with
 from pipelines.settings import Settings
 from pipelines.telemetry.tracing import UNTOLD, Telemetry, Wanted, wanted_of
 from state.database import StateDb, open_database
-from state.holders import HeldByAnotherError, this_process
-from state.lease import Lease
-from state.ledger import Ledger
-from state.media import MediaMemory
-from state.notes import ServiceNotes
-from state.notices import add_notices
+from state.holders import HeldByAnotherError, seconds_since_boot, this_process
+from state.ledger.lease import Lease
+from state.ledger.ledger import Ledger
+from state.notes import MediaMemory, ServiceNotes, add_notices
 from state.pace import PaceBook
-from state.pulse import seconds_since_boot
 
 INSISTENCE = RetryPolicy()
-
-
 """How long a worker insists on one request."""
 
 
@@ -235,16 +229,16 @@ class Workshop:
         return Ledger(self.engine, self.settings.destination, mapping.feed, namespace=self.settings.namespace, now=self.now)
 
     @contextmanager
-    def lease(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Iterator[Hold]:
+    def lease(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Iterator[LeaseKeeper]:
         """Hold the feed for the length of the block, its lease renewed meanwhile. The patient wait for another run's end.
 
         Raises:
             HeldByAnotherError: another run holds it and we are not patient.
         """
-        with Hold(self._acquired(mapping, holder, is_patient=is_patient), seconds_since_boot) as hold:
-            yield hold
+        with signals_deferred(), LeaseKeeper(self._acquired(mapping, holder, is_patient=is_patient), seconds_since_boot) as lease:
+            yield lease
 
-    def stage_job(self, mapping: FeedMapping, run_id: str, lease: Hold, options: RunOptions, advance: Advance) -> StageJob:
+    def stage_job(self, mapping: FeedMapping, run_id: str, lease: LeaseKeeper, options: RunOptions, advance: Advance) -> StageJob:
         """Wire one stage: the service is asked for its lists, the mapping compiled, the source found.
 
         Raises:
@@ -262,7 +256,9 @@ class Workshop:
         sameness = Sameness(look, known.fit_today, known.began) if self.leaves_traces else None
         return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, approach, sameness)
 
-    def publish_job(self, mapping: FeedMapping, run_id: str, lease: Hold, options: RunOptions, advance: Advance) -> PublishJob:
+    def publish_job(
+        self, mapping: FeedMapping, run_id: str, lease: LeaseKeeper, options: RunOptions, advance: Advance
+    ) -> PublishJob:
         """Wire one drain: the outbox is opened, the client only when the drain begins."""
         outbox = self.ledger(mapping).open_outbox(
             run_id,
@@ -341,7 +337,7 @@ class Workshop:
             async with self.api(mapping) as api:
                 return await ask_lists(api)
 
-        told = run_stoppable(ask, cancel_all)
+        told = run_async(ask)
         return compile_feed(mapping, told.directory, self.now()), told
 
     def _acquired(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Lease:
@@ -356,13 +352,11 @@ class Workshop:
                 if told != held.holder:
                     self.tell(f"{mapping.feed}: waiting, {held}")
                     told = held.holder
-            with window():
+            with signals_raised():
                 time.sleep(PATIENCE_S)  # noqa: TID251  # a person asked to wait, and may interrupt
 
 
 OpenWorkshop = Callable[[], AbstractContextManager[Workshop]]
-
-
 """What opens a workshop for the length of a block; whoever is to do something later is given this."""
 
 

@@ -19,7 +19,7 @@ from mappings.delivery import Answer, Intent, Postponed, Superseded, Verdict
 from mappings.errors import SyncError
 from pipelines.run.signals import InterruptedRunError
 from pipelines.run.systemic_failure import Caution, SystemicFailure
-from state.outbox import Outbox, Settled
+from state.ledger.outbox import Outbox, Settled
 from state.trouble import StateBusyError
 
 Task = asyncio.Task[Any]
@@ -109,38 +109,18 @@ class Unwatched(Departures):
 
 _LOOK_S = 0.25
 """How often a drain that is to stop looks for rows whose answer was not their last word: they wait to be sent again."""
-
-
 _QUIET_TURNS = 2
 """So many turns of the loop an answer takes from the socket to the drain."""
-
-
 _TOLD_S = 1.3
 """How long it may take until all who wait for their turn have heard that there is none."""
-
-
 _GO_ON = "run again to go on: what was in flight keeps its key and body"
-
-
 _NOT_SENT = Answer(status=0, code="not_sent", message="the run was stopped before the request left")
-
-
 STATE_PATIENCE_S = 30.0
 """How long answers in hand wait for a state DB that is locked or cannot be reached; nothing new is sent meanwhile."""
-
-
 _FIRST_WAIT_S = 0.25
-
-
 _LONGEST_WAIT_S = 5.0
-
-
 T = TypeVar("T")
-
-
 Deliver = Callable[[Intent], Awaitable[Verdict]]
-
-
 Advance = Callable[[int], None]
 
 

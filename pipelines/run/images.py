@@ -22,7 +22,7 @@ from mappings.outcome import Cover
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, idempotency_key
 from pipelines.run.systemic_failure import is_same_place, words_of
-from state.media import MediaMemory
+from state.notes import MediaMemory
 
 _MEDIA = FeedName("media")
 """Stands where a feed's name stands in an event's key: feeds share the images of one destination."""

@@ -15,7 +15,7 @@ from typing import Protocol, Self
 import structlog
 
 from mappings.errors import SyncError
-from state.lease import LEASE_TTL_S, LeaseLostError
+from state.ledger.lease import LEASE_TTL_S, LeaseLostError
 
 HEARTBEAT_S = LEASE_TTL_S / 6
 """How often the lease is renewed, so that several attempts may fail before it expires."""
@@ -44,7 +44,7 @@ class Renewable(Protocol):
         ...
 
 
-class Hold:
+class LeaseKeeper:
     """One lease, renewed by a thread every `beat_s` seconds for the length of a `with` block, which ends by releasing it.
 
     `clock_s` must go on while the process is stopped and the machine sleeps. A renewal that fails because the state DB

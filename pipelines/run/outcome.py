@@ -18,7 +18,7 @@ from mappings.errors import ConfigError, PermanentError, SyncError, TransientErr
 from pipelines.run.brakes import BrakeError
 from pipelines.run.signals import InterruptedRunError
 from state.holders import HeldByAnotherError
-from state.lease import LeaseLostError
+from state.ledger.lease import LeaseLostError
 
 HELP = "what would help: "
 

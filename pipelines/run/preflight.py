@@ -19,14 +19,12 @@ from connectors.event_api.lists import Classifications
 from mappings.outgoing import outgoing_of
 from mappings.refusals import nearest
 from mappings.row_key import FeedName
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.run.systemic_failure import Doubt
 from state.notes import ServiceNotes
 
 RULES = "2"
 """Raised whenever the comparison finds other things than before, so that no remembered result outlives its rules."""
-
-
 _TOLD = 5
 
 
@@ -147,8 +145,6 @@ def _not_had(why: str) -> Outlook:
 
 
 _SHOWN = 8
-
-
 _LIST = TypeAdapter(Classifications)
 
 

@@ -22,30 +22,18 @@ from connectors.event_api.client import EventApi
 from connectors.event_api.lists import EventList, ListedEvent
 from mappings.errors import SyncError
 from pipelines.run.drain import Advance
-from state.decisions import Found
-from state.sought import Sought
+from state.ledger.decisions import Found
+from state.ledger.sought import Sought
 
 KEY_FIELDS = ("idempotencyKey", "idempotency_key")
 """Where a service may tell the key that an event was created under; another key there is another row's event."""
-
-
 REFERENCE_FIELDS = ("externalId", "external_id", "sourceId", "reference")
 """Where it may stand too; anything else there says nothing."""
-
-
 _CHANNEL = ("channelId", "channel")
-
-
 _NAMES_OF_A_THING = ("id", "slug", "name")
-
-
 _UNTOLD: tuple[object, ...] = (None, "", [], {})
-
-
 _CHANGES_LATER = frozenset({"status"})
 """A draft is published by hand later, or taken back: another status is the same event's."""
-
-
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}")
 
 
@@ -167,14 +155,8 @@ def _all_alike(verdicts: list[bool | None]) -> bool | None:
 
 
 _KEPT = 20
-
-
 _FIELDS_NAMED = 200
-
-
 _ORDER = tuple(Strength)
-
-
 _CROWD = 50
 """Rows of one title and start (or of one title, where no start is told): more are not compared one by one."""
 

@@ -27,12 +27,10 @@ from pipelines.run.images import CoverProblem, Covers, Dressed, names_cover
 from pipelines.run.lease import TellLoss
 from pipelines.run.preflight import CLEAR, Preflight
 from pipelines.run.systemic_failure import Caution, SameRefusalError, SystemicFailure
-from state.outbox import Outbox
+from state.ledger.outbox import Outbox
 
 OUTAGE = "outage"
 """Why a drain was stopped, as the ledger keeps it; anything else is the reason of a refusal."""
-
-
 GRACE_S = 20.0
 """How long requests in flight may take to finish once a stop is asked for."""
 
@@ -117,8 +115,11 @@ class Sending:
             case _:
                 pass
 
-    def stop(self) -> None:
-        """Take no new rows, because somebody asked for it, and say what is waited for; in the event loop's thread."""
+    def stop(self, signals: int) -> None:
+        """Take no new rows, and print what is waited for; from a second signal on wait for nothing."""
+        if signals > 1:
+            self.drain.leave()
+            return
         if self._task is not None:
             self._task.cancel()
         count = self.drain.under_way

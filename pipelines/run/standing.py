@@ -7,28 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from mappings.errors import SyncError
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from pipelines.run.outcome import ExitCode, Outcome, outcome_of
 from pipelines.run.publish import Published
-from state.standing import Standing
-from state.words import DriftKind, EntryState, ProblemKind, Waiting
+from state.enums import DriftKind, EntryState, ProblemKind, Waiting
+from state.ledger.standing import Standing
 
 REJECTED = ProblemKind.REJECTED.value
-
-
 RESENT = "resent"
-
-
 IGNORED = "ignored"
-
-
 WAITING: tuple[str, ...] = (REJECTED, *(kind.value for kind in Waiting))
 """What waits for a person, in the order in which it is listed."""
-
-
 ALL: tuple[str, ...] = tuple(dict.fromkeys((*(state.value for state in EntryState), *WAITING, RESENT, IGNORED)))
-
-
 SAID: Mapping[str, str] = {
     REJECTED: "rejected: the mapping cannot make events of them",
     Waiting.CONFLICT: "in conflict: the service says that their keys were used for something else",
@@ -43,12 +33,8 @@ SAID: Mapping[str, str] = {
     Waiting.WARNING: "used with a warning",
 }
 """By the word that `rows --state` takes; a number of rows stands before it."""
-
-
 NAMED = 3
 """So many pictures are named in the message of a run; `eventsync rows` has all of them."""
-
-
 _DRIFTS = {
     DriftKind.EDITED: "edited",
     DriftKind.TO_PUBLISH: "to be published by hand",

@@ -12,16 +12,10 @@ from pipelines.run.brakes import BrakeError
 
 SAME_REFUSALS = 25
 """So many first answers, all the same refusal (field and issue), say that the mapping is wrong and not the rows."""
-
-
 MOST_IN_A_ROW = 1000
 """So many refusals in a row that are all the same stop any run, however long it is and whatever went out before."""
-
-
 OUT_OF_SCOPE_IN_A_ROW = 1000
 """So many rows in a row for whose channels the key lacks the scope say that it lacks it for all."""
-
-
 _ROUNDING = 1e-9
 """Shares are binary fractions: 29 % of 100 must not be a little less than 29."""
 

@@ -20,26 +20,21 @@ from mappings.delivery import Answer
 from mappings.errors import SyncError
 from mappings.refusals import REASON_TEXTS, Reason
 from mappings.row_key import RowKey, names_of
-from mappings.schema import FeedMapping
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_parts import WriteBack
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import GoogleSheetsSource
+from mappings.spec.source_words import WriteBack
 from pipelines.run.context import Workshop
-from pipelines.run.signals import window
+from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.settings import Settings
-from state.books import Books
-from state.views import Book, ProblemRecord, RowFilter, RowRecord
-from state.words import DriftKind, EntryState, ProblemKind
+from state.enums import DriftKind, EntryState, ProblemKind
+from state.ledger.row_record import Book, RowRecord
+from state.views.books import Books
+from state.views.views import ProblemRecord, RowFilter
 
 REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE = "rejected", "waits", "draft", "published", "sent", "set aside"
-
-
 _GRAVEST_FIRST = (REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE)
-
-
 STALE = (REJECTED, WAITS)
 """How a status begins that says nothing any more once nothing is known of the row."""
-
-
 _LONGEST = 500
 """Characters of a problem: a cell is no page."""
 
@@ -132,8 +127,6 @@ _WAITING = {
     EntryState.UNCERTAIN: "The service has not answered clearly; it will be asked again.",
     EntryState.CONFLICT: "The service knows this row as something else; one of us has to look at it.",
 }
-
-
 _DRIFTS = {
     DriftKind.TO_PUBLISH: "The event is still a draft; it is published by hand.",
     DriftKind.CANCELLED: "Cancelled here since the event was sent; it is withdrawn by hand.",
@@ -171,12 +164,8 @@ def _short(text: str) -> str:
 
 AT_ONCE = 2 * 1024 * 1024
 """Characters that are written between two looks at where the rows are: as much as Google advises for one request."""
-
-
 _BESIDE_A_TEXT = 10
 """Characters that a cell takes in a request beside its text."""
-
-
 MOVES = 4
 """So often may rows have moved between a look and the next before we leave the sheet to its editor."""
 
@@ -212,8 +201,6 @@ def write_back(job: WriteBackJob) -> WrittenBack:
 
 
 _MOVING = "somebody is moving its rows at this moment: what is missing will be written by the next run"
-
-
 _STUBBORN = "some cells do not keep what is written: is there a formula, or a rule for what may stand there?"
 
 
@@ -294,11 +281,7 @@ def cell_texts(columns: WriteBack, mark: RowMark) -> Mapping[str, str]:
 
 
 NOTHING = WrittenBack()
-
-
 _REHEARSING = "nothing was written back into the sheet: the service is one of this machine, and the sheet is Google's own"
-
-
 _STOPPED = "somebody asked to stop: what is missing will be written by the next run"
 
 
@@ -322,8 +305,10 @@ def mark_rows(workshop: Workshop, mapping: FeedMapping, run_id: str) -> WrittenB
 
 def _unless_stopped(workshop: Workshop, mapping: FeedMapping, sheet: GoogleSheetsSource, columns: WriteBack) -> WrittenBack:
     """Write back where signals are heard: a busy service may keep us waiting for minutes."""
+    if is_stop_asked():
+        return WrittenBack(problem=_STOPPED)
     try:
-        with window():
+        with signals_raised():
             return _marked(workshop, mapping, sheet, columns)
     except KeyboardInterrupt:
         return WrittenBack(problem=_STOPPED)

@@ -20,11 +20,11 @@ import structlog
 from mappings.errors import ConfigError, SyncError
 from pipelines.clock import now
 from pipelines.settings import Settings
-from state.books import Books
-from state.milestones import last_done
-from state.presence import existing_database
-from state.views import Book, FeedStatus, RunRecord
-from state.words import ProblemKind, Waiting
+from state.database import existing_database
+from state.enums import ProblemKind, Waiting
+from state.ledger.row_record import Book
+from state.views.books import Books, last_done
+from state.views.views import FeedStatus, RunRecord
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -85,8 +85,6 @@ GAUGES: Mapping[str, str] = {
     "eventsync_last_publish_pace": "How fast the last run sent, number by number: rows_per_s, used_share, limited, ...",
 }
 """Every number by its name, in the order in which they are told."""
-
-
 _Told = tuple[str, Mapping[str, str], float]
 
 
@@ -204,8 +202,6 @@ class MetricsPage:
 
 
 PATH = "/metrics"
-
-
 _PATIENCE_S = 10.0
 
 

@@ -31,8 +31,6 @@ from pipelines.telemetry.tracing import Advance, Exporter, Telemetry, Wanted, Wo
 
 PATIENCE_S = 2.0
 """How long the end of a run waits for a collector. One that is not heard of by then is not waited for again."""
-
-
 _NAME = "eventsync"
 
 
@@ -135,8 +133,6 @@ def _forward_complaints() -> None:
 
 FAILURES_TOLD = 200
 """So many requests of a phase that failed get spans of their own; beyond that only a share of them, as of all others."""
-
-
 _NS = 1_000_000_000
 
 
@@ -182,8 +178,6 @@ class _Phase:
 
 
 _WORK: ContextVar[Work | None] = ContextVar("eventsync_work", default=None)
-
-
 _PHASE: ContextVar[_Phase | None] = ContextVar("eventsync_phase", default=None)
 
 

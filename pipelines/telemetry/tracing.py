@@ -58,20 +58,10 @@ class Telemetry:
 
 
 UNTOLD = Telemetry()
-
-
 """Nobody listens."""
-
-
 Exporter = Literal["otlp", "console", "none"]
-
-
 PROTOCOL = "http/protobuf"
-
-
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
-
-
 _SIGNALS = ("TRACES", "METRICS")
 
 

@@ -12,10 +12,10 @@ import orjson
 
 from connectors.sources.catalogue import open_source
 from mappings.compiler.mapper import Directory, compile_feed
-from mappings.loader import load_feed
 from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, if_unknown
 from mappings.refusals import Reason, ReasonCode
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "mappings" / "feeds"

@@ -15,14 +15,14 @@ from connectors.sources.access import Access, GoogleAccess
 from connectors.sources.boards import open_board
 from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import Clockwork
-from connectors.sources.google_board import opened_board
+from connectors.sources.google_sheets.board import opened_board
 from connectors.sources.marks import Mark
 from mappings.compiler.key import compile_key
 from mappings.errors import SyncError
 from mappings.row_key import RowKey
-from mappings.schema import KeyColumn
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_parts import WriteBack
+from mappings.spec.feed import KeyColumn
+from mappings.spec.source import GoogleSheetsSource
+from mappings.spec.source_words import WriteBack
 from pipelines.run.write_back import RowMark, WriteBackJob, WrittenBack, write_back
 
 BOOK = "1TownHallProgramme0000000000000000000000"

@@ -33,10 +33,10 @@ from month.carrying import carry_out, definitions_at, settings_of
 from month.clock import MonthClock
 
 from mappings.row_key import FeedName
-from pipelines import names
-from pipelines.launching.dagster_home import DAGSTER_YAML
-from pipelines.launching.request import launch_config
-from pipelines.notices_sensor import NAME, Place
+from pipelines.orchestration import names
+from pipelines.orchestration.dagster_home import DAGSTER_YAML
+from pipelines.orchestration.sensors import NAME, Place
+from pipelines.orchestration.webserver import launch_config
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings
 

@@ -8,7 +8,7 @@ import pytest
 from on_dagster.desk import FEED, MAPPING, Desk, schedules_of_feeds
 
 from mappings.errors import MappingFileError
-from mappings.loader import load_folder
+from mappings.yaml.loader import load_folder
 from pipelines.definitions import build_definitions
 from pipelines.run.context import open_workshop
 from pipelines.run.options import BRAKE_TEXTS

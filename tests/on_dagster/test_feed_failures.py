@@ -5,7 +5,7 @@ import fsspec
 from fsspec.spec import AbstractFileSystem
 from on_dagster.desk import HEADER, Desk, failure_of, materialized
 
-from mappings.loader import load_folder
+from mappings.yaml.loader import load_folder
 from pipelines.run.context import open_workshop
 from pipelines.run.options import RunOptions
 

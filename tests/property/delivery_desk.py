@@ -30,10 +30,10 @@ from connectors.retry import RetryPolicy
 from connectors.sources.contract import Reading
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import SyncError
-from mappings.loader import load_feed
 from mappings.outcome import RowLocation, SourceRow
 from mappings.row_key import RowKey, idempotency_key
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
 from pipelines.run.drain import Departures, Drain
 from pipelines.run.images import CoverProblem
 from pipelines.run.options import RunOptions
@@ -42,15 +42,16 @@ from pipelines.run.publish import Published
 from pipelines.run.sending import PublishJob, Sending
 from pipelines.run.stage import StageJob, stage
 from pipelines.run.standing import outcome_of_publish
-from state.books import Books
-from state.choices import AsItIs, Change, Choice, NotPossibleError
-from state.decisions import Decisions
-from state.lease import Keeping, Lease
-from state.ledger import Ledger
-from state.pulse import Pulse
-from state.views import Book, RowFilter, RowRecord, RunRecord
-from state.weighing import weigh
-from state.words import ProblemKind
+from state.enums import ProblemKind
+from state.holders import Pulse
+from state.ledger.choices import AsItIs, Change, Choice, NotPossibleError
+from state.ledger.decisions import Decisions
+from state.ledger.lease import Keeping, Lease
+from state.ledger.ledger import Ledger
+from state.ledger.row_record import Book, RowRecord
+from state.ledger.weighing import weigh
+from state.views.books import Books
+from state.views.views import RowFilter, RunRecord
 
 DESTINATION = "https://events.example.org#tests"
 NAMESPACE = "tests"

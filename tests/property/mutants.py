@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from mappings.json_schema import feed_json_schema
+from mappings.spec.json_schema import feed_json_schema
 from mappings.steps.catalogue import STEPS
 
 ROOT = Path(__file__).parents[2]

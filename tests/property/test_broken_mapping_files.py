@@ -21,9 +21,9 @@ from property.mutants import FEEDS, FOLDERS, mutant, neighbour
 
 from mappings.compiler.mapper import Directory, compile_feed, explain_row
 from mappings.errors import ConfigError, FileProblem, MappingFileError
-from mappings.loader import FAULT, load_feed, load_folder
 from mappings.outcome import RowLocation, SourceRow
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import FAULT, load_feed, load_folder
 from pipelines.cli.findings import find
 from pipelines.definitions import build_definitions
 from pipelines.notifications.causes import broken_files

@@ -22,9 +22,9 @@ from mappings.delivery import Blocked, Conflict, Intent, Postponed, Receipt, Ref
 from mappings.errors import TransientError
 from mappings.outcome import Cover, MappedRow, RowOutcome
 from mappings.row_key import RowKey
-from state.gate import GateClosedError
-from state.outbox import Outbox, Settled
-from state.stage import Stage
+from state.ledger.gate import GateClosedError
+from state.ledger.outbox import Outbox, Settled
+from state.ledger.stage import Stage
 from state.tables import ENTRY
 
 EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "20"))

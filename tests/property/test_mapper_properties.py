@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.event import EVENT, dump
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
 from mappings.outcome import MappedRow, Rejection, RowLocation, Skipped, SourceRow
 from mappings.refusals import ReasonCode, Refusal
+from mappings.yaml.loader import LookupShelf, parse_feed
 from mappings.zones import Gap, Localise, Overlap, localiser
 
 FEED = r"""

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
 from mappings.outcome import MappedRow, Rejection, RowLocation, SourceRow
 from mappings.refusals import ReasonCode
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 FEED = r"""
 feed: again

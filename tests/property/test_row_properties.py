@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.compiler.recurrence import read_rule, rule_days
 from mappings.event import EVENT
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
 from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow
 from mappings.refusals import Refusal
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 NOW = datetime(2026, 5, 6, 12, tzinfo=UTC)
 FEED = """
@@ -173,8 +172,6 @@ PARTS = st.fixed_dictionaries(
         "BYSETPOS": st.lists(st.sampled_from([1, 2, -1]), min_size=1, max_size=2),
     },
 )
-
-
 RULES = (
     ("FREQ=DAILY;INTERVAL=3", "26-05-06 26-05-09 26-05-12 26-05-15"),
     ("FREQ=DAILY;BYMONTH=1,6;BYDAY=MO,SA", "26-06-01 26-06-06 26-06-08 26-06-13"),

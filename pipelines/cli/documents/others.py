@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from mappings.errors import FileProblem
 from pipelines.telemetry.metrics import Gauge
-from state.entry_checks import Finding
+from state.archive.entry_checks import Finding
 
 
 class Error(TypedDict):

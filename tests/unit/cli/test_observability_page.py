@@ -8,11 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 from unit.cli.conftest import Desk
 
-from pipelines.cli.app import app
+from pipelines.cli.app import VERBS
 from pipelines.telemetry.metrics import GAUGES, Sample, gauges_of
 from pipelines.telemetry.tracing import Wanted, wanted_of
 
@@ -37,10 +36,8 @@ def test_an_alert_is_over_numbers_that_are_told(alert: dict[str, str]) -> None:
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: str(alert["alert"]))
 def test_an_alert_says_which_command_helps(alert: dict[str, dict[str, str]]) -> None:
     words = alert["annotations"]["help"].split()
-    verbs = typer.main.get_command(app)
-    assert isinstance(verbs, typer.core.TyperGroup)
     assert words[0] == "eventsync"
-    assert words[1] in verbs.commands
+    assert words[1] in VERBS
 
 
 def test_what_is_always_there_has_no_labels_of_feeds() -> None:

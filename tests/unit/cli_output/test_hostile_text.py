@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from pipelines.cli.output import Output
-from pipelines.cli.tables_csv import ToldRow, write_told_csv
+from pipelines.cli.output.console import Output
+from pipelines.cli.output.csv import ToldRow, write_told_csv
 from pipelines.settings import read_settings
 from pipelines.telemetry.logs import configure_logs
 

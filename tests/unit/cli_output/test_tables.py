@@ -9,7 +9,7 @@ import pytest
 from mappings.outcome import Rejection, RowLocation
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import RowKey
-from pipelines.cli.tables import brake_rows, publish_line, read_line, rejection_rows
+from pipelines.cli.output.words import brake_rows, publish_line, read_line, rejection_rows
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from mappings.errors import ConfigError
 from mappings.outcome import Rejection, RowLocation
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import RowKey
-from pipelines.cli.tables_csv import safe_cell, told, write_told_csv
+from pipelines.cli.output.csv import safe_cell, told, write_told_csv
 from pipelines.control_characters import replaced
 
 

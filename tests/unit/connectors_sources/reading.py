@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from connectors.sources.catalogue import open_source
 from mappings.outcome import SourceRow
-from mappings.source_specs import SourceSpec
+from mappings.spec.source import SourceSpec
 
 SPEC: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
 

@@ -17,7 +17,7 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.contract import Source
 from mappings.outcome import SourceRow
-from mappings.sheet_specs import GoogleSheetsSource
+from mappings.spec.source import GoogleSheetsSource
 
 ID = "1lookalike-spreadsheet-of-a-test"
 

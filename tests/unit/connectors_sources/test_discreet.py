@@ -10,8 +10,8 @@ import pytest
 
 from connectors.masking import MASK, Mask
 from connectors.sources.contract import Ending, Reading
-from connectors.sources.discreet import DiscreetSource
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.feed_source import DiscreetSource
 from mappings.outcome import RowLocation, SourceRow
 
 TOKEN = "00D5g000004!AQcAQH0dMHZfz972Szmpkb58"

@@ -12,7 +12,7 @@ from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 from connectors.sources.errors import BadSourceError, EmptySourceError, MissingColumnsError, SourceRefusedError
 from mappings.compiler.values import file_of, tab_of
 from mappings.outcome import RowLocation
-from mappings.sheet_specs import GoogleSheetsSource
+from mappings.spec.source import GoogleSheetsSource
 
 GRID: list[list[Content]] = [["id", "title"], ["1", "Jazz"]]
 

@@ -10,11 +10,10 @@ from jsonschema import Draft202012Validator
 
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.event import Event
-from mappings.json_schema import feed_json_schema
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
 from mappings.outcome import RowLocation, SourceRow
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.spec.json_schema import feed_json_schema
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 HEAD = """feed: sample
 source: {kind: csv, path: sample.csv}

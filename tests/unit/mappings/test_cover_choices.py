@@ -8,7 +8,7 @@ import pytest
 
 from mappings.errors import MappingFileError
 from mappings.outcome import Cover, MappedRow, RowOutcome, SourceRow
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]

@@ -13,7 +13,7 @@ from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.outcome import MappedRow, RowOutcome, SourceRow
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import fingerprint
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]
 Row = Callable[..., SourceRow]

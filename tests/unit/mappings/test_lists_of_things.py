@@ -14,7 +14,7 @@ from mappings.compiler.mapper import Directory, compile_feed
 from mappings.errors import ConfigError, MappingFileError
 from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, SourceRow
 from mappings.refusals import ReasonCode
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from connectors.sources.salesforce_errors import words_of
-from mappings.infer_times import see_times
+from connectors.sources.salesforce.errors import words_of
+from mappings.draft.formats import see_times
 from mappings.lookup_table import parse_table
 from mappings.refusals import Refusal, Repaired
 from mappings.steps.catalogue import STEPS, AnyStep

@@ -12,8 +12,8 @@ from mappings.errors import ConfigError
 from mappings.event import as_draft, with_cover
 from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.refusals import Reason, ReasonCode
-from mappings.schema import FeedMapping
-from mappings.source_bases import Join
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import Join
 
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., RowMapper]

@@ -12,7 +12,7 @@ from mappings.compiler.mapper import Directory, RowMapper, compile_feed, explain
 from mappings.errors import MappingFileError
 from mappings.outcome import MappedRow, Rejection, SourceRow
 from mappings.refusals import ReasonCode
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 
 Mapper = Callable[..., RowMapper]
 Row = Callable[..., SourceRow]

@@ -11,7 +11,7 @@ from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import MappingFileError
 from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.refusals import ReasonCode
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]
 Row = Callable[..., SourceRow]

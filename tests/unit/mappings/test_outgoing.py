@@ -10,10 +10,9 @@ import pytest
 
 from connectors.sources.catalogue import open_source
 from mappings.compiler.mapper import Directory, compile_with_problems
-from mappings.field_forms import Outgoing
-from mappings.loader import load_feed
 from mappings.outcome import MappedRow
-from mappings.outgoing import outgoing_of
+from mappings.outgoing import Outgoing, outgoing_of
+from mappings.yaml.loader import load_feed
 
 ROOT = Path(__file__).parents[3]
 FEEDS = sorted([*(ROOT / "mappings" / "feeds").glob("*.yaml"), *(ROOT / "tests" / "feeds").glob("[!_]*.yaml")])

@@ -9,7 +9,7 @@ import pytest
 from mappings.compiler.mapper import RowMapper
 from mappings.errors import MappingFileError
 from mappings.outcome import MappedRow, SourceRow
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]
 PLACES = (

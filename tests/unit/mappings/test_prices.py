@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mappings.errors import MappingFileError
 from mappings.outcome import MappedRow, RowOutcome, SourceRow
 from mappings.refusals import Refusal
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.steps.prices import PriceReader, Sign
 
 Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]

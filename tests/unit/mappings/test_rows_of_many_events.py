@@ -12,7 +12,7 @@ import pytest
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.outcome import MappedRow, Rejection, RowOutcome, Silence, Skipped, SourceRow
 from mappings.refusals import ReasonCode
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]
 Row = Callable[..., SourceRow]

@@ -14,7 +14,7 @@ from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.refusals import ReasonCode
 from mappings.row_key import RowKey
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., RowMapper]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from mappings.compiler.mapper import Directory, compile_feed, explain_row
 from mappings.outcome import SourceRow
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 
 
 def test_each_step_of_a_row_is_shown_with_its_input(build: Callable[..., FeedMapping], row: Callable[..., SourceRow]) -> None:

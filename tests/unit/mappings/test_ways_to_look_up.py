@@ -11,7 +11,7 @@ import pytest
 from mappings.errors import MappingFileError
 from mappings.outcome import MappedRow, Rejection, RowOutcome, SourceRow
 from mappings.refusals import ReasonCode
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.steps.countries import ALPHA_3, country_codes
 
 Build = Callable[..., FeedMapping]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mappings.compiler.mapper import RowMapper
 from mappings.errors import MappingFileError
 from mappings.outcome import MappedRow, Rejection, SourceRow
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 
 Map = Callable[..., RowMapper]
 Row = Callable[..., SourceRow]

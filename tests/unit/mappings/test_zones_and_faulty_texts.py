@@ -10,7 +10,7 @@ from mappings.compiler.mapper import RowMapper
 from mappings.errors import MappingFileError
 from mappings.outcome import MappedRow, Rejection, SourceRow
 from mappings.refusals import Refusal
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.steps.text import fix_mojibake
 from mappings.steps.zones import NamedZone
 

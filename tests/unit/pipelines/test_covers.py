@@ -20,7 +20,7 @@ from mappings.delivery import Answer, Blocked, Postponed, Receipt, Refusal, Verd
 from mappings.outcome import Cover
 from pipelines.run.images import Covers, Dressed, names_cover
 from state.database import open_database
-from state.media import MediaMemory
+from state.notes import MediaMemory
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 Answers = Callable[[httpx.Request], httpx.Response]

@@ -21,7 +21,7 @@ from connectors.event_api.media import ImageFetcher, ImageLimits
 from mappings.outcome import Cover
 from pipelines.run.images import Covers
 from pipelines.run.sending import PublishJob, Sending
-from state.media import MediaMemory
+from state.notes import MediaMemory
 
 COVER = Cover("https://img.example/1", "omit")
 

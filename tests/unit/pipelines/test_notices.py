@@ -15,15 +15,15 @@ from structlog.testing import capture_logs
 
 from connectors.notify import Message
 from mappings.errors import MappingFileError
-from mappings.loader import load_feed
 from mappings.row_key import FeedName
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
 from pipelines.channels import read_channels
 from pipelines.notifications.causes import Cause, Concern
 from pipelines.notifications.notices import MOST_AN_HOUR, Teller
 from pipelines.run.outcome import ExitCode, Outcome
 from state.database import open_database
-from state.ledger import Ledger
+from state.ledger.ledger import Ledger
 
 HERE = "https://events.example#default"
 MAPPING = """\

@@ -13,7 +13,7 @@ from mappings.row_key import FeedName
 from pipelines.control_characters import replaced
 from pipelines.notifications.causes import Cause, Concern
 from pipelines.notifications.messages import MOST_CHARS, MOST_FEEDS, FeedNews, harmless, message_of
-from state.notices_sent import Notice
+from state.notes import Notice
 
 BRAKE = Concern(Cause.BRAKE, "3 of 40 rows rejected", "mend the source")
 REJECTED = Concern(Cause.REJECTED, "3 rows rejected", "look at them", 3)

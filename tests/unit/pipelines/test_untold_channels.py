@@ -11,8 +11,8 @@ from virtual_time import at_once
 
 from connectors.errors import ScopeMissingError
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
-from mappings.loader import load_feed
 from mappings.outcome import MappedRow, RowLocation, SourceRow
+from mappings.yaml.loader import load_feed
 from pipelines.run.context import Told, ask_lists
 
 MAPPING = """\

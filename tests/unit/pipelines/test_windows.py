@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.deliveries import NO_FILES
 from connectors.sources.errors import SourceUnavailableError
+from connectors.sources.files.source import NO_FILES
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import ConfigError
-from mappings.loader import load_feed
 from mappings.outcome import MappedRow, RowLocation, SourceRow
-from mappings.salesforce_specs import SalesforceSource
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import SalesforceSource
+from mappings.yaml.loader import load_feed
 from pipelines.run.backfill import By, Window, cut, usual_way, within
 from pipelines.run.options import RunOptions
 from pipelines.run.reading import AtHand, approach_of
 from pipelines.run.window_filter import Sieve
-from state.bookmark import Bookmark
-from state.reach import Reach
+from state.ledger.bookmark import Bookmark
+from state.ledger.reach import Reach
 
 NOW = datetime(2031, 6, 1, 12, tzinfo=UTC)
 CSV = "{kind: csv, path: events.csv}"

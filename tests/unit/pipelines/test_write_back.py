@@ -13,8 +13,8 @@ from connectors.sources.errors import MissingColumnsError, SourceUnavailableErro
 from connectors.sources.marks import Mark, MarkedRow
 from mappings.compiler.key import compile_key
 from mappings.row_key import RowKey
-from mappings.schema import KeyColumn
-from mappings.source_parts import WriteBack
+from mappings.spec.feed import KeyColumn
+from mappings.spec.source_words import WriteBack
 from pipelines.run.write_back import RowMark, RowMarks, WriteBackJob, WrittenBack, write_back
 
 COLUMNS = WriteBack(status="Status", event_id="Event", problem="Problem")

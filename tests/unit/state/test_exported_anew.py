@@ -13,7 +13,7 @@ from unit.state.world import World
 
 from connectors.sources.contract import Reading, Source
 from mappings.outcome import SourceRow
-from state.choices import SetAside
+from state.ledger.choices import SetAside
 
 ROWS = [(key, title, "", "x", "") for key, title in zip("abcdef", ("one", "two", "three", "four", "five", "six"), strict=True)]
 

@@ -14,7 +14,7 @@ from unit.state.world import Clock
 
 from mappings.row_key import FeedName
 from state.database import open_database
-from state.notices_sent import CLAIM_S, NoticesSent
+from state.notes import CLAIM_S, NoticesSent
 
 HERE, FEED, OPS = "https://events.example#default", FeedName("agenda"), "ops"
 

@@ -9,12 +9,13 @@ from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Su
 from mappings.errors import TransientError
 from mappings.outcome import Cover
 from mappings.row_key import RowKey
-from state.accounts import ImbalanceError, PublishAccount
-from state.books import Books
-from state.lease import LeaseLostError
-from state.outbox import NotClaimedError, Settled
-from state.views import Book, RowFilter
-from state.words import EntryState
+from state.enums import EntryState
+from state.ledger.accounts import ImbalanceError, PublishAccount
+from state.ledger.lease import LeaseLostError
+from state.ledger.outbox import NotClaimedError, Settled
+from state.ledger.row_record import Book
+from state.views.books import Books
+from state.views.views import RowFilter
 
 PAUSED = TransientError("come back later")
 COVER = Cover("https://img.example/a.jpg", "draft")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from unit.state.world import DESTINATION, FEED, START, World, rejection, row
 
 from mappings.row_key import RowKey
-from state.books import Books
-from state.views import Book
-from state.words import ProblemKind
+from state.enums import ProblemKind
+from state.ledger.row_record import Book
+from state.views.books import Books
 
 BOOK = Book(DESTINATION, FEED)
 

@@ -7,11 +7,11 @@ from unit.state.world import World, receipt, rejection, row, skipped
 
 from mappings.outcome import Absorbed, Absorption, MappedRow, Part, RowLocation, Silence, Skipped
 from mappings.row_key import RowKey, row_key
-from state.accounts import ReadAccount, RowShares
-from state.choices import SetAside
-from state.terms import Terms
-from state.unspoken import Unspoken
-from state.words import DriftKind, EntryState
+from state.enums import DriftKind, EntryState
+from state.ledger.accounts import ReadAccount, RowShares
+from state.ledger.choices import SetAside
+from state.ledger.terms import Terms
+from state.ledger.unspoken import Unspoken
 
 THE_WEEK = Terms(days=("2026-03-02", "2026-03-31"))
 OF_ROWS = Terms(days=("2026-03-02", "2026-03-31"), row_parts=1)

@@ -22,15 +22,15 @@ from unit.state.world import Clock, World, body_of, rejection
 from mappings.errors import ConfigError
 from mappings.outcome import MappedRow, RowLocation, Skipped
 from mappings.row_key import FeedName, RowKey, fingerprint, row_digest, twin_digest
-from state.choices import Release, TakeBack
-from state.contents import TABLES
+from state.archive.contents import TABLES
+from state.archive.export_file import import_from
+from state.archive.verify import examine
 from state.database import open_database, reading, writing
-from state.export_file import import_from
 from state.holders import HeldByAnotherError, this_process
-from state.ledger import Ledger
+from state.ledger.choices import Release, TakeBack
+from state.ledger.ledger import Ledger
 from state.migrations.upgrade import HEAD, differences, upgrade
 from state.packing import unpacked
-from state.soundness import examine
 from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, LEASE, MEDIA, METADATA, PROBLEM, SCOPE
 from state.trouble import StateUnavailableError
 

@@ -13,10 +13,10 @@ from mappings.delivery import Blocked, Conflict, Refusal, Uncertain, Verdict
 from mappings.outcome import MappedRow, RowLocation, Skipped
 from mappings.row_key import RowKey, fingerprint
 from state.database import reading, writing
-from state.reach import Reach
+from state.enums import Waiting
+from state.ledger.reach import Reach
+from state.ledger.terms import Terms
 from state.tables import ENTRY
-from state.terms import Terms
-from state.words import Waiting
 
 STAYS = row("stays")
 

@@ -12,13 +12,13 @@ from mappings.delivery import Refusal
 from mappings.outcome import MappedRow, RowLocation, Skipped
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import RowKey
-from state.accounts import ReadAccount
-from state.books import Books
 from state.database import writing
+from state.enums import Decision, DriftKind, EntryState, ProblemKind
+from state.ledger.accounts import ReadAccount
+from state.ledger.row_record import Book
+from state.ledger.terms import Terms
 from state.tables import EARLIER, ENTRY
-from state.terms import Terms
-from state.views import Book
-from state.words import Decision, DriftKind, EntryState, ProblemKind
+from state.views.books import Books
 
 BOOK = Book(DESTINATION, FEED)
 A, B, C = row("a", "first"), row("a", "second"), row("a", "third")

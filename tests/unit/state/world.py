@@ -14,16 +14,17 @@ from mappings.delivery import Answer, Intent, Receipt, Verdict
 from mappings.outcome import Cover, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, fingerprint, row_digest, twin_digest
-from state.accounts import PublishAccount, StageReport
-from state.books import Books
 from state.database import open_database
-from state.lease import Keeping, Lease
-from state.ledger import Ledger
-from state.outbox import Outbox, Settled
-from state.pulse import Pulse
+from state.holders import Pulse
+from state.ledger.accounts import PublishAccount, StageReport
+from state.ledger.lease import Keeping, Lease
+from state.ledger.ledger import Ledger
+from state.ledger.outbox import Outbox, Settled
+from state.ledger.row_record import Book, RowRecord
+from state.ledger.terms import USUAL, Terms
 from state.tables import ENTRY
-from state.terms import USUAL, Terms
-from state.views import Book, RowFilter, RowRecord
+from state.views.books import Books
+from state.views.views import RowFilter
 
 DESTINATION = "https://events.example|account-1"
 FEED = FeedName("agenda")

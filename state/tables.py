@@ -143,10 +143,9 @@ class Scope(Row, table=True):
     """One feed at one destination: its gate, and what the last complete whole read of its source looked like.
 
     `released_id`: the highest entry that a gate has let out by itself, no person needed. `cursor`: the bookmark of a source
-    that is read by what changed, "" if the next read is a full one; `cursor_fit`: what its rows were mapped by. `body_base`: what
-    the bodies of its delivered rows are packed by (see `packing`); once there, it never changes. `marked_id`: the highest entry
-    that `duplicate_mark` covers. `stopped_by`: why its last drain was stopped, if that was an outage or a systemic refusal and
-    no row has passed since; "" otherwise.
+    that is read by what changed, "" if the next read is a full one; `cursor_fit`: what its rows were mapped by. `marked_id`: the
+    highest entry that `duplicate_mark` covers. `stopped_by`: why its last drain was stopped, if that was an outage or a
+    systemic refusal and no row has passed since; "" otherwise.
     """
 
     __tablename__ = "scope"
@@ -165,7 +164,6 @@ class Scope(Row, table=True):
     cursor: str = Field(default="", sa_type=PlainText)
     cursor_fit: str = Field(default="", sa_type=PlainText)
     full_read_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    body_base: bytes | None = None
     marked_id: int = Field(default=0, sa_type=BIG_ID)
     service: str = Field(default="", sa_type=PlainText, index=True)
     namespace: str = Field(default="", sa_type=PlainText)

@@ -21,7 +21,7 @@ from mappings.compiler.rows import is_unfolding
 from mappings.outcome import WHOLE_ROW, RowOutcome, SourceRow
 from mappings.row_key import RowKey, names_of
 from mappings.spec.feed import FeedMapping
-from pipelines.run.brakes import BrakeVerdict, judge
+from pipelines.run.brakes import BrakeResult, judge
 from pipelines.run.drain import Advance
 from pipelines.run.options import RunOptions
 from pipelines.run.reading import FROM_THE_START, Approach, Sameness
@@ -53,7 +53,7 @@ class Staged:
     """A finished stage, what the brakes said to it, and what the run noticed of the service before it."""
 
     report: StageReport
-    brakes: tuple[BrakeVerdict, ...]
+    brakes: tuple[BrakeResult, ...]
     notices: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     """Row keys that were asked for, and that no row of the source has."""
@@ -61,7 +61,7 @@ class Staged:
     """What stands for the content that was read: equal for equal content; "" where the source gives no evidence."""
 
     @property
-    def stopping(self) -> tuple[BrakeVerdict, ...]:
+    def stopping(self) -> tuple[BrakeResult, ...]:
         """The brakes that keep this feed from publishing."""
         return tuple(verdict for verdict in self.brakes if verdict.stops)
 
@@ -109,7 +109,7 @@ def _told_again(job: StageJob, sight: Sight) -> Staged | None:
     evidence = job.sameness.repeated(sight, known) if job.sameness and known else None
     if evidence is None:
         return None
-    verdicts: list[BrakeVerdict] = []
+    verdicts: list[BrakeResult] = []
     terms = _terms(job, Reach.FULL)
     repetition = Repetition(known, str(evidence))
     report = job.ledger.repeat_read(job.run_id, job.fence, terms, repetition, _brake(job, verdicts))
@@ -120,7 +120,7 @@ def _told_again(job: StageJob, sight: Sight) -> Staged | None:
     return Staged(report, tuple(verdicts), notices, version=_version(sight.read_as))
 
 
-def _brake(job: StageJob, verdicts: list[BrakeVerdict], *, has_known_end: bool = True) -> Callable[[StageReport], list[str]]:
+def _brake(job: StageJob, verdicts: list[BrakeResult], *, has_known_end: bool = True) -> Callable[[StageReport], list[str]]:
     """Return what asks the brakes of a report, and keeps their verdicts. `has_known_end`: of what was read."""
 
     def brake(report: StageReport) -> list[str]:
@@ -141,7 +141,7 @@ def _trace(job: StageJob, sight: Sight | None) -> Trace:
 
 def _read(job: StageJob, trace: Trace) -> Staged:
     """Read all rows, but for those that are known to be as they were."""
-    verdicts: list[BrakeVerdict] = []
+    verdicts: list[BrakeResult] = []
     row_parts = len(job.mapping.key_columns)
     missing = set(job.options.keys)
     with ExitStack() as stack:

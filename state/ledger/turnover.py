@@ -16,8 +16,7 @@ from state.ledger.accounts import READS_THAT_TELL, StageReport
 from state.ledger.lease import Turn
 from state.ledger.over import MAY_BE_OUT, in_fews
 from state.ledger.seen import Seen
-from state.packing import unpacked
-from state.tables import ENTRY, RUN, SCOPE
+from state.tables import ENTRY, RUN
 
 MOST_COMPARED = 100_000
 """So many of the youngest absent entries, and of the new rows, are compared: some 25 MB, and a second at most."""
@@ -31,10 +30,8 @@ _NEW = (
     .order_by(ENTRY.c.id)
     .limit(MOST_COMPARED)
 )
-_BODIES = (
-    select(func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body).label("body"), SCOPE.c.body_base)
-    .join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
-    .where(ENTRY.c.id.in_(bindparam("entries", expanding=True)))
+_BODIES = select(func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body).label("body")).where(
+    ENTRY.c.id.in_(bindparam("entries", expanding=True))
 )
 
 
@@ -88,8 +85,7 @@ def _gained(stored: dict[str, Any]) -> int:
 
 def _bodies(connection: Connection, entries: Iterable[int]) -> Iterator[bytes]:
     for few in in_fews(entries):
-        for row in connection.execute(_BODIES, {"entries": few}):
-            yield unpacked(row.body, row.body_base)
+        yield from connection.execute(_BODIES, {"entries": few}).scalars()
 
 
 def _pairs(body: bytes) -> Iterator[int]:

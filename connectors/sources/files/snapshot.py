@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from connectors.sources.clockwork import REAL, Clockwork
@@ -106,7 +107,7 @@ def _look_at_files(spec: FileSource, base: Path, clockwork: Clockwork) -> Sight 
         found = FileChoice(spec, local, clockwork).all_finished()
     except SyncError:
         return None  # whoever reads it says what is wrong
-    files = tuple(SeenFile(file, local.at(file.path)) for file in found)
+    files = tuple(SeenFile(file, partial(local.open, file.path)) for file in found)
     is_choice = is_pattern(spec.path) or is_dated(spec.path)
     now = clockwork.now()
     return Sight(

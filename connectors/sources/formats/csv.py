@@ -16,11 +16,11 @@ from typing import Any
 
 from connectors.sources.contract import Reading
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
-from connectors.sources.files.opened_file import FileAt, OpenedFile, opened, told_of_change, whole
+from connectors.sources.files.opened_file import FileAt, OpenedFile, detect_change, opened, whole
 from connectors.sources.files.text import Lines, chosen_encoding
 from connectors.sources.header import Asked, read_header, wanted_columns
 from connectors.sources.raw_records import RawRecords, is_told_by_bytes, sealed
-from connectors.sources.row_checks import LARGEST_CELL, CellFaults, OddRows, replaced_bytes, within_limits
+from connectors.sources.row_checks import LARGEST_CELL, CellChecks, RowChecks, replaced_bytes, within_limits
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.source import DelimitedSource
 
@@ -130,15 +130,15 @@ class CsvFile:
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A row's number is the physical line of the file on which it begins."""
         with opened(self.file) as file:
-            with told_of_change(file):
+            with detect_change(file):
                 encoding = chosen_encoding(file.stream, self.spec.encoding)
-                lines = Lines(file.stream, encoding, file.name, needs_end=not file.has_known_end, mark=self.spec.delimiter)
+                lines = Lines(file.stream, encoding, file.name, needs_end=not file.has_known_end, delimiter=self.spec.delimiter)
                 records = CsvRecords(lines, file.name, self.spec)
                 present = read_header(self.spec.header, file.name, records.next_row, hint="check `source.delimiter`")
                 columns = wanted_columns(present, self.asked, file.name, _advice(present, self.spec))
-            faults = CellFaults(self.asked.columns, self.spec.encoding)
+            faults = CellChecks(self.asked.columns, self.spec.encoding)
             is_strict = self.spec.short_rows == "reject"
-            odd = OddRows(self.spec, columns.names, faults, self.spec.delimiter, rejects_short=is_strict)
+            odd = RowChecks(self.spec, columns.names, faults, self.spec.delimiter, rejects_short=is_strict)
             raw = _raw(file, self.spec, records, columns.names)
             rows = within_limits(whole(file, _asked_rows(self.spec, records, odd, raw)), self.spec)
             reading = Reading(columns.names, rows, file.stamp, records=raw, has_known_end=file.has_known_end)
@@ -158,17 +158,17 @@ def _layout(encoding: str, columns: Sequence[str]) -> str:
     return blake2b(json.dumps([encoding, *columns]).encode(), digest_size=16).hexdigest()
 
 
-def _asked_rows(spec: DelimitedSource, records: CsvRecords, odd: OddRows, raw: RawRecords | None) -> Iterator[SourceRow]:
+def _asked_rows(spec: DelimitedSource, records: CsvRecords, odd: RowChecks, raw: RawRecords | None) -> Iterator[SourceRow]:
     """Give the rows of the file, or of the pieces of it that were asked for."""
     if raw is None or raw.chosen is None:
         yield from _rows(records, odd, is_sealing=raw is not None and raw.is_sealing)
         return
     for piece in raw.chosen:
-        lines = Lines(raw.opened(piece), records.lines.encoding, raw.name, piece.line - 1, mark=spec.delimiter)
+        lines = Lines(raw.opened(piece), records.lines.encoding, raw.name, piece.line - 1, delimiter=spec.delimiter)
         yield from _rows(CsvRecords(lines, raw.name, spec), odd, is_sealing=raw.is_sealing)
 
 
-def _rows(records: CsvRecords, odd: OddRows, *, is_sealing: bool) -> Iterator[SourceRow]:
+def _rows(records: CsvRecords, odd: RowChecks, *, is_sealing: bool) -> Iterator[SourceRow]:
     name, reader, lines, columns = records.name, records.reader, records.lines, odd.columns
     width, before = len(columns), lines.before + 1
     seal = sealed(lines) if is_sealing else bytes

@@ -25,7 +25,7 @@ from connectors.sources.google_sheets.refusals import GridMovedError
 from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet, Piece, Spreadsheet, Tab
 from connectors.sources.google_sheets.tab_copy import Copy, Part, copy_whole
 from connectors.sources.header import Asked, column_letters, folded, read_header, wanted_columns
-from connectors.sources.row_checks import CellFaults, OddRows, within_limits
+from connectors.sources.row_checks import CellChecks, RowChecks, within_limits
 from mappings.outcome import SourceRow
 from mappings.spec.source import GoogleSheetsSource
 
@@ -96,7 +96,7 @@ class GoogleSheet:
             copying.copy_whole(_used(self.spec, names, self.asked), name)
             if copying.header(name) != header:
                 raise SourceUnavailableError(f"{name}: its columns were changed while we read it", hint="run again")
-        odd = OddRows(self.spec, names, CellFaults(self.asked.columns, ()))
+        odd = RowChecks(self.spec, names, CellChecks(self.asked.columns, ()))
         yield from source_rows(islice(copying.rows(), header[1], None), place_of(copying.part), odd)
 
 

@@ -84,7 +84,6 @@ COMMANDS = (
     ("vocabulary", "trim"),
     ("schema", "--out", "schema.json"),
     ("state", "verify"),
-    ("state", "compact"),
     ("state", "export", "state.ndjson.gz"),
     ("state", "migrate", "sqlite:///moved.db"),
     ("state", "rename", "--service", "SERVICE", "http://127.0.0.1:2"),

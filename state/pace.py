@@ -82,7 +82,7 @@ class PaceBook:
 
     def look(self) -> SharedPace:
         """Return what is known, without showing ourselves or asking for others."""
-        with reading(self.engine, is_one_statement=True) as connection:
+        with reading(self.engine) as connection:
             if connection.dialect.name == "sqlite":
                 return self._read(connection, self._time(connection))
             seen = connection.execute(_LOOK, self._route_key).one()

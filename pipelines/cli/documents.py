@@ -73,7 +73,6 @@ DOCUMENTS: Mapping[str, Any] = {
     "runs": runs.PastRuns | runs.OneRun,
     "sandbox": sandbox.SandboxAnnouncement,
     "schema": SchemaFile | AnySchema,
-    "state compact": state.Compacted,
     "state export": state.Exported,
     "state import": state.Imported,
     "state migrate": state.Migrated,

@@ -96,8 +96,6 @@ def backfill(  # the options of the surface
     Slices run one behind another, and let scheduled runs in between. Exit codes are those of `eventsync run`; 130: interrupted,
     and `--resume` goes on.
     """
-    # keeps `--help` fast
-
     words = Words(
         feed=feed,
         first=first,
@@ -114,7 +112,19 @@ def backfill(  # the options of the surface
         uses_dagster=not no_dagster,
         as_json=as_json,
     )
-    return do_as_told(words, is_list=list_all, is_cancel=cancel)
+    _check(words, is_list=list_all, is_cancel=cancel)
+    settings, output = current_settings(), Output(json=words.as_json)
+    configure_logs(settings)
+    (feed,) = chosen_feeds(folder_of(settings, [words.feed]), [words.feed])
+    mapping = feed.mapping
+    if list_all:
+        return list_backfills(settings, mapping, output)
+    plan = _plan(words, mapping)
+    if cancel:
+        return cancel_backfill(settings, mapping, plan, output)
+    require_service(settings)
+    wish = _wish(words, settings, mapping, plan)
+    return rehearse_backfill(wish, output) if words.is_dry else backfill_feed(wish, output)
 
 
 Days = TypedDict("Days", {"from": date, "to": date})
@@ -703,27 +713,6 @@ class Words:
     is_dry: bool
     uses_dagster: bool
     as_json: bool
-
-
-def do_as_told(words: Words, *, is_list: bool, is_cancel: bool) -> int:
-    """Do what was asked for; return the exit code.
-
-    Raises:
-        ConfigError: the words do not go together, or the feed cannot be read so.
-    """
-    _check(words, is_list=is_list, is_cancel=is_cancel)
-    settings, output = current_settings(), Output(json=words.as_json)
-    configure_logs(settings)
-    (feed,) = chosen_feeds(folder_of(settings, [words.feed]), [words.feed])
-    mapping = feed.mapping
-    if is_list:
-        return list_backfills(settings, mapping, output)
-    plan = _plan(words, mapping)
-    if is_cancel:
-        return cancel_backfill(settings, mapping, plan, output)
-    require_service(settings)
-    wish = _wish(words, settings, mapping, plan)
-    return rehearse_backfill(wish, output) if words.is_dry else backfill_feed(wish, output)
 
 
 def _check(words: Words, *, is_list: bool, is_cancel: bool) -> None:

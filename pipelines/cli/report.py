@@ -56,9 +56,20 @@ def report(
     The page is one file without scripts: it asks nobody for anything, can be printed, and is read well by a screen reader. It
     says what the last run has left, and reads no source. The lists as tables: `eventsync rows FEED --csv FILE`. Exit code 0.
     """
-    # keeps `--help` fast
-
-    return show_report(feed, html=html, since=since, link=link, as_json=as_json)
+    settings, output, made_at = current_settings(), Output(json=as_json), now()
+    link, chosen = _link(link), _since(since, made_at)
+    with open_state(settings) as reader, output.progress("looking through rows") as bar:
+        name = reader.feed_name(feed)
+        status = _status(reader, name)
+        page = _page(reader, name, status, Teller(chosen or _last_read(status), link), made_at, bar)
+    size = 0 if html is None else write_page(page, html)
+    output.document(_document(page, html, size))
+    if page.read_at is None:
+        output.note(f"{name} was not read yet")
+    rows = [(section.heading.title, section.total, section.new or "") for section in page.sections]
+    output.table(f"{name}: what became of its rows", _COLUMNS, rows)
+    output.note(f"{html}: {size / 1_000:,.0f} kB" if html else "--html FILE writes the page for the partner's editor")
+    return 0
 
 
 class SectionCounts(TypedDict):
@@ -91,28 +102,6 @@ _LINK = re.compile(r"https?://[^\s\"'<>]*\{id\}[^\s\"'<>]*", re.ASCII)
 
 if IS_WORKING:
     _UNDER_WAY = (Waiting.BLOCKED, Waiting.UNCERTAIN, Waiting.CONFLICT, Waiting.UNCONFIRMED)
-
-
-def show_report(feed: str, *, html: Path | None, since: str | None, link: str | None, as_json: bool) -> int:
-    """Tell how a feed stands, and write the page for its editor to `html`; return 0.
-
-    Raises:
-        ConfigError: there is no such feed, `since` or `link` cannot be understood, or the file cannot be written.
-    """
-    settings, output, made_at = current_settings(), Output(json=as_json), now()
-    link, chosen = _link(link), _since(since, made_at)
-    with open_state(settings) as reader, output.progress("looking through rows") as bar:
-        name = reader.feed_name(feed)
-        status = _status(reader, name)
-        page = _page(reader, name, status, Teller(chosen or _last_read(status), link), made_at, bar)
-    size = 0 if html is None else write_page(page, html)
-    output.document(_document(page, html, size))
-    if page.read_at is None:
-        output.note(f"{name} was not read yet")
-    rows = [(section.heading.title, section.total, section.new or "") for section in page.sections]
-    output.table(f"{name}: what became of its rows", _COLUMNS, rows)
-    output.note(f"{html}: {size / 1_000:,.0f} kB" if html else "--html FILE writes the page for the partner's editor")
-    return 0
 
 
 def _status(reader: StateReader, feed: str) -> FeedStatus | None:

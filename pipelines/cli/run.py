@@ -102,9 +102,6 @@ def run(  # the options of the surface
     Exit codes: 0 done, 1 rows need attention, 2 configuration, 3 key or scope refused, 4 held by another run,
     5 stopped by a brake, 6 paused or unavailable, 130 interrupted.
     """
-    # keeps `--help` fast
-    # as above
-
     options = options_of(
         limit=limit,
         keys=keys,
@@ -115,9 +112,30 @@ def run(  # the options of the surface
         full=full,
         wait=wait,
     )
-    return run_feeds(
-        Request(tuple(feeds or ()), options, is_all=all_feeds, is_dry=dry_run, uses_dagster=not no_dagster, as_json=as_json)
-    )
+    request = Request(tuple(feeds or ()), options, is_all=all_feeds, is_dry=dry_run, uses_dagster=not no_dagster, as_json=as_json)
+    output = Output(json=request.as_json)
+    said = _Said(output, [])
+    with leaving_on_second_signal(said.at_last):
+        try:
+            with signals_raised():
+                settings = current_settings()
+                configure_logs(settings)
+                folder = folder_of(settings, () if request.is_all else request.feeds)
+                feeds = _asked(request, chosen_feeds(folder, request.feeds))
+                require_service(settings)
+            if request.is_dry:
+                return rehearse_feeds(settings, feeds, request.options, output)
+            runner = runner_of(request, settings, output)
+            tell_before(settings, feeds)
+            said.take(runner(feeds))
+        except KeyboardInterrupt:
+            return said.interrupted()
+        broken = folder.broken if request.is_all else ()
+        exit_code = said.reports_and_code(is_any_broken=bool(broken))
+        for error in broken:
+            output.error(error)
+        tell_after(settings, feeds, said.reports, broken if request.is_all else None)
+        return exit_code
 
 
 def options_of(*, keys: str | None, accept: list[str], **others: object) -> RunOptions:
@@ -203,39 +221,6 @@ class Request:
     uses_dagster: bool
     as_json: bool
     launched_by: str = "cli"
-
-
-def run_feeds(request: Request) -> int:
-    """Run every feed asked for, one after another; return the exit code of the worst.
-
-    Whenever it is interrupted there is a report of what was done until then.
-
-    Raises:
-        SyncError: nothing could be run at all.
-    """
-    output = Output(json=request.as_json)
-    said = _Said(output, [])
-    with leaving_on_second_signal(said.at_last):
-        try:
-            with signals_raised():
-                settings = current_settings()
-                configure_logs(settings)
-                folder = folder_of(settings, () if request.is_all else request.feeds)
-                feeds = _asked(request, chosen_feeds(folder, request.feeds))
-                require_service(settings)
-            if request.is_dry:
-                return rehearse_feeds(settings, feeds, request.options, output)
-            runner = runner_of(request, settings, output)
-            tell_before(settings, feeds)
-            said.take(runner(feeds))
-        except KeyboardInterrupt:
-            return said.interrupted()
-        broken = folder.broken if request.is_all else ()
-        exit_code = said.reports_and_code(is_any_broken=bool(broken))
-        for error in broken:
-            output.error(error)
-        tell_after(settings, feeds, said.reports, broken if request.is_all else None)
-        return exit_code
 
 
 @dataclass(slots=True)

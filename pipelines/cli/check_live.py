@@ -249,7 +249,7 @@ Problems = Mapping[Recipient, str]
 
 def ask_channels(settings: Settings, mappings: Sequence[FeedMapping], *, is_sending: bool) -> Problems:
     """Look at the address of everybody who would be told of these feeds; `is_sending`: send each a message."""
-    recipients = dict.fromkeys(one for mapping in mappings for one in _of_of_channels(settings, mapping))
+    recipients = dict.fromkeys(one for mapping in mappings for one in _of_channels(settings, mapping))
     deliver = deliver_over(settings.mask)
     try:
         return {one: deliver(one.address, TEST) if is_sending else find_fault(one.address, settings.mask) for one in recipients}
@@ -261,7 +261,7 @@ def of_channels(settings: Settings, mapping: FeedMapping, problems: Problems, *,
     """Yield who would be told of a feed, and what keeps somebody from it; nothing of a feed that names nobody."""
     for name in settings.channels.unknown(mapping.notify):
         yield unwise("notify", f'EVENTSYNC_NOTIFY has no channel "{name}"{_near(settings.channels, name)}')
-    recipients = _of_of_channels(settings, mapping)
+    recipients = _of_channels(settings, mapping)
     for one in recipients:
         if problem := problems.get(one):
             yield unwise("notify", f"{one.name} cannot be told: {problem}")
@@ -270,7 +270,7 @@ def of_channels(settings: Settings, mapping: FeedMapping, problems: Problems, *,
         yield well("notify", f"{'a test went to' if is_sending else 'what needs somebody is told to'} {', '.join(reached)}")
 
 
-def _of_of_channels(settings: Settings, mapping: FeedMapping) -> tuple[Recipient, ...]:
+def _of_channels(settings: Settings, mapping: FeedMapping) -> tuple[Recipient, ...]:
     return settings.channels.recipients(mapping.owner, mapping.notify)
 
 

@@ -20,7 +20,7 @@ if IS_WORKING:
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
     from state.archive.prune import Pruned
-    from state.archive.prune import prune as prune_pruning
+    from state.archive.prune import prune as prune_state
     from state.database import existing_database, shown_url
 
 
@@ -46,7 +46,7 @@ def prune(
     before = parse_age(older_than, now())
     name = shown_url(settings.state_url)
     with existing_database(settings.state_url) as engine, output.progress("taking out") as bar:
-        found = Pruned() if engine is None else prune_pruning(engine, before, bar.advance, is_dry=dry_run)
+        found = Pruned() if engine is None else prune_state(engine, before, bar.advance, is_dry=dry_run)
     went = PrunedCounts(
         problems=found.problems,
         runs=found.runs,

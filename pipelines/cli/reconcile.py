@@ -18,7 +18,7 @@ if IS_WORKING:
     from pipelines.run.context import open_api, require_service, sharing_over
     from pipelines.run.outcome import ExitCode
     from pipelines.run.reconcile import ListRead, ReconcileJob, RowVerdict, Verdict
-    from pipelines.run.reconcile import reconcile as reconcile_reconcile
+    from pipelines.run.reconcile import reconcile as reconcile_rows
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
     from state.enums import EntryState
@@ -51,13 +51,13 @@ def reconcile(
     configure_logs(settings)
     require_service(settings)
     with open_feed_session(settings, feed) as session:
-        rows = list(read_sought(session.engine, session.book, now(), session.policy().key_memory_s))
-        if all(row.is_rival for row in rows):
+        sought = list(read_sought(session.engine, session.book, now(), session.policy().key_memory_s))
+        if all(row.is_rival for row in sought):
             return _tell_nothing(output, session)
         if not dry_run:
             _leave_if_held(session)
         with output.progress(f"{session.book.feed}: events read") as bar:
-            reconciled = reconcile_reconcile(_job(session, rows, bar.advance, is_dry=dry_run))
+            reconciled = reconcile_rows(_job(session, sought, bar.advance, is_dry=dry_run))
     feed, read, counted = session.book.feed, reconciled.read, reconciled.counts()
     counts = SoughtCounts(
         sought=counted["sought"], found=counted["found"], candidates=counted["candidates"], absent=counted["absent"]

@@ -22,7 +22,7 @@ if IS_WORKING:
     from pipelines.settings import current_settings
     from state.archive.entry_checks import Finding
     from state.archive.export_file import Carried, export_to, import_from
-    from state.archive.moving import migrate as migrate_moving
+    from state.archive.moving import migrate as migrate_database
     from state.archive.moving import rename_service
     from state.archive.verify import examine
     from state.database import existing_database, open_database, shown_url
@@ -205,7 +205,7 @@ def migrate(
         target = open_database(url)
         try:
             with output.progress("copying rows, then comparing them") as bar:
-                done = migrate_moving(source, target, now, bar.expect, bar.advance)
+                done = migrate_database(source, target, now, bar.expect, bar.advance)
         finally:
             target.dispose()
     output.document({"from": name, "to": there, "rows": done.rows})

@@ -66,7 +66,5 @@ def test_a_channel_by_its_id_needs_no_list(tmp_path: Path) -> None:
 
 
 def test_a_list_that_is_empty_is_another_one_than_a_list_that_is_not_told() -> None:
-    seen = [
-        Lists(Directory(classifications=slugs), None).evidence for slugs in (None, frozenset[str](), frozenset({"music"}))
-    ]
+    seen = [Lists(Directory(classifications=slugs), None).evidence for slugs in (None, frozenset[str](), frozenset({"music"}))]
     assert len(set(seen)) == 3

@@ -26,12 +26,12 @@ from rich.table import Table
 from rows import COLUMNS, cells, write_tables
 from worker import FIELDS
 
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.event import dump, judge
-from mappings.identity import fingerprint, row_digest, twin_digest
-from mappings.loader import load_feed
+from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.plain_events import plain_test
-from mappings.vocabulary import MappedRow, Origin, SourceRow
+from mappings.row_key import fingerprint, row_digest, twin_digest
+from mappings.yaml.loader import load_feed
 
 ROWS = 20_000
 BLOCK = 500
@@ -138,7 +138,7 @@ def figures(folder: Path, count: int) -> tuple[dict[str, float], list[SourceRow]
     written = io.StringIO()
     csv.writer(written).writerows(map(cells, range(count)))
     lines = written.getvalue().splitlines(keepends=True)
-    rows = [SourceRow(Origin(str(n), n), dict(zip(COLUMNS, cells(n), strict=True)), (), ()) for n in range(count)]
+    rows = [SourceRow(RowLocation(str(n), n), dict(zip(COLUMNS, cells(n), strict=True)), (), ()) for n in range(count)]
     turns = itertools.cycle(range(0, count, BLOCK))
     write_tables(folder)
     whole, hand = mapper(folder), by_hand(folder)

@@ -22,7 +22,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Timing
+from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing, Timing
 from connectors.rate_limit_state import Permit
 from connectors.retry import retry_after_s
 from sandbox.limits import FixedWindow, Meter, SlidingWindow, TokenBucket
@@ -142,8 +142,8 @@ class Run:
 
     def _limiter(self, board: Board, worker: int) -> RateLimiter:
         timing = Timing(clock=clock, sleep=asyncio.sleep, random=self.chance.random, now=now)
-        open_store = (lambda _route: board) if self.way.workers > 1 else None
-        return RateLimiter(timing, open_store=open_store, worker=str(worker), concurrency=ConcurrencyLimit(self.way.in_flight))
+        sharing = Sharing(lambda _route: board, str(worker), print) if self.way.workers > 1 else None
+        return RateLimiter(timing, sharing=sharing, concurrency=ConcurrencyLimit(self.way.in_flight))
 
     async def _work(self, limiter: RateLimiter) -> None:
         while clock() < self.began + END_S:

@@ -22,12 +22,12 @@ from rich.table import Table
 
 from connectors.sources.access import Access, SalesforceAccess
 from connectors.sources.clockwork import REAL
-from connectors.sources.names import Asked
-from connectors.sources.salesforce_org import Org
-from connectors.sources.salesforce_records import SalesforceRecords
-from connectors.sources.salesforce_selection import select_object
-from connectors.sources.salesforce_shape import Shapes
-from mappings.source_specs import SalesforceSource
+from connectors.sources.header import Asked
+from connectors.sources.salesforce.org import Org
+from connectors.sources.salesforce.records import SalesforceRecords
+from connectors.sources.salesforce.selection import select_object
+from connectors.sources.salesforce.shape import Shapes
+from mappings.spec.source import SalesforceSource
 
 TESTS = Path(__file__).parents[1] / "tests"
 COLUMNS = frozenset({"Name", "Start__c", "Day__c", "Price__c", "Kinds__c", "City__c", "Text__c"})

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from connectors.sources.access import Access, GoogleAccess
 from connectors.sources.catalogue import open_source
-from mappings.sheet_specs import GoogleSheetsSource
+from mappings.spec.source import GoogleSheetsSource
 
 TESTS = Path(__file__).parents[1] / "tests"
 COLUMNS = frozenset({"Ref", "Title", "Day", "Time", "Price", "Postcode"})

@@ -18,16 +18,16 @@ from pathlib import Path
 from publish import pin, write_feed
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.sights import look_at
+from connectors.sources.files.snapshot import look_at
+from mappings.compiler.mapper import Directory, compile_feed
 from mappings.delivery import Answer, Receipt
-from mappings.engine import Directory, compile_feed
-from mappings.loader import load_feed
-from pipelines.options import RunOptions
+from mappings.yaml.loader import load_feed
+from pipelines.run.options import RunOptions
 from pipelines.run.reading import AtHand, Sameness, approach_of
 from pipelines.run.stage import Staged, StageJob, stage
 from state.database import open_database
-from state.ledger import Ledger
-from state.outbox import Settled
+from state.ledger.ledger import Ledger
+from state.ledger.outbox import Settled
 
 ROUNDS = 3
 EDITED = 100

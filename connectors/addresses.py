@@ -11,11 +11,7 @@ import socket
 from collections.abc import Iterable
 
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-
-
 """All of IPv6 that is routed between networks (RFC 4291); what is wrapped in other ranges is looked at by itself."""
-
-
 _SPECIAL = tuple(
     map(
         ipaddress.ip_network,
@@ -26,26 +22,14 @@ _SPECIAL = tuple(
         ),
     )
 )
-
-
 """Ranges that are not of the public internet, by IANA's registries of special-purpose addresses.
 
 They are written down rather than taken from `ipaddress`, which knows fewer of them in earlier versions of Python.
 """
-
-
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-
-
 """IPv4 addresses behind a translator (RFC 6052)."""
-
-
 _WRAPPING = (ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
-
-
 """Further ranges with an IPv4 address in their lowest bits: none of them is public (RFC 4291, RFC 8215)."""
-
-
 _METADATA = tuple(
     map(
         ipaddress.ip_network,
@@ -60,17 +44,9 @@ _METADATA = tuple(
         ),
     )
 )
-
-
 """Addresses by which machines in clouds learn their credentials; of IPv4, all that are of the link alone."""
-
-
 _FIRST_FREE_PORT = 1024
-
-
 _ISATAP = frozenset({0x5EFE, 0x0200_5EFE})
-
-
 """The middle of an interface's number whose rest is an IPv4 address (RFC 5214)."""
 
 

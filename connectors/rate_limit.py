@@ -1,8 +1,10 @@
 """Rate limiter and concurrency limit of one route: when a request may leave, and how many may be in flight.
 
-The rate is CUBIC's, see the states in `rate_limit_state`. A pause is a promise: no request leaves before its end, then one
-goes alone, and the others follow once it is answered. Workers share a route through a store that each of them reads and writes
-a few times a second, and at once after a 429 (budget 7): each takes slots for a moment ahead.
+The rate is CUBIC's, over the state in `rate_limit_state`. A pause is a promise: no request leaves before its end. Where its
+length was a guess, one request goes alone then, and the others follow once it is answered.
+
+Workers share a route through a store that each of them reads and writes a few times a second, and at once after a 429
+(budget 7): each takes slots for a moment ahead.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from datetime import datetime, timedelta
 from math import sqrt
 
 from connectors.errors import PausedError
-from connectors.rate_limit_state import Permit, RateState, RateStore, as_text, from_text
+from connectors.rate_limit_state import PRESENCE_S, Permit, RateState, RateStore, as_text, from_text
 from connectors.retry import Clock, Random, RateHint, Sleep
 from mappings.errors import SyncError
 
@@ -74,25 +76,27 @@ class RateReport:
         return (self.requests - self.limited) / allowed if allowed else None
 
 
-OpenStore = Callable[[str], RateStore | None]
-"""Opens what the workers of a destination share of a route, by its name; None where it is not shared."""
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How workers share a destination: `open_store` takes the name of a route, `worker` names this one among them.
+
+    Once the store has failed, `on_trouble` gets the error, and this worker goes on alone.
+    """
+
+    open_store: Callable[[str], RateStore]
+    worker: str
+    on_trouble: Callable[[SyncError], None]
 
 
 class RateLimiter:
-    """Spaces the requests of one route. `worker` names this one among those that share the stores that `open_store` opens.
-
-    Once the store has failed, `on_trouble` gets the error, and this worker goes on alone. A pause that ends more than
-    `max_pause_s` after the first 429 in a row closes the route.
-    """
+    """Spaces the requests of one route. A pause that ends over `max_pause_s` after the first 429 in a row closes the route."""
 
     def __init__(
         self,
         timing: Timing,
         *,
         max_pause_s: float = 900.0,
-        open_store: OpenStore | None = None,
-        worker: str = "",
-        on_trouble: Callable[[SyncError], None] = lambda _: None,
+        sharing: Sharing | None = None,
         concurrency: ConcurrencyLimit | None = None,
         route: str = "POST /events",
     ) -> None:
@@ -101,10 +105,9 @@ class RateLimiter:
         self.concurrency = concurrency or ConcurrencyLimit(_MOST_IN_FLIGHT)
         self.closed: SyncError | None = None
         self._max_pause_s = max_pause_s
-        self._open_store = open_store
-        self._store = open_store(route) if open_store else None
-        self._worker = worker
-        self._on_trouble = on_trouble
+        self._sharing = sharing
+        self._store = sharing.open_store(route) if sharing else None
+        self._worker = sharing.worker if sharing else ""
         self._siblings: list[RateLimiter] = []
         self._began = self.clock()
         self._state = RateState(resume_at=self._began, slot_at=self._began, began=self._began)
@@ -116,7 +119,6 @@ class RateLimiter:
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._granted_since_sync = 0
-        self._is_probe_due = False
         self._is_answered = asyncio.Event()
         self._is_answered.set()
         self._window_s, self._window_limit = 0.0, 0.0
@@ -137,9 +139,7 @@ class RateLimiter:
         one = RateLimiter(
             self.timing,
             max_pause_s=self._max_pause_s,
-            open_store=self._open_store,
-            worker=self._worker,
-            on_trouble=self._on_trouble,
+            sharing=self._sharing,
             concurrency=ConcurrencyLimit(self.concurrency.ceiling),
             route=route,
         )
@@ -170,7 +170,7 @@ class RateLimiter:
                     if wait_s > 0:
                         await self.timing.sleep(min(wait_s, 1.0))
                         self._sync()
-                    if wait_s <= 1.0 and self.closed is None and self._is_due(permit):
+                    if wait_s <= 1.0 and self._is_due(permit):
                         return self._granted(permit)
                 return None
         finally:
@@ -246,14 +246,13 @@ class RateLimiter:
         return state
 
     def _is_due(self, permit: Permit) -> bool:
-        return permit.pauses == self._state.pauses and self.clock() >= max(permit.at, self._pause.resume_at)
+        return self.is_valid(permit) and self.clock() >= permit.at
 
     def _granted(self, permit: Permit) -> Permit:
         self._began = self._began if self._requests else self.clock()
         self._requests += 1
         self._granted_since_sync += 1
-        if self._is_probe_due:
-            self._is_probe_due = False
+        if self._pause.is_doubtful:
             self._is_answered.clear()
         if self._slots:
             self._slots.popleft()
@@ -267,15 +266,25 @@ class RateLimiter:
         if self._store is None or (self._synced_at is not None and now - self._synced_at < _SYNC_S):
             return
         if self._synced_at is None:
-            self._change(lambda state: state if state.seen("", now).workers.keys() - {""} else state.taken_up(now))
+            self._change(self._take_up)
         elif now - self._shown_at >= _PRESENCE_S:
             self._change(lambda state: state)
         else:
             self._ask(lambda store: self._adopt(self._merged(*store.read())))
         self._granted_since_sync = 0
 
+    def _take_up(self, state: RateState) -> RateState:
+        """Begin with what other workers know now, or with what an earlier run learned; a long pause is asked about."""
+        now = self.clock()
+        if any(now - seen_at < PRESENCE_S for seen_at in state.workers.values()):
+            return state
+        taken = state.taken_up(now)
+        self._pause.is_doubtful = taken.resume_at < state.resume_at
+        return taken
+
     def _change(self, transition: Callable[[RateState], RateState]) -> None:
         """Apply `transition` to what all workers know, or to what we know where nothing is shared."""
+        changed = self._state
 
         def turn(text: str, age_s: float) -> str:
             nonlocal changed
@@ -284,8 +293,7 @@ class RateLimiter:
             self._text = as_text(changed.shifted(-now))
             return self._text
 
-        changed: RateState | None = None
-        if self._ask(lambda store: store.change(turn)) and changed is not None:
+        if self._ask(lambda store: store.change(turn)):
             self._shown_at = self.clock()
             self._adopt(changed)
         else:
@@ -310,14 +318,14 @@ class RateLimiter:
         return replace(own, workers=there.workers, resume_at=max(own.resume_at, there.resume_at))
 
     def _ask(self, question: Callable[[RateStore], None]) -> bool:
-        if self._store is None:
+        if self._store is None or self._sharing is None:
             return False
         try:
             question(self._store)
         except SyncError as trouble:
             self._store = None
             self._slots.clear()
-            self._on_trouble(trouble)
+            self._sharing.on_trouble(trouble)
             return False
         self._synced_at = self.clock()
         return True
@@ -329,7 +337,6 @@ class RateLimiter:
         self._state = state
         now = self.clock()
         if state.resume_at > now:
-            self._is_probe_due = True
             cause = self._pause.begin(now, state.resume_at)
             if cause is not None:
                 self.close(cause)
@@ -340,7 +347,7 @@ def _without(workers: dict[str, float], worker: str) -> dict[str, float]:
 
 
 class Pause:
-    """The pauses of one route as this worker lives through them. `resume_at` ends the last one; `count`, `total_s` sum them up."""
+    """The pauses of one route as this worker meets them. `resume_at` ends the last one; `count` and `total_s` sum them up."""
 
     def __init__(self, timing: Timing, max_pause_s: float, began: float) -> None:
         self._timing = timing
@@ -348,21 +355,25 @@ class Pause:
         self._limits_in_a_row = 0
         self._limited_since: float | None = None
         self.resume_at = began
+        self.is_doubtful = False
         self.count = 0
         self.total_s = 0.0
 
     def passed(self, at: float) -> None:
         """Note an answer that was no limit and no failure; during a pause it says nothing of the pause."""
         if at >= self.resume_at:
+            self.is_doubtful = False
             self._limits_in_a_row = 0
             self._limited_since = None
 
     def wait_s(self, asked_s: float | None) -> float:
         """Return how long to wait at most after the first 429 since a pause, which asked for `asked_s`, or named no wait.
 
-        A named wait is obeyed exactly, until one turns out to be untrue three times in a row.
+        A named wait is obeyed exactly, until one turns out to be untrue three times in a row. A guess is doubtful, and so is
+        a wait after one that was too short.
         """
         self._limits_in_a_row += 1
+        self.is_doubtful = asked_s is None or self._limits_in_a_row > 1
         ceiling = min(_LONGEST_GUESS_S, 2.0 ** min(self._limits_in_a_row - 1, 10))
         guess = ceiling * (0.5 + self._timing.random() / 2)
         if asked_s is None:
@@ -428,6 +439,8 @@ class ConcurrencyLimit:
         self._in_flight = 0
         self._well = 0
         self._best_s: float | None = None
+        self._peak = 0
+        self._has_shrunk = False
         self._begin_round()
 
     @property
@@ -473,7 +486,8 @@ class ConcurrencyLimit:
         self._in_flight -= 1
 
     def _begin_round(self) -> None:
-        self._answers, self._answering_s, self._peak, self._has_shrunk = 0, 0.0, self._in_flight, False
+        self._answers, self._answering_s = 0, 0.0
+        self._peak, self._has_shrunk = self._in_flight, False
 
     def _end_round(self) -> None:
         took_s, is_full, has_shrunk = self._answering_s / self._answers, self._peak >= self.room, self._has_shrunk

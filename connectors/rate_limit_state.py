@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 _DEPTH = 0.06
 """How far below the estimate the rate starts, as a share of it: one minus beta in the RFC."""
@@ -50,6 +50,7 @@ class Permit:
     before: int = 0
 
 
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class RateState:
     """All that is known of a route's limit. Times are seconds on one clock; as text, seconds since the text was written.
@@ -95,7 +96,7 @@ class RateState:
         return replace(self, slot_at=slot, sent=self.sent + 1, since=self.since + max(unused_s, 0.0))
 
     def limited(self, permit: Permit, heard: float, until: float, *, is_named: bool) -> RateState:
-        """Return the state after a 429 to `permit`, heard at `heard`: the route pauses `until` then, if the service `is_named` it.
+        """Return the state after a 429 to `permit`, heard at `heard`: the route pauses `until` then, if that `is_named`.
 
         Otherwise until a window of round length would be over, at the latest `until`. Answers to requests that left before
         an earlier pause only prolong the pause, where they ask for more.
@@ -103,7 +104,7 @@ class RateState:
         if permit.pauses != self.pauses:
             if until <= self.resume_at:
                 return self
-            return self.resting(until) if self.sent else self._paused(until)
+            return self.resting(until) if self.sent else self.paused(until)
         is_too_short = not permit.before and self.met_sent > 0
         began, sent = (self.met_began, self.met_sent) if is_too_short else (self.began, max(permit.before, 1))
         if not is_named:
@@ -124,12 +125,13 @@ class RateState:
             is_confirmed = self._is_like(limit)
             hold_s = min(self.hold_s * 3.0, _LONGEST_HOLD_S) if is_confirmed else _FIRST_HOLD_S
         known = replace(self, limit=limit, hold_s=hold_s, met_began=began, met_sent=sent, pauses=self.pauses + 1)
-        return known._paused(until)
+        return known.paused(until)
 
     def _is_like(self, rate: float) -> bool:
         return self.limit is not None and 1 / _CONFIRMED < rate / self.limit < _CONFIRMED
 
-    def _paused(self, until: float) -> RateState:
+    def paused(self, until: float) -> RateState:
+        """Return the state with a pause until then, after which the rate starts below the estimate."""
         slot_at = until - 1.0 / self.rate_at(self.since)
         return replace(self, resume_at=until, since=until, began=until, sent=0, slot_at=slot_at)
 
@@ -156,7 +158,8 @@ class RateState:
         is_old = at - max(self.slot_at, self.resume_at) > _FORGOTTEN_AFTER_S
         if self.limit is None or is_old or self.resume_at - self.met_began > _LONGEST_TRUST_S:
             return fresh
-        return replace(fresh, limit=self.limit, since=begins, hold_s=max(self.hold_s / 2, _FIRST_HOLD_S))
+        known = replace(fresh, limit=self.limit, since=begins, hold_s=max(self.hold_s / 2, _FIRST_HOLD_S))
+        return replace(known, slot_at=begins - 1.0 / known.rate_at(begins))
 
     def shifted(self, by_s: float) -> RateState:
         """Return the same state as a clock that is `by_s` ahead shows it."""
@@ -172,10 +175,10 @@ def _round_up(seconds: float) -> float:
 def _window_s(seconds: float) -> float:
     """Return the round length that `seconds`, of which a part may be rounded up, stand for; `seconds` where there is none."""
     length_s = _round_up(seconds - _ROUNDED_UP_S)
-    return length_s if length_s <= seconds else seconds
+    return min(length_s, seconds)
 
 
-_STATE = TypeAdapter(RateState, config=ConfigDict(extra="forbid"))
+_STATE = TypeAdapter(RateState)
 
 
 def as_text(state: RateState) -> str:

@@ -16,23 +16,11 @@ from typing import Any, TypeVar
 from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_result
 
 T = TypeVar("T")
-
-
 Clock = Callable[[], float]
-
-
 """Seconds on a clock that never goes back."""
-
-
 Sleep = Callable[[float], Awaitable[None]]
-
-
 """Waits that many seconds without holding up other tasks."""
-
-
 Random = Callable[[], float]
-
-
 """A number from 0 up to, not including, 1."""
 
 
@@ -135,11 +123,7 @@ def http_date(text: str) -> datetime | None:
 
 
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
-
-
 _FAR_FUTURE_S = 366 * 86_400.0
-
-
 _WITHIN_THE_SECOND = timedelta(seconds=1)
 
 
@@ -164,14 +148,8 @@ def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> fl
 
 
 _SHARE = 0.98
-
-
 """How much of a limit that was told is used: the rest is for timers that are late, and requests that overtake others."""
-
-
 _MOMENT_S = 1.0
-
-
 """A reset of so many seconds may be any moment, rounded up: the even pace bridges it."""
 
 
@@ -191,20 +169,10 @@ class RateHint:
 
 
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
-
-
 _EPOCH_S = 1e9
-
-
 """A reset beyond it is a time of day in seconds since 1970, and beyond a thousand times it in milliseconds."""
-
-
 _LONGEST_WINDOW_S = 86_400.0
-
-
 _ROUNDED_S = 1.0
-
-
 """How far two ways to tell one moment may be apart: each is cut or rounded up to whole seconds."""
 
 

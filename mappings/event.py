@@ -14,9 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from pydantic_core import ErrorDetails
 
 from mappings.measures import mistake
-from mappings.refusals import Refusal
-from mappings.vocabulary import ReasonCode
-from mappings.zone_files import find_zone
+from mappings.refusals import ReasonCode, Refusal
+from mappings.zones import find_zone
 
 MOMENT = (
     r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$"

@@ -11,22 +11,12 @@ from typing import assert_never
 
 import orjson
 
-from mappings.engine import Directory, compile_feed
+from mappings.compiler.mapper import Directory, compile_feed
 from mappings.errors import ConfigError
-from mappings.rules import Recur, Rule, Window
-from mappings.schema import Example, FeedMapping
-from mappings.vocabulary import (
-    Absorbed,
-    Gone,
-    MappedRow,
-    Origin,
-    ReasonCode,
-    Rejection,
-    RowOutcome,
-    Skipped,
-    SourceRow,
-    if_unknown,
-)
+from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.refusals import ReasonCode
+from mappings.spec.feed import Example, FeedMapping
+from mappings.spec.rules import Recur, Rule, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +45,7 @@ def _run(mapping: FeedMapping, example: Example, number: int) -> Iterator[Exampl
         yield ExampleFailure(number, "", "a mapping that compiles", str(error))
         return
     blank = dict.fromkeys(sorted(mapper.columns), "")
-    rows = [SourceRow(Origin(f"example {number}"), blank | row) for row in example.rows or (example.row,)]
+    rows = [SourceRow(RowLocation(f"example {number}"), blank | row) for row in example.rows or (example.row,)]
     outcomes = [if_unknown(outcome) for outcome in mapper.over(rows) if not isinstance(outcome, Absorbed)]
     yield from _compare(example, outcomes, number)
 

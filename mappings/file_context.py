@@ -11,9 +11,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, ValidationInfo
 
+from mappings.lookup_table import Table, TableError
 from mappings.measures import Text, mistake
 from mappings.refusals import did_you_mean
-from mappings.tables import Table, TableError
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from mappings.patterns import PatternError, compile_pattern
 from mappings.refusals import did_you_mean
-from mappings.zone_files import find_zone, zone_names
+from mappings.zones import find_zone, zone_names
 
 _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d", re.ASCII)

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from mappings.event import COUNTRY, MOMENT, STATES, URL
-from mappings.zone_files import find_zone
+from mappings.zones import find_zone
 
 IsPlain = Callable[[Any], bool]
 """True for what plainly keeps the rules of Event; False, or an error of `DOUBTS`: look closer."""

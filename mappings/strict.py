@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from typing import Annotated, Literal
 
-from mappings.marks import Block
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from mappings.measures import Text
+from mappings.positions import Block
 
 
 class Strict(BaseModel):
@@ -19,3 +22,37 @@ class Strict(BaseModel):
         if isinstance(value, Block):
             value.allowed = tuple(known.alias or name for name, known in cls.model_fields.items())
         return value
+
+
+Word = Literal["reject", "omit", "warn", "draft"]
+
+
+class Use(Strict):
+    """Put a fixed value in its place; `warn` also counts and shows the row, `draft` also sends it for review."""
+
+    use: Text | tuple[Text, ...] = Field(description="The text, or list of texts, to use instead.")
+    warn: bool = Field(default=False, description="Count and show the rows where this happens.")
+    draft: bool = Field(default=False, description="Send such rows as drafts, for review.")
+
+
+def _kind_of_policy(value: object) -> str:
+    return "policy:use" if isinstance(value, dict | Use) else "policy:word"
+
+
+MissWord = Literal["reject", "omit", "warn", "draft", "keep"]
+_CHOICES = (
+    "reject: the row is rejected with the reason; omit: the value is left out; warn: left out, counted and shown; draft: left out"
+    " and the event sent as a draft; {use: X}: X stands in."
+)
+Policy = Annotated[
+    Annotated[Word, Tag("policy:word")] | Annotated[Use, Tag("policy:use")],
+    Discriminator(_kind_of_policy),
+    Field(description=_CHOICES),
+]
+"""reject (default), omit, warn, draft, or a value to use instead."""
+MissPolicy = Annotated[
+    Annotated[MissWord, Tag("policy:word")] | Annotated[Use, Tag("policy:use")],
+    Discriminator(_kind_of_policy),
+    Field(description=f"{_CHOICES} keep: the value itself stays."),
+]
+"""The same, or keep: a value that a list does not know stays as it is."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from functools import lru_cache, partial
+from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from mappings.refusals import Refusal
-from mappings.vocabulary import ReasonCode
+from mappings.refusals import ReasonCode, Refusal
 
 Gap = Literal["reject", "later", "earlier"]
 Overlap = Literal["reject", "earlier", "later"]
 Localise = Callable[[datetime], datetime]
-
 _MINUTE = timedelta(minutes=1)
 _AROUND_NOON = tuple(timedelta(hours=hour) for hour in range(-15, 16))
 
@@ -88,3 +88,66 @@ def _fixed(moment: datetime) -> datetime:
 
 def _clock(moment: datetime, *, offset: bool = True) -> str:
     return moment.isoformat(timespec="minutes")[11 : None if offset else 16]
+
+
+@lru_cache(maxsize=1)
+def zone_names() -> frozenset[str]:
+    """Return the names of all zones, old ones included."""
+    return frozenset(zone_table("zones"))
+
+
+@lru_cache(maxsize=1024)
+def find_zone(name: str) -> ZoneInfo | None:
+    """Return the IANA zone of that exact name, or None. Nothing of the machine's own database is read."""
+    if name not in zone_names():
+        return None
+    with _folder().joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
+        return ZoneInfo.from_file(rules, key=name)
+
+
+def zone_table(name: str) -> list[str]:
+    """Return the lines of one of the database's own tables, without comments."""
+    inside = () if name == "zones" else ("zoneinfo",)
+    text = _folder().joinpath(*inside, name).read_text("utf-8")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def _folder() -> Traversable:
+    return resources.files("tzdata")
+
+
+class _DayEnd(time):
+    """Midnight at the end of the day: it is later than every other time of that day."""
+
+    __slots__ = ()
+
+    def isoformat(self, timespec: str = "auto") -> str:
+        """Write 24:00:00, as ISO 8601 does."""
+        return "24:00" if timespec == "minutes" else "24:00:00"
+
+    __str__ = isoformat
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __gt__(self, other: object) -> bool:
+        return other is not self
+
+    def __le__(self, other: object) -> bool:
+        return other is self
+
+    def __ge__(self, other: object) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return other is self
+
+    def __ne__(self, other: object) -> bool:
+        return other is not self
+
+    def __hash__(self) -> int:
+        return hash("24:00")
+
+
+DAY_END = _DayEnd()
+"""The only one of its kind."""

@@ -12,10 +12,10 @@ import sys
 from dagster import DagsterInstance
 
 from mappings.errors import SyncError
-from pipelines.harmless import replaced
-from pipelines.launching.dagster_home import prepare_dagster_home
-from pipelines.launching.left_behind import end_runs_of_the_dead
-from pipelines.outcomes import outcome_of
+from pipelines.control_characters import replaced
+from pipelines.orchestration.dagster_home import prepare_dagster_home
+from pipelines.orchestration.workers import end_runs_of_the_dead
+from pipelines.run.outcome import outcome_of
 from pipelines.settings import current_settings
 
 

@@ -10,20 +10,19 @@ from collections.abc import Collection
 
 from dagster import AssetKey, Definitions, define_asset_job, definitions, in_process_executor
 
-from mappings.loader import LoadedFeed, load_folder
-from pipelines import names
-from pipelines.assets import feed_assets
-from pipelines.broken_feeds import broken_definitions, broken_feeds
-from pipelines.history import history_definitions
-from pipelines.launching.own_job import own_job
-from pipelines.logs import configure_logs
-from pipelines.notices_sensor import notices_sensors
-from pipelines.partitions import backfill_definitions
-from pipelines.resources import LaunchOptions
-from pipelines.schedules import feed_schedules
-from pipelines.sensors import feed_sensors
+from mappings.yaml.loader import LoadedFeed, load_folder
+from pipelines.orchestration import names
+from pipelines.orchestration.assets import feed_assets
+from pipelines.orchestration.broken_feeds import broken_definitions, broken_feeds
+from pipelines.orchestration.history import history_definitions
+from pipelines.orchestration.launch_options import LaunchOptions
+from pipelines.orchestration.partitions import backfill_definitions
+from pipelines.orchestration.schedules import feed_schedules
+from pipelines.orchestration.sensors import feed_sensors, notices_sensors
+from pipelines.orchestration.workers import own_job
+from pipelines.run.context import OpenWorkshop, open_workshop
 from pipelines.settings import Settings, current_settings
-from pipelines.wiring import OpenWorkshop, open_workshop
+from pipelines.telemetry.logs import configure_logs
 from state.private_files import keep_private
 
 

@@ -13,7 +13,7 @@ from dagster import DagsterEventType, DagsterRun
 from dagster._core.launcher import CheckRunHealthResult, DefaultRunLauncher, WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
 
-from pipelines.launching.workers import TOLERANCE_S, Worker, tagged_worker
+from pipelines.orchestration.workers import TOLERANCE_S, Worker, tagged_worker
 
 THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 

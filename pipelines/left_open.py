@@ -9,11 +9,12 @@ from typing import Any
 
 import orjson
 
-from mappings.schema import FeedMapping
-from pipelines.wiring import Workshop
-from state.books import Books
-from state.views import Book, RowFilter, RowRecord
-from state.words import Waiting
+from mappings.spec.feed import FeedMapping
+from pipelines.run.context import Workshop
+from state.enums import Waiting
+from state.ledger.row_record import Book, RowRecord
+from state.views.books import Books
+from state.views.views import RowFilter
 
 FIRST = 20
 

@@ -6,21 +6,21 @@ The only reader of the environment. What is then opened with it is `wiring`'s.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote
 
 from dotenv import dotenv_values
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SecretStr
 
 from connectors.masking import Mask, passwords_in
 from connectors.sources.access import Access
-from mappings.destination import destination_of, service_of
+from mappings.delivery import destination_of, service_of
 from mappings.errors import ConfigError
+from pipelines.channels import NOBODY, Channels, read_channels
 from pipelines.named_files import read_named_file
-from pipelines.notices_channels import NOBODY, Channels, read_channels
-from pipelines.otel_env import TRACE_REQUESTS, secrets_in
 from pipelines.source_access import source_access
 
 PACKAGED_FEEDS = Path(__file__).parents[1] / "mappings" / "feeds"
@@ -69,7 +69,7 @@ class Settings(BaseModel):
     def mask(self) -> Mask:
         """What hides all that must not be seen: the service's key, the state DB's password, what `access` and `channels` hold."""
         key, passwords = self.api_key.get_secret_value(), passwords_in(self.state_url)
-        self.access.mask.learn(key, *passwords, *self.channels.secrets(), *secrets_in(self.otel))
+        self.access.mask.learn(key, *passwords, *self.channels.secrets(), *_otel_secrets(self.otel))
         return self.access.mask
 
 
@@ -94,7 +94,7 @@ def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
         "dagster_url": values.get("EVENTSYNC_DAGSTER_URL", "").strip(),
         "metrics_port": _port("EVENTSYNC_METRICS_PORT", values, problems),
         "otel": {name: value for name, value in values.items() if name.startswith("OTEL_")},
-        "trace_requests": _share(TRACE_REQUESTS, values, problems),
+        "trace_requests": _share("EVENTSYNC_TRACE_REQUESTS", values, problems),
         "allow_private_images": _switch("EVENTSYNC_ALLOW_PRIVATE_IMAGES", values, problems),
         "access": source_access(values, cwd, problems),
         "channels": read_channels(values, cwd, problems),
@@ -184,3 +184,14 @@ def _absolute_sqlite(url: str, cwd: Path) -> str:
     if not url.startswith(prefix) or url.startswith("sqlite:////") or ":memory:" in url:
         return url
     return prefix + str((cwd / url.removeprefix(prefix)).resolve())
+
+
+def _otel_secrets(otel: Mapping[str, str]) -> Iterator[str]:
+    """Yield what OTEL_* variables hold that nobody must see: values of headers, passwords in addresses."""
+    for name, value in otel.items():
+        if name.endswith("_HEADERS"):
+            for header in value.split(","):
+                secret = unquote(header.partition("=")[2].strip())
+                yield from (secret, *secret.split()[1:])
+        if name.endswith("_ENDPOINT"):
+            yield from passwords_in(value)

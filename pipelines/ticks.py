@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-from mappings.publishing import MONTHS, WEEKDAYS, Schedule, cron_values
+from mappings.spec.feed import MONTHS, WEEKDAYS, Schedule, cron_values
 
 HOUR, DAY = 60, 24 * 60
 """In minutes."""

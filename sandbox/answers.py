@@ -23,8 +23,6 @@ STATUS_OF: Final = {
 """The specification's codes and the status that each belongs to."""
 
 JSON: Final = "application/json"
-
-
 Breakage = Literal["", "reset", "reset_midway", "closed", "hang", "drip", "truncated", "twice"]
 
 

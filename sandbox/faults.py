@@ -21,20 +21,10 @@ from sandbox.limits import retry_after
 from sandbox.switches import ErrorKind, FaultKind, Switches
 
 Moment = Literal["before", "after"]
-
-
 _HTML: Final = "text/html; charset=utf-8"
-
-
 _BREAK_S: Final = 0.2
-
-
 """How long a 429 or a 503 asks to stay away, as far as `Retry-After` can say it."""
-
-
 _WRONG_IDS: Final = ("100001", 100001.5, True, -1)
-
-
 _GATEWAY_PAGE: Final = (
     b"<!doctype html><html><head><title>One moment</title></head><body><h1>One moment, please</h1></body></html>"
 )
@@ -144,8 +134,6 @@ def _nothing_yet(switches: Switches) -> Answer:
 
 
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, zero seconds: the peer gets RST instead of FIN
-
-
 _DRIP_S: Final = 0.05
 
 

@@ -72,11 +72,7 @@ def _policy() -> str:
 
 
 _PER_PAGE: Final = 60
-
-
 _NAMES: Final = {one.slug: one.name for one in (*CLASSIFICATIONS, *REVISED)}
-
-
 Show = Callable[[Sandbox, Request], Response]
 
 

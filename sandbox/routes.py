@@ -152,14 +152,8 @@ def _spoilt(sandbox: Sandbox, visit: Visit, fault: Fault, answer: Answer | None)
 
 
 MAX_LIMIT: Final = 100
-
-
 """The effective maximum of `limit` (specification, section Limits)."""
-
-
 _DEFAULT_LIMIT: Final = 10
-
-
 _MAX_PAGE: Final = 10**9
 
 
@@ -289,8 +283,6 @@ async def list_classifications(sandbox: Sandbox, visit: Visit) -> Answer:
 
 
 _MULTIPART: Final = "multipart/form-data"
-
-
 _SIGNATURES: Final = (
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"\x89PNG\r\n\x1a\n", "image/png"),

@@ -18,14 +18,8 @@ import orjson
 from sandbox.answers import Answer, ApiError
 
 KeyState = Literal["active", "revoked", "disabled", "expired"]
-
-
 KEY_STATES: Final[tuple[KeyState, ...]] = ("active", "revoked", "disabled", "expired")
-
-
 STARTING_SCOPES: Final = frozenset({"channels:read", "events:create"})
-
-
 """The scopes of a new key (specification, section Authentication)."""
 
 
@@ -112,17 +106,9 @@ class Classification:
 
 
 DEFAULT_KEY: Final = "default"
-
-
 OWNER: Final = "demo"
-
-
 CLASSIFICATIONS_VERSION: Final = "2026-03-02"
-
-
 ALL_SCOPES: Final = frozenset({*STARTING_SCOPES, "events:read", "media:create"})
-
-
 CHANNELS: Final = (
     Channel(101, "city-agenda", "City agenda", frozenset({OWNER})),
     Channel(102, "krakow-culture", "Kraków culture", frozenset({OWNER})),
@@ -130,8 +116,6 @@ CHANNELS: Final = (
     Channel(104, "kids-workshops", "Kids' workshops", frozenset({OWNER})),
     Channel(105, "members-only", "Members only", frozenset({"club"})),
 )
-
-
 CLASSIFICATIONS: Final = (
     Classification("music", "Music", "Concerts and live music of any kind."),
     Classification("classical", "Classical", "Orchestras, chamber music, recitals."),
@@ -160,11 +144,7 @@ CLASSIFICATIONS: Final = (
     Classification("wellness", "Wellness", "Yoga, health and rest."),
     Classification("nightlife", "Nightlife", "Clubs, DJs and late bars."),
 )
-
-
 REVISED_VERSION: Final = "2026-10-01"
-
-
 REVISED: Final = (
     *(one for one in CLASSIFICATIONS if one.slug not in {"nightlife", "workshop"}),
     Classification("workshops", "Workshops", "Hands-on courses and classes."),
@@ -257,35 +237,15 @@ class Store:
 
 
 _FIRST_EVENT_ID: Final = 100_001
-
-
 _FIRST_MEDIA_ID: Final = 5_001
-
-
 _NEXT_EVENT: Final = "SELECT coalesce(max(id) + 1, ?) FROM events"
-
-
 _NEXT_IMAGE: Final = "SELECT coalesce(max(id) + 1, ?) FROM media"
-
-
 _IN_CHANNELS: Final = "SELECT count(*) FROM events WHERE channel_id IN (SELECT value FROM json_each(?))"
-
-
 _NEWEST: Final = "SELECT * FROM events WHERE channel_id IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT ? OFFSET ?"
-
-
 _OLDEST: Final = "SELECT * FROM events WHERE channel_id IN (SELECT value FROM json_each(?)) ORDER BY id ASC LIMIT ? OFFSET ?"
-
-
 _PROGRAMME: Final = "SELECT * FROM events WHERE channel_id = ? ORDER BY starts_at, id LIMIT ? OFFSET ?"
-
-
 _AFTER: Final = "SELECT * FROM events WHERE id > ? ORDER BY id LIMIT ?"
-
-
 _ATTEMPTS: Final = "SELECT * FROM audit WHERE id > ? AND (? = '' OR route = ?) ORDER BY id LIMIT ?"
-
-
 _FORGET: Final = ("DELETE FROM events", "DELETE FROM media", "DELETE FROM used_keys", "DELETE FROM audit")
 
 

@@ -14,20 +14,10 @@ from functools import cache
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 ErrorKind = Literal["error_408", "error_425", "error_429", "error_500", "error_503", "stored_500"]
-
-
 GatewayKind = Literal["error_502", "error_504", "error_520"]
-
-
 BreakKind = Literal["reset", "reset_midway", "closed", "late", "hang", "drip", "truncated", "twice"]
-
-
 UntoldKind = Literal["empty", "no_content", "no_doc", "malformed", "wrong_id", "html"]
-
-
 FaultKind = Literal[ErrorKind, GatewayKind, BreakKind, UntoldKind, "redirect"]
-
-
 """How an answer goes wrong.
 
 `error_429` is a limit that counts nothing; 502, 504 and 520 come as a gateway's page. `stored_500` is kept under the key
@@ -37,32 +27,14 @@ connection ends amid the answer; `twice`: a second copy of the answer follows. `
 `malformed` and `wrong_id` (text, fraction, boolean or negative) are successes that do not tell the id; `html` is a
 gateway's page with status 200; `redirect` leads elsewhere (307 before the work, 303 after it).
 """
-
-
 FaultMoment = Literal["before", "after", "either"]
-
-
 RateKind = Literal["bucket", "window", "sliding"]
-
-
 DateStyle = Literal["date", "rfc850_date", "asctime_date"]
-
-
 RetryAfterStyle = Literal["seconds", "fraction", DateStyle, "several", "absent", "garbage", "negative", "absurd"]
-
-
 Contract = Literal["as_specified", "new_required_field", "renamed_field", "shorter_titles", "moved"]
-
-
 """What the service's description says, and what it asks of an event."""
-
-
 RateHeaders = Literal["none", "x-ratelimit", "ratelimit"]
-
-
 PERIODS_S: Final = {"s": 1, "m": 60, "h": 3600}
-
-
 """Seconds in the periods that a rate may name."""
 
 

@@ -15,17 +15,9 @@ from sandbox.answers import invalid
 from sandbox.switches import Contract, Switches
 
 SHORT_TITLE_CHARS: Final = 40
-
-
 """The longest title under the contract `shorter_titles`."""
-
-
 _REQUIRED: Final = "required: [channelId, title, startAt, timezone, classifications, approxLocation]"
-
-
 _TITLE: Final = "title: {type: string, minLength: 1}\n        startAt"
-
-
 _CHANGES: Final[Mapping[Contract, tuple[tuple[str, str], ...]]] = {
     "as_specified": (),
     "new_required_field": (
@@ -70,14 +62,8 @@ Payload = Mapping[str, Any]
 
 # ISO 8601 as RFC 3339 profiles it, seconds optional; whether the day exists is left to `fromisoformat`.
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)", re.ASCII)
-
-
 _COUNTRY: Final = re.compile(r"[A-Z]{2}", re.ASCII)
-
-
 _URL: Final = re.compile(r"https?://[^\s/?#]+\S*")
-
-
 EVENT_FIELDS: Final = frozenset(
     {
         "channelId",
@@ -93,17 +79,9 @@ EVENT_FIELDS: Final = frozenset(
         "offers",
     }
 )
-
-
 """The fields of the create payload that the specification names."""
-
-
 _LOCATION_FIELDS: Final = frozenset({"city"})
-
-
 _CITY_FIELDS: Final = frozenset({"placeId", "name", "countryCode"})
-
-
 _OFFER_FIELDS: Final = frozenset({"name", "url", "availability"})
 
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from sqlalchemy import ColumnElement, Connection, Engine, func, insert, select, update
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from state.database import reading, writing
 from state.tables import BACKFILL, BACKFILL_SLICE
 

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
@@ -16,7 +17,39 @@ import psutil
 from sqlalchemy import Row
 
 from mappings.errors import TransientError
-from state.pulse import Pulse, boot_id
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """Seconds that go on while processes are stopped and the machine sleeps, never back, and that nobody sets.
+
+    `boot` names the start of the machine that they count from, the same in all of its containers; "" where the system
+    does not tell. Seconds of different boots do not compare.
+    """
+
+    boot: str
+    seconds: Callable[[], float]
+
+
+def host_pulse() -> Pulse:
+    """Return the pulse of this host."""
+    return Pulse(boot_id(), seconds_since_boot)
+
+
+def seconds_since_boot() -> float:
+    """Return seconds on a clock that also counts the time in which the machine was asleep, where there is one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
+
+
+def boot_id() -> str:
+    """Return a name for this start of this machine that no other machine or start has; "" where the system has none."""
+    try:
+        return _BOOT_ID.read_text("ascii").strip()
+    except OSError:
+        return ""
+
 
 _START_TOLERANCE_S = 1.0  # far less than it takes for a process id to come round again
 

@@ -5,14 +5,17 @@ What a text means is its writer's; what is known of single rows is the ledger's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Engine, select
+from sqlalchemy import ColumnElement, Engine, Row, delete, or_, select, update
 
-from state.conflicts import put
-from state.database import reading, writing
-from state.tables import SERVICE_NOTE
+from mappings.row_key import FeedName
+from state.database import insert_if_new, put, reading, writing
+from state.tables import MEDIA, MEDIA_ADDRESS, NOTICE_SENT, RUN, SCOPE, SERVICE_NOTE
 
 
 class ServiceNotes:
@@ -34,3 +37,191 @@ class ServiceNotes:
         key = {"destination": self._destination, "name": name}
         with writing(self._engine) as connection:
             put(connection, SERVICE_NOTE, key, {"value": value, "noted_at": self._now()})
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAddress:
+    """What lay at an address: the digest of the bytes, the `ETag` header ("" if there was none), and when it was seen."""
+
+    content_digest: bytes
+    etag: str
+    seen_at: datetime
+
+
+class MediaMemory:
+    """The images of one destination. Losing it costs uploads, never an event."""
+
+    def __init__(self, engine: Engine, destination: str) -> None:
+        self._engine = engine
+        self._destination = destination
+
+    def known_content(self, digest: bytes) -> int | None:
+        """Return the id that the service gave to these bytes, None if they were never uploaded."""
+        media_id = select(MEDIA.c.media_id).where(MEDIA.c.destination == self._destination, MEDIA.c.content_digest == digest)
+        with reading(self._engine) as connection:
+            return connection.execute(media_id).scalar()
+
+    def known_address(self, url: str) -> KnownAddress | None:
+        """Return what lay at an address when it was last fetched, None if it never was."""
+        found = select(MEDIA_ADDRESS.c.content_digest, MEDIA_ADDRESS.c.etag, MEDIA_ADDRESS.c.seen_at).where(
+            MEDIA_ADDRESS.c.destination == self._destination, MEDIA_ADDRESS.c.url == url
+        )
+        with reading(self._engine) as connection:
+            row = connection.execute(found).one_or_none()
+        return None if row is None else KnownAddress(row.content_digest, row.etag, row.seen_at)
+
+    def forget(self, media_id: int) -> None:
+        """Forget the image that the service gave this id to: it may be there no longer."""
+        gone = delete(MEDIA).where(MEDIA.c.destination == self._destination, MEDIA.c.media_id == media_id)
+        with writing(self._engine) as connection:
+            connection.execute(gone)
+
+    def remember(self, url: str, digest: bytes, media_id: int, *, etag: str, seen_at: datetime) -> None:
+        """Record that the bytes at `url` have this digest and, at the service, this id."""
+        content = {"destination": self._destination, "content_digest": digest}
+        address = {"destination": self._destination, "url": url}
+        with writing(self._engine) as connection:
+            put(connection, MEDIA, content, {"media_id": media_id, "uploaded_at": seen_at})
+            put(connection, MEDIA_ADDRESS, address, {"content_digest": digest, "etag": etag, "seen_at": seen_at})
+
+
+def put_pace(engine: Engine, destination: str, feed: FeedName, run_id: str, pace: Mapping[str, float]) -> None:
+    """Put how fast it went on the page of a run that has begun."""
+    with writing(engine) as connection:
+        connection.execute(update(RUN).where(*_page(destination, feed, run_id)).values(pace=json.dumps(dict(pace))))
+
+
+def add_notices(engine: Engine, destination: str, feed: FeedName, run_id: str, told: Sequence[str]) -> None:
+    """Add sentences to the page of a run that has begun, each once; a run that is not in the books stays out of them."""
+    ours = _page(destination, feed, run_id)
+    with writing(engine) as connection:
+        kept = connection.execute(select(RUN.c.notices).where(*ours)).scalar()
+        if kept is not None:
+            known = json.loads(kept)
+            notices = [*known, *(one for one in told if one not in known)]
+            connection.execute(update(RUN).where(*ours).values(notices=json.dumps(notices)))
+
+
+def _page(destination: str, feed: FeedName, run_id: str) -> tuple[ColumnElement[bool], ...]:
+    scope = select(SCOPE.c.id).where(SCOPE.c.destination == destination, SCOPE.c.feed == feed).scalar_subquery()
+    return RUN.c.scope_id == scope, RUN.c.id == run_id
+
+
+CLAIM_S = 300.0
+"""How long a process has for telling what it has claimed. One that dies meanwhile may have told it: it is then told twice."""
+_IS_DUE = or_(NOTICE_SENT.c.told_at.is_(None), NOTICE_SENT.c.is_over)
+"""What `Notice.is_due` says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One cause as one recipient hears of it. `told_at` None: not yet; `is_over`: it has ended, which is not told yet.
+
+    `noted_at`: since when we know of it, or of its end.
+    """
+
+    feed: FeedName
+    recipient: str
+    cause: str
+    words: str
+    noted_at: datetime
+    told_at: datetime | None = None
+    is_over: bool = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the recipient has yet to hear something of it."""
+        return self.told_at is None or self.is_over
+
+
+class NoticesSent:
+    """The notices about the feeds of one destination. Losing them costs a repeated notice, never an event."""
+
+    def __init__(self, engine: Engine, destination: str, now: Callable[[], datetime]) -> None:
+        self._engine = engine
+        self._destination = destination
+        self._now = now
+
+    def all(self) -> tuple[Notice, ...]:
+        """Return all that is open or has yet to be told, by feed, recipient and cause."""
+        which = select(NOTICE_SENT).where(NOTICE_SENT.c.destination == self._destination)
+        with reading(self._engine) as connection:
+            rows = connection.execute(which.order_by(NOTICE_SENT.c.feed, NOTICE_SENT.c.recipient, NOTICE_SENT.c.cause)).all()
+        return tuple(map(_notice, rows))
+
+    def unfinished(self) -> frozenset[FeedName]:
+        """Return the feeds of which somebody has yet to hear something."""
+        which = select(NOTICE_SENT.c.feed).where(NOTICE_SENT.c.destination == self._destination, _IS_DUE).distinct()
+        with reading(self._engine) as connection:
+            return frozenset(FeedName(feed) for feed in connection.execute(which).scalars())
+
+    def note(self, feed: FeedName, recipient: str, wanted: Mapping[str, str]) -> None:
+        """Note what a recipient should know: the causes that there are now, each in words.
+
+        What was told and is not among them is over; what was not told yet is forgotten. A cause that comes back before its
+        end was told has never ended.
+        """
+        ours = self._ours(feed, recipient)
+        with writing(self._engine) as connection:
+            for cause in sorted(wanted):
+                key = {"destination": self._destination, "feed": feed, "recipient": recipient, "cause": cause}
+                new = {"words": wanted[cause], "noted_at": self._now(), "is_over": False}
+                connection.execute(insert_if_new(connection, NOTICE_SENT), {**key, **new})
+                is_untold = (*ours, NOTICE_SENT.c.cause == cause, NOTICE_SENT.c.told_at.is_(None))
+                connection.execute(update(NOTICE_SENT).where(*is_untold).values(words=wanted[cause]))
+            is_gone = NOTICE_SENT.c.cause.not_in(sorted(wanted))
+            connection.execute(delete(NOTICE_SENT).where(*ours, is_gone, NOTICE_SENT.c.told_at.is_(None), self._is_free()))
+            is_ending = (*ours, is_gone, NOTICE_SENT.c.told_at.is_not(None), ~NOTICE_SENT.c.is_over)
+            connection.execute(update(NOTICE_SENT).where(*is_ending).values(is_over=True, noted_at=self._now()))
+            connection.execute(update(NOTICE_SENT).where(*ours, ~is_gone).values(is_over=False))
+
+    def claim(self, feed: FeedName, recipient: str) -> tuple[Notice, ...]:
+        """Return what a recipient has yet to hear of a feed, for this process to tell; nobody else is given it meanwhile."""
+        which = (*self._ours(feed, recipient), _IS_DUE, self._is_free())
+        with writing(self._engine) as connection:
+            due = connection.execute(select(NOTICE_SENT).where(*which).order_by(NOTICE_SENT.c.cause).with_for_update()).all()
+            until = self._now() + timedelta(seconds=CLAIM_S)
+            connection.execute(update(NOTICE_SENT).where(*which).values(claimed_until=until))
+        return tuple(map(_notice, due))
+
+    def settle(self, told: Collection[Notice]) -> None:
+        """Write down that the recipient has heard of these; whose end was told is forgotten, unless it has begun anew since."""
+        with writing(self._engine) as connection:
+            for notice in told:
+                if notice.told_at is None:
+                    heard = {"told_at": self._now(), "words": notice.words, "claimed_until": None}
+                    connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(**heard))
+                else:
+                    connection.execute(delete(NOTICE_SENT).where(*self._this(notice), NOTICE_SENT.c.is_over))
+                    connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(told_at=None, claimed_until=None))
+
+    def release(self, claimed: Collection[Notice]) -> None:
+        """Give back what could not be told."""
+        with writing(self._engine) as connection:
+            for notice in claimed:
+                connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(claimed_until=None))
+
+    def forget_others(self, feed: FeedName, recipients: Collection[str]) -> None:
+        """Forget what was told to those who are not told about a feed any more."""
+        ours = (NOTICE_SENT.c.destination == self._destination, NOTICE_SENT.c.feed == feed)
+        with writing(self._engine) as connection:
+            connection.execute(delete(NOTICE_SENT).where(*ours, NOTICE_SENT.c.recipient.not_in(sorted(recipients))))
+
+    def _ours(self, feed: FeedName, recipient: str) -> tuple[ColumnElement[bool], ...]:
+        return (
+            NOTICE_SENT.c.destination == self._destination,
+            NOTICE_SENT.c.feed == feed,
+            NOTICE_SENT.c.recipient == recipient,
+        )
+
+    def _this(self, notice: Notice) -> tuple[ColumnElement[bool], ...]:
+        return (*self._ours(notice.feed, notice.recipient), NOTICE_SENT.c.cause == notice.cause)
+
+    def _is_free(self) -> ColumnElement[bool]:
+        """Nobody has claimed it, or too long ago; or the clock was set back since, so that the claim would last too long."""
+        now, until = self._now(), NOTICE_SENT.c.claimed_until
+        return or_(until.is_(None), until <= now, until > now + timedelta(seconds=CLAIM_S))
+
+
+def _notice(row: Row[*tuple[Any, ...]]) -> Notice:
+    return Notice(FeedName(row.feed), row.recipient, row.cause, row.words, row.noted_at, row.told_at, row.is_over)

@@ -12,8 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Select, and_, bindparam, func, select, update
 
-from state.conflicts import insert_if_new
-from state.database import reading, writing
+from state.database import insert_if_new, reading, writing
 from state.tables import ROUTE_PACE
 
 _OF_ROUTE = (ROUTE_PACE.c.destination == bindparam("at"), ROUTE_PACE.c.route == bindparam("by"))

@@ -5,17 +5,133 @@ SQLModel declares them; statements on the hot path are SQLAlchemy Core's, on the
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import ClassVar
 
-from sqlalchemy import CheckConstraint, Column, Index, Table, UniqueConstraint, text
-from sqlmodel import Field
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Dialect,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.types import TypeDecorator, TypeEngine
+from sqlmodel import Field, SQLModel
 
-from state.backfill_tables import BackfillHead, BackfillSlice
-from state.columns import BIG_ID, PlainText, UtcTime
-from state.table_base import Row
-from state.words import EntryState, GateState, Phase
+from state.enums import EntryState, GateState, Phase
 
-METADATA = Row.metadata
+
+class UtcTime(TypeDecorator[datetime]):
+    """An instant: aware and in UTC on the way in and on the way out; a naive value is refused.
+
+    SQLite has no such type: there it is ISO 8601 text of one fixed width, which sorts as time does.
+    """
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[datetime] | TypeEngine[str]:
+        """Text on SQLite, `timestamptz` elsewhere."""
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(String(32))
+        return dialect.type_descriptor(DateTime(timezone=True))
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | str | None:
+        """Refuse a naive time, store any other in UTC."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"a time without a zone cannot be stored: {value!r}")
+        instant = value.astimezone(UTC)
+        return instant.isoformat(timespec="microseconds") if dialect.name == "sqlite" else instant
+
+    def process_result_value(self, value: datetime | str | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 # the signature is SQLAlchemy's
+        """Return an aware UTC time."""
+        if value is None:
+            return None
+        return (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
+
+
+class PlainText(TypeDecorator[str]):
+    """Text that both databases take: what neither of them can keep is spelt out on the way in, see `storable`."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002 # the signature is SQLAlchemy's
+        """Spell out what cannot be kept."""
+        return None if value is None else storable(value)
+
+
+def storable(text: str) -> str:
+    r"""Spell out what no database takes as text: NUL, and the halves of characters that a bad encoding leaves behind.
+
+    Texts that differ stay different as long as a backslash in them is doubled, as it is in row keys.
+    """
+    if text.isprintable():  # neither of the two is, and asking costs next to nothing
+        return text
+    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
+
+
+BIG_ID = BigInteger().with_variant(Integer(), "sqlite")
+"""64-bit identity; SQLite counts by itself only in a column of the exact type INTEGER."""
+METADATA = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+class Row(SQLModel):
+    """The base of all tables: a catalogue of names of our own, apart from any other SQLModel in the process."""
+
+    metadata: ClassVar[MetaData] = METADATA
+
+
+class BackfillHead(Row, table=True):
+    """A window of a feed's past that a person asked for; `plan` is written and read by whoever asked."""
+
+    __tablename__ = "backfill"
+    __table_args__ = (Index(None, "destination", "feed"),)
+
+    id: str = Field(primary_key=True, sa_type=PlainText)
+    destination: str = Field(sa_type=PlainText)
+    feed: str = Field(sa_type=PlainText)
+    plan: str = Field(sa_type=PlainText)
+    state: str = Field(sa_type=PlainText)
+    created_at: datetime = Field(sa_type=UtcTime)
+    updated_at: datetime = Field(sa_type=UtcTime)
+
+
+class BackfillSlice(Row, table=True):
+    """A part of such a window: its ISO days, how far it has come, and the run that was last at it, by its `claim`."""
+
+    __tablename__ = "backfill_slice"
+
+    backfill_id: str = Field(foreign_key="backfill.id", primary_key=True, sa_type=PlainText)
+    number: int = Field(primary_key=True)
+    first_day: str = Field(sa_type=PlainText)
+    last_day: str = Field(sa_type=PlainText)
+    state: str = Field(sa_type=PlainText)
+    claim: str = Field(sa_type=PlainText)
+    run_id: str = Field(sa_type=PlainText)
+    exit_code: int | None = None
+    message: str = Field(sa_type=PlainText)
+    counts: str = Field(sa_type=PlainText)
+    started_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
 def _partial_index(name: str, column: str, where: str) -> Index:
@@ -352,7 +468,6 @@ class MediaAddress(Row, table=True):
 
 NO_DRIFT: dict[str, None] = {"drift_body": None, "drift_fingerprint": None, "drift_kind": None}
 """The drift columns of an entry whose source asks for what the service shows."""
-
 SCOPE: Table = METADATA.tables["scope"]
 ENTRY: Table = METADATA.tables["ledger_entry"]
 DUPLICATE_MARK: Table = METADATA.tables["duplicate_mark"]

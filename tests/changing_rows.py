@@ -11,12 +11,11 @@ from unit.state.world import World
 
 from connectors.sources.contract import Ending, Reading
 from connectors.sources.errors import SourceUnavailableError
-from mappings.engine import Directory, RowMapper, compile_feed
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.schema import FeedMapping
-from mappings.vocabulary import Origin, SourceRow
-from pipelines.options import RunOptions
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.outcome import RowLocation, SourceRow
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import LookupShelf, parse_feed
+from pipelines.run.options import RunOptions
 from pipelines.run.reading import Approach, AtHand, approach_of
 from pipelines.run.stage import CHUNK_ROWS, Staged, StageJob, stage
 
@@ -105,9 +104,9 @@ class ChangedSince:
     def _rows(self, told: list[tuple[int, str, str, str, bool]]) -> Iterator[SourceRow]:
         for number, (_, ref, title, days, is_gone) in enumerate(told):
             if number == self.breaks_after:
-                yield from (SourceRow(Origin(f"blank {place}"), dict.fromkeys(COLUMNS, "")) for place in range(CHUNK_ROWS))
+                yield from (SourceRow(RowLocation(f"blank {place}"), dict.fromkeys(COLUMNS, "")) for place in range(CHUNK_ROWS))
                 raise SourceUnavailableError("the line broke", hint="run again")
-            yield SourceRow(Origin(ref), dict(zip(COLUMNS, (ref, title, days), strict=True)), is_gone=is_gone)
+            yield SourceRow(RowLocation(ref), dict(zip(COLUMNS, (ref, title, days), strict=True)), is_gone=is_gone)
 
 
 @dataclass

@@ -14,23 +14,23 @@ from unit.state.world import DESTINATION, World, answer
 from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Source
-from connectors.sources.sights import look_at
+from connectors.sources.files.snapshot import look_at
+from mappings.compiler.mapper import Directory, compile_feed
 from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
-from mappings.engine import Directory, compile_feed
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.schema import FeedMapping
-from mappings.vocabulary import RowKey
-from pipelines.options import RunOptions
+from mappings.row_key import RowKey
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import LookupShelf, parse_feed
+from pipelines.run.options import RunOptions
 from pipelines.run.reading import AtHand, Sameness, approach_of
 from pipelines.run.stage import Staged, StageJob, stage
-from state.books import Books
-from state.choices import Choice, NotPossibleError
-from state.decisions import Found
-from state.gate import GateClosedError
-from state.outbox import Settled
-from state.views import Book, RowFilter
-from state.words import ProblemKind
+from state.enums import ProblemKind
+from state.ledger.choices import Choice, NotPossibleError
+from state.ledger.decisions import Found
+from state.ledger.gate import GateClosedError
+from state.ledger.outbox import Settled
+from state.ledger.row_record import Book
+from state.views.books import Books
+from state.views.views import RowFilter
 
 COLUMNS = ("REF", "TITLE", "STATE", "DAYS", "NOTE")
 Cells = tuple[str, str, str, str, str]

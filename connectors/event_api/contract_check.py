@@ -17,14 +17,11 @@ from connectors.event_api.contract_page import ContractPage
 from connectors.event_api.lists import PAGE_SIZE
 from connectors.event_api.media import LONGEST_KEY_END
 from connectors.event_api.transport import API_PREFIX
-from mappings.field_forms import Outgoing
-from mappings.identity import idempotency_key
 from mappings.patterns import PatternError, compile_pattern
-from mappings.vocabulary import FeedName, RowKey
+from mappings.row_key import FeedName, RowKey, idempotency_key
+from mappings.spec.values import Outgoing
 
 Severity = Literal["error", "warning"]
-
-
 """error: every row would be refused, or no answer understood. warning: some rows, or none yet."""
 
 
@@ -54,29 +51,13 @@ class Drift:
 
 
 Node = Mapping[str, Any]
-
-
 _DEEPEST = 24
-
-
 """References and `allOf` inside one another; what lies deeper is taken to demand nothing."""
-
-
 _MOST_READS = 4_000
-
-
 """Schemas read of one page; beyond it, a page made to be slow, the rest is taken to demand nothing."""
-
-
 _MOST_ALTERNATIVES = 16
-
-
 _LONGEST_NAME = 100
-
-
 """Longer names of fields are no names: they are left out of messages, and so out of the comparison."""
-
-
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 
 
@@ -279,8 +260,6 @@ def _list(told: object) -> list[Any]:
 
 
 _METHODS = ("get", "post", "put", "patch", "delete")
-
-
 _VARIABLE = re.compile(r"\{[^}]*\}")
 
 
@@ -386,14 +365,8 @@ def _mappings(told: object) -> list[Mapping[str, Any]]:
 
 
 SAMPLE_KEY = idempotency_key("default", FeedName("feed"), RowKey("row"))
-
-
 """An idempotency key as we send it: all of them have its length and alphabet."""
-
-
 _SENT_HEADERS = frozenset({"authorization", "content-type", "accept", "user-agent", "idempotency-key", "accept-encoding"})
-
-
 _STEPS = re.compile(r"[^.\[\]]+|\[\]")
 
 
@@ -413,17 +386,9 @@ class Use:
 
 
 CREATE = Use("POST", "/events", (("doc.id", "integer"),))
-
-
 CHANNELS = Use("GET", "/channels", (("docs[].id", "integer"), ("docs[].slug", "string")), frozenset({"page", "limit"}))
-
-
 CLASSIFICATIONS = Use("GET", "/classifications", (("version", "string"), ("docs[].slug", "string")))
-
-
 UPLOAD = Use("POST", "/media")
-
-
 _REFUSAL = (("error.code", "string"), ("error.details.field", "string"))
 
 
@@ -588,30 +553,16 @@ def _some(names: object) -> str:
 
 
 _SHOWN = 3
-
-
 _ALL_ROWS = "every row would be refused"
-
-
 _LONGEST_PATTERN = 200
-
-
 _MOST_TEXTS = 200
-
-
 _FORMS_OF: dict[str, frozenset[str]] = {
     "startAt": frozenset({"date-time", "datetime", "iso8601", "iso-8601"}),
     "endAt": frozenset({"date-time", "datetime", "iso8601", "iso-8601"}),
     "offers[].url": frozenset({"uri", "url", "iri", "uri-reference", "iri-reference"}),
 }
-
-
 """The formats that the page may name for a field, as we write it."""
-
-
 _NO_TEXTS = frozenset({"date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "byte", "duration", "int64", "unix-time"})
-
-
 """Formats that free text does not have."""
 
 
@@ -800,8 +751,6 @@ def _some_of_contract_payload(values: Sequence[object]) -> str:
 
 
 MOST = 100
-
-
 """So many differences are told; a page with more is another service's."""
 
 

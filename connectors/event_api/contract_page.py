@@ -16,38 +16,18 @@ import yaml
 from connectors.event_api.transport import Exchange, HttpAnswer
 
 LONGEST_PAGE = 1 << 20
-
-
 """Bytes of the longest page that is read."""
-
-
 MOST_NODES = 100_000
-
-
 """The most values of a page, each alias counted with all that it stands for."""
-
-
 DEEPEST = 64
-
-
 """The deepest nesting of a page; a description that people write stays below 25."""
-
-
 _LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-
-
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
-
-
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]{1,18}(\.[0-9]*)?)([eE][-+]?[0-9]{1,2})?")
-
-
 _WORDS: Mapping[str, bool | None] = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
 }  # fmt: skip
-
-
 _VERSION = re.compile(r"3\.[0-9]+(\.[0-9]+)?.*")
 
 
@@ -201,17 +181,9 @@ def _looks_like(body: bytes) -> str:
 
 
 PATH = "/api/developer/openapi/public-api-v1"
-
-
 """Where the page is: public, YAML (spec, Versioning)."""
-
-
 PATIENCE_S = 3.0
-
-
 """The longest that a run waits for it."""
-
-
 _LONGEST_ETAG = 200
 
 

@@ -27,8 +27,7 @@ from connectors.event_api.answers import (
     ScopeMissing,
     Unreadable,
 )
-from connectors.event_api.route import REFUSED_BY_PROXY, Route
-from connectors.rate_limit import Closed
+from connectors.event_api.route import REFUSED_BY_PROXY, Closed, Route
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.delivery import (
     DENYING,
@@ -45,35 +44,17 @@ from mappings.delivery import (
     Verdict,
 )
 from mappings.errors import SyncError
-from mappings.vocabulary import IdempotencyKey
+from mappings.row_key import IdempotencyKey
 
 USED_KEY_ASKS = 4
-
-
 """How often a 409 is met at least before we take it that our earlier attempt will not be told to us."""
-
-
 _SAME_FAILURES = 3
-
-
 """So many failures under one request id are one failure, kept under the key and told again."""
-
-
 _SHORTEST_LOOK_S = 1.0
-
-
 """How long to wait at least where the service names a time to ask again: such asking is not bounded in number."""
-
-
 _LONGEST_LOOK_S = 5.0
-
-
 """How long to wait at most between two questions about a bare 409: the answer is near, one way or the other."""
-
-
 _LONG_AGO_S = 3600.0
-
-
 """After so long nothing that an earlier run sent is under way; its last request left some time after its claim."""
 
 
@@ -211,14 +192,8 @@ class Case:
 
 
 MOST_ASIDE = 256
-
-
 """So many rows at most wait beside the slots until they ask again about a 409."""
-
-
 _REMEMBERED = 4096
-
-
 """So many ids are kept to compare with: far more than there are requests under way."""
 
 
@@ -263,7 +238,7 @@ class Courier:
     ) -> None:
         self._post = post
         self._route = route
-        self._clock = route.pacer.clock
+        self._clock = route.limiter.clock
         self._circuit = circuit
         self._policy = policy
         self.record: Callable[[Intent], Awaitable[None]] = _not_recorded

@@ -19,17 +19,9 @@ from mappings.delivery import Answer
 from mappings.errors import PermanentError
 
 L = TypeVar("L", bound=Told)
-
-
 PAGE_SIZE = 100
-
-
 """The service's effective maximum (spec, Limits)."""
-
-
 MOST_PAGES = 1000
-
-
 """A list longer than this is a service that counts its pages wrongly."""
 
 
@@ -114,23 +106,11 @@ def _reader(model: type[L]) -> Callable[[bytes], L | None]:
 
 
 _SIZES = (100, 25, 5, 1)
-
-
 """Events asked for at once: the effective maximum (spec, Limits), fewer where a page is longer than is read of an answer."""
-
-
 _MOST_SWEEPS = 3
-
-
 _MOST_PAGES = 100_000
-
-
 _FORBIDDEN = 403
-
-
 _LARGEST_ID = (1 << 63) - 1
-
-
 _READING = (
     "reading the list of events (GET /events) needs more than the scopes `channels:read` and `events:create`, and the name of"
     " that scope is not documented: ask the key's owner to add the one for reading events on the service's page"

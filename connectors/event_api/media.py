@@ -20,25 +20,16 @@ from pydantic import ValidationError
 from connectors.addresses import is_usual_port, refusal_of_host
 from connectors.event_api import route
 from connectors.event_api.answers import Foreign, KeyUsed, Meaning, Refused
-from connectors.event_api.route import Questions, Read
+from connectors.event_api.route import Closed, Questions, Read
 from connectors.event_api.transport import FrankTransport, GuardedResolver, Resolve, resolve_by_system
 from connectors.event_api.wire import Told
-from connectors.rate_limit import Closed
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.errors import SyncError
 
 _PNG = b"\x89PNG\r\n\x1a\n"
-
-
 _JPEG_WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})
-
-
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-
-
 """Markers that begin a frame (ITU-T T.81, table B.1); the three left out define tables instead."""
-
-
 _GIF_EXTENSION, _GIF_FRAME = 0x21, 0x2C
 
 
@@ -151,14 +142,8 @@ def _little(number: bytes) -> int:
 
 
 _ACCEPTED = frozenset({"image/jpeg", "image/png", "image/webp", "image/gif"})
-
-
 _PASSING = frozenset({408, 425, 429, *range(500, 600)})
-
-
 _HEADERS = {"user-agent": "eventsync (cover images)", "accept": "image/*", "accept-encoding": "identity"}
-
-
 _RETRIES = RetryPolicy(attempts=3, budget_s=60.0)
 
 
@@ -370,8 +355,6 @@ def _wire(resolver: GuardedResolver, in_flight: int) -> httpx.AsyncBaseTransport
 
 
 _OTHER_ENCODING = frozenset({400, 415, 422})
-
-
 """Refusals that may mean the encoding rather than the image."""
 
 
@@ -386,20 +369,10 @@ class _Encoding:
 
 
 _USUAL = (_Encoding("file", ""), _Encoding("", "-raw"), _Encoding("image", "-image"))
-
-
 """The encodings in the order of trying, where the service's page tells nothing."""
-
-
 _TOLD_KEY_END = "-field"
-
-
 LONGEST_KEY_END = max(len(end) for end in (_TOLD_KEY_END, *(encoding.key_end for encoding in _USUAL)))
-
-
 """By how many characters the key of an upload may be longer than that of an event."""
-
-
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 

@@ -39,8 +39,6 @@ from connectors.masking import Mask
 from mappings.delivery import Answer
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-
-
 """Returns the IP addresses of a host name; raises `OSError` where there are none."""
 
 
@@ -98,8 +96,6 @@ def _always() -> bool:
 
 
 may_leave: ContextVar[Callable[[], bool]] = ContextVar("may_leave", default=_always)
-
-
 """Whether the request that the running task is about to write may still leave."""
 
 
@@ -143,14 +139,8 @@ def _reason(problem: OSError) -> str:
 
 
 _KEPT_ALIVE_S = 4.0
-
-
 """Below the five seconds after which common servers close an idle connection: fewer requests meet a closing one."""
-
-
 _SWITCHING = 101
-
-
 """The one answer below 200 that no other follows."""
 
 
@@ -409,29 +399,13 @@ class WatchedTransport(httpx.AsyncBaseTransport):
 
 
 API_PREFIX = "/api/public/v1"
-
-
 """Every public endpoint is under it (spec, What the service does)."""
-
-
 LONGEST_BODY = 4 << 20
-
-
 """Bytes that are read of any one answer; the rest is left unread."""
-
-
 DEFAULT_TIMEOUTS = httpx.Timeout(connect=10.0, read=60.0, write=30.0, pool=60.0)
-
-
 """Seconds to connect, between two bytes read or written, and to wait for a free connection."""
-
-
 Passage = Callable[[], AbstractAsyncContextManager[None]]
-
-
 """Stands around each request and its answer. Entering it may wait, or raise: then nothing leaves."""
-
-
 _KEY_SHAPE = re.compile(r"[\x21-\x7e]+")
 
 
@@ -564,8 +538,6 @@ def _refuse_unless(good: bool, problem: str, hint: str) -> None:
 
 
 _HEADERS_KNOWN = 256
-
-
 """So many headers are kept as they are shown: most of an answer's are those of the one before."""
 
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from connectors.sources.access import Access
 from connectors.sources.marks import MarkBoard
 from mappings.errors import ConfigError
-from mappings.sheet_specs import GoogleSheetsSource
+from mappings.spec.source import GoogleSheetsSource
 
 
 def open_board(spec: GoogleSheetsSource, keys: frozenset[str], access: Access) -> AbstractContextManager[MarkBoard]:
@@ -20,7 +20,7 @@ def open_board(spec: GoogleSheetsSource, keys: frozenset[str], access: Access) -
         ConfigError: its client is not installed, or there are no credentials.
     """
     try:
-        from connectors.sources.google_board import opened_board  # noqa: PLC0415  # an extra: not everybody has it
+        from connectors.sources.google_sheets.board import opened_board  # noqa: PLC0415  # an extra: not everybody has it
     except ModuleNotFoundError as error:
         message = f"to write back into {spec.place}, the module {error.name} is missing"
         raise ConfigError(message, hint="pip install 'eventsync[sheets]'") from error

@@ -10,22 +10,43 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
+from connectors.masking import Mask
 from connectors.sources.access import NO_ACCESS, Access
 from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Source
-from connectors.sources.discreet import DiscreetSource, Discretion
-from connectors.sources.feed_source import FeedSource, asked_of_itself
-from connectors.sources.file_source import open_files
-from connectors.sources.names import Asked
-from connectors.sources.salesforce_look import OrgLook
+from connectors.sources.feed_source import DiscreetSource, Discretion, FeedSource, asked_of_itself
+from connectors.sources.files.opened_file import FileAt
+from connectors.sources.files.source import open_files
+from connectors.sources.formats.csv import CsvFile
+from connectors.sources.formats.ics import ALWAYS_THERE, IcsRecords
+from connectors.sources.formats.json import JsonRecords, NdjsonRecords
+from connectors.sources.formats.records import RecordFile
+from connectors.sources.formats.xlsx import Workbook
+from connectors.sources.formats.xml import XmlRecords
+from connectors.sources.header import Asked
+from connectors.sources.salesforce.look import OrgLook
 from mappings.errors import ConfigError
-from mappings.salesforce_specs import SalesforceSource
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_bases import FileSource, Join
-from mappings.source_specs import SourceSpec
+from mappings.spec.source import (
+    CsvSource,
+    FileSource,
+    GoogleSheetsSource,
+    IcsSource,
+    Join,
+    JsonSource,
+    NdjsonSource,
+    SalesforceSource,
+    SourceSpec,
+    TsvSource,
+    WorkbookSource,
+    XmlSource,
+)
+from mappings.spec.source_words import is_address, secrets_of
 
 if TYPE_CHECKING:
-    from connectors.sources.salesforce_records import SalesforceRecords
+    from connectors.sources.salesforce.records import SalesforceRecords
+
+FileSpec = CsvSource | TsvSource | WorkbookSource | JsonSource | NdjsonSource | XmlSource | IcsSource
+"""The kinds that are files."""
 
 
 def open_source(
@@ -52,7 +73,10 @@ def open_source(
     def open_rows(asked: Asked) -> Source:
         match spec:
             case FileSource():
-                return open_files(spec, base, asked, since=cursor, clockwork=clockwork)
+                source = open_files(
+                    spec, base, asked, lambda file: _read_as(spec, file, asked), since=cursor, clockwork=clockwork
+                )
+                return DiscreetSource(source, Mask(secrets_of(spec.path))) if is_address(spec.path) else source
             case GoogleSheetsSource():
                 return _google_sheet(spec, asked, access, cursor, clockwork)
             case SalesforceSource():
@@ -81,15 +105,33 @@ def look_at_org(spec: SalesforceSource, columns: frozenset[str], *, access: Acce
 def _google_sheet(spec: GoogleSheetsSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> Source:
     with needed_extra("sheets", spec.place):
         # Here, as it takes a third of a second that feeds of other kinds need not wait.
-        from connectors.sources.google_sheet import GoogleSheet  # noqa: PLC0415
+        from connectors.sources.google_sheets.sheet import GoogleSheet  # noqa: PLC0415
     return GoogleSheet(spec, asked, access, clockwork, since)
 
 
 def _salesforce(spec: SalesforceSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> SalesforceRecords:
     with needed_extra("salesforce", spec.place):
         # Here, as feeds of other kinds need not wait for it.
-        from connectors.sources.salesforce_records import SalesforceRecords  # noqa: PLC0415
+        from connectors.sources.salesforce.records import SalesforceRecords  # noqa: PLC0415
     return SalesforceRecords(spec, asked, access, since, clockwork)
+
+
+def _read_as(spec: FileSpec, file: FileAt, asked: Asked) -> Source:
+    match spec:
+        case CsvSource() | TsvSource():
+            return CsvFile(spec, file, asked)
+        case WorkbookSource():
+            return Workbook(spec, file, asked)
+        case JsonSource():
+            return RecordFile(spec, file, asked, JsonRecords(spec))
+        case NdjsonSource():
+            return RecordFile(spec, file, asked, NdjsonRecords(spec))
+        case XmlSource():
+            return RecordFile(spec, file, asked, XmlRecords(spec))
+        case IcsSource():
+            return RecordFile(spec, file, asked.allowing(ALWAYS_THERE), IcsRecords(spec))
+        case _:
+            assert_never(spec)
 
 
 @contextmanager

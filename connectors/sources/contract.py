@@ -3,7 +3,7 @@
 How one kind of source keeps the promise is that kind's module; which kinds exist is `catalogue`'s.
 
 * **Streams.** Rows are made while they are asked for; memory does not grow with their number.
-* **Addresses.** Each row's `Origin` is a place that a person can open, with the row's true number.
+* **Addresses.** Each row's `RowLocation` is a place that a person can open, with the row's true number.
 * **Every row.** Blank rows are rows too, so that numbers and counts agree with what a person sees; each row has a cell
   for each of `Reading.columns`, "" where the source has none.
 * **Text.** A cell is the text that stands in the source: never trimmed, turned into a number, or read as "missing".
@@ -24,7 +24,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from mappings.vocabulary import SourceRow
+from mappings.outcome import SourceRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +136,8 @@ class Source(Protocol):
             MissingColumnsError: it lacks columns that the feed needs; raised before any row.
         """
         ...
+
+
+def stamp_of_all(stamps: Sequence[str]) -> str:
+    """Return the stamp of a source whose own rows and second tables have these; "" where one gives no evidence."""
+    return " ".join(stamps) if all(stamps) else ""

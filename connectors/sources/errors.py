@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 from xml.parsers import expat
 
-from rapidfuzz import fuzz, process
+from rapidfuzz import fuzz, process, utils
 
-from connectors.sources.names import folded
 from mappings.errors import PermanentError, TransientError
 
 T = TypeVar("T")
@@ -158,7 +157,8 @@ def _reason(error: BaseException) -> str:
 
 def _nearest(missing: Sequence[str], present: Sequence[str]) -> Mapping[str, str]:
     found = {
-        name: process.extractOne(name, present, scorer=fuzz.WRatio, processor=folded, score_cutoff=_NEAR) for name in missing
+        name: process.extractOne(name, present, scorer=fuzz.WRatio, processor=utils.default_process, score_cutoff=_NEAR)
+        for name in missing
     }
     return {name: match[0] for name, match in found.items() if match is not None}
 

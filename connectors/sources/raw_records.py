@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 from connectors.sources.contract import Piece
 from connectors.sources.errors import BadSourceError
-from connectors.sources.text_file import Lines
+from connectors.sources.files.text import Lines
 
 _DIGEST_BYTES = 16
 _BLOCK_BYTES = 64 * 1024

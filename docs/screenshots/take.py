@@ -19,13 +19,13 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from mappings.loader import load_folder
-from pipelines.cli.children import free_port, running_dagster, running_sandbox
-from pipelines.cli.output import Output
-from pipelines.cli.running import run_in_process
-from pipelines.launching.dagster_home import prepare_dagster_home
-from pipelines.logs import configure_logs
-from pipelines.options import RunOptions
+from mappings.yaml.loader import load_folder
+from pipelines.cli.subprocesses import free_port, running_dagster, running_sandbox
+from pipelines.cli.output.console import Output
+from pipelines.cli.run import run_in_process
+from pipelines.orchestration.dagster_home import prepare_dagster_home
+from pipelines.telemetry.logs import configure_logs
+from pipelines.run.options import RunOptions
 from pipelines.settings import PACKAGED_FEEDS, Settings, read_settings
 
 HERE = Path(__file__).parent

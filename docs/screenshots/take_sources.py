@@ -14,10 +14,10 @@ from lookalikes.demo import FEEDS, running_places
 from playwright.sync_api import Page, sync_playwright
 from take import HERE, SIZE, visit
 
-from pipelines.cli.children import free_port, running_dagster
-from pipelines.cli.output import Output
+from pipelines.cli.subprocesses import free_port, running_dagster
+from pipelines.cli.output.console import Output
 from pipelines.cli.run_report import show_accounts
-from pipelines.cli.showcase import play_round, stage_set
+from pipelines.cli.demo import play_round, stage_set
 from pipelines.settings import read_settings
 
 

@@ -1,45 +1,15 @@
-"""The command `eventsync`: its verbs, and the one place where errors become messages and exit codes.
-
-What a verb does stands in its own module, which imports what it needs when it runs: `--help` answers at once.
-"""
+"""The command `eventsync`: its verbs, each imported only when it is used, and the one place where errors become exit codes."""
 
 from __future__ import annotations
 
 import functools
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import typer
-
-from pipelines.cli import (
-    backfill,
-    check,
-    demo,
-    diff,
-    explain,
-    feeds,
-    init,
-    metrics,
-    preview,
-    prune,
-    reconcile,
-    reload,
-    report,
-    resolve,
-    retry,
-    rows,
-    run,
-    runs,
-    sandbox,
-    schema,
-    state,
-    status,
-    ui,
-    vocabulary,
-)
-from pipelines.stopping.interrupts import deferred, window
-from pipelines.stopping.threshold import INTERRUPTED
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from mappings.errors import SyncError
@@ -47,10 +17,31 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 NAME = "eventsync"
 """The command's name in help and in completion, also where Python was started with `-m`."""
-_NO_FAULTS = (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError)
-"""What may leave a verb beside a `SyncError`: words that mean nothing, and readers of stdout that have gone."""
+VERBS = (
+    *("demo", "sandbox", "ui", "reload", "init", "feeds", "check", "preview", "explain", "run", "backfill", "status", "rows"),
+    *("runs", "metrics", "retry", "resolve", "reconcile", "diff", "report", "prune", "schema", "vocabulary", "state"),
+)
+"""In the order of the help. The module `pipelines.cli.VERB` has a function of the same name, or a tuple of `COMMANDS`."""
+_PASSING = (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError)
+"""What may leave a verb beside a `SyncError`: exits, mistakes in its words, and readers of stdout that have gone."""
+
+
+class Verbs(TyperGroup):
+    """The verbs, imported one by one: a command does not wait for the imports of the others."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all verbs."""
+        del ctx
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a verb, None if there is none of this name."""
+        del ctx
+        return _command(cmd_name) if cmd_name in VERBS else None
+
 
 app = typer.Typer(
+    cls=Verbs,
     name=NAME,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -60,82 +51,66 @@ app = typer.Typer(
 )
 
 
-state_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode="markdown", help="The state DB as a whole: sound, smaller, saved, moved."
-)
-app.add_typer(state_app, name="state")
+@app.callback()
+def _eventsync() -> None:
+    pass
 
 
-def _verb(function: Callable[P, int], group: typer.Typer = app) -> None:
-    """Register a verb under its function's name: its number is the exit code, its error a message with the right code."""
+@functools.cache
+def _command(verb: str) -> Any:
+    module = import_module(f"pipelines.cli.{verb}")
+    commands = getattr(module, "COMMANDS", None)
+    made = typer.Typer(
+        name=verb,
+        add_completion=False,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+        no_args_is_help=commands is not None,
+        help=None if commands is None else module.HELP,
+    )
+    for function in commands or (getattr(module, verb),):
+        name = function.__name__.removesuffix("_")  # `import` is no name for a function
+        made.command(name, cls=getattr(module, "Command", None))(_exiting(function))
+    return typer.main.get_command(made)
+
+
+def _exiting(function: Callable[P, int]) -> Callable[P, None]:
+    """Make the verb's number the exit code, and its error a message with the right exit code."""
 
     @functools.wraps(function)
-    def told(*args: P.args, **kwargs: P.kwargs) -> None:
-        with deferred():
+    def exit_with_code(*args: P.args, **kwargs: P.kwargs) -> None:
+        from pipelines.run.signals import signals_deferred
+
+        with signals_deferred():
             raise typer.Exit(_code_of(lambda: function(*args, **kwargs)))
 
-    shape = resolve.Resolving if function is resolve.resolve else None
-    group.command(function.__name__.removesuffix("_"), cls=shape)(told)  # `import` is no name for a function
+    return exit_with_code
 
 
 def _code_of(work: Callable[[], int]) -> int:
-    # What an interruption needs to be told is imported before: whatever is being imported then is half made.
-    from mappings.errors import SyncError  # noqa: PLC0415  # keeps `--help` fast
-    from pipelines.cli.output import Output  # noqa: PLC0415  # as above
-    from pipelines.faults import faults_as_errors  # noqa: PLC0415  # as above
-    from pipelines.stopping.interruption import InterruptedRunError  # noqa: PLC0415  # as above
+    # Imported before the work begins: an interruption may come while another import is half done.
+    from mappings.errors import SyncError
+    from pipelines.cli.output.console import Output
+    from pipelines.run.outcome import faults_as_errors
+    from pipelines.run.signals import INTERRUPTED, InterruptedRunError, signals_raised
 
     try:
-        with faults_as_errors(lambda: f"at work on `eventsync {' '.join(sys.argv[1:2])}`", passing=_NO_FAULTS), window():
+        with faults_as_errors(lambda: f"at work on `eventsync {' '.join(sys.argv[1:2])}`", passing=_PASSING), signals_raised():
             return work()
     except SyncError as error:
-        return _explain(error)
+        return _show_error(error)
     except KeyboardInterrupt:
         stopped = InterruptedRunError("interrupted; the state is intact", hint="run again to go on")
         Output(json="--json" in sys.argv).error(stopped)
         return INTERRUPTED
 
 
-def _explain(error: SyncError) -> int:
-    from pipelines.cli.output import Output  # noqa: PLC0415  # keeps `--help` fast
-    from pipelines.outcomes import outcome_of  # noqa: PLC0415  # as above
+def _show_error(error: SyncError) -> int:
+    from pipelines.cli.output.console import Output
+    from pipelines.run.outcome import outcome_of
 
     Output(json="--json" in sys.argv).error(error)
     return int(outcome_of(error).exit_code)
-
-
-for verb in (
-    demo.demo,
-    sandbox.sandbox,
-    ui.ui,
-    reload.reload,
-    init.init,
-    feeds.feeds,
-    check.check,
-    preview.preview,
-    explain.explain,
-    run.run,
-    backfill.backfill,
-    status.status,
-    rows.rows,
-    runs.runs,
-    metrics.metrics,
-    retry.retry,
-    resolve.resolve,
-    reconcile.reconcile,
-    diff.diff,
-    report.report,
-    prune.prune,
-    schema.schema,
-    vocabulary.vocabulary,
-):
-    _verb(verb)
-_verb(state.verify, state_app)
-_verb(state.compact, state_app)
-_verb(state.export, state_app)
-_verb(state.import_, state_app)
-_verb(state.migrate, state_app)
-_verb(state.rename, state_app)
 
 
 def main() -> None:
@@ -145,18 +120,20 @@ def main() -> None:
     waits for a document, they are kept until there is a verb to write one.
     """
     if "--json" in sys.argv:
-        with deferred():
-            sys.exit(_with_a_document())
+        from pipelines.run.signals import signals_deferred
+
+        with signals_deferred():
+            sys.exit(_run_for_script())
     app(prog_name=NAME)
 
 
-def _with_a_document() -> int:
+def _run_for_script() -> int:
     """Run a command whose stdout is read by a script: a mistake in its words is a document, too."""
     try:
         code: int = app(prog_name=NAME, standalone_mode=False)
     except typer.TyperException as mistake:
-        from mappings.errors import ConfigError  # noqa: PLC0415  # keeps `--help` fast
+        from mappings.errors import ConfigError
 
-        words = mistake.format_message() if isinstance(mistake, typer.BadParameter) else str(mistake)
-        return _explain(ConfigError(words, hint="the same words with --help tell by example"))
+        message = mistake.format_message() if isinstance(mistake, typer.BadParameter) else str(mistake)
+        return _show_error(ConfigError(message, hint="`--help` shows examples"))
     return code

@@ -5,15 +5,47 @@ What a backfill does is `backfilling.slices`'; what its runs do, `pipelines.feed
 
 from __future__ import annotations
 
-from typing import Annotated
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from typing import Annotated, Any
 
 import typer
 
-from pipelines.cli.completing import brake_words
-from pipelines.cli.flags import AsJson, OneFeed
+from pipelines.cli.completion import brake_words
+from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
+
+if IS_WORKING:
+    from mappings.errors import ConfigError, SyncError
+    from mappings.measures import written
+    from mappings.spec.feed import FeedMapping
+    from pipelines.cli.feed_files import chosen_feeds, folder_of
+    from pipelines.cli.output.console import Output
+    from pipelines.cli.output.words import worst
+    from pipelines.cli.run import Request, options_of, runner_of, tell_after, tell_before, watcher_of
+    from pipelines.cli.run_report import RunReport, report_of, show_report
+    from pipelines.clock import monotonic_s, new_run_id, now
+    from pipelines.run.backfill import BACKFILL, PATIENCE_S, BackfillPlan, Window, is_awaited, is_of, make_plan, plan_of_record
+    from pipelines.run.brakes import brake_error
+    from pipelines.run.context import Workshop, open_workshop, require_service
+    from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
+    from pipelines.run.options import RunOptions
+    from pipelines.run.outcome import ExitCode, Outcome, outcome_of
+    from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
+    from pipelines.run.stage import Staged
+    from pipelines.settings import Settings, current_settings
+    from pipelines.telemetry.logs import configure_logs
+    from state.archive.rehearsal import rehearsal_copy
+    from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
+    from state.database import existing_database
+    from state.holders import HeldByAnotherError
+    from state.notes import ServiceNotes
+    from state.views.books import Books
 
 
-def backfill(  # noqa: PLR0913, PLR0917  # the options of the surface
+def backfill(  # the options of the surface
     feed: OneFeed,
     first: Annotated[str, typer.Option("--from", metavar="DAY", help="The first day: 2031-05-03.")] = "",
     last: Annotated[str, typer.Option("--to", metavar="DAY", help="The last day, which counts; today without it.")] = "",
@@ -62,7 +94,7 @@ def backfill(  # noqa: PLR0913, PLR0917  # the options of the surface
     Slices run one behind another, and let scheduled runs in between. Exit codes are those of `eventsync run`; 130: interrupted,
     and `--resume` goes on.
     """
-    from pipelines.cli.backfilling.words import Words, do_as_told  # noqa: PLC0415  # keeps `--help` fast
+    # keeps `--help` fast
 
     words = Words(
         feed=feed,
@@ -81,3 +113,563 @@ def backfill(  # noqa: PLR0913, PLR0917  # the options of the surface
         as_json=as_json,
     )
     return do_as_told(words, is_list=list_all, is_cancel=cancel)
+
+
+_COLUMNS = ("backfill", "days", "state", "slices", "left", "asked for at")
+_SLICE_COLUMNS = ("slice", "days", "state", "read", "new", "delivered", "rejected", "how it ended", "run")
+
+
+def list_backfills(settings: Settings, mapping: FeedMapping, output: Output) -> int:
+    """Show the feed's backfills, and the slices of the one that is open, or else of the last; return 0."""
+    with _kept(settings, mapping) as kept:
+        records = kept.all() if kept else ()
+    output.document({"feed": mapping.feed, "backfills": [document_of(record) for record in records]})
+    if not records:
+        output.note(f"{mapping.feed}: no backfill was asked for yet")
+        return 0
+    output.table(f"{mapping.feed}: backfills", _COLUMNS, map(_line, records))
+    shown = next((record for record in records if record.state is BackfillState.OPEN), records[0])
+    output.table(f"{mapping.feed}: the slices of {shown.backfill_id}", _SLICE_COLUMNS, map(_slice_line, shown.slices))
+    if shown.state is BackfillState.OPEN:
+        output.note(f"`eventsync backfill {mapping.feed} --resume` goes on, `--cancel` leaves it")
+    return 0
+
+
+def cancel_backfill(settings: Settings, mapping: FeedMapping, plan: BackfillPlan | None, output: Output) -> int:
+    """Cancel the open backfill, the one of these days where there are several; return 0.
+
+    Raises:
+        ConfigError: there is none, or more than one.
+    """
+    with _kept(settings, mapping) as kept:
+        record = open_one(mapping, kept.all() if kept else (), plan)
+        count = kept.cancel(record.backfill_id) if kept else 0
+        ended = kept.one(record.backfill_id) if kept else record
+    output.document({"feed": mapping.feed, "backfill": document_of(ended)})
+    output.note(f"{mapping.feed}: backfill {record.backfill_id} is cancelled, {count} of {len(record.slices)} slices undone")
+    if record.is_at_work:
+        output.note("a run that is at one of its slices ends that one first; what is staged is sent by the feed's next run")
+    return 0
+
+
+def open_one(mapping: FeedMapping, records: Sequence[BackfillRecord], plan: BackfillPlan | None) -> BackfillRecord:
+    """Return the open backfill that is meant; `plan` tells which, where there are several.
+
+    Raises:
+        ConfigError: there is none, or more than one.
+    """
+    found = [one for one in records if one.state is BackfillState.OPEN and plan in {None, plan_of_record(one)}]
+    if not found:
+        hint = f"`eventsync backfill {mapping.feed} --list` shows what there is; --from and --to begin one"
+        raise ConfigError(f"{mapping.feed} has no open backfill" + (f" of {plan}" if plan else ""), hint=hint)
+    if len(found) > 1:
+        told = "; ".join(f"{one.backfill_id}: {plan_of_record(one)}" for one in found)
+        raise ConfigError(f"{mapping.feed} has {len(found)} open backfills: {told}", hint="name its days with --from and --to")
+    return found[0]
+
+
+def document_of(record: BackfillRecord) -> dict[str, Any]:
+    """Return a backfill as scripts read it."""
+    plan = plan_of_record(record)
+    return {
+        "id": record.backfill_id,
+        "from": plan.window.first,
+        "to": plan.window.last,
+        "by": plan.window.by,
+        "column": plan.window.column,
+        "slice": plan.slice,
+        "status": plan.status,
+        "state": record.state,
+        "created_at": record.created_at,
+        "left": len(record.left),
+        "slices": [_slice_document(one) for one in record.slices],
+    }
+
+
+def _slice_document(one: SliceRecord) -> dict[str, Any]:
+    return {
+        "number": one.number,
+        "from": one.first,
+        "to": one.last,
+        "state": one.state,
+        "run_id": one.run_id,
+        "exit_code": one.exit_code,
+        "message": one.message,
+        "counts": one.counts,
+        "started_at": one.started_at,
+        "finished_at": one.finished_at,
+    }
+
+
+def _line(record: BackfillRecord) -> tuple[object, ...]:
+    told = record.backfill_id, str(plan_of_record(record)), record.state.value
+    return (*told, len(record.slices), len(record.left), record.created_at)
+
+
+def _slice_line(one: SliceRecord) -> tuple[object, ...]:
+    days = one.first if one.first == one.last else f"{one.first} to {one.last}"
+    counts = (one.counts.get(name, "") for name in ("read", "new", "delivered", "rejected"))
+    ended = "" if one.exit_code in {None, 0} else one.message.partition("\n")[0] or f"exit code {one.exit_code}"
+    return (one.number, days, _STATES[one.state], *counts, ended, one.run_id)
+
+
+if IS_WORKING:
+    _STATES = {
+        SliceState.LEFT: "left",
+        SliceState.WORKING: "at work, or killed",
+        SliceState.DONE: "done",
+        SliceState.CANCELLED: "cancelled",
+    }
+
+
+@contextmanager
+def _kept(settings: Settings, mapping: FeedMapping) -> Iterator[Backfills | None]:
+    if not settings.base_url:
+        hint = "backfills are kept by service, as all that was sent is: set it to the one in question"
+        raise ConfigError("EVENT_API_BASE_URL is not set", hint=hint)
+    with existing_database(settings.state_url) as engine:
+        yield None if engine is None else Backfills(engine, settings.destination, mapping.feed, now)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRuns:
+    """How the slices of one feed are run, for whoever watches at `output`."""
+
+    settings: Settings
+    mapping: FeedMapping
+    output: Output
+    uses_dagster: bool
+
+    def run(self, options: RunOptions, title: str) -> RunReport:
+        """Run one slice to its end; how it ended is in the report, an interruption too."""
+        return self._in_dagster(options) if self.uses_dagster else self._by_engine(options, title)
+
+    def _by_engine(self, options: RunOptions, title: str) -> RunReport:
+        with self.output.progress(title) as bar, open_workshop(self.settings, self.output.aside) as workshop:
+            ticket = RunTicket(new_run_id(now()), BACKFILL)
+            result = FeedAtWork(workshop, self.mapping, ticket, options, watcher_of(bar)).run()
+            return report_of(workshop, self.mapping, ticket.run_id, result.outcome)
+
+    def _in_dagster(self, options: RunOptions) -> RunReport:
+        words = (str(self.mapping.feed),)
+        request = Request(
+            words, options, is_all=False, is_dry=False, uses_dagster=True, as_json=self.output.is_json, launched_by=BACKFILL
+        )
+        (report,) = runner_of(request, self.settings, self.output)([self.mapping])
+        return report
+
+
+_A_MOMENT_S = 0.5
+_THROUGH = frozenset({"done", "needs attention"})
+"""A slice whose run ended so owes nothing that another run of it would send; one that failed may owe all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person asked for: `plan` is None where an open backfill is to be gone on with, whatever its days."""
+
+    settings: Settings
+    mapping: FeedMapping
+    plan: BackfillPlan | None
+    options: RunOptions
+    is_resumed: bool
+    uses_dagster: bool
+
+
+def backfill_feed(wish: Wish, output: Output) -> int:
+    """Go through the slices that are left; return the exit code of the worst, or of the one that stopped it.
+
+    Whenever it is interrupted, what was done until then is written down and told.
+
+    Raises:
+        SyncError: no backfill is meant, another process is at it, or the state DB fails.
+    """
+    with open_workshop(wish.settings, output.aside) as workshop:
+        kept = Backfills(workshop.engine, wish.settings.destination, wish.mapping.feed, now)
+        record = _meant(wish, kept, output)
+        _check_alone(wish, record, Books(workshop.engine))
+        journey = Journey(wish, kept, record, output, workshop.notes)
+        with leaving_on_second_signal(journey.last_words):
+            try:
+                tell_before(wish.settings, [wish.mapping])
+                codes = list(journey.codes())
+            except KeyboardInterrupt:
+                codes = [int(ExitCode.INTERRUPTED)]
+            exit_code = journey.told(worst(codes))
+            tell_after(wish.settings, [wish.mapping], filter(None, [journey.stopped_by]), None)
+            return exit_code
+
+
+def _meant(wish: Wish, kept: Backfills, output: Output) -> BackfillRecord:
+    """Return the backfill to go on with: the one that the words mean, or a new one."""
+    records = kept.all()
+    if wish.is_resumed or wish.plan is None:
+        return open_one(wish.mapping, records, wish.plan)
+    for one in records:
+        if one.state is BackfillState.OPEN and plan_of_record(one) == wish.plan:
+            output.note(f"{wish.mapping.feed}: going on with backfill {one.backfill_id}, {_progress(one)}")
+            return one
+    days = [(slice_.first.isoformat(), slice_.last.isoformat()) for slice_ in wish.plan.slices]
+    output.note(f"{wish.mapping.feed}: {wish.plan}: {_slices(len(days))}")
+    return kept.open(new_run_id(now()), wish.plan.model_dump_json(), days)
+
+
+def _check_alone(wish: Wish, record: BackfillRecord, books: Books) -> None:
+    """Refuse to begin beside a living run that is at one of the slices: there is nothing to be patient for.
+
+    Raises:
+        HeldByAnotherError: who it is.
+    """
+    if not record.is_at_work:
+        return
+    for status in books.status(destination=wish.settings.destination, feed=wish.mapping.feed):
+        held = status.lease
+        if held is not None and not held.is_gone and is_of(held.name, BACKFILL):
+            raise HeldByAnotherError(holder=held.name, since=held.acquired_at, host=held.host, pid=held.pid)
+
+
+@dataclass(slots=True)
+class Journey:
+    """The way through the slices of one backfill, and how far it has come."""
+
+    wish: Wish
+    kept: Backfills
+    record: BackfillRecord
+    output: Output
+    notes: ServiceNotes
+    rows: int = 0
+    sent: int = 0
+    done: int = 0
+    began_s: float = field(default_factory=lambda: monotonic_s())  # noqa: PLW0108  # imported for work only
+    stopped_by: RunReport | None = None
+    is_out: bool = False
+
+    def codes(self) -> Iterator[int]:
+        """Run one slice after the other until one stops; yield the exit code of each."""
+        left = self.record.left
+        for place, one in enumerate(left):
+            claim = new_run_id(now())
+            self._give_way(is_first=place == 0)
+            if is_stop_asked():
+                yield int(ExitCode.INTERRUPTED)
+                return
+            if not self.kept.begin_slice(self.record.backfill_id, one.number, claim):
+                continue
+            title = f"{self.wish.mapping.feed} {_days(one)} ({one.number} of {len(self.record.slices)})"
+            report = self._run(one, claim, self._options(one, is_first=place == 0), title)
+            yield report.exit_code
+            if not self._end(one, claim, report, left=len(left) - place - 1):
+                return
+
+    def told(self, exit_code: int) -> int:
+        """Tell how far the backfill has come, as one document or a sentence; return the exit code."""
+        self.record = self.kept.one(self.record.backfill_id)
+        self.is_out = True
+        self.output.document(self._document(exit_code))
+        feed, record = self.wish.mapping.feed, self.record
+        if self.stopped_by is not None:
+            show_report(self.output, self.stopped_by)
+        self.output.note(
+            f"{feed}: backfill {record.backfill_id}: {_progress(record)}; {self.rows:,} rows read, {self.sent:,} sent"
+        )
+        if record.left:
+            self.output.note(f"go on with `eventsync backfill {feed} --resume`")
+        elif record.state is BackfillState.CANCELLED:
+            self.output.note("it was cancelled meanwhile")
+        return exit_code
+
+    def last_words(self) -> None:
+        """Print the document, in place of whatever the process hangs in."""
+        if not self.is_out:
+            self.output.document(self._document(int(ExitCode.INTERRUPTED)))
+
+    def _give_way(self, *, is_first: bool) -> None:
+        """Let a run in that waits for the feed: between two slices it is free for too short a time to be noticed."""
+        with signals_raised():
+            if not is_first and is_awaited(self.notes, self.wish.mapping.feed, now()):
+                self.output.aside(f"{self.wish.mapping.feed}: another run waits for the feed; it goes first")
+                time.sleep(PATIENCE_S + _A_MOMENT_S)  # noqa: TID251  # whoever waits looks again within that time
+
+    @property
+    def _runs(self) -> SliceRuns:
+        return SliceRuns(self.wish.settings, self.wish.mapping, self.output, self.wish.uses_dagster)
+
+    def _run(self, one: SliceRecord, claim: str, options: RunOptions, title: str) -> RunReport:
+        """Run one slice; interrupted while Dagster is still loaded, it has not begun, and is free again."""
+        try:
+            return self._runs.run(options, title)
+        except KeyboardInterrupt:
+            end = SliceEnd(SliceState.LEFT, "", int(ExitCode.INTERRUPTED), "interrupted before its run began", {})
+            self.kept.end_slice(self.record.backfill_id, one.number, claim, end)
+            raise
+
+    def _options(self, one: SliceRecord, *, is_first: bool) -> RunOptions:
+        """Return what the run of a slice is asked for: but for the first, it waits for a scheduled run that has come in."""
+        plan = plan_of_record(self.record)
+        limit = None if self.wish.options.limit is None else self.wish.options.limit - self.sent
+        more = {"window": plan.window_of(one), "status": plan.status, "limit": limit}
+        return self.wish.options.model_copy(update={**more, "wait": self.wish.options.wait or not is_first})
+
+    def _end(self, one: SliceRecord, claim: str, report: RunReport, *, left: int) -> bool:
+        """Write down how a slice ended, and tell; return whether to go on."""
+        self.rows += report.read["read"] if report.read else 0
+        self.sent += _sent(report)
+        is_spent = self.wish.options.limit is not None and self.sent >= self.wish.options.limit
+        is_through = report.outcome in _THROUGH and not (is_spent and _owed(report))
+        self.done += is_through
+        state = SliceState.DONE if is_through else SliceState.LEFT
+        message = "\n".join(filter(None, (report.message, report.hint)))
+        end = SliceEnd(state, report.run_id, report.exit_code, message or report.outcome, _counts(report))
+        is_ours = self.kept.end_slice(self.record.backfill_id, one.number, claim, end)
+        self.output.note(f"{_days(one)}: {_line_of_slices(report)} · {self._pace(left)}")
+        if report.exit_code != ExitCode.DONE or is_spent:
+            self.stopped_by = report if report.exit_code != ExitCode.DONE else None
+        return is_ours and is_through and not is_spent
+
+    def _pace(self, left: int) -> str:
+        taken_s = max(monotonic_s() - self.began_s, 1e-3)
+        through = len(self.record.slices) - left
+        rest = f", about {_spelt(taken_s / self.done * left)} left" if left and self.done else ""
+        return f"slice {through} of {len(self.record.slices)}, {written(self.rows / taken_s)} rows/s{rest}"
+
+    def _document(self, exit_code: int) -> dict[str, object]:
+        return {
+            "exit_code": exit_code,
+            "feed": self.wish.mapping.feed,
+            "read": self.rows,
+            "sent": self.sent,
+            "backfill": document_of(self.record),
+        }
+
+
+def _line_of_slices(report: RunReport) -> str:
+    if not report.read:
+        return report.outcome
+    told = [f"{report.read['read']:,} read", f"{report.read['new']:,} new", f"{_sent(report):,} sent"]
+    told += [f"{report.read[name]:,} {name}" for name in ("rejected", "held", "drifted") if report.read[name]]
+    return ", ".join(told) + ("" if report.exit_code == ExitCode.DONE else f": {report.outcome}")
+
+
+def _sent(report: RunReport) -> int:
+    account = report.publish
+    return account["new"] + account["carried_over"] - account["pending"] if account else 0
+
+
+def _owed(report: RunReport) -> int:
+    return report.publish["pending"] if report.publish else 0
+
+
+def _counts(report: RunReport) -> dict[str, int]:
+    """Return what became of a slice's rows: what the read made of them, and of what was owed what the service said."""
+    answered = {name: count for name, count in (report.publish or {}).items() if name != "new"}
+    return {**(report.read or {}), **answered}
+
+
+def _progress(record: BackfillRecord) -> str:
+    done = sum(one.state is SliceState.DONE for one in record.slices)
+    return f"{done} of {_slices(len(record.slices))} done"
+
+
+def _days(one: SliceRecord) -> str:
+    return one.first if one.first == one.last else f"{one.first} to {one.last}"
+
+
+def _slices(count: int) -> str:
+    return f"{count:,} slice{'s' * (count != 1)}"
+
+
+def _spelt(seconds: float) -> str:
+    """Spell a time as long as people ask for: 40 s, 12 min, 3 h."""
+    for unit, length in (("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+_COLUMNS_of_rehearsal = ("days", "read", "would send", "unchanged", "drifted", "rejected", "held", "left out", "how it would end")
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsedSlice:
+    """What one slice would come to; `staged` is None where it would not come to its end."""
+
+    days: Window
+    outcome: Outcome
+    staged: Staged | None = None
+
+    @property
+    def would_send(self) -> int:
+        """So many rows would be staged to be sent."""
+        return self.staged.report.account.new if self.staged and not self.staged.stopping else 0
+
+    def document(self) -> dict[str, Any]:
+        """Return it as scripts read it."""
+        staged = self.staged
+        return {
+            "from": self.days.first,
+            "to": self.days.last,
+            "outcome": self.outcome.name,
+            "exit_code": int(self.outcome.exit_code),
+            "message": self.outcome.message,
+            "hint": self.outcome.hint,
+            "read": asdict(staged.report.account) if staged else None,
+            "would_send": self.would_send,
+            "brakes": [verdict.name for verdict in staged.stopping] if staged else [],
+            "notices": staged.notices if staged else (),
+        }
+
+    def line(self) -> tuple[object, ...]:
+        """Return it as people read it."""
+        account = self.staged.report.account if self.staged else None
+        if account is None:
+            return (str(self.days), "", "", "", "", "", "", "", self.outcome.message)
+        counts = (account.unchanged, account.drifted, account.rejected, account.held, account.filtered)
+        ended = "" if self.outcome.exit_code is ExitCode.DONE else self.outcome.message
+        return (str(self.days), account.read, self.would_send, *counts, ended)
+
+
+def rehearse_backfill(wish: Wish, output: Output) -> int:
+    """Rehearse the slices that are left, and show what each would send; return 0, or the code with which a backfill would stop.
+
+    Raises:
+        SyncError: no backfill is meant, or the state DB cannot be read.
+    """
+    plan, slices = _meant_of_rehearsal(wish)
+    with output.progress(f"rehearsing {wish.mapping.feed}", len(slices)) as bar:
+        rehearsed = []
+        for one in _rehearsed(wish, plan, slices):
+            rehearsed.append(one)
+            bar.advance()
+    exit_code = worst({int(one.outcome.exit_code) for one in rehearsed})
+    would_send = sum(one.would_send for one in rehearsed)
+    document = {"feed": wish.mapping.feed, "by": plan.window.by, "slice": plan.slice, "exit_code": exit_code}
+    output.document({**document, "would_send": would_send, "slices": [one.document() for one in rehearsed]})
+    output.table(f"{wish.mapping.feed}: {plan}", _COLUMNS_of_rehearsal, (one.line() for one in rehearsed))
+    for notice in dict.fromkeys(notice for one in rehearsed if one.staged for notice in one.staged.notices):
+        if "belong to no window" in notice:
+            output.note(notice)
+    _show_end(output, rehearsed, would_send)
+    return exit_code
+
+
+def _show_end(output: Output, rehearsed: list[RehearsedSlice], would_send: int) -> None:
+    last = rehearsed[-1] if rehearsed else None
+    if last and last.outcome.exit_code is not ExitCode.DONE:
+        output.note(f"it would stop at {last.days}: {last.outcome.told}")
+    output.note(f"{would_send:,} row{'s' * (would_send != 1)} would be sent; a rehearsal: nothing was written or sent")
+
+
+def _meant_of_rehearsal(wish: Wish) -> tuple[BackfillPlan, tuple[Window, ...]]:
+    """Return the plan, and the slices that are left of it."""
+    if wish.plan is not None:
+        return wish.plan, wish.plan.slices
+    with existing_database(wish.settings.state_url) as engine:
+        kept = Backfills(engine, wish.settings.destination, wish.mapping.feed, now).all() if engine else ()
+    record = open_one(wish.mapping, kept, None)
+    plan = plan_of_record(record)
+    return plan, tuple(map(plan.window_of, record.left))
+
+
+def _rehearsed(wish: Wish, plan: BackfillPlan, slices: tuple[Window, ...]) -> Iterator[RehearsedSlice]:
+    """Stage one slice after the other, as far as a backfill would come."""
+    with (
+        existing_database(wish.settings.state_url) as engine,
+        rehearsal_copy(engine, wish.settings.destination, wish.mapping.feed) as copy,
+    ):
+        workshop = Workshop(wish.settings, copy)
+        for days in slices:
+            one = _stage(workshop, wish, wish.options.model_copy(update={"window": days, "status": plan.status}))
+            yield RehearsedSlice(days, *one)
+            if one[0].exit_code is not ExitCode.DONE:
+                return
+
+
+def _stage(workshop: Workshop, wish: Wish, options: RunOptions) -> tuple[Outcome, Staged | None]:
+    ticket = RunTicket(new_run_id(now()), "a rehearsal")
+    try:
+        staged = FeedAtWork(workshop, wish.mapping, ticket, options, Watcher()).stage()
+    except SyncError as error:
+        return outcome_of(error), None
+    except KeyboardInterrupt:
+        return outcome_of(InterruptedRunError("interrupted; nothing was written or sent", hint="rehearse it again")), None
+    if staged.stopping:
+        return outcome_of(brake_error(staged.stopping, wish.mapping.feed)), staged
+    return Outcome("rehearsed", ExitCode.DONE), staged
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a person wrote; "" and None: nothing."""
+
+    feed: str
+    first: str
+    last: str
+    by: str
+    column: str
+    slice: str
+    status: str | None
+    limit: int | None
+    accept: tuple[str, ...]
+    wait: bool
+    is_resumed: bool
+    is_dry: bool
+    uses_dagster: bool
+    as_json: bool
+
+
+def do_as_told(words: Words, *, is_list: bool, is_cancel: bool) -> int:
+    """Do what was asked for; return the exit code.
+
+    Raises:
+        ConfigError: the words do not go together, or the feed cannot be read so.
+    """
+    _check(words, is_list=is_list, is_cancel=is_cancel)
+    settings, output = current_settings(), Output(json=words.as_json)
+    configure_logs(settings)
+    (feed,) = chosen_feeds(folder_of(settings, [words.feed]), [words.feed])
+    mapping = feed.mapping
+    if is_list:
+        return list_backfills(settings, mapping, output)
+    plan = _plan(words, mapping)
+    if is_cancel:
+        return cancel_backfill(settings, mapping, plan, output)
+    require_service(settings)
+    wish = _wish(words, settings, mapping, plan)
+    return rehearse_backfill(wish, output) if words.is_dry else backfill_feed(wish, output)
+
+
+def _check(words: Words, *, is_list: bool, is_cancel: bool) -> None:
+    modes = {"--list": is_list, "--cancel": is_cancel, "--resume": words.is_resumed, "--dry-run": words.is_dry}
+    asked = [option for option, is_asked in modes.items() if is_asked]
+    if len(asked) > 1 and asked != ["--resume", "--dry-run"]:
+        raise ConfigError(f"{' and '.join(asked)} exclude each other", hint="say one of them")
+    if not words.first and not asked[:1]:
+        raise ConfigError("no window was named", hint="name its days, --from 2031-05-01 --to 2031-05-31; or say --resume")
+    if not words.first and words.is_dry and not words.is_resumed:
+        raise ConfigError("no window was named to rehearse", hint="name its days, --from 2031-05-01 --to 2031-05-31")
+    beside = {"--to": words.last, "--by": words.by, "--column": words.column, "--slice": words.slice}
+    if not words.first and any(beside.values()):
+        named = ", ".join(option for option, word in beside.items() if word)
+        raise ConfigError(f"{named} without --from means nothing", hint="name the first day as well")
+
+
+def _plan(words: Words, mapping: FeedMapping) -> BackfillPlan | None:
+    """Return what the words describe, None if they name no window."""
+    if not words.first:
+        return None
+    days = _day("--from", words.first), _day("--to", words.last) if words.last else now().date()
+    plan = make_plan(mapping, days, words.by, words.column, words.slice)
+    options = options_of(keys=None, accept=[], status=words.status)
+    return plan.model_copy(update={"status": options.status})
+
+
+def _day(option: str, text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"{option} {text} is no day", hint="days are written 2031-05-03") from error
+
+
+def _wish(words: Words, settings: Settings, mapping: FeedMapping, plan: BackfillPlan | None) -> Wish:
+    options = options_of(keys=None, accept=list(words.accept), limit=words.limit, wait=words.wait)
+    return Wish(settings, mapping, plan, options, is_resumed=words.is_resumed, uses_dagster=words.uses_dagster)

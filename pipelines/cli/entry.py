@@ -1,23 +1,27 @@
-"""The first moment of the command `eventsync`: Ctrl-C is answered from here on, while the command itself is still imported.
-
-Imports next to nothing, so that the moment is early; what the command does is `app`'s.
-"""
+"""The first moment of the command `eventsync`: Ctrl-C ends it in silence while the command itself is still imported."""
 
 from __future__ import annotations
 
-import gc
+import os
 import signal
-
-from pipelines.stopping.threshold import leave
-
-GARBAGE_EVERY = 50_000
-"""So many objects are made before garbage is looked for among them: what a command imports are very many, and all stay."""
+import sys
+from types import FrameType
+from typing import NoReturn
 
 
 def main() -> None:
     """Run the command line, and leave with the exit code that scripts rely on."""
-    gc.set_threshold(GARBAGE_EVERY)
-    signal.signal(signal.SIGINT, leave)
-    from pipelines.cli.app import main as run  # noqa: PLC0415  # what takes its time, only once Ctrl-C is answered
+    signal.signal(signal.SIGINT, _leave)
+    if len(sys.argv) == 1:
+        sys.argv.append("--help")
+    from pipelines.cli import options
+
+    words = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
+    options.IS_WORKING = "--help" not in words and "_EVENTSYNC_COMPLETE" not in os.environ
+    from pipelines.cli.app import main as run
 
     run()
+
+
+def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+    os._exit(128 + signal.SIGINT)

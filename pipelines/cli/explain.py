@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Annotated, Any
 
 import typer
 
-from pipelines.cli.completing import feed_words
-from pipelines.cli.flags import AsJson
+from pipelines.cli.completion import feed_words
+from pipelines.cli.options import IS_WORKING, AsJson
+
+if IS_WORKING:
+    from connectors.sources.catalogue import open_source
+    from connectors.sources.contract import Source
+    from mappings.compiler.mapper import Explanation, RowMapper, TracedStep, compile_feed, explain_row
+    from mappings.errors import ConfigError
+    from mappings.outcome import RowOutcome, Skipped, SourceRow, if_unknown
+    from mappings.refusals import did_you_mean
+    from mappings.row_key import FeedName, RowKey
+    from mappings.spec.feed import FeedMapping
+    from pipelines.cli.feed_files import named_mapping
+    from pipelines.cli.feed_session import typed_key
+    from pipelines.cli.listed_rows import ListedRow, of_entry
+    from pipelines.cli.output.console import Output, Progress
+    from pipelines.cli.row_outcomes import outcome_document, outcome_told
+    from pipelines.cli.service_lists import Known, known_lists
+    from pipelines.cli.state_reader import open_shelf
+    from pipelines.clock import now
+    from pipelines.settings import Settings, current_settings
+    from state.views.views import RowFilter
 
 FeedOrFile = Annotated[
     str, typer.Argument(metavar="FEED", help="A feed, or the path of a mapping file.", autocompletion=feed_words)
@@ -30,6 +53,124 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
     that leaves the row out; then the event as it would be sent, and what the ledger knows of it. Nothing is written or
     sent. A word that is both a key and a number means the key. Exit codes: 0, or 2 where there is no such row.
     """
-    from pipelines.cli.explaining import explain_one  # noqa: PLC0415  # keeps `--help` fast
+    # keeps `--help` fast
 
     return explain_one(feed, row, as_json=as_json)
+
+
+_COLUMNS = ("field", "step", "goes in", "comes out")
+_KEPT_KEYS = 50_000
+_LONGEST = 300
+
+
+def explain_one(word: str, row: str, *, as_json: bool) -> int:
+    """Tell one row of a feed step by step; return 0.
+
+    Raises:
+        SyncError: the mapping is broken, the source cannot be read or has no such row.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    mapping = named_mapping(settings, word)
+    known = known_lists(settings)
+    mapper = compile_feed(mapping, known.directory, now())
+    with output.progress(f"looking for {row} in {mapping.feed}") as bar:
+        source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
+        found = _find(mapping.feed, _rows(source, bar), mapper, row)
+    explanation = explain_row(mapping, known.directory, found, now())
+    entries = _entries(settings, mapping, {outcome.row_key for outcome in explanation.outcomes})
+    sent = {entry.document["row_key"] for entry in entries}
+    outcomes = [outcome if outcome.row_key in sent else if_unknown(outcome) for outcome in explanation.outcomes]
+    explanation = replace(explanation, outcomes=tuple(outcomes))
+    output.document(_document(mapping, known, found, explanation, entries))
+    if not as_json:
+        _show(output, known, found, explanation, entries)
+    return 0
+
+
+def _rows(source: Source, bar: Progress) -> Generator[SourceRow, None, None]:
+    with source.read() as reading:
+        for row in reading.rows:
+            bar.advance()
+            yield row
+
+
+def _find(feed: FeedName, rows: Generator[SourceRow, None, None], mapper: RowMapper, word: str) -> SourceRow:
+    """Return the row that a person means: by place, by key, else by number."""
+    numbered: SourceRow | None = None
+    keys: dict[RowKey, None] = {}
+    wanted = typed_key(word)
+    with closing(rows):
+        for row in rows:
+            seen = mapper.glance(row)
+            if row.origin.place == word or (seen is not None and seen[0] == wanted):
+                return row
+            if str(row.origin.number) == word.lstrip("#:"):
+                numbered = row
+            if seen is not None and len(keys) < _KEPT_KEYS:
+                keys[seen[0]] = None
+    if numbered is None:
+        near = did_you_mean(wanted, keys)
+        raise ConfigError(
+            f"{feed}: the source has no row {word!r}",
+            hint=near or f"`eventsync preview {feed}` shows rows and keys",
+        )
+    return numbered
+
+
+def _entries(settings: Settings, mapping: FeedMapping, keys: Iterable[RowKey]) -> list[ListedRow]:
+    """Return what the ledger knows of these rows; nothing where there is no state DB."""
+    with open_shelf(settings) as shelf:
+        if shelf.books is None:
+            return []
+        wanted = [RowFilter(row_key=key) for key in sorted(keys) if key]
+        records = [record for book in shelf.books_of(mapping.feed) for one in wanted for record in shelf.books.rows(book, one)]
+        return [of_entry(record, mapping.feed) for record in records]
+
+
+def _document(
+    mapping: FeedMapping, known: Known, row: SourceRow, explanation: Explanation, entries: list[ListedRow]
+) -> dict[str, Any]:
+    return {
+        "feed": mapping.feed,
+        "lists": known.lists,
+        "why_offline": known.why_offline,
+        "place": row.origin.place,
+        "cells": row.cells,
+        "steps": explanation.steps,
+        "outcomes": [outcome_document(outcome) for outcome in explanation.outcomes],
+        "ledger": [entry.document for entry in entries],
+    }
+
+
+def _show(output: Output, known: Known, row: SourceRow, explanation: Explanation, entries: list[ListedRow]) -> None:
+    if known.sentence:
+        output.note(f"{known.sentence}\n")
+    output.table(f"{row.origin}, step by step", _COLUMNS, _lines(explanation.steps))
+    for outcome in explanation.outcomes:
+        output.note(_end(outcome))
+    for entry in entries:
+        event = f", event {entry.event_id}" if entry.event_id is not None else ""
+        told = ": ".join(filter(None, (f"the ledger has it as {entry.state}{event}", entry.problem)))
+        output.note("; ".join(filter(None, (told, entry.hint))))
+    if not entries:
+        output.note("the ledger does not know it: no run here has made an event of it")
+
+
+def _end(outcome: RowOutcome) -> str:
+    if isinstance(outcome, Skipped):
+        return f'{outcome.origin}  left out by the rule labelled "{outcome.because}"\n'
+    return outcome_told(outcome)
+
+
+def _lines(steps: Iterable[TracedStep]) -> Iterator[tuple[str, str, str, str]]:
+    """One line a step; a field stands on the first line of its steps only."""
+    before = None
+    for step in steps:
+        field = "" if step.field == before else step.field
+        before = step.field
+        comes_out = f"refused: {step.refused}" if step.refused else step.comes_out or "(nothing)"
+        yield field, step.step, _short(step.goes_in), _short(comes_out)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

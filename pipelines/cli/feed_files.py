@@ -5,14 +5,91 @@ Which feeds a run means is `chosen`'s.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from rapidfuzz import process
+
 from mappings.errors import ConfigError, MappingFileError
-from mappings.loader import SUFFIXES, load_feed
 from mappings.refusals import did_you_mean
-from mappings.schema import FeedMapping
-from pipelines.cli.chosen import chosen_feeds, folder_of
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import SourceSpec
+from mappings.yaml.includes import including, is_shared
+from mappings.yaml.loader import SUFFIXES, FeedFolder, LoadedFeed, load_feed, load_folder
 from pipelines.settings import Settings
+
+
+def folder_of(settings: Settings, wanted: Sequence[str] = ()) -> FeedFolder:
+    """Load the folder of mapping files; broken files are part of what is returned.
+
+    `wanted`: what a person names, if nothing else is needed. As long as these are there, other files are left alone.
+
+    Raises:
+        ConfigError: there is no such folder, or no mapping file in it.
+    """
+    require_folder(settings)
+    few = load_folder(settings.feeds, {*wanted, *map(_stem_of, wanted)}) if wanted else None
+    if few and all(_found(few, name) for name in wanted):
+        return few
+    folder = load_folder(settings.feeds)
+    if not folder.feeds and not folder.broken:
+        raise ConfigError(f"{settings.feeds} holds no mapping file (*.yaml)", hint="`eventsync check` tells how one is written")
+    return folder
+
+
+def require_folder(settings: Settings) -> None:
+    """Check that there is a folder of mapping files, whatever is in it.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if not settings.feeds.is_dir():
+        raise ConfigError(f"there is no folder {settings.feeds}", hint="set EVENTSYNC_FEEDS to the folder of your mapping files")
+
+
+def chosen_feeds(folder: FeedFolder, wanted: Sequence[str]) -> tuple[LoadedFeed, ...]:
+    """Return the feeds that are named, in that order; all of them if none is.
+
+    Raises:
+        MappingFileError: one that is named is broken.
+        ConfigError: one that is named does not exist.
+    """
+    if not wanted:
+        return folder.feeds
+    return tuple(_one(folder, name) for name in wanted)
+
+
+def _is_called(path: Path, name: str) -> bool:
+    """Whether a file that cannot be loaded says that it is the feed of this name."""
+    try:
+        text = path.read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return re.search(rf"^feed:\s*['\"]?{re.escape(name)}['\"]?\s*(#.*)?$", text, re.MULTILINE) is not None
+
+
+def _stem_of(name: str) -> str:
+    return Path(name).stem if name.endswith(SUFFIXES) else name
+
+
+def _found(folder: FeedFolder, name: str) -> LoadedFeed | None:
+    stem = _stem_of(name)
+    return next((feed for feed in folder.feeds if stem in {feed.mapping.feed, feed.path.stem}), None)
+
+
+def _one(folder: FeedFolder, name: str) -> LoadedFeed:
+    found, stem = _found(folder, name), _stem_of(name)
+    if found is not None:
+        return found
+    for broken in folder.broken:
+        if broken.path.stem == stem or _is_called(broken.path, name):
+            raise MappingFileError(broken.path, broken.problems)
+    names = [str(feed.mapping.feed) for feed in folder.feeds]
+    nearest = process.extractOne(name, names, score_cutoff=60)
+    hint = f"did you mean {nearest[0]}?" if nearest else "the feeds here: " + (", ".join(names) or "none")
+    raise ConfigError(f"there is no feed {name!r}", hint=hint)
 
 
 def is_file_name(word: str) -> bool:
@@ -69,3 +146,40 @@ def shown_path(path: Path) -> Path:
     """Return a path as people write it here: from the working folder, where it is inside."""
     cwd = Path.cwd()
     return path.relative_to(cwd) if path.is_relative_to(cwd) else path
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFile:
+    """A file that was named, and the feed files that include it: one at least."""
+
+    path: str
+    included_by: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Say what it is."""
+        return f"{self.path} is no feed but a file to be included, by {', '.join(self.included_by)}"
+
+
+def shared_file(settings: Settings, word: str) -> SharedFile | None:
+    """Return what a word means where that is a file to be included; None where it is anything else.
+
+    Feeds are looked for beside the file, and in the configured folder.
+
+    Raises:
+        ConfigError: no feed includes it.
+    """
+    path = Path(word)
+    if path.suffix not in SUFFIXES or not path.is_file() or not is_shared(path):
+        return None
+    folders = dict.fromkeys((path.parent, settings.feeds))
+    found = including(path, (feed for folder in folders for feed in sorted(folder.glob("*")) if feed.suffix in SUFFIXES))
+    feeds = {feed.resolve(): str(feed) for feed in reversed(found)}
+    if not feeds:
+        told = f"{word} is no feed but a file to be included, and no feed beside it or in {settings.feeds} includes it"
+        raise ConfigError(told, hint=f"a feed includes it by `include: [{path.name}]`, and is checked with it")
+    return SharedFile(word, tuple(reversed(feeds.values())))
+
+
+def source_words(spec: SourceSpec) -> str:
+    """Return a source in a few words: `csv ../events.csv`."""
+    return f"{spec.kind} {spec.place}"

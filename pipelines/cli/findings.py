@@ -5,16 +5,130 @@ How findings are shown is `checking`'s; what the service and the source say is `
 
 from __future__ import annotations
 
+from collections import Counter, deque
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from connectors.event_api.contract_check import Drift
-from mappings.errors import FileProblem, MappingFileError
+from connectors.sources.catalogue import open_source
+from connectors.sources.errors import MissingColumnsError, SourceRefusedError
+from mappings.compiler.mapper import Directory, RowMapper, attempt
+from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.examples import ExampleFailure, run_examples
-from mappings.schema import FeedMapping
+from mappings.lint.columns import find_missing_columns
+from mappings.lint.lookups import LookedAt, asked, has_lists
+from mappings.outcome import MappedRow, Rejection, SourceRow
+from mappings.positions import Problem
+from mappings.refusals import REASON_TEXTS
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.includes import included_by, including, is_shared
+from mappings.yaml.loader import SUFFIXES, at_places, document_of
 from pipelines.cli.feed_files import shown_path
-from pipelines.cli.source_lint import look_at_source
+from pipelines.clock import now
+
+_MOST_ROWS = 50_000
+"""A longer source is not looked through: of what nobody asks for in a part of it, nothing is known."""
+
+
+def find_unasked(mapping: FeedMapping) -> Iterator[Problem]:
+    """Yield what no row of a source of 50,000 rows at most asks for in the lookups; nothing of a longer source.
+
+    Raises:
+        SyncError: the source cannot be read.
+    """
+    document = document_of(mapping.path)
+    if not has_lists(mapping, document):
+        return
+    noting = asked(mapping)
+    mapper, _ = attempt(noting.mapping, Directory(), now(), noting.watch)
+    count = _Count()
+    with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
+        deque(mapper.over(count.of(islice(reading.rows, _MOST_ROWS + 1))), maxlen=0)
+    if count.rows <= _MOST_ROWS:
+        looked = LookedAt(mapping.source.place.rpartition("/")[2], count.rows)
+        yield from noting.find_unasked(document, looked, _shared(mapping))
+
+
+class _Count:
+    """How many rows have gone by."""
+
+    rows = 0
+
+    def of(self, rows: Iterator[SourceRow]) -> Iterator[SourceRow]:
+        """Pass the rows on."""
+        for row in rows:
+            self.rows += 1
+            yield row
+
+
+def _shared(mapping: FeedMapping) -> Collection[str]:
+    """Return those of a feed's lookup files, and of the files that it includes, that another feed of its folder needs as well."""
+    files = [path for path in mapping.path.parent.glob("*") if path.suffix in SUFFIXES and path.name != mapping.path.name]
+    texts = [_text(path) for path in files if not is_shared(path) or including(path, files)]
+    tables = {name for name in mapping.tables if any(Path(name).name in text for text in texts)}
+    return tables | {str(path) for path in included_by(mapping.path) if including(path, files)}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+LOOKED_AT = 200
+"""So many rows are mapped."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFindings:
+    """What does not go together with the source (`problems`), and what looks odd (`warnings`)."""
+
+    problems: tuple[FileProblem, ...] = ()
+    warnings: tuple[FileProblem, ...] = ()
+
+
+def look_at_source(mapping: FeedMapping) -> SourceFindings:
+    """Read the first rows of a source that is at hand; nothing is found where it is not."""
+    if not all(source.is_at_hand for source in (mapping.source, *(join.source for join in mapping.source.join))):
+        return SourceFindings()
+    mapper, _ = attempt(mapping, Directory(), now())
+    try:
+        return SourceFindings(warnings=at_places(mapping.path, _odd(mapping, mapper)))
+    except MissingColumnsError as error:
+        document = document_of(mapping.path)
+        name = mapping.source.place.rpartition("/")[2]
+        return SourceFindings(at_places(mapping.path, find_missing_columns(document, error.missing, error.nearest, name)))
+    except SourceRefusedError:
+        return SourceFindings()
+    except SyncError as error:
+        return SourceFindings(warnings=at_places(mapping.path, [Problem(("source", "path"), str(error), error.hint)]))
+
+
+def _odd(mapping: FeedMapping, mapper: RowMapper) -> Iterator[Problem]:
+    """Yield what the rows show; of rows that are all rejected, their lookups tell nothing."""
+    none = tuple(_none_of(mapping, mapper))
+    yield from none or find_unasked(mapping)
+
+
+def _none_of(mapping: FeedMapping, mapper: RowMapper) -> Iterator[Problem]:
+    """Say so if every row of the sample is rejected: then it is the mapping that is wrong, not the rows."""
+    outcomes: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
+        for outcome in map(mapper, islice(reading.rows, LOOKED_AT)):
+            outcomes[type(outcome).__name__] += 1
+            if isinstance(outcome, Rejection):
+                reasons.update({f"{reason.field or 'the row'}: {REASON_TEXTS[reason.code]}" for reason in outcome.reasons})
+    rejected = outcomes[Rejection.__name__]
+    if rejected and not outcomes[MappedRow.__name__]:
+        told = "; ".join(f"{text} ({count})" for text, count in reasons.most_common(3))
+        message = f"none of the first {outcomes.total()} rows becomes an event, {rejected} are rejected: {told}"
+        yield Problem(("event",), message, f"`eventsync explain {mapping.feed} ROW` shows each step of a row")
+
 
 Severity = Literal["ok", "warning", "error"]
 

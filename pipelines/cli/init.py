@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from pipelines.cli.flags import AsJson
+from pipelines.cli.options import IS_WORKING, AsJson
+
+if IS_WORKING:
+    from pydantic import TypeAdapter
+
+    from connectors.sources.access import Access
+    from connectors.sources.catalogue import open_source
+    from connectors.sources.files.opened_file import opened
+    from connectors.sources.files.source import file_at
+    from mappings.draft.dialect import header_row
+    from mappings.draft.draft import Draft, Sample, Wishes, draft_feed, feed_name, with_examples
+    from mappings.errors import ConfigError, MappingFileError
+    from mappings.measures import parse_zone
+    from mappings.spec.source import SourceSpec
+    from pipelines.cli.feed_files import mapping_or_error, shown_path
+    from pipelines.cli.findings import FeedFindings, find
+    from pipelines.cli.output.console import Output
+    from pipelines.cli.source_guess import (
+        HEAD_BYTES,
+        Head,
+        SourceGuess,
+        google_sheet,
+        guess_source,
+        is_google_sheet,
+        joined_lists,
+    )
+    from pipelines.settings import Settings, current_settings
 
 Source = Annotated[
     str,
@@ -17,7 +47,7 @@ Source = Annotated[
 ]
 
 
-def init(  # noqa: PLR0913, PLR0917  # one parameter for each option
+def init(  # one parameter for each option
     source: Source,
     feed: Annotated[str | None, typer.Option(metavar="NAME", help="The feed's name, for life (default: the file's).")] = None,
     out: Annotated[
@@ -43,7 +73,228 @@ def init(  # noqa: PLR0913, PLR0917  # one parameter for each option
     you say otherwise, and day-first or month-first is decided by evidence alone: where there is none, rows are rejected
     until you choose. Exit codes: 0 written, 2 the file is there already or the source cannot be read.
     """
-    from pipelines.cli.drafting import DraftWishes, draft_mapping  # noqa: PLC0415  # keeps `--help` fast
+    # keeps `--help` fast
 
     order = dates.removesuffix("-first") if dates else ""
     return draft_mapping(source, DraftWishes(feed or "", out, zone, order, is_forced=force), as_json=as_json)
+
+
+_TOP = 60
+"""Among so many rows of a sheet the header is looked for."""
+_WIDEST = 256
+SAMPLED = 2_000
+"""So many rows are read at most."""
+_LISTS_OF_CALENDARS = {"CATEGORIES": ";"}
+"""What stands between the items of a calendar's lists, once they are read."""
+_Rows = tuple[tuple[str, ...], list[Mapping[str, str]], bool]
+_COLUMNS = ("what", "column", "how sure", "why")
+
+
+if IS_WORKING:
+    _SPEC: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftWishes:
+    """What was said on the command line; "" and None where nothing was."""
+
+    feed: str = ""
+    out: Path | None = None
+    zone: str = ""
+    order: str = ""
+    is_forced: bool = False
+
+
+def draft_mapping(source: str, wishes: DraftWishes, *, as_json: bool) -> int:
+    """Draft a mapping for `source` and write it; return 0, or 2 where the draft does not pass `check`.
+
+    Raises:
+        ConfigError: a file is there already, or nothing here reads such a source.
+        SyncError: the source cannot be read.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    feed = _feed(wishes.feed) or _feed_of(source)
+    zone = _zone(wishes.zone)
+    out = wishes.out or settings.feeds / f"{feed}.yaml"
+    _refuse_to_overwrite(out, is_forced=wishes.is_forced)
+    with output.progress(f"reading a sample of {_stem(source)}"):
+        sample, is_whole = read_sample(source, out, settings.access)
+    if not sample.rows:
+        raise ConfigError(f"{_stem(source)} has no rows to learn from", hint="ask the partner for a file with some events in it")
+    draft = draft_feed(sample, Wishes(feed, zone, wishes.order))
+    _write(out, _complete(draft, out, sample), is_forced=wishes.is_forced)
+    findings = _findings(settings, out)
+    output.document(_document(feed, out, sample, draft, findings) | {"is_whole": is_whole})
+    if not as_json:
+        _show(output, feed, out, draft, findings)
+    return 0 if findings is None or findings.is_sound else 2
+
+
+def read_sample(source: str, out: Path, access: Access) -> tuple[Sample, bool]:
+    """Read the first rows of a source as a mapping file at `out` would, as who we are; and whether these are all.
+
+    Raises:
+        SyncError: the source cannot be read.
+    """
+    name, first = _first_look(source)
+    guess = _with_header(first, source, access)
+    guess, (columns, rows, is_whole) = _with_merged(guess, source, access)
+    joined = joined_lists(guess, columns, rows)
+    if joined is not guess:
+        columns, rows, is_whole = _rows_of(joined, source, access)
+    title = f"{name}: {len(rows):,} rows looked at{'' if is_whole else ', the first of more'}"
+    lines = joined.lines(_path_from(out, source))
+    parted = _LISTS_OF_CALENDARS if joined.settings["kind"] == "ics" else joined.settings.get("join_lists", {})
+    return Sample(title, lines, columns, rows, joined.guesses(), parted), is_whole
+
+
+def _first_look(source: str) -> tuple[str, SourceGuess]:
+    """Return what a source is called, and how it is read: a file by its first bytes."""
+    if is_google_sheet(source):
+        return "the spreadsheet", google_sheet()
+    with opened(file_at(source, Path.cwd())) as file:
+        content = file.stream.read(HEAD_BYTES + 1)
+    return file.name, guess_source(Head(file.name, content[:HEAD_BYTES], is_whole=len(content) <= HEAD_BYTES))
+
+
+def _rows_of(guess: SourceGuess, source: str, access: Access) -> _Rows:
+    """Return the columns, the first rows, and whether these are all; faulty rows say nothing."""
+    spec = _SPEC.validate_python(guess.at(source))
+    with open_source(spec, Path.cwd(), frozenset(), access=access).read() as reading:
+        read = list(islice(reading.rows, SAMPLED + 1))
+    rows: list[Mapping[str, str]] = [row.cells for row in read[:SAMPLED] if not row.problems]
+    columns = tuple(dict.fromkeys([*reading.columns, *(name for row in rows for name in row)]))
+    return columns, rows, len(read) <= SAMPLED
+
+
+def _with_header(guess: SourceGuess, source: str, access: Access) -> SourceGuess:
+    """Find the row with the names in a sheet: other than of a text, its bytes do not show it."""
+    if guess.settings["kind"] not in {"xlsx", "google_sheets"}:
+        return guess
+    names = [f"c{number}" for number in range(1, _WIDEST + 1)]
+    spec = _SPEC.validate_python({**guess.at(source), "header": {"row": "0", "names": names}, "long_rows": "cut"})
+    with open_source(spec, Path.cwd(), frozenset(), access=access).read() as reading:
+        top = list(islice(reading.rows, _TOP))
+    row = header_row([_filled(row.cells) for row in top])
+    number = top[row - 1].origin.number if top else 1
+    if number == 1:
+        return guess
+    why = f"row {number} is the first that is as wide as those below"
+    return replace(guess, settings={**guess.settings, "header": {"row": number}}, why={**guess.why, "header": why})
+
+
+def _with_merged(guess: SourceGuess, source: str, access: Access) -> tuple[SourceGuess, _Rows]:
+    """Say that merged cells all hold their value, where one is meant for the rows below it; with the rows as they are then."""
+    plain = _rows_of(guess, source, access)
+    if guess.settings["kind"] not in {"xlsx", "google_sheets"}:
+        return guess, plain
+    why = {**guess.why, "merged": "cells merged over several rows: what stands there is meant for each"}
+    spread = replace(guess, settings={**guess.settings, "merged": "spread"}, why=why)
+    filled = _rows_of(spread, source, access)
+    return (spread, filled) if filled[0] == plain[0] and _is_filled_down(plain[1], filled[1]) else (guess, plain)
+
+
+def _is_filled_down(plain: Sequence[Mapping[str, str]], spread: Sequence[Mapping[str, str]]) -> bool:
+    """Whether spreading fills cells with what stands above them, and not more often with what stands beside them."""
+    pairs = zip(pairwise(spread), plain[1:], strict=False)
+    new = [(row, above, name) for (above, row), before in pairs for name in row if row[name] != before.get(name, "")]
+    down = sum(above.get(name) == row[name] for row, above, name in new)
+    return down * 2 > len(new)
+
+
+def _filled(cells: Mapping[str, str]) -> list[str]:
+    """Return a row's cells up to the last one that is not blank."""
+    texts = list(cells.values())
+    while texts and not texts[-1].strip():
+        texts.pop()
+    return texts
+
+
+def _complete(draft: Draft, out: Path, sample: Sample) -> str:
+    """Return the draft with its examples; without them where it needs a person before it runs."""
+    try:
+        return with_examples(draft.text, out.absolute(), sample.rows)
+    except MappingFileError:
+        return draft.text
+
+
+def _feed_of(source: str) -> str:
+    if is_google_sheet(source):
+        raise ConfigError("a spreadsheet's address does not tell how to call the feed", hint="name it, for life: --feed NAME")
+    return feed_name(_stem(source))
+
+
+def _stem(source: str) -> str:
+    if is_google_sheet(source):
+        return "the spreadsheet"
+    name = source.rstrip("/").rpartition("/")[2].partition("?")[0]
+    return name.partition(".")[0] or name
+
+
+def _feed(name: str) -> str:
+    if name and feed_name(name) != name:
+        raise ConfigError(f"--feed {name}: a feed's name is lower-case words joined by -", hint=f"write {feed_name(name)}")
+    return name
+
+
+def _zone(text: str) -> str:
+    try:
+        return str(parse_zone(text)) if text else ""
+    except ValueError as error:
+        raise ConfigError(f"--zone {text}: {error}", hint="write an IANA name, such as Europe/Lisbon") from error
+
+
+def _path_from(out: Path, source: str) -> str:
+    """Return the path as the mapping file writes it: from its own folder, if it is a file of this machine."""
+    local = Path(source).expanduser()
+    if not local.exists():
+        return source
+    near = os.path.relpath(local.absolute(), out.absolute().parent)
+    return near if near.count("../") < 4 else str(local.absolute())
+
+
+def _refuse_to_overwrite(out: Path, *, is_forced: bool) -> None:
+    if out.exists() and not is_forced:
+        raise ConfigError(
+            f"{shown_path(out)} is there already", hint="choose another --out or --feed, or overwrite it with --force"
+        )
+
+
+def _write(out: Path, text: str, *, is_forced: bool) -> None:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with out.open("w" if is_forced else "x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"{out} cannot be written: {error.strerror}", hint="choose another file with --out") from error
+
+
+def _findings(settings: Settings, out: Path) -> FeedFindings | None:
+    """Look through the file as `check` does; None where it was only to be looked at."""
+    return find(mapping_or_error(settings, str(out.absolute()))) if out.is_file() else None
+
+
+def _document(feed: str, out: Path, sample: Sample, draft: Draft, findings: FeedFindings | None) -> dict[str, Any]:
+    return {
+        "feed": feed,
+        "out": out,
+        "rows": len(sample.rows),
+        "columns": sample.columns,
+        "guesses": draft.guesses,
+        "problems": findings.problems if findings else (),
+        "warnings": findings.warnings if findings else (),
+    }
+
+
+def _show(output: Output, feed: str, out: Path, draft: Draft, findings: FeedFindings | None) -> None:
+    rows = [(guess.about, guess.column, guess.surety, guess.why) for guess in draft.guesses]
+    output.table(f"{feed}: what the sample says", _COLUMNS, rows)
+    shown = shown_path(out.absolute())
+    if findings is None:
+        return
+    for problem in findings.problems:
+        output.note(f"  error: {problem}")
+    unsure = dict.fromkeys(guess.about for guess in draft.guesses if guess.surety == "unsure")
+    doubts = f"; unsure of: {', '.join(unsure)}" if unsure else ""
+    output.note(f"{shown} is written, with {len(findings.warnings)} places to look at{doubts}")
+    output.note(f"next: fill it in, then\n  eventsync check {shown}\n  eventsync preview {shown}")

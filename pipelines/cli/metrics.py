@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipelines.cli.flags import AsJson
+from pipelines.cli.options import IS_WORKING, AsJson
+
+if IS_WORKING:
+    from pipelines.cli.output.console import Output
+    from pipelines.cli.output.files import written_whole
+    from pipelines.clock import monotonic_s
+    from pipelines.run.signals import wait_to_be_stopped
+    from pipelines.settings import current_settings
+    from pipelines.telemetry.logs import configure_logs
+    from pipelines.telemetry.metrics import MetricsPage, exposition, look, serving_metrics
 
 
 def metrics(
@@ -34,11 +46,55 @@ def metrics(
     be read.
     """
     if port is not None and out is not None:
-        from mappings.errors import ConfigError  # noqa: PLC0415  # keeps `--help` fast
+        from mappings.errors import ConfigError  # keeps `--help` fast
 
         raise ConfigError("--port and --out exclude each other", hint="what is served can be written by a second command")
-    from pipelines.cli.exporting import print_metrics, serve_metrics, write_metrics  # noqa: PLC0415  # keeps `--help` fast
+    # keeps `--help` fast
 
     if port is not None:
         return serve_metrics(host, port, as_json=as_json)
     return print_metrics(as_json=as_json) if out is None else write_metrics(out, as_json=as_json)
+
+
+def print_metrics(*, as_json: bool) -> int:
+    """Print the numbers as Prometheus reads them, or as the document; return 0.
+
+    Raises:
+        SyncError: the state DB cannot be read.
+    """
+    gauges = look(current_settings())
+    Output(json=as_json).document({"metrics": gauges})
+    if not as_json:
+        sys.stdout.write(exposition(gauges))
+    return 0
+
+
+def write_metrics(out: Path, *, as_json: bool) -> int:
+    """Write the numbers to a file that is whole at any moment; return 0.
+
+    Raises:
+        ConfigError: it cannot be written.
+        SyncError: the state DB cannot be read.
+    """
+    gauges = look(current_settings())
+    with written_whole(out, "--out") as file:
+        file.write_text(exposition(gauges), "utf-8")
+    Output(json=as_json).document({"out": out.resolve(), "metrics": gauges})
+    return 0
+
+
+def serve_metrics(host: str, port: int, *, as_json: bool) -> int:
+    """Serve the numbers until Ctrl-C, and tell where; return 0.
+
+    Raises:
+        ConfigError: the address cannot be had.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    configure_logs(settings)
+    with serving_metrics(MetricsPage(settings, monotonic_s).gauges, host, port) as url:
+        output.document({"url": url, "pid": os.getpid()})
+        if not as_json:
+            output.note(f"Prometheus finds the numbers at {url}; stop with Ctrl-C.")
+        with suppress(KeyboardInterrupt):
+            wait_to_be_stopped()
+    return 0

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Annotated, Any, Literal, assert_never
 
 import typer
 
-from pipelines.cli.completing import feed_words
-from pipelines.cli.flags import AsJson
+from pipelines.cli.completion import feed_words
+from pipelines.cli.options import IS_WORKING, AsJson
+
+if IS_WORKING:
+    from connectors.sources.catalogue import open_source
+    from connectors.sources.contract import Source
+    from mappings.compiler.mapper import compile_feed
+    from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, Rejection, RowOutcome, Skipped, SourceRow
+    from mappings.spec.feed import FeedMapping
+    from pipelines.cli.feed_files import named_mapping
+    from pipelines.cli.output.console import Output, Progress
+    from pipelines.cli.row_outcomes import Claims, Foreseen, Held, OutcomeKind, TakenBack, kind_of, outcome_document, outcome_told
+    from pipelines.cli.service_lists import Known, known_lists
+    from pipelines.cli.state_reader import open_shelf
+    from pipelines.cli.unmapped import COLUMNS, Misses
+    from pipelines.clock import now
+    from pipelines.settings import current_settings
 
 FeedOrFile = Annotated[
     str, typer.Argument(metavar="FEED", help="A feed, or the path of a mapping file.", autocompletion=feed_words)
@@ -42,6 +62,199 @@ def preview(
     would send, compared with what was sent before, tells `eventsync run FEED --dry-run`. Exit code 0, also with rejected
     rows.
     """
-    from pipelines.cli.previewing import Wanted, preview_feed  # noqa: PLC0415  # keeps `--help` fast
+    # keeps `--help` fast
 
     return preview_feed(feed, Wanted(rows, only, is_whole=read_all), as_json=as_json)
+
+
+@dataclass(slots=True)
+class PreviewAccount:
+    """`read + expanded = events + skipped + absorbed + rejected + held`, as a first run counts. `is_whole`: all was read.
+
+    `expanded`: events that rows gave beyond one each; `absorbed`: rows that another row of their key speaks for, by how;
+    `held`: rows that look like copies of others.
+
+    `skipped` counts by the rule's label, `codes` the problems by their code (a row may have several), `warned` the rows
+    that became events with a warning.
+    """
+
+    read: int = 0
+    expanded: int = 0
+    events: int = 0
+    rejected: int = 0
+    held: int = 0
+    warned: int = 0
+    is_whole: bool = False
+    skipped: Counter[str] = field(default_factory=Counter)
+    gone: int = 0
+    absorbed: Counter[str] = field(default_factory=Counter)
+    codes: Counter[str] = field(default_factory=Counter)
+    misses: Misses = field(default_factory=lambda: Misses())  # noqa: PLW0108  # imported for work only
+
+    def take(self, outcome: Foreseen) -> None:
+        """Count one row, or one of its events."""
+        self.read += not outcome.part.is_further
+        self.expanded += outcome.part.is_further
+        match outcome:
+            case MappedRow():
+                self.events += 1
+                self.warned += bool(outcome.warnings)
+                self.misses.take(outcome.warnings)
+            case Rejection():
+                self.rejected += 1
+                self.codes.update(reason.code.value for reason in outcome.reasons)
+                self.misses.take(outcome.reasons)
+            case Held():
+                self.held += 1
+            case Skipped():
+                self.skipped[outcome.because] += 1
+            case Absorbed():
+                self.absorbed[outcome.into.value] += 1
+            case Gone():
+                self.gone += 1
+            case _:
+                assert_never(outcome)
+
+    def take_back(self, row: TakenBack) -> None:
+        """Count an event as the rejected row that it turned out to be."""
+        self.events -= 1
+        self.warned -= row.was_warned
+        self.rejected += 1
+        self.codes.update(reason.code.value for reason in row.rejection.reasons)
+
+    def document(self) -> dict[str, object]:
+        """Return it as scripts read it."""
+        return {
+            "read": self.read,
+            "is_whole": self.is_whole,
+            "expanded": self.expanded,
+            "events": self.events,
+            "skipped": dict(self.skipped.most_common()),
+            "duplicate": self.absorbed[Absorption.DUPLICATE.value],
+            "grouped": self.absorbed[Absorption.GROUPED.value],
+            "rejected": self.rejected,
+            "held": self.held,
+            "reasons": dict(self.codes.most_common()),
+            "warned": self.warned,
+            "unmapped": self.misses.values,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What somebody wants to see: the first `count` rows, all or `only` those of a kind; `is_whole`: count all there are."""
+
+    count: int
+    only: OutcomeKind | None = None
+    is_whole: bool = False
+
+    @property
+    def most_read(self) -> int | None:
+        """So many rows need be read; None: as many as it takes."""
+        return None if self.is_whole or self.only else self.count
+
+
+def preview_feed(word: str, wanted: Wanted, *, as_json: bool) -> int:
+    """Show the rows wanted and what becomes of them.
+
+    Raises:
+        SyncError: the mapping is broken, names a channel that the key does not have, or the source cannot be read.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    mapping = named_mapping(settings, word)
+    known = known_lists(settings)
+    mapper = compile_feed(mapping, known.directory, now())
+    account, claims = PreviewAccount(), Claims()
+    source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
+    with (
+        output.progress(f"reading {mapping.feed}") as bar,
+        closing(_Reading(account, claims, bar, wanted).of(source, mapper.over)) as outcomes,
+    ):
+        met = list(_shown(outcomes, wanted))
+        # Whether the source ends here is known only by asking for one row more.
+        is_at_end = next(outcomes, None) is None if wanted.only and not wanted.is_whole else account.read < wanted.count
+        deque(outcomes if wanted.is_whole else (), maxlen=0)
+    account.is_whole = wanted.is_whole or is_at_end
+    first = [outcome for outcome in map(claims.in_the_end, met) if wanted.only in {None, kind_of(outcome)}]
+    with open_shelf(settings) as shelf:
+        estranged = () if shelf.has_delivered(mapping.feed) else shelf.estranged()
+    output.document({**_document(mapping, known, first, account), "estranged": estranged})
+    if not as_json:
+        _show(output, mapping, known, first, account)
+        for sentence in estranged:
+            output.note(sentence)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A source being read by somebody who wants to see some of its rows: each is counted as what a run would make of it."""
+
+    account: PreviewAccount
+    claims: Claims
+    bar: Progress
+    wanted: Wanted
+
+    def of(self, source: Source, over: Callable[[Iterable[SourceRow]], Iterator[RowOutcome]]) -> Generator[Foreseen, None, None]:
+        """Yield what becomes of each row, and of an earlier event once it is known to be none where rejected rows are wanted."""
+        with source.read() as reading:
+            for outcome in over(islice(reading.rows, self.wanted.most_read)):
+                foreseen = self.claims.foresee(outcome)
+                for row in self.claims.taken_back():
+                    self.account.take_back(row)
+                    if self.wanted.only == "rejected":
+                        yield row.rejection
+                self.account.take(foreseen)
+                self.bar.advance(not outcome.part.is_further)
+                yield foreseen
+
+
+def _shown(outcomes: Iterable[Foreseen], wanted: Wanted) -> Iterable[Foreseen]:
+    """Yield all that becomes of the first rows wanted; nothing is read beyond them."""
+    if not wanted.count:
+        return
+    rows = 0
+    for outcome in outcomes:
+        if wanted.only is None:
+            rows += not outcome.part.is_further
+            if rows > wanted.count:
+                return
+            yield outcome
+        elif kind_of(outcome) == wanted.only:
+            rows += 1
+            yield outcome
+            if rows == wanted.count:
+                return
+
+
+def _document(mapping: FeedMapping, known: Known, first: Iterable[Foreseen], account: PreviewAccount) -> dict[str, Any]:
+    return {
+        "feed": mapping.feed,
+        "lists": known.lists,
+        "why_offline": known.why_offline,
+        "rows": [outcome_document(outcome) for outcome in first],
+        "account": account.document(),
+    }
+
+
+def _show(output: Output, mapping: FeedMapping, known: Known, first: Iterable[Foreseen], account: PreviewAccount) -> None:
+    if known.sentence:
+        output.note(f"{known.sentence}\n")
+    for outcome in first:
+        output.note(outcome_told(outcome))
+    output.note(_account_line(account))
+    for name, counts in (("left out", account.skipped), ("problems", account.codes)):
+        if counts:
+            output.note(f"  {name}: " + ", ".join(f"{label} {count:,}" for label, count in counts.most_common()))
+    if unmapped := account.misses.values:
+        output.table("values that no lookup knows", COLUMNS, [one.line for one in unmapped])
+    output.note(f"nothing was written or sent; `eventsync run {mapping.feed} --dry-run` compares with what was sent before")
+
+
+def _account_line(account: PreviewAccount) -> str:
+    terms = [f"events {account.events:,}", f"left out {account.skipped.total():,}"]
+    terms += [f"{how} {count:,}" for how, count in account.absorbed.items()]
+    so_far = "the whole source" if account.is_whole else "so far; --all reads the whole source"
+    expanded = f" + expanded {account.expanded:,}" if account.expanded else ""
+    terms += [f"rejected {account.rejected:,}", *([f"held {account.held:,}"] if account.held else [])]
+    return f"read {account.read:,} ({so_far}){expanded} = {' + '.join(terms)}"

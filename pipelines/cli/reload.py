@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
 from typing import Annotated
 
 import typer
 
-from pipelines.cli.flags import AsJson
+from pipelines.cli.options import IS_WORKING, AsJson
+
+if IS_WORKING:
+    import httpx
+
+    from mappings.errors import ConfigError, MappingFileError, TransientError
+    from pipelines.cli.feed_files import folder_of, shown_path
+    from pipelines.cli.output.console import Output
+    from pipelines.orchestration.reloading import FolderSeen, Reloader, Tell, watch
+    from pipelines.orchestration.webserver import Webserver, webserver_url
+    from pipelines.run.signals import wait_to_be_stopped
+    from pipelines.settings import Settings, current_settings
 
 
 def reload(
@@ -24,6 +39,85 @@ def reload(
 
     Exit codes: 0 all files can be used, 2 some cannot (the others run), 6 no Dagster answers.
     """
-    from pipelines.cli.reloads import reload_once, watch_folder  # noqa: PLC0415  # keeps `--help` fast
+    # keeps `--help` fast
 
     return watch_folder(as_json=as_json) if watch else reload_once(as_json=as_json)
+
+
+LONGEST_RELOAD_S = 180.0
+"""Hundreds of feeds take seconds to load; on a busy machine many."""
+LEAVE_S = 5.0
+
+
+def reload_once(*, as_json: bool) -> int:
+    """Reload the Dagster that runs here, or the configured one; return 0, or 2 if a mapping file cannot be used.
+
+    Raises:
+        SyncError: there is no such folder, or Dagster does not answer or cannot load its definitions.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    folder_of(settings)
+    url = _url(settings)
+    with _http(url) as http:
+        seen = Reloader(Webserver(http), settings.feeds).reload()
+    output.document({"url": url, "feeds": [feed.mapping.feed for feed in seen.folder.feeds], "broken": _documents(seen)})
+    output.note(f"Dagster at {url} has reloaded: {seen}")
+    for error in seen.broken:
+        output.error(error)
+    return 2 if seen.broken else 0
+
+
+def watch_folder(*, as_json: bool) -> int:
+    """Reload whenever a mapping file changes, until Ctrl-C; return 0.
+
+    Raises:
+        ConfigError: there is no such folder, no address of a webserver, or one document was asked for of what has no end.
+    """
+    if as_json:
+        raise ConfigError("--watch has no end, and so no document", hint="leave out one of --watch and --json")
+    settings, output = current_settings(), Output()
+    folder_of(settings)
+    url = _url(settings)
+    output.note(f"watching {settings.feeds} for Dagster at {url}; stop with Ctrl-C")
+    with watching(url, settings.feeds, b"", output.note):
+        try:
+            wait_to_be_stopped()
+        except KeyboardInterrupt:
+            output.note("stopping")
+    return 0
+
+
+@contextmanager
+def watching(url: str, folder: Path, shown: bytes, tell: Tell) -> Iterator[None]:
+    """Watch the folder for the webserver at `url` during the block, in a thread; `shown` is what it has seen of it."""
+    stop = Event()
+    with _http(url) as http:
+        reloader = Reloader(Webserver(http), folder, shown)
+        thread = Thread(target=watch, args=(reloader, tell, stop), name="mapping-files", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(LEAVE_S)
+
+
+def _http(url: str) -> httpx.Client:
+    return httpx.Client(base_url=url, timeout=LONGEST_RELOAD_S, trust_env=False)
+
+
+def _url(settings: Settings) -> str:
+    url = webserver_url(settings)
+    if not url:
+        raise TransientError(
+            "no Dagster webserver is known here", hint="`eventsync ui` starts one; EVENTSYNC_DAGSTER_URL names one elsewhere"
+        )
+    return url
+
+
+def _documents(seen: FolderSeen) -> list[dict[str, object]]:
+    return [{"path": shown_path(error.path), "problems": error.problems} for error in _sorted(seen.broken)]
+
+
+def _sorted(broken: tuple[MappingFileError, ...]) -> list[MappingFileError]:
+    return sorted(broken, key=lambda error: error.path)

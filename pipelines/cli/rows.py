@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipelines.cli.completing import state_words
-from pipelines.cli.flags import AsJson, OneFeed
+from pipelines.cli.completion import state_words
+from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
+
+if IS_WORKING:
+    from pipelines.cli.listed_rows import ListedRow, chosen_rows, parse_choice
+    from pipelines.cli.output.console import Output
+    from pipelines.cli.output.csv import write_told_csv
+    from pipelines.cli.state_reader import Shelf, open_shelf
+    from pipelines.cli.unmapped import COLUMNS, unmapped_of
+    from pipelines.settings import current_settings
 
 StateWord = Annotated[
     str | None,
@@ -50,8 +60,74 @@ def rows(
     Warnings stay until the row or the mapping changes. The CSV file repeats the partner's columns of rejected, held and warned
     rows, then adds place, problem and hint; it is safe to open in a spreadsheet. Exit code 0.
     """
-    from pipelines.cli.row_list import list_rows, list_unmapped  # noqa: PLC0415  # keeps `--help` fast
+    # keeps `--help` fast
 
     if unmapped:
         return list_unmapped(feed, as_json=as_json)
     return list_rows(feed, state, csv=csv, limit=limit, as_json=as_json)
+
+
+SHOWN = 100
+_COLUMNS = ("state", "place", "row key", "event", "problem", "what would help")
+
+
+def list_rows(feed: str, state: str | None, *, csv: Path | None, limit: int | None, as_json: bool) -> int:
+    """List rows of a feed, or write them to `csv`; return 0.
+
+    Raises:
+        ConfigError: there is no such feed or state, or the file cannot be written.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    choices = parse_choice(state)
+    most = SHOWN if limit is None and csv is None else limit
+    with open_shelf(settings) as shelf:
+        name = shelf.feed_name(feed)
+        found = _rows(shelf, name, choices)
+        listed = islice(found, most)
+        rows = list(listed) if csv is None or as_json else []  # of a file for people, no row is kept
+        count = 0 if csv is None else write_told_csv(csv, (row.csv for row in rows or listed))
+        is_more = next(found, None) is not None
+        elsewhere = "" if shelf.books_of(name) else shelf.elsewhere_sentence()
+    output.document(
+        {"feed": name, "state": state or "waiting", "rows": [row.document for row in rows], "is_more": is_more, "csv": csv}
+    )
+    if csv is not None:
+        output.note(f"{csv}: {count:,} row{'s' * (count != 1)}")
+        return 0
+    title = f"{name}: {state or 'what waits for a person'}"
+    output.table(title, _COLUMNS, [_row(row) for row in rows])
+    if elsewhere:
+        output.note(elsewhere)
+    if is_more:
+        output.note(f"the first {most}; --limit shows more, --csv FILE writes all")
+    return 0
+
+
+def list_unmapped(feed: str, *, as_json: bool) -> int:
+    """List the values that no lookup knows, as the last run that read the source has met them; return 0.
+
+    Raises:
+        ConfigError: there is no such feed.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    with open_shelf(settings) as shelf:
+        name = shelf.feed_name(feed)
+        book = shelf.book(name)
+        values = () if shelf.books is None or book is None else unmapped_of(shelf.books, book)
+    output.document({"feed": name, "unmapped": values})
+    if not values:
+        output.note(f"{name}: the lookups know every value that was looked up")
+        return 0
+    output.table(f"{name}: values that no lookup knows", COLUMNS, [value.line for value in values])
+    return 0
+
+
+def _rows(shelf: Shelf, feed: str, choices: tuple[str, ...]) -> Iterator[ListedRow]:
+    """Yield the rows asked for, however many there are."""
+    book = shelf.book(feed)
+    if shelf.books is not None and book is not None:
+        yield from chosen_rows(shelf.books, book, choices)
+
+
+def _row(row: ListedRow) -> tuple[object, ...]:
+    return row.state, row.place, row.row_key, "" if row.event_id is None else str(row.event_id), row.problem, row.hint

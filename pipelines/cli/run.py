@@ -5,15 +5,54 @@ What a run does is `pipelines.feed_run`'s; how it meets Dagster `pipelines.dagst
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated
+from uuid import uuid4
 
 import typer
 
-from pipelines.cli.completing import brake_words
-from pipelines.cli.flags import AsJson, FeedNames
+from pipelines.cli.completion import brake_words
+from pipelines.cli.options import IS_WORKING, AsJson, FeedNames
+
+if IS_WORKING:
+    import httpx
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+    from mappings.errors import ConfigError, MappingFileError
+    from mappings.refusals import did_you_mean
+    from mappings.row_key import FeedName
+    from mappings.spec.feed import FeedMapping
+    from mappings.yaml.loader import LoadedFeed
+    from pipelines.cli.dry_run import rehearse_feeds
+    from pipelines.cli.feed_files import chosen_feeds, folder_of
+    from pipelines.cli.output.console import Output, Progress
+    from pipelines.cli.output.words import worst
+    from pipelines.cli.run_report import RunReport, report_of, show_reports
+    from pipelines.clock import new_run_id, now
+    from pipelines.orchestration.dagster_home import prepare_dagster_home
+    from pipelines.orchestration.webserver import (
+        Launch,
+        Webserver,
+        launch_config,
+        launch_tags,
+        launched_job,
+        wanted_assets,
+        webserver_url,
+    )
+    from pipelines.run.context import open_workshop, require_service
+    from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
+    from pipelines.run.options import BRAKE_TEXTS, RunOptions
+    from pipelines.run.outcome import ExitCode, FaultError, faults_as_errors, outcome_of
+    from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
+    from pipelines.settings import Settings, current_settings
+    from pipelines.telemetry.logs import configure_logs
 
 
-def run(  # noqa: PLR0913, PLR0917  # the options of the surface
+def run(  # the options of the surface
     feeds: FeedNames = None,
     all_feeds: Annotated[bool, typer.Option("--all", help="Every feed of the folder.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read, map and compare; write and send nothing.")] = False,
@@ -63,8 +102,8 @@ def run(  # noqa: PLR0913, PLR0917  # the options of the surface
     Exit codes: 0 done, 1 rows need attention, 2 configuration, 3 key or scope refused, 4 held by another run,
     5 stopped by a brake, 6 paused or unavailable, 130 interrupted.
     """
-    from pipelines.cli.running import Request, run_feeds  # noqa: PLC0415  # keeps `--help` fast
-    from pipelines.cli.words import options_of  # noqa: PLC0415  # as above
+    # keeps `--help` fast
+    # as above
 
     options = options_of(
         limit=limit,
@@ -79,3 +118,267 @@ def run(  # noqa: PLR0913, PLR0917  # the options of the surface
     return run_feeds(
         Request(tuple(feeds or ()), options, is_all=all_feeds, is_dry=dry_run, uses_dagster=not no_dagster, as_json=as_json)
     )
+
+
+def options_of(*, keys: str | None, accept: list[str], **others: object) -> RunOptions:
+    """Return the options that the words ask for.
+
+    Raises:
+        ConfigError: with every word that cannot be.
+    """
+    asked = {"keys": tuple(filter(None, (keys or "").split(","))), "accept": _brakes(accept), **others}
+    if asked.get("stage_only") and asked.get("publish_only"):
+        raise ConfigError("--stage-only and --publish-only exclude each other", hint="leave out one; neither does both")
+    try:
+        return RunOptions.model_validate(asked)
+    except ValidationError as error:
+        wrong = error.errors()
+        hints = dict.fromkeys(filter(None, map(_hint, wrong)))
+        raise ConfigError("\n".join(map(_problem, wrong)), hint="; ".join(hints)) from error
+
+
+def _problem(wrong: ErrorDetails) -> str:
+    if not wrong["loc"]:  # words that do not go together
+        return wrong["msg"].removeprefix("Value error, ")
+    option = str(wrong["loc"][0]).replace("_", "-")
+    return f"--{option} {wrong['input']}: {wrong['msg'].lower()}"
+
+
+def _hint(wrong: ErrorDetails) -> str:
+    if not wrong["loc"]:
+        return ""
+    return did_you_mean(str(wrong["input"]), BRAKE_TEXTS if wrong["loc"][0] == "accept" else ("draft",))
+
+
+def _brakes(words: list[str]) -> tuple[str, ...]:
+    return tuple(brake.strip() for word in words for brake in word.split(",") if brake.strip())
+
+
+def tell_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
+    """Tell of those feeds whose last run was lost. What cannot be told is logged, and keeps no run from beginning."""
+    if not settings.channels.addresses:
+        return
+    from pipelines.notifications.notices import nothing_fails, teller_of  # see the door sign
+
+    with nothing_fails(), open_workshop(settings) as workshop:
+        teller_of(settings, workshop.engine).tell_of_lost_runs(feeds)
+
+
+def tell_after(
+    settings: Settings,
+    feeds: Sequence[FeedMapping],
+    reports: Iterable[RunReport],
+    broken: Sequence[MappingFileError] | None,
+) -> None:
+    """Tell of the feeds that were run, once that is reported. What cannot be told is logged, and fails no run; whoever
+    interrupts does not want to wait for a chat, and nothing else.
+
+    `broken`: the files of the folder that cannot be used, None where only a part of it was looked at.
+    """
+    if not settings.channels.addresses:
+        return
+    from pipelines.notifications.causes import Cause, Concern  # as above
+    from pipelines.notifications.notices import nothing_fails, teller_of  # see the door sign
+
+    crashes = {
+        FeedName(report.feed): Concern(Cause.FAILED, report.message, report.hint)
+        for report in reports
+        if report.exit_code == ExitCode.ATTENTION and report.outcome == "failed"
+    }
+    with suppress(KeyboardInterrupt), nothing_fails(), open_workshop(settings) as workshop:
+        teller = teller_of(settings, workshop.engine)
+        files, concerns = ((), {}) if broken is None else teller.files(broken, feeds)
+        about = {one.feed: one for one in (*files, *feeds)}
+        teller.tell(about.values(), {**crashes, **concerns})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a person asked for."""
+
+    feeds: tuple[str, ...]
+    options: RunOptions
+    is_all: bool
+    is_dry: bool
+    uses_dagster: bool
+    as_json: bool
+    launched_by: str = "cli"
+
+
+def run_feeds(request: Request) -> int:
+    """Run every feed asked for, one after another; return the exit code of the worst.
+
+    Whenever it is interrupted there is a report of what was done until then.
+
+    Raises:
+        SyncError: nothing could be run at all.
+    """
+    output = Output(json=request.as_json)
+    said = _Said(output, [])
+    with leaving_on_second_signal(said.at_last):
+        try:
+            with signals_raised():
+                settings = current_settings()
+                configure_logs(settings)
+                folder = folder_of(settings, () if request.is_all else request.feeds)
+                feeds = _asked(request, chosen_feeds(folder, request.feeds))
+                require_service(settings)
+            if request.is_dry:
+                return rehearse_feeds(settings, feeds, request.options, output)
+            runner = runner_of(request, settings, output)
+            tell_before(settings, feeds)
+            said.take(runner(feeds))
+        except KeyboardInterrupt:
+            return said.interrupted()
+        broken = folder.broken if request.is_all else ()
+        exit_code = said.reports_and_code(is_any_broken=bool(broken))
+        for error in broken:
+            output.error(error)
+        tell_after(settings, feeds, said.reports, broken if request.is_all else None)
+        return exit_code
+
+
+@dataclass(slots=True)
+class _Said:
+    """The reports so far, and whether they are printed: they are once, however the command ends."""
+
+    output: Output
+    reports: list[RunReport]
+    is_out: bool = False
+
+    def take(self, reports: Iterable[RunReport]) -> None:
+        """Take the reports as they come; a person who stops one feed does not want the next one begun."""
+        for report in reports:
+            self.reports.append(report)
+            if is_stop_asked() or report.exit_code == ExitCode.INTERRUPTED:
+                break
+
+    def reports_and_code(self, *, is_any_broken: bool) -> int:
+        """Print what was done; return the exit code of the worst."""
+        exit_code = worst({report.exit_code for report in self.reports} | ({2} if is_any_broken else set()))
+        self.is_out = True
+        show_reports(self.output, self.reports, exit_code)
+        return exit_code
+
+    def interrupted(self) -> int:
+        """Print what was done before it was interrupted between two runs, or before the first."""
+        self.is_out = True
+        show_reports(self.output, self.reports, ExitCode.INTERRUPTED)
+        self.output.aside("interrupted; the state is intact: run again to go on")
+        return ExitCode.INTERRUPTED
+
+    def at_last(self) -> None:
+        """Print the document, in place of whatever the process hangs in."""
+        if not self.is_out:
+            self.output.document({"exit_code": int(ExitCode.INTERRUPTED), "runs": self.reports})
+
+
+def _asked(request: Request, feeds: Sequence[LoadedFeed]) -> list[FeedMapping]:
+    if not request.feeds and not request.is_all:
+        known = ", ".join(feed.mapping.feed for feed in feeds) or "none"
+        raise ConfigError("no feed was named", hint=f"name one or more, or say --all; the feeds here: {known}")
+    if request.feeds and request.is_all:
+        raise ConfigError("--all and names of feeds exclude each other", hint="leave out one of them")
+    return [feed.mapping for feed in feeds]
+
+
+if IS_WORKING:
+    Runner = Callable[[Sequence[FeedMapping]], Iterable[RunReport]]
+
+
+def runner_of(request: Request, settings: Settings, output: Output) -> Runner:
+    """Return what runs feeds as asked for: the engine alone, a webserver that is there, or Dagster in this process."""
+    if not request.uses_dagster:
+        return lambda feeds: _with_engine(settings, feeds, request.options, output)
+    url = webserver_url(settings)
+    if url:
+        http = httpx.Client(base_url=url, timeout=30.0, trust_env=False)
+        server = Webserver(http)
+        if server.is_there():
+            return lambda feeds: _on_webserver(server, settings, feeds, request, output)
+        if settings.dagster_url:
+            output.note(f"no Dagster webserver answers at {url}; running in this process instead")
+    return lambda feeds: run_in_process(settings, feeds, request.options, output, launched_by=request.launched_by)
+
+
+def _with_engine(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> Iterator[RunReport]:
+    def run(mapping: FeedMapping, run_id: str) -> RunReport:
+        with output.progress(mapping.feed) as bar, open_workshop(settings, output.aside) as workshop:
+            result = FeedAtWork(workshop, mapping, RunTicket(run_id, "cli"), options, watcher_of(bar)).run()
+            return report_of(workshop, mapping, run_id, result.outcome)
+
+    for mapping in feeds:
+        yield _unless_at_fault(run, mapping, new_run_id(now()))
+
+
+def _on_webserver(
+    server: Webserver, settings: Settings, feeds: Sequence[FeedMapping], request: Request, output: Output
+) -> Iterator[RunReport]:
+    options = request.options
+    for mapping in feeds:
+        tags = launch_tags(mapping, options, request.launched_by)
+        wanted = tuple(wanted_assets(mapping.feed, options))
+        launch = Launch(launched_job(mapping, options), launch_config(options), wanted, tags)
+        run_id = server.launch(launch)
+        try:
+            with signals_raised():
+                status = server.follow(run_id, time.sleep, output.aside)  # noqa: TID251  # another process is followed by asking
+        except KeyboardInterrupt:
+            yield _left_alone(mapping, run_id, str(server.http.base_url.join(f"/runs/{run_id}")))
+            return
+        with open_workshop(settings) as workshop:
+            yield report_of(workshop, mapping, run_id, dagster_status=status)
+
+
+def _left_alone(mapping: FeedMapping, run_id: str, page: str) -> RunReport:
+    told, hint = f"run {run_id} goes on without us, on the Dagster webserver", f"look at it, or stop it, at {page}"
+    return RunReport(mapping.feed, run_id, "interrupted", int(ExitCode.INTERRUPTED), told, hint)
+
+
+def run_in_process(
+    settings: Settings,
+    feeds: Sequence[FeedMapping],
+    options: RunOptions,
+    output: Output,
+    *,
+    launched_by: str = "cli",
+) -> Iterator[RunReport]:
+    """Run each feed's job in this process, on the Dagster instance of the UI; people are told what is waited for."""
+    prepare_dagster_home(settings.dagster_home)
+    with output.waiting("starting Dagster (--no-dagster does without it)"), signals_raised():
+        from pipelines.definitions import build_definitions  # Dagster takes seconds to import
+        from pipelines.orchestration.in_process import run_job  # as above
+
+        wanted = {mapping.feed for mapping in feeds}
+        definitions = build_definitions(settings, lambda: open_workshop(settings, output.aside), wanted=wanted)
+
+    def run(mapping: FeedMapping, run_id: str) -> RunReport:
+        with output.waiting(f"running {mapping.feed}"):
+            status = run_job(definitions, mapping, options, run_id, launched_by)
+        with open_workshop(settings) as workshop:
+            return report_of(workshop, mapping, run_id, dagster_status=status)
+
+    for mapping in feeds:
+        yield _unless_at_fault(run, mapping, str(uuid4()))
+
+
+def _unless_at_fault(run: Callable[[FeedMapping, str], RunReport], mapping: FeedMapping, run_id: str) -> RunReport:
+    """Return the report of one feed's run; an unexpected exception is that feed's failure, and the next one runs."""
+    try:
+        with faults_as_errors(lambda: "at work", run_id):
+            return run(mapping, run_id)
+    except FaultError as fault:
+        failed = outcome_of(fault)
+        return RunReport(mapping.feed, run_id, failed.name, int(failed.exit_code), failed.message, failed.hint)
+
+
+def watcher_of(bar: Progress) -> Watcher:
+    """Return what moves a bar forward while a run works: by each row that is read, then by each that is owed and settled."""
+    read = 0
+
+    def advance(rows: int) -> None:
+        nonlocal read
+        read += rows
+        bar.advance(rows)
+
+    return Watcher(read=advance, owed=lambda rows: bar.expect(read + rows), settled=bar.advance)

@@ -4,20 +4,81 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
-from mappings.schema import FeedMapping
-from pipelines.cli.output import Output
-from pipelines.cli.run_words import standing_line
-from pipelines.cli.tables import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
+from mappings.spec.feed import FeedMapping
+from pipelines.cli.output.console import Output
+from pipelines.cli.output.words import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
 from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
-from pipelines.outcomes import ExitCode, Outcome, message_and_hint
-from pipelines.publishing.pace_told import pace_line
-from pipelines.wiring import Workshop
-from state.accounts import RejectedRow
-from state.books import Books
-from state.standing import OpenRows
-from state.views import RunRecord
-from state.words import Waiting
+from pipelines.run.context import Workshop
+from pipelines.run.outcome import ExitCode, Outcome, message_and_hint
+from pipelines.run.sending import pace_line
+from state.enums import Waiting
+from state.ledger.accounts import RejectedRow
+from state.ledger.standing import OpenRows
+from state.views.books import Books
+from state.views.views import RunRecord
+
+_JUDGED = frozenset({"done", "needs attention", "staged"})
+
+
+def run_lines(run: RunRecord) -> list[str]:
+    """Return the accounts of a run, one line each; none where it came to none."""
+    lines = []
+    if run.read:
+        lines.append(read_line(asdict(run.read)))
+    if run.publish:
+        lines.append(publish_line(asdict(run.publish)))
+    lines += filter(None, [pace_line(run.pace), standing_line(run.book.feed, run.outcome or "", run.standing)])
+    return [*lines, *(f"notice: {notice}" for notice in run.notices)]
+
+
+def standing_line(feed: str, outcome: str, standing: Mapping[Waiting, OpenRows] | None) -> str:
+    """Return what waited for a person when a run ended; "" where its message says so."""
+    if not standing or outcome in _JUDGED:
+        return ""
+    named = ", ".join(f"{kind.value.replace('_', ' ')} {rows}" for kind, rows in standing.items())
+    return f"waits for a person: {named}: see `eventsync rows {feed}`"
+
+
+def run_outcome(run: RunRecord) -> str:
+    """Return how it ended, or how far it has come."""
+    return run.outcome or f"not ended ({run.phase.value})"
+
+
+def run_head(run: RunRecord) -> str:
+    """Return a run as one line: when it started, its feed, how it ended, its whole id to copy."""
+    started = run.started_at.isoformat(sep=" ", timespec="seconds")
+    return f"{started}  {run.book.feed}  {run_outcome(run)}  (run {run.run_id}, launched by {run.launched_by})"
+
+
+def run_told(run: RunRecord) -> list[str]:
+    """Return a run as lines: its head, then indented its accounts, what came of it, and what would help."""
+    return [run_head(run), *(f"  {line}" for line in (*run_lines(run), *run.message.splitlines()))]
+
+
+def run_document(run: RunRecord) -> dict[str, Any]:
+    """Return a run as scripts read it; the details of its stage are left to `runs RUN`."""
+    return {
+        "feed": run.book.feed,
+        "destination": run.book.destination,
+        "run_id": run.run_id,
+        "dagster_run_id": run.dagster_run_id,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "launched_by": run.launched_by,
+        "phase": run.phase,
+        "outcome": run.outcome,
+        "exit_code": run.exit_code,
+        "message": run.message,
+        "read": run.read,
+        "publish": run.publish,
+        "brakes": run.brakes,
+        "notices": run.notices,
+        "pace": run.pace,
+        "standing": run.standing,
+    }
+
 
 SHOWN = 10
 """So many rejected rows are shown at the end of a run; `eventsync rows` has all of them."""

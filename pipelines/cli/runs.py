@@ -6,8 +6,20 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli.completing import feed_words, run_words
-from pipelines.cli.flags import AsJson
+from pipelines.cli.completion import feed_words, run_words
+from pipelines.cli.options import IS_WORKING, AsJson
+
+if IS_WORKING:
+    from mappings.errors import ConfigError
+    from mappings.measures import written
+    from mappings.refusals import REASON_TEXTS
+    from pipelines.cli.output.console import Output
+    from pipelines.cli.output.words import REJECTION_COLUMNS, rejection_rows
+    from pipelines.cli.run_report import run_document, run_head, run_lines, run_told
+    from pipelines.cli.state_reader import Shelf, open_shelf
+    from pipelines.settings import current_settings
+    from state.ledger.accounts import StageReport
+    from state.views.views import RunRecord
 
 OneRun = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="A run's id, or the beginning of one.", autocompletion=run_words)
@@ -35,6 +47,92 @@ def runs(
 
     Exit codes: 0, or 2 if there is no such run.
     """
-    from pipelines.cli.run_list import list_runs, show_run  # noqa: PLC0415  # keeps `--help` fast
+    # keeps `--help` fast
 
     return list_runs(feed, limit=limit, as_json=as_json) if run is None else show_run(run, feed, as_json=as_json)
+
+
+_SEARCHED = 5_000
+_REASON_COLUMNS = ("rows", "column", "found", "problem", "hint")
+_HELD_COLUMNS = ("place", "row key", "looks like a copy of")
+_REASONS_SHOWN = 20
+
+
+def list_runs(feed: str | None, *, limit: int, as_json: bool) -> int:
+    """List the latest runs; return 0.
+
+    Raises:
+        ConfigError: there is no such feed.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    with open_shelf(settings) as shelf:
+        runs = shelf.runs(None if feed is None else shelf.feed_name(feed), limit)
+        elsewhere = shelf.elsewhere_sentence()
+    output.document({"runs": [run_document(run) for run in runs]})
+    for run in runs:
+        output.note("\n".join(run_told(run)))
+    if not runs:
+        output.note("no runs yet" + (f"; {elsewhere}" if elsewhere else ""))
+    return 0
+
+
+def show_run(word: str, feed: str | None, *, as_json: bool) -> int:
+    """Show one run in detail; return 0.
+
+    Raises:
+        ConfigError: no run, or more than one, begins with `word`.
+    """
+    settings, output = current_settings(), Output(json=as_json)
+    with open_shelf(settings) as shelf:
+        run = _found(shelf, word, None if feed is None else shelf.feed_name(feed))
+    output.document({**run_document(run), "stage": run.stage_report})
+    output.note(run_head(run))
+    for line in (
+        f"service: {run.book.destination.replace('#', ', namespace ')}",
+        *_times(run),
+        *run_lines(run),
+        *run.message.splitlines(),
+    ):
+        output.note(f"  {line}")
+    if run.stage_report:
+        _show_stage(output, run.stage_report)
+    return 0
+
+
+def _found(shelf: Shelf, word: str, feed: str | None) -> RunRecord:
+    runs = [run for run in shelf.runs(feed, _SEARCHED) if run.run_id.startswith(word) or run.dagster_run_id == word]
+    exact = [run for run in runs if word in {run.run_id, run.dagster_run_id}] or runs
+    if not exact:
+        raise ConfigError(f"there is no run {word!r}", hint="`eventsync runs` lists the latest ones")
+    if len(exact) > 1:
+        some = ", ".join(f"{run.run_id} ({run.book.feed})" for run in exact[:5])
+        raise ConfigError(f"{len(exact)} runs begin with {word!r}: {some}", hint="give more of the id, or --feed")
+    return exact[0]
+
+
+def _times(run: RunRecord) -> list[str]:
+    if run.finished_at is None:
+        return [f"phase: {run.phase.value}"]
+    took_s = (run.finished_at - run.started_at).total_seconds()
+    took = f"took {written(took_s)} s" if took_s >= 0 else "took an unknown time (the clock was set back meanwhile)"
+    return [f"{took}, exit code {run.exit_code}"]
+
+
+def _show_stage(output: Output, report: StageReport) -> None:
+    counts = {"warnings": report.warnings, "gone from the source": report.vanished, "gone, being over": report.past}
+    counts |= {"withdrawn": report.withdrawn}
+    for name, count in counts.items():
+        if count:
+            output.note(f"  {name}: {count:,}")
+    if report.skipped:
+        output.note("  left out: " + ", ".join(f"{label} {count:,}" for label, count in report.skipped.items()))
+    if report.brakes:
+        output.note(f"  stopped by: {', '.join(report.brakes)}")
+    if report.reasons:
+        shown = report.reasons[:_REASONS_SHOWN]
+        rows = [(one.count, one.column or one.field, one.found, REASON_TEXTS[one.code], one.hint) for one in shown]
+        output.table("problems, by value", _REASON_COLUMNS, rows)
+    if report.rejections:
+        output.table("the first rejected rows", REJECTION_COLUMNS, rejection_rows(report.rejections))
+    if report.held:
+        output.table("the first held rows", _HELD_COLUMNS, [(row.origin, row.row_key, row.twin_key) for row in report.held])

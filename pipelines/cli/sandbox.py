@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.flags import AsJson
+from pipelines.cli.options import AsJson
 
 if TYPE_CHECKING:
     from sandbox.server import Announcement
@@ -34,10 +34,10 @@ def sandbox(
     as_json: AsJson = False,
 ) -> int:
     """Run a faithful local copy of the service until it is interrupted."""
-    from mappings.errors import ConfigError  # noqa: PLC0415  # keeps `--help` fast
-    from sandbox.server import Address, serve  # noqa: PLC0415  # as above
-    from sandbox.store import StateInUseError  # noqa: PLC0415  # keeps `--help` fast
-    from sandbox.switches import SwitchError, switched  # noqa: PLC0415  # as above
+    from mappings.errors import ConfigError  # keeps `--help` fast
+    from sandbox.server import Address, serve  # as above
+    from sandbox.store import StateInUseError  # keeps `--help` fast
+    from sandbox.switches import SwitchError, switched  # as above
 
     wanted = [*([f"rate_events={rate}"] if rate else []), *(switches or [])]
     try:
@@ -51,9 +51,9 @@ sandbox.__doc__ = f"{sandbox.__doc__}\n{EXAMPLES}"
 
 
 def _announce_json(announcement: Announcement) -> None:
-    from dataclasses import asdict  # noqa: PLC0415  # as above
+    from dataclasses import asdict  # as above
 
-    import orjson  # noqa: PLC0415  # as above
+    import orjson  # as above
 
     sys.stdout.write(orjson.dumps(asdict(announcement)).decode() + "\n")
     sys.stdout.flush()

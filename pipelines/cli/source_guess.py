@@ -13,10 +13,10 @@ from typing import Any
 
 import orjson
 
+from mappings.draft.dialect import guess_dialect, guess_encoding
+from mappings.draft.moments import Guessed
+from mappings.draft.write_yaml import block, comment, scalar
 from mappings.errors import ConfigError
-from mappings.infer_dialect import guess_dialect, guess_encoding
-from mappings.infer_moments import Guessed
-from mappings.infer_yaml import block, comment, scalar
 
 HEAD_BYTES = 8 * 1024 * 1024
 """So much of a file is looked at."""

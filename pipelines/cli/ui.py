@@ -24,6 +24,6 @@ def ui(
 
     `make ui` is the demo. Exit codes: 0 after Ctrl-C, 2 if it cannot start.
     """
-    from pipelines.cli.showcase import show_demo_ui, show_ui  # noqa: PLC0415  # keeps `--help` fast
+    from pipelines.cli.demo import show_demo_ui, show_ui  # keeps `--help` fast
 
     return show_demo_ui(folder, port) if demo else show_ui(port)

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
-from mappings.vocabulary import Reason, ReasonCode
-from state.books import Books
-from state.views import Book
-from state.words import ProblemKind
+from mappings.refusals import Reason, ReasonCode
+from state.enums import ProblemKind
+from state.ledger.row_record import Book
+from state.views.books import Books
 
 COLUMNS = ("column", "value", "rows", "hint")
 _DISTINCT_VALUES = 500

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
 
-from pipelines.cli.flags import AsJson
+from pipelines.cli.options import IS_WORKING, AsJson
+
+if IS_WORKING:
+    from mappings.errors import ConfigError
+    from mappings.reference import Grid, Section, Vocabulary, read_vocabulary
+    from pipelines.cli.output.console import Output
 
 Word = Annotated[str | None, typer.Argument(metavar="[WORD]", help="A step, a value, a rule, a key or a reason's code.")]
 
@@ -25,6 +31,60 @@ def vocabulary(word: Word = None, as_json: AsJson = False) -> int:
 
     Exit codes: 0, or 2 for a word that the language does not have.
     """
-    from pipelines.cli.reference_page import give_reference  # noqa: PLC0415  # keeps `--help` fast
+    # keeps `--help` fast
 
     return give_reference(word, as_json=as_json)
+
+
+def give_reference(word: str | None, *, as_json: bool) -> int:
+    """Print all there is to read, or what one word means; return 0.
+
+    Raises:
+        ConfigError: the language has no such word.
+    """
+    output, known = Output(json=as_json), read_vocabulary()
+    sections = known.sections if word is None else _about(known, word)
+    output.document({"word": word, "sections": [_document(section) for section in sections]})
+    if as_json:
+        return 0
+    if word is None:
+        sys.stdout.write(known.text)
+        return 0
+    for section in sections:
+        _show(output, section)
+    return 0
+
+
+def _about(known: Vocabulary, word: str) -> tuple[Section, ...]:
+    found = known.about(word.strip("`"))
+    if not found:
+        hint = known.near(word) or "`eventsync vocabulary` prints the whole page"
+        raise ConfigError(f'the mapping language has no word "{word}"', hint=hint)
+    return found
+
+
+def _document(section: Section) -> dict[str, Any]:
+    return {
+        "chapter": section.chapter,
+        "heading": _plain(section.heading),
+        "words": section.words,
+        "meaning": _plain(section.promise),
+        "tables": [[_row(table, cells) for cells in table.rows] for table in section.tables],
+    }
+
+
+def _row(table: Grid, cells: tuple[str, ...]) -> dict[str, str]:
+    return dict(zip(table.columns, map(_plain, cells), strict=True))
+
+
+def _show(output: Output, section: Section) -> None:
+    where = "" if section.chapter == section.heading else f"  ({_plain(section.chapter)})"
+    output.note(f"{_plain(section.heading)}{where}")
+    output.note(f"  {_plain(section.promise)}\n" if section.promise else "")
+    for table in section.tables:
+        output.table("", table.columns, [tuple(map(_plain, cells)) for cells in table.rows])
+
+
+def _plain(text: str) -> str:
+    """Return Markdown as a terminal shows it."""
+    return text.replace("`", "")

@@ -1,1 +1,4 @@
-"""The story of one run: open the source, stage its rows, ask the brakes, publish what is owed. Knows no Dagster."""
+"""One run of one feed, from the lease to the outcome: stage, check the brakes, publish, settle.
+
+Knows neither Dagster nor the command line: both build a run context and start the run from it.
+"""

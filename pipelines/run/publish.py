@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mappings.errors import SyncError
-from pipelines.publishing.covers import CoverProblem
-from pipelines.publishing.pace_told import pace_numbers
-from pipelines.publishing.preflight import CLEAR, Outlook
-from pipelines.publishing.sending import PublishJob, Sending
-from pipelines.stopping.stoppable import run_stoppable
-from pipelines.write_back import WrittenBack
-from state.accounts import PublishAccount
-from state.lease import LeaseLostError
-from state.standing import NOTHING, Standing
+from pipelines.run.images import CoverProblem
+from pipelines.run.preflight import CLEAR, Outlook
+from pipelines.run.sending import PublishJob, Sending, pace_numbers
+from pipelines.run.signals import run_async
+from pipelines.run.write_back import WrittenBack
+from state.ledger.accounts import PublishAccount
+from state.ledger.lease import LeaseLostError
+from state.ledger.standing import NOTHING, Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ def publish(job: PublishJob) -> Published:
     """
     sending = Sending(job)
     started = job.clock_s()
-    run_stoppable(sending.run, sending.stop, sending.drain.leave)
+    run_async(sending.run, sending.stop)
     if isinstance(sending.drain.cause, LeaseLostError):
         raise sending.drain.cause
     account = job.outbox.account()

@@ -13,15 +13,15 @@ from importlib.metadata import version
 
 from pydantic import TypeAdapter, ValidationError
 
-from connectors.sources.deliveries import NO_FILES
-from connectors.sources.sights import Look, Sight
-from mappings.engine import RowMapper
-from mappings.row_plan import leaves_for_later
-from mappings.schema import FeedMapping
-from mappings.source_bases import FileSource
-from pipelines.options import RunOptions
-from state.bookmark import NO_BOOKMARK, Bookmark
-from state.reach import Reach
+from connectors.sources.files.snapshot import Look, Sight
+from connectors.sources.files.source import NO_FILES
+from mappings.compiler.mapper import RowMapper
+from mappings.compiler.rows import leaves_for_later
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import FileSource
+from pipelines.run.options import RunOptions
+from state.ledger.bookmark import NO_BOOKMARK, Bookmark
+from state.ledger.reach import Reach
 
 _DAILY = timedelta(days=1)
 _EARLY = 0.05

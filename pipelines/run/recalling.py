@@ -12,12 +12,12 @@ from tempfile import TemporaryFile
 
 from connectors.sources.contract import Piece, Reading, Records, Source
 from mappings.errors import SyncError
-from mappings.vocabulary import RowKey, SourceRow
+from mappings.outcome import SourceRow
+from mappings.row_key import RowKey
 from pipelines.run.sifting import Sequel, Sieve, each_part
 from pipelines.run.spilling import Parts
-from pipelines.stopping.interrupts import interruptible, window
-from state.ledger import Ledger
-from state.recall import ENTRY_OF_PAIR
+from state.ledger.ledger import Ledger
+from state.ledger.recall import ENTRY_OF_PAIR
 
 MOST_DIFFERING = 100_000
 """Records. Beyond, so much would have to be kept in mind that the source had better be read as if nothing were known of it."""
@@ -79,8 +79,7 @@ def recall(known: Known, source: Source) -> Recollection | None:
         return None
     try:
         with ExitStack() as stack:
-            with window():
-                reading = stack.enter_context(source.read())
+            reading = stack.enter_context(source.read())
             if reading.records is None or reading.records.layout != known.layout:
                 return None
             look = _Look(known, reading, reading.records, Sieve(known.ledger.remembered, doubtful, MOST_DIFFERING))
@@ -113,7 +112,7 @@ class _Look:
 
     def _sifted(self, sequel: Sequel) -> bool:
         with Parts() as digests:
-            for chunk in interruptible(self.records.digests()):
+            for chunk in self.records.digests():
                 sequel.put(chunk)
                 digests.put(chunk)
             return self.sieve.sift(digests)
@@ -124,5 +123,5 @@ class _Look:
     def _spoken_for(self, pieces: Iterable[Piece]) -> frozenset[int]:
         """Return the entries of the rows of these pieces; a row without a key has none."""
         self.records.only(pieces)
-        keys = set(map(self.known.key_of, interruptible(self.reading.rows)))
+        keys = set(map(self.known.key_of, self.reading.rows))
         return self.known.ledger.entries_of(sorted(keys))

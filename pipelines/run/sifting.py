@@ -13,7 +13,7 @@ from itertools import compress
 from typing import BinaryIO
 
 from pipelines.run.spilling import PARTS, Parts
-from state.recall import PAIR
+from state.ledger.recall import PAIR
 
 _DIGEST_BYTES = 16
 

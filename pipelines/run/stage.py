@@ -15,27 +15,27 @@ from typing import TypeVar
 
 from connectors.sources.contract import Ending, Reading, Source
 from connectors.sources.errors import SourceUnavailableError
-from connectors.sources.sights import Sight
-from mappings.engine import RowMapper
-from mappings.identity import names_of
-from mappings.row_plan import is_unfolding
-from mappings.schema import FeedMapping
-from mappings.vocabulary import WHOLE_ROW, RowKey, RowOutcome, SourceRow
-from pipelines.brakes import BrakeVerdict, judge
-from pipelines.options import RunOptions
-from pipelines.publishing.drain import Advance
+from connectors.sources.files.snapshot import Sight
+from mappings.compiler.mapper import RowMapper
+from mappings.compiler.rows import is_unfolding
+from mappings.outcome import WHOLE_ROW, RowOutcome, SourceRow
+from mappings.row_key import RowKey, names_of
+from mappings.spec.feed import FeedMapping
+from pipelines.run.brakes import BrakeVerdict, judge
+from pipelines.run.drain import Advance
+from pipelines.run.options import RunOptions
 from pipelines.run.reading import FROM_THE_START, Approach, Sameness
 from pipelines.run.recalling import Recollection
+from pipelines.run.signals import raise_if_stopped, signals_deferred
 from pipelines.run.traces import NO_TRACE, Trace, Tracing
 from pipelines.run.window_filter import Sieve
-from pipelines.stopping.interrupts import interruptible, window
-from state.accounts import StageReport
-from state.bookmark import ReadEnd
-from state.ledger import Ledger
-from state.reach import Reach
-from state.repeating import Repetition
-from state.stage import Stage
-from state.terms import Terms
+from state.ledger.accounts import StageReport
+from state.ledger.bookmark import ReadEnd
+from state.ledger.ledger import Ledger
+from state.ledger.reach import Reach
+from state.ledger.repeating import Repetition
+from state.ledger.stage import Stage
+from state.ledger.terms import Terms
 
 CHUNK_ROWS = 2_000
 """Rows of one stage transaction: large enough for batched statements and few flushes to disk, small enough for flat memory."""
@@ -93,8 +93,7 @@ def stage(job: StageJob) -> Staged:
     Raises:
         SyncError: the source cannot be read, or the state DB cannot record; what was staged so far is not published.
     """
-    with window():
-        sight = None if job.sameness is None or not _is_usual(job.options) else job.sameness.seen()
+    sight = None if job.sameness is None or not _is_usual(job.options) else job.sameness.seen()
     told = None if sight is None else _told_again(job, sight)
     return _read(job, _trace(job, sight)) if told is None else told
 
@@ -107,8 +106,7 @@ def _is_usual(options: RunOptions) -> bool:
 def _told_again(job: StageJob, sight: Sight) -> Staged | None:
     """Account for a source that is as the last read left it; None where its rows have to be read."""
     known = "" if job.sameness is None or job.options.full else job.ledger.stamp()
-    with window():
-        evidence = job.sameness.repeated(sight, known) if job.sameness and known else None
+    evidence = job.sameness.repeated(sight, known) if job.sameness and known else None
     if evidence is None:
         return None
     verdicts: list[BrakeVerdict] = []
@@ -147,8 +145,7 @@ def _read(job: StageJob, trace: Trace) -> Staged:
     row_parts = len(job.mapping.key_columns)
     missing = set(job.options.keys)
     with ExitStack() as stack:
-        with window():
-            reading = stack.enter_context(job.source.read())
+        reading = stack.enter_context(job.source.read())
         reach = _reach(job, reading)
         is_whole = reading.is_whole and reach is not Reach.PICKED
         terms = _terms(job, reach)
@@ -159,8 +156,10 @@ def _read(job: StageJob, trace: Trace) -> Staged:
         if memory and memory.recollection:
             _pass_over(job, memory.recollection, staging)
         sieve = Sieve(job.options.window) if job.options.window else None
-        for chunk in interruptible(batched(_chosen(job, reading.rows, sieve), CHUNK_ROWS)):
-            staging.write(chunk)
+        for chunk in batched(_chosen(job, reading.rows, sieve), CHUNK_ROWS):
+            raise_if_stopped()
+            with signals_deferred():
+                staging.write(chunk)
             job.advance(sum(not outcome.part.is_further for outcome in chunk))
             if missing:
                 missing.difference_update(chain.from_iterable(names_of(each.row_key, row_parts) for each in chunk))
@@ -168,7 +167,8 @@ def _read(job: StageJob, trace: Trace) -> Staged:
         ending = reading.ending()
         bookmark = job.approach.bookmark(ending.cursor, is_full=reach is Reach.FULL)
         brake = _brake(job, verdicts, has_known_end=reading.has_known_end)
-        report = staging.close(brake, ReadEnd(bookmark, is_short=ending.is_short))
+        with signals_deferred():
+            report = staging.close(brake, ReadEnd(bookmark, is_short=ending.is_short))
     report.account.check()
     notices = (*job.notices, *job.approach.notices, *_noticed(report, reach, ending), *(sieve.notices() if sieve else ()))
     return Staged(report, tuple(verdicts), notices, tuple(sorted(missing)), _version(reading.stamp))
@@ -180,7 +180,7 @@ def _version(stamp: str) -> str:
 
 
 def _pass_over(job: StageJob, recollection: Recollection, staging: Stage) -> None:
-    for entries in interruptible(recollection.unchanged(job.ledger)):
+    for entries in recollection.unchanged(job.ledger):
         staging.pass_over(entries)
         job.advance(len(entries))
 

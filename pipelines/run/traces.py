@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from connectors.sources.contract import Reading, Source
-from connectors.sources.sights import Sight
-from mappings.engine import RowMapper
+from connectors.sources.files.snapshot import Sight
+from mappings.compiler.mapper import RowMapper
 from pipelines.run.reading import Evidence, Sameness
 from pipelines.run.recalling import Known, Memory, recall
-from pipelines.stopping.interrupts import window
-from state.ledger import Ledger
+from state.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +51,7 @@ class Tracing:
 
     def trace(self, sight: Sight, *, is_anew: bool) -> Trace:
         """Look through a source that is not as it was. `is_anew`: for nothing, as all of its rows are to be read."""
-        with window():
-            evidence = self.sameness.of_read(sight)
+        evidence = self.sameness.of_read(sight)
         if evidence is None or not self.mapper.takes_rows_alone:
             return Trace(sight.read_as, evidence)
         kept = "" if is_anew else self.ledger.stamp()

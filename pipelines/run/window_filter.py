@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
-from mappings.vocabulary import WHOLE_ROW, MappedRow, Rejection, RowOutcome, SourceRow
-from pipelines.backfills.windows import Window
+from mappings.outcome import WHOLE_ROW, MappedRow, Rejection, RowOutcome, SourceRow
+from pipelines.run.backfill import Window
 
 
 @dataclass(slots=True)

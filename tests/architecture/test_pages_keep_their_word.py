@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-import typer
 from architecture.places import ROOT
+from commands import every_command
 
-from pipelines.cli.app import app
-from pipelines.outcomes import ExitCode
+from pipelines.run.outcome import ExitCode
 
 README = (ROOT / "README.md").read_text("utf-8")
 PAGES = (
@@ -63,15 +62,8 @@ def _shown(page: str) -> Iterator[str]:
 
 def _commands() -> Mapping[str, set[str]]:
     """Every verb with the options that it takes; a verb of a group as `group verb`."""
-    group = typer.main.get_command(app)
-    return dict(_verbs(group, ""))
-
-
-def _verbs(group: typer.core.TyperGroup, before: str) -> Iterator[tuple[str, set[str]]]:
-    for name, verb in group.commands.items():
-        yield f"{before}{name}", {option for one in verb.params for option in one.opts} | {"--help"}
-        if isinstance(verb, typer.core.TyperGroup):
-            yield from _verbs(verb, f"{before}{name} ")
+    verbs = {name: {option for one in verb.params for option in one.opts} | {"--help"} for name, verb in every_command()}
+    return {"state": {"--help"}, **verbs}
 
 
 @pytest.mark.parametrize("page", PAGES)

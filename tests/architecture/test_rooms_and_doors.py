@@ -56,8 +56,8 @@ def test_an_init_holds_nothing_but_its_caption() -> None:
 def test_two_places_alone_catch_every_exception() -> None:
     """A fault of ours in one mapping file, or in one run, must harm no other feed."""
     assert [called(path) for path in MODULES if _caught(path) & {"", "Exception"}] == [
-        "mappings/loader.py",
-        "pipelines/faults.py",
+        "mappings/yaml/loader.py",
+        "pipelines/run/outcome.py",
     ]
 
 

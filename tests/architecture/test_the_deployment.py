@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 from architecture.places import ROOT
+from commands import every_command
 from dagster._core.instance.config import dagster_instance_config
 from dagster._core.workspace.load import location_origins_from_yaml_paths
 
-from pipelines.cli.app import app
-from pipelines.launching.dagster_home import DAGSTER_YAML
-from pipelines.names import LOCATION
+from pipelines.orchestration.dagster_home import DAGSTER_YAML
+from pipelines.orchestration.names import LOCATION
 
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("eventsync*.*"))
@@ -113,12 +112,12 @@ def test_our_containers_may_do_nothing_that_they_need_not() -> None:
 
 
 def test_every_part_that_is_a_verb_of_ours_is_one_with_its_options() -> None:
-    group = typer.main.get_command(app)
+    verbs = dict(every_command())
     programs = {"dagster", "dagster-daemon", "dagster-webserver"}
     commands = [one["command"] for one in _ours().values() if one["command"][0] not in {*programs, "--help"}]
     assert len(commands) > 1
     for verb, *words in commands:
-        options = {option for one in group.commands[verb].params for option in one.opts}  # type: ignore[attr-defined]
+        options = {option for one in verbs[verb].params for option in one.opts}
         assert {word for word in words if word.startswith("--")} <= options
 
 

@@ -72,7 +72,7 @@ def test_the_image_holds_bytecode_that_is_used_without_a_look_at_its_source(tmp_
     subprocess.run([sys.executable, *words[1:-1], str(tmp_path)], check=True)
     (tmp_path / "mappings" / "identity.py").write_text("raise RuntimeError('compiled again')\n", encoding="utf-8")
     environ = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
-    told = "import mappings.identity; print(mappings.identity.__file__)"
+    told = "import mappings.row_key; print(mappings.row_key.__file__)"
     run = subprocess.run([sys.executable, "-c", told], env=environ, capture_output=True, text=True, check=True)
     assert Path(run.stdout.strip()).is_relative_to(tmp_path)
 

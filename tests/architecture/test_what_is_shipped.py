@@ -10,7 +10,7 @@ import pytest
 import yaml
 from architecture.places import ROOMS, ROOT
 
-from pipelines.names import LOCATION
+from pipelines.orchestration.names import LOCATION
 
 LOCKS = ("requirements.lock", "requirements-test.lock")
 

@@ -19,8 +19,8 @@ from lookalikes.sftp_files import PASSWORD, Sftp, sftp_server
 from lookalikes.web_files import Web, web_server
 
 from connectors.sources.access import NO_ACCESS, Access
-from mappings.file_names import without_secrets
-from mappings.source_specs import CsvSource, SourceSpec
+from mappings.spec.source import CsvSource, SourceSpec
+from mappings.spec.source_words import without_secrets
 
 _TOKEN = "hush-hush-token"
 _OLD = (1_700_000_000, 1_700_000_000)

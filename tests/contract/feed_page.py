@@ -11,7 +11,7 @@ sys.path[:0] = [str(ROOT / "tests")] * (str(ROOT / "tests") not in sys.path)
 
 from contract.feed_runs import REAL_FEEDS, accounts_of, outcomes_of  # noqa: E402 - found by the path that this script adds
 
-from mappings.loader import load_feed  # noqa: E402 - as above
+from mappings.yaml.loader import load_feed  # noqa: E402 - as above
 
 PAGE = ROOT / "docs" / "real-feeds.md"
 _HEAD = """# Real feeds

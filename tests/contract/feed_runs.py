@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, compile_feed
-from mappings.loader import load_feed
-from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped, if_unknown
+from mappings.compiler.mapper import Directory, compile_feed
+from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, if_unknown
+from mappings.refusals import Reason, ReasonCode
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "mappings" / "feeds"

@@ -19,16 +19,7 @@ from backports import zstd
 from contract.source_kinds import Grid, Kind, in_folder
 from workbooks import write_xlsx
 
-from mappings.source_specs import (
-    CsvSource,
-    IcsSource,
-    JsonSource,
-    NdjsonSource,
-    SourceSpec,
-    TsvSource,
-    WorkbookSource,
-    XmlSource,
-)
+from mappings.spec.source import CsvSource, IcsSource, JsonSource, NdjsonSource, SourceSpec, TsvSource, WorkbookSource, XmlSource
 
 
 def _csv_kind(name: str, *, encoding: str = "utf-8", line_end: str = "\n", **dialect: Any) -> Kind:

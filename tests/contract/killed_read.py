@@ -18,17 +18,16 @@ from contract.source_kinds import in_no_time
 
 from connectors.sources.access import Access
 from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, compile_feed
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.schema import FeedMapping
-from mappings.source_specs import SourceSpec
-from pipelines.options import RunOptions
-from pipelines.publishing.drain import Advance
+from mappings.compiler.mapper import Directory, compile_feed
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import SourceSpec
+from mappings.yaml.loader import LookupShelf, parse_feed
+from pipelines.run.drain import Advance
+from pipelines.run.options import RunOptions
 from pipelines.run.reading import AtHand, approach_of
 from pipelines.run.stage import Staged, StageJob, stage
 from state.database import StateDb, open_database
-from state.ledger import Ledger
+from state.ledger.ledger import Ledger
 
 DESTINATION = "https://events.example|account-1"
 FEED = f"""\

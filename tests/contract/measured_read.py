@@ -91,7 +91,7 @@ def _read(folder: Path, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     from pydantic import TypeAdapter  # noqa: PLC0415
 
     from connectors.sources.catalogue import open_source  # noqa: PLC0415
-    from mappings.source_specs import SourceSpec  # noqa: PLC0415
+    from mappings.spec.source import SourceSpec  # noqa: PLC0415
 
     rows = rejected = 0
     error: Exception | None = None

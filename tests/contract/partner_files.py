@@ -6,9 +6,8 @@ from pathlib import Path
 
 from contract.feed_runs import outcomes_in
 
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.vocabulary import RowOutcome
+from mappings.outcome import RowOutcome
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 EVENT = """
   channelId: {channel: city-agenda}

@@ -16,7 +16,7 @@ from lookalikes.salesforce_reader import Reader, event, moment, org_of, reader_o
 
 from connectors.masking import Mask
 from connectors.sources.access import Access
-from mappings.source_specs import SalesforceSource, SourceSpec
+from mappings.spec.source import SalesforceSource, SourceSpec
 
 
 @dataclass

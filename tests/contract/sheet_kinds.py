@@ -15,8 +15,7 @@ from lookalikes.sheets_book import Book, Sheet
 
 from connectors.masking import Mask
 from connectors.sources.access import Access, GoogleAccess
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_specs import SourceSpec
+from mappings.spec.source import GoogleSheetsSource, SourceSpec
 
 _ID = "1lookalike-spreadsheet-of-the-contract"
 

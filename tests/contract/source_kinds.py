@@ -28,8 +28,7 @@ from connectors.sources.access import NO_ACCESS, Access
 from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.contract import Source
-from mappings.source_bases import FileSource
-from mappings.source_specs import SourceSpec
+from mappings.spec.source import FileSource, SourceSpec
 
 Grid = Sequence[Sequence[str]]
 

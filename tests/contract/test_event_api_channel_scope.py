@@ -16,9 +16,9 @@ from virtual_time import at_once
 from connectors.errors import ScopeMissingError
 from mappings.delivery import Intent, Postponed, Receipt, Verdict
 from mappings.errors import SyncError
-from mappings.vocabulary import MappedRow
-from pipelines.publishing.drain import Drain
-from pipelines.publishing.systemic_failure import OUT_OF_SCOPE_IN_A_ROW
+from mappings.outcome import MappedRow
+from pipelines.run.drain import Drain
+from pipelines.run.systemic_failure import OUT_OF_SCOPE_IN_A_ROW
 
 BARRED, FREE = 8, 7
 

@@ -18,12 +18,12 @@ from virtual_time import at_once
 from connectors.errors import KeyRefusedError, ScopeMissingError
 from mappings.delivery import Denial, Postponed, Superseded
 from mappings.errors import SyncError, TransientError
-from mappings.vocabulary import RowKey
-from pipelines.publishing.drain import Drain
-from state.choices import Change, Resend
-from state.outbox import Settled
-from state.turned_away import Retried
-from state.words import Decision, EntryState
+from mappings.row_key import RowKey
+from pipelines.run.drain import Drain
+from state.enums import Decision, EntryState
+from state.ledger.choices import Change, Resend
+from state.ledger.outbox import Settled
+from state.ledger.turned_away import Retried
 
 DENIALS = {"scope": (403, "insufficient_scope", ScopeMissingError), "key": (401, "invalid_api_key", KeyRefusedError)}
 LOCKED = {

@@ -17,8 +17,8 @@ from connectors.event_api.client import EventApi
 from connectors.retry import RetryPolicy
 from mappings.delivery import Conflict, Intent, Receipt, Uncertain, Verdict
 from mappings.errors import SyncError
-from pipelines.publishing.covers import Covers
-from pipelines.publishing.sending import PublishJob, Sending
+from pipelines.run.images import Covers
+from pipelines.run.sending import PublishJob, Sending
 
 UNDER_WAY = told(409, "conflict", headers={"retry-after": "5"})
 BROKEN = httpx.ReadError("connection reset")

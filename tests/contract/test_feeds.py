@@ -11,8 +11,8 @@ from contract.feed_runs import REAL, REAL_FEEDS, SHIPPED, accounts_of, event_at,
 
 from mappings.event import EVENT
 from mappings.examples import run_examples
-from mappings.loader import load_feed, load_folder
-from mappings.vocabulary import MappedRow
+from mappings.outcome import MappedRow
+from mappings.yaml.loader import load_feed, load_folder
 
 FEEDS = [*sorted(SHIPPED.glob("*.yaml")), *REAL_FEEDS]
 

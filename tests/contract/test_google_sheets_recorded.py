@@ -25,13 +25,13 @@ from urllib3 import HTTPResponse
 from connectors.masking import Mask
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.errors import SourceRefusedError
-from connectors.sources.google_cells import GoogleCells, plain_value
-from connectors.sources.google_login import Login
-from connectors.sources.google_spreadsheet import GoogleSpreadsheet, Tab, find_spreadsheet
-from connectors.sources.google_wire import GoogleWire
+from connectors.sources.formats.sheet_grid import Area, SheetRow, spread
+from connectors.sources.google_sheets.cells import GoogleCells, plain_value
+from connectors.sources.google_sheets.login import Login
+from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet, Tab, find_spreadsheet
+from connectors.sources.google_sheets.wire import GoogleWire
 from connectors.sources.header import read_header
-from connectors.sources.sheet_grid import Area, SheetRow, spread
-from mappings.source_parts import Header
+from mappings.spec.source_words import Header
 
 ANSWERS = json.loads((Path(__file__).parent / "recorded" / "google-sheets" / "answers.json").read_text("utf-8"))
 OURS = {"valueRenderOption": "UNFORMATTED_VALUE", "dateTimeRenderOption": "SERIAL_NUMBER"}

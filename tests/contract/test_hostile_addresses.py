@@ -22,8 +22,8 @@ from connectors.event_api.media import ImageLimits, ImageProblem
 from connectors.event_api.transport import Exchange, open_http
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import SourceRefusedError
-from connectors.sources.fetching import Fetching
-from connectors.sources.web_files import WebFiles
+from connectors.sources.files.fetching import Fetching
+from connectors.sources.files.web import WebFiles
 from mappings.errors import ConfigError
 from pipelines.settings import read_settings
 

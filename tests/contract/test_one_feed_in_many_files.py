@@ -14,10 +14,10 @@ import pytest
 import xlsxwriter
 
 from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, compile_feed
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.vocabulary import MappedRow, ReasonCode, Rejection, RowOutcome
+from mappings.compiler.mapper import Directory, compile_feed
+from mappings.outcome import MappedRow, Rejection, RowOutcome
+from mappings.refusals import ReasonCode
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 COLUMNS = ("REF", "TITLE", "DAY", "HOUR", "PRICE", "POSTCODE", "VENUE")
 ROWS = [

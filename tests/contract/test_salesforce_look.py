@@ -9,8 +9,8 @@ from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_o
 
 from connectors.sources.catalogue import look_at_org
 from connectors.sources.errors import MissingColumnsError, SourceRefusedError
-from connectors.sources.salesforce_look import OrgLook
-from mappings.source_specs import SalesforceSource
+from connectors.sources.salesforce.look import OrgLook
+from mappings.spec.source import SalesforceSource
 
 
 def _look(reader: Reader, columns: set[str], **words: Any) -> OrgLook:

@@ -13,7 +13,7 @@ from lookalikes.salesforce_org import Org, SObject
 from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of, record_id
 
 from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.salesforce_org import POLICY
+from connectors.sources.salesforce.org import POLICY
 from mappings.errors import ConfigError
 
 FIELDS = {

@@ -17,10 +17,10 @@ from pydantic import SecretStr
 from connectors.sources.access import Access, SalesforceAccess
 from connectors.sources.contract import Reading
 from connectors.sources.errors import BadSourceError, SourceRefusedError
-from connectors.sources.names import Asked
-from connectors.sources.salesforce_org import Org
-from connectors.sources.salesforce_records import SalesforceRecords
-from mappings.source_specs import SalesforceSource
+from connectors.sources.header import Asked
+from connectors.sources.salesforce.org import Org
+from connectors.sources.salesforce.records import SalesforceRecords
+from mappings.spec.source import SalesforceSource
 
 RECORDED = Path(__file__).parent / "recorded" / "salesforce"
 LOGIN = (200, "auth_success_response")

@@ -13,10 +13,10 @@ from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_o
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.salesforce_bulk import LONGEST_WAIT_S
-from connectors.sources.salesforce_org import POLICY
+from connectors.sources.salesforce.bulk import LONGEST_WAIT_S
+from connectors.sources.salesforce.org import POLICY
 from mappings.errors import ConfigError, SyncError
-from mappings.source_specs import CsvSource
+from mappings.spec.source import CsvSource
 
 ALL = [f"Event {number}" for number in range(1, 26)]
 WAYS: list[dict[str, Any]] = [

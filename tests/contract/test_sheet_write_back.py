@@ -15,16 +15,15 @@ from connectors.sources.access import Access, GoogleAccess
 from connectors.sources.boards import open_board
 from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import Clockwork
-from connectors.sources.google_board import opened_board
+from connectors.sources.google_sheets.board import opened_board
 from connectors.sources.marks import Mark
+from mappings.compiler.key import compile_key
 from mappings.errors import SyncError
-from mappings.keys import compile_key
-from mappings.schema import KeyColumn
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.source_parts import WriteBack
-from mappings.vocabulary import RowKey
-from pipelines.row_marks import RowMark
-from pipelines.write_back import WriteBackJob, WrittenBack, write_back
+from mappings.row_key import RowKey
+from mappings.spec.feed import KeyColumn
+from mappings.spec.source import GoogleSheetsSource
+from mappings.spec.source_words import WriteBack
+from pipelines.run.write_back import RowMark, WriteBackJob, WrittenBack, write_back
 
 BOOK = "1TownHallProgramme0000000000000000000000"
 COLUMNS = WriteBack(status="Status", event_id="Event", problem="Problem")

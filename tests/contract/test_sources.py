@@ -20,7 +20,7 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Ending, Source
 from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError
 from mappings.errors import SyncError
-from mappings.vocabulary import SourceRow
+from mappings.outcome import SourceRow
 
 HOSTILE = [
     " padded ", "\u00a0", "line one\nline two", "a\r\nb", "a\rb", 'say "hi"', "a,b;c\td|e", "02134", "1e5", "12,50", "NA",

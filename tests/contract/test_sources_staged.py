@@ -22,11 +22,12 @@ from empty_books import lay_out
 
 from connectors.sources.catalogue import open_source
 from mappings.errors import SyncError
-from mappings.vocabulary import FeedName
-from pipelines.options import RunOptions
-from state.books import Books
+from mappings.row_key import FeedName
+from pipelines.run.options import RunOptions
 from state.database import StateDb, open_database
-from state.views import Book, RowFilter, RowRecord
+from state.ledger.row_record import Book, RowRecord
+from state.views.books import Books
+from state.views.views import RowFilter
 
 BOOK = Book(DESTINATION, FeedName("agenda"))
 COLUMNS = ["id", "text"]

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from pipelines import names
 from pipelines.definitions import build_definitions
-from pipelines.launching.dagster_home import prepare_dagster_home
-from pipelines.logs import configure_logs
+from pipelines.orchestration import names
+from pipelines.orchestration.dagster_home import prepare_dagster_home
+from pipelines.run.context import open_workshop
 from pipelines.settings import current_settings
-from pipelines.wiring import open_workshop
+from pipelines.telemetry.logs import configure_logs
 
 AT = datetime(2031, 5, 1, 14, 15, tzinfo=UTC)
 

@@ -36,7 +36,7 @@ def _interrupted(words: list[str], module: str, folder: Path) -> subprocess.Comp
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["run", "town-hall"]], ids=" ".join)
-@pytest.mark.parametrize("module", ["pipelines.cli.app", "typer", "pipelines.stopping.interrupts"])
+@pytest.mark.parametrize("module", ["pipelines.cli.app", "typer", "pipelines.run.signals"])
 def test_a_command_that_is_still_imported_ends_silently(
     command: list[str], words: list[str], module: str, tmp_path: Path
 ) -> None:
@@ -49,7 +49,7 @@ def test_help_that_is_just_being_laid_out_ends_silently(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (130, "")
 
 
-@pytest.mark.parametrize("module", ["pipelines.cli.running", "sqlalchemy.orm.interfaces", "yaml.cyaml", "asyncio.events"])
+@pytest.mark.parametrize("module", ["pipelines.cli.run", "sqlalchemy.orm.interfaces", "yaml.cyaml", "asyncio.events"])
 def test_a_verb_that_has_begun_says_that_nothing_is_lost_whatever_it_was_importing(module: str, tmp_path: Path) -> None:
     ended = _interrupted([*COMMANDS["module"], "run", "town-hall", "--json"], module, tmp_path)
     assert ended.returncode == 130, ended.stderr

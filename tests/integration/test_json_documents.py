@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import signal
 
 import pytest
+from commands import every_command
 from documents import surprises
 from integration.desk import FEED, Desk, lines
-
-from pipelines.cli.app import app
 
 pytestmark = pytest.mark.slow
 
@@ -66,11 +64,7 @@ BESIDE_A_WEBSERVER = {"reload"}
 
 def _verbs() -> dict[str, set[str]]:
     """Every verb with the names of its parameters."""
-    found = {}
-    for command in app.registered_commands:
-        assert command.callback is not None
-        found[command.name or command.callback.__name__] = set(inspect.signature(command.callback).parameters)
-    return found
+    return {name: {str(one.name) for one in command.params} for name, command in every_command() if " " not in name}
 
 
 def test_every_verb_takes_json_and_is_tried_here() -> None:

@@ -25,9 +25,9 @@ from sqlalchemy import func, make_url, select, update
 from unit.state.world import DESTINATION, FEED, Clock, World, row
 
 from state.database import open_database, writing
-from state.gate import GateClosedError
 from state.holders import HeldByAnotherError
-from state.ledger import Ledger
+from state.ledger.gate import GateClosedError
+from state.ledger.ledger import Ledger
 from state.tables import ENTRY, LEASE, METADATA, SCOPE
 
 pytestmark = pytest.mark.slow

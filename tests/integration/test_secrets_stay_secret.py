@@ -32,8 +32,6 @@ KEY = 'sk-live/"Xw7v"\\Jk%2BPm+Tr=&<Hd>-Zq9wLB'
 PASSWORD = "pg/Fy6%Gn+Vb@Ud:2Kx"
 SHOWN = 4  # a key may be named by so many of its last characters
 SPLIT = 8  # no piece of a secret as long as that is anywhere
-
-
 ORG_PASSWORD, ORG_TOKEN = "sf/Yu7%Hn+Qb&Xd:3Kz", "tok-9Wx%2BvLm=Zq8Rt"
 
 

@@ -36,10 +36,10 @@ SELDOM = frozenset({"markdown_it", "charset_normalizer", "pipelines.definitions"
 NETWORK = frozenset({"aiohttp", "httpx_aiohttp", "connectors.event_api.client"})
 BOOKS = frozenset({"sqlalchemy", "sqlmodel", "state.database"})
 NOT_NEEDED = {
-    "check": ELSEWHERE | SELDOM | NETWORK | BOOKS | {"structlog", "pipelines.wiring"},
+    "check": ELSEWHERE | SELDOM | NETWORK | BOOKS | {"structlog", "pipelines.run.context"},
     "preview": ELSEWHERE | SELDOM | {"pipelines.run.stage"},
-    "status": ELSEWHERE | SELDOM | NETWORK | {"pipelines.wiring"},
-    "rows": ELSEWHERE | SELDOM | NETWORK | {"pipelines.wiring"},
+    "status": ELSEWHERE | SELDOM | NETWORK | {"pipelines.run.context"},
+    "rows": ELSEWHERE | SELDOM | NETWORK | {"pipelines.run.context"},
     "run": ELSEWHERE | SELDOM,
 }
 MORE = {"rows": ("--state", "delivered"), "run": ("--no-dagster",)}

@@ -17,7 +17,7 @@ TINY = """
 import subprocess, sys, time
 from pathlib import Path
 import pytest
-from pipelines.stopping.interrupts import deferred, window
+from pipelines.run.signals import signals_deferred, signals_raised
 
 HERE = Path(__file__).parent
 
@@ -29,10 +29,10 @@ def _server():
     server.wait()
 
 def test_of_a_command_that_stops_in_good_order(_server):
-    with deferred():
+    with signals_deferred():
         (HERE / "note").write_text(str(_server.pid))
         (HERE / "note").rename(HERE / "pid")
-        with pytest.raises(KeyboardInterrupt), window():
+        with pytest.raises(KeyboardInterrupt), signals_raised():
             time.sleep(600)
 
 def test_that_comes_next():

@@ -17,9 +17,9 @@ from lookalikes.salesforce_org import Org, SObject
 from lookalikes.sheets import ACCOUNT, Google, google_on
 from lookalikes.sheets_book import Book, Cell, Content, Sheet, day
 
-from pipelines.cli.output import Output
+from pipelines.cli.demo import leave_running, play_round, sent_in, stage_set
+from pipelines.cli.output.console import Output
 from pipelines.cli.run_report import show_accounts, show_report
-from pipelines.cli.showcase import leave_running, play_round, sent_in, stage_set
 from pipelines.settings import read_settings
 
 FEEDS = Path(__file__).with_name("feeds")

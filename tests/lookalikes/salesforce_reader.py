@@ -17,10 +17,10 @@ from pydantic import SecretStr
 from connectors.sources.access import Access, SalesforceAccess
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.contract import Ending
-from connectors.sources.names import Asked
-from connectors.sources.salesforce_records import SalesforceRecords
-from mappings.source_specs import SalesforceSource
-from mappings.vocabulary import SourceRow
+from connectors.sources.header import Asked
+from connectors.sources.salesforce.records import SalesforceRecords
+from mappings.outcome import SourceRow
+from mappings.spec.source import SalesforceSource
 
 
 @dataclass

@@ -17,8 +17,8 @@ from dagster._core.events import DagsterEvent
 from dagster._core.execution.api import execute_run
 
 from pipelines.definitions import build_definitions
+from pipelines.run.context import Workshop, open_workshop
 from pipelines.settings import Settings, read_settings
-from pipelines.wiring import Workshop, open_workshop
 
 
 def settings_of(environ: Mapping[str, str]) -> Settings:

@@ -32,12 +32,12 @@ from lookalikes.notices import Inbox, Told
 from month.carrying import carry_out, definitions_at, settings_of
 from month.clock import MonthClock
 
-from mappings.vocabulary import FeedName
-from pipelines import names
-from pipelines.launching.dagster_home import DAGSTER_YAML
-from pipelines.launching.request import launch_config
-from pipelines.notices_sensor import NAME, Place
-from pipelines.options import RunOptions
+from mappings.row_key import FeedName
+from pipelines.orchestration import names
+from pipelines.orchestration.dagster_home import DAGSTER_YAML
+from pipelines.orchestration.sensors import NAME, Place
+from pipelines.orchestration.webserver import launch_config
+from pipelines.run.options import RunOptions
 from pipelines.settings import Settings
 
 FEED = FeedName("town-hall")

@@ -19,9 +19,9 @@ from month.service import SECRET, Service, serving
 from month.story import ZONE, Happening, World
 from on_dagster import desk
 
-from state.books import Books
 from state.database import StateDb, open_database
-from state.views import RunRecord
+from state.views.books import Books
+from state.views.views import RunRecord
 
 CRON = "30 2,14 * * *"
 _LOOK = timedelta(minutes=30, seconds=20)

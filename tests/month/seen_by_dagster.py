@@ -5,8 +5,8 @@ from __future__ import annotations
 import dagster as dg
 
 from pipelines.definitions import build_definitions
+from pipelines.run.context import open_workshop
 from pipelines.settings import current_settings
-from pipelines.wiring import open_workshop
 
 
 @dg.definitions

@@ -14,7 +14,7 @@ from month.office import Office
 from month.partner import HEADER, Partner
 from month.service import Service
 
-from pipelines.options import RunOptions
+from pipelines.run.options import RunOptions
 
 ZONE = ZoneInfo("Europe/Warsaw")
 NIGHT = time(1)

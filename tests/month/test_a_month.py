@@ -16,14 +16,15 @@ from month.play import Played, Span, played
 from month.story import ZONE, a_quiet_time, hard_days, the_month
 from sqlalchemy import select
 
-from pipelines.telling.causes import Cause
-from state.books import Books
+from pipelines.notifications.causes import Cause
+from state.archive.verify import examine
 from state.database import reading
-from state.notices_sent import NoticesSent
-from state.soundness import examine
+from state.enums import EntryState
+from state.ledger.row_record import Book
+from state.notes import NoticesSent
 from state.tables import ENTRY
-from state.views import Book, RowFilter
-from state.words import EntryState
+from state.views.books import Books
+from state.views.views import RowFilter
 
 pytestmark = pytest.mark.slow
 

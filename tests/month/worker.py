@@ -17,8 +17,8 @@ from dagster._core.test_utils import freeze_time
 from month.carrying import carry_out, definitions_at, settings_of
 from month.clock import time_told_in
 
-from pipelines.launching.workers import process_tags
-from pipelines.logs import configure_logs
+from pipelines.orchestration.workers import process_tags
+from pipelines.telemetry.logs import configure_logs
 
 
 def serve() -> None:

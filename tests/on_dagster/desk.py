@@ -17,15 +17,15 @@ from typing import Any
 import dagster as dg
 import httpx
 
-from pipelines import names
 from pipelines.definitions import build_definitions
-from pipelines.launching.request import launch_config, wanted_assets
-from pipelines.options import RunOptions
+from pipelines.orchestration import names
+from pipelines.orchestration.webserver import launch_config, wanted_assets
+from pipelines.run.context import open_workshop
+from pipelines.run.options import RunOptions
 from pipelines.settings import Settings, read_settings
-from pipelines.wiring import open_workshop
 from sandbox.server import Announcement
-from state.books import Books
-from state.views import RunRecord
+from state.views.books import Books
+from state.views.views import RunRecord
 
 FEED = "town-hall"
 SECRET = "sk-dagster-3fKw9Qx7-0042"

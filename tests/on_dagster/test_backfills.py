@@ -8,12 +8,12 @@ import dagster as dg
 import pytest
 from on_dagster.desk import FEED, HEADER, MAPPING, Desk, ended, failure_of, line, until
 
-from mappings.loader import load_feed
-from mappings.schema import FeedMapping
-from pipelines import names
-from pipelines.backfills.windows import Window
-from pipelines.launching.request import launch_config, launch_tags, launched_job
-from pipelines.options import RunOptions
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
+from pipelines.orchestration import names
+from pipelines.orchestration.webserver import launch_config, launch_tags, launched_job
+from pipelines.run.backfill import Window
+from pipelines.run.options import RunOptions
 
 BACKFILLED = dg.AssetKey([FEED, "backfilled"])
 DATED = MAPPING.replace("path: ../{source}", "path: ../in/{{date:%Y%m%d}}.csv")

@@ -10,8 +10,8 @@ import pytest
 from on_dagster.desk import FEED, HEADER, MAPPING, Desk, line, schedules_of_feeds
 
 from mappings.errors import MappingFileError
-from mappings.loader import load_feed
-from pipelines import names
+from mappings.yaml.loader import load_feed
+from pipelines.orchestration import names
 
 WATCHED = MAPPING.replace('{{cron: "15 */2 * * *", timezone: Europe/Warsaw}}', "{{look_every: 5m}}")
 DELIVERED = WATCHED.replace("path: ../{source}", "path: ../in/*.csv\n  files: new")

@@ -23,7 +23,7 @@ from dagster._core.launcher import WorkerStatus
 from documents import surprises
 from on_dagster.desk import Desk, documents, ended, free_port, line, start, until
 
-from pipelines.launching.webserver import Webserver
+from pipelines.orchestration.webserver import Webserver
 from pipelines.settings import PACKAGED_FEEDS
 
 pytestmark = pytest.mark.slow

@@ -8,11 +8,11 @@ import pytest
 from on_dagster.desk import FEED, MAPPING, Desk, schedules_of_feeds
 
 from mappings.errors import MappingFileError
-from mappings.loader import load_folder
+from mappings.yaml.loader import load_folder
 from pipelines.definitions import build_definitions
-from pipelines.options import BRAKE_TEXTS
+from pipelines.run.context import open_workshop
+from pipelines.run.options import BRAKE_TEXTS
 from pipelines.settings import read_settings
-from pipelines.wiring import open_workshop
 
 REPOSITORY = Path(__file__).parents[2]
 SOURCE, STAGED, PUBLISHED = (dg.AssetKey([FEED, name]) for name in ("source", "staged", "published"))

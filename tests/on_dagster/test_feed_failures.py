@@ -5,9 +5,9 @@ import fsspec
 from fsspec.spec import AbstractFileSystem
 from on_dagster.desk import HEADER, Desk, failure_of, materialized
 
-from mappings.loader import load_folder
-from pipelines.options import RunOptions
-from pipelines.wiring import open_workshop
+from mappings.yaml.loader import load_folder
+from pipelines.run.context import open_workshop
+from pipelines.run.options import RunOptions
 
 RETRY_TAG = "dagster/retry_on_asset_or_op_failure"
 

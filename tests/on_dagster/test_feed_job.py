@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 from on_dagster.desk import FEED, MAPPING, Desk, checks_of, failure_of, line, materialized, metadata_of
 
-from pipelines.options import BRAKE_TEXTS, BrakeName, RunOptions
+from pipelines.run.options import BRAKE_TEXTS, BrakeName, RunOptions
 
 BAD = "31 May 2031"
 

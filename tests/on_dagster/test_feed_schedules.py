@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 from on_dagster.desk import FEED, Desk
 
-from pipelines import names
+from pipelines.orchestration import names
 
 AT = datetime(2031, 5, 1, 14, 15, tzinfo=UTC)
 

@@ -8,9 +8,9 @@ import dagster as dg
 import pytest
 from on_dagster.desk import FEED, Desk
 
-from pipelines import names
 from pipelines.clock import now
-from pipelines.history import JOB, forget_runs
+from pipelines.orchestration import names
+from pipelines.orchestration.history import JOB, forget_runs
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ import pytest
 from lookalikes.notices import Inbox, webhook
 from on_dagster.desk import FEED, Desk, line
 
-from mappings.loader import load_feed
-from pipelines import names
+from mappings.yaml.loader import load_feed
 from pipelines.clock import now
 from pipelines.definitions import build_definitions
-from pipelines.feed_run import FeedAtWork, RunTicket
-from pipelines.notices_sensor import LOST_AFTER, NAME
+from pipelines.orchestration import names
+from pipelines.orchestration.sensors import LOST_AFTER, NAME
+from pipelines.run.context import open_workshop
+from pipelines.run.feed_run import FeedAtWork, RunTicket
 from pipelines.settings import Settings, read_settings
-from pipelines.wiring import open_workshop
 
 
 @dataclass

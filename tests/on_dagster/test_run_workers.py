@@ -16,8 +16,7 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 from on_dagster.desk import until
 
 from pipelines.launcher import PidCheckingRunLauncher
-from pipelines.launching.left_behind import end_runs_of_the_dead
-from pipelines.launching.workers import BORN_TAG, HOST_TAG, PID_TAG, process_tags
+from pipelines.orchestration.workers import BORN_TAG, HOST_TAG, PID_TAG, end_runs_of_the_dead, process_tags
 
 HERE, FAR = ({GRPC_INFO_TAG: json.dumps({"host": host})} for host in ("localhost", "code.example.org"))
 

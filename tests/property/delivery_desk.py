@@ -25,33 +25,33 @@ from virtual_time import at_once
 
 from connectors.event_api.client import EventApi
 from connectors.event_api.transport import open_http
-from connectors.rate_limit import Pacer, Patience, Surroundings
+from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
 from connectors.sources.contract import Reading
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import SyncError
-from mappings.identity import idempotency_key
-from mappings.loader import load_feed
-from mappings.schema import FeedMapping
-from mappings.vocabulary import Origin, RowKey, SourceRow
-from pipelines.options import RunOptions
-from pipelines.outcomes import outcome_of
-from pipelines.publishing.covers import CoverProblem
-from pipelines.publishing.departures import Departures
-from pipelines.publishing.drain import Drain
-from pipelines.publishing.sending import PublishJob, Sending
+from mappings.outcome import RowLocation, SourceRow
+from mappings.row_key import RowKey, idempotency_key
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
+from pipelines.run.drain import Departures, Drain
+from pipelines.run.images import CoverProblem
+from pipelines.run.options import RunOptions
+from pipelines.run.outcome import outcome_of
 from pipelines.run.publish import Published
+from pipelines.run.sending import PublishJob, Sending
 from pipelines.run.stage import StageJob, stage
-from pipelines.verdicts import outcome_of_publish
-from state.books import Books
-from state.choices import AsItIs, Change, Choice, NotPossibleError
-from state.decisions import Decisions
-from state.lease import Keeping, Lease
-from state.ledger import Ledger
-from state.pulse import Pulse
-from state.views import Book, RowFilter, RowRecord, RunRecord
-from state.weighing import weigh
-from state.words import ProblemKind
+from pipelines.run.standing import outcome_of_publish
+from state.enums import ProblemKind
+from state.holders import Pulse
+from state.ledger.choices import AsItIs, Change, Choice, NotPossibleError
+from state.ledger.decisions import Decisions
+from state.ledger.lease import Keeping, Lease
+from state.ledger.ledger import Ledger
+from state.ledger.row_record import Book, RowRecord
+from state.ledger.weighing import weigh
+from state.views.books import Books
+from state.views.views import RowFilter, RunRecord
 
 DESTINATION = "https://events.example.org#tests"
 NAMESPACE = "tests"
@@ -115,7 +115,7 @@ class Sheet:
     def read(self) -> Iterator[Reading]:
         rows = (
             SourceRow(
-                Origin(f"agenda.csv:{number}", number), dict(zip(COLUMNS, (key, title, "2031-05-06", "19:30"), strict=True))
+                RowLocation(f"agenda.csv:{number}", number), dict(zip(COLUMNS, (key, title, "2031-05-06", "19:30"), strict=True))
             )
             for number, (key, title) in enumerate(self.titles.items(), 2)
         )
@@ -264,8 +264,8 @@ class Worker:
         policy = RetryPolicy(key_memory_s=KEY_MEMORY_S)
         async with open_http("https://events.example.org", SecretStr(SECRET), transport=transport) as http:
             http.passage = departures
-            pacer = Pacer(Surroundings(_loop_s, asyncio.sleep, lambda: 1.0, self.clock), patience=Patience())
-            yield EventApi(http, pacer=pacer, policy=policy, now=self.clock, sleep=asyncio.sleep, random=lambda: 1.0)
+            limiter = RateLimiter(Timing(_loop_s, asyncio.sleep, lambda: 1.0, self.clock))
+            yield EventApi(http, limiter=limiter, policy=policy, now=self.clock, sleep=asyncio.sleep, random=lambda: 1.0)
 
 
 @contextmanager

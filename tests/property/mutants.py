@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from mappings.json_schema import feed_json_schema
-from mappings.transforms.catalogue import STEPS
+from mappings.spec.json_schema import feed_json_schema
+from mappings.steps.catalogue import STEPS
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (ROOT / "tests" / "feeds", ROOT / "mappings" / "feeds")

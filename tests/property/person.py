@@ -11,11 +11,23 @@ from dataclasses import dataclass, field
 from property.delivery_desk import Worker
 from property.model_service import Death
 
-from mappings.vocabulary import RowKey
-from state.choices import Apply, Change, Choice, NotPossibleError, Release, Remove, Resend, SameAs, SetAside, TakeBack, TakeEvent
-from state.decisions import EventTakenError
-from state.views import RowRecord
-from state.words import EntryState
+from mappings.row_key import RowKey
+from state.enums import EntryState
+from state.ledger.choices import (
+    Apply,
+    Change,
+    Choice,
+    NotPossibleError,
+    Release,
+    Remove,
+    Resend,
+    SameAs,
+    SetAside,
+    TakeBack,
+    TakeEvent,
+)
+from state.ledger.decisions import EventTakenError
+from state.ledger.row_record import RowRecord
 
 ANA = "ana@desk"
 

@@ -14,15 +14,16 @@ from unit.state.world import DESTINATION, FEED, World, answer, gone, receipt, re
 
 from mappings.delivery import Blocked, Conflict, Intent, Postponed, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
-from mappings.vocabulary import RowKey, RowOutcome
-from pipelines.outcomes import outcome_of
-from state.accounts import ImbalanceError, PublishAccount, ReadAccount
-from state.books import Books
-from state.drafts import content_of
-from state.gate import GateClosedError
-from state.outbox import Outbox, Settled
-from state.reach import Reach
-from state.terms import Terms
+from mappings.outcome import RowOutcome
+from mappings.row_key import RowKey
+from pipelines.run.outcome import outcome_of
+from state.ledger.accounts import ImbalanceError, PublishAccount, ReadAccount
+from state.ledger.gate import GateClosedError
+from state.ledger.outbox import Outbox, Settled
+from state.ledger.plan import content_of
+from state.ledger.reach import Reach
+from state.ledger.terms import Terms
+from state.views.books import Books
 
 KEYS = st.sampled_from("abcde")
 ROWS = st.builds(
@@ -86,8 +87,6 @@ PUBLISHES = st.builds(
     st.lists(st.sampled_from(WORDS), max_size=8),
     st.sampled_from([0, 0, 0, 30]),
 )
-
-
 VERDICTS: dict[str, Verdict] = {
     "lose": Uncertain(answer(0, "")),
     "unconfirmed": Unconfirmed(answer(409)),

@@ -19,16 +19,15 @@ from typing import NoReturn
 import pytest
 from property.mutants import FEEDS, FOLDERS, mutant, neighbour
 
-from mappings.engine import Directory, compile_feed
+from mappings.compiler.mapper import Directory, compile_feed, explain_row
 from mappings.errors import ConfigError, FileProblem, MappingFileError
-from mappings.loader import FAULT, load_feed, load_folder
-from mappings.schema import FeedMapping
-from mappings.tracing import explain_row
-from mappings.vocabulary import Origin, SourceRow
+from mappings.outcome import RowLocation, SourceRow
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import FAULT, load_feed, load_folder
 from pipelines.cli.findings import find
 from pipelines.definitions import build_definitions
+from pipelines.notifications.causes import broken_files
 from pipelines.settings import read_settings
-from pipelines.telling.files import broken_files
 
 MUTANTS = int(os.environ.get("EVENTSYNC_TEST_MUTANTS", "250"))
 SEED = os.environ.get("EVENTSYNC_TEST_MUTANTS_SEED", "1")
@@ -156,5 +155,5 @@ def rows(columns: frozenset[str]) -> Iterator[SourceRow]:
     names = sorted(columns)
     for number in range(len(CELLS)):
         cells = {name: CELLS[(number + place) % len(CELLS)] for place, name in enumerate(names)}
-        yield SourceRow(Origin(f"events.csv:{number + 2}", number + 2), cells)
-    yield SourceRow(Origin("events.csv:99", 99), dict.fromkeys(names, "2026-03-02T19:30:00Z"))
+        yield SourceRow(RowLocation(f"events.csv:{number + 2}", number + 2), cells)
+    yield SourceRow(RowLocation("events.csv:99", 99), dict.fromkeys(names, "2026-03-02T19:30:00Z"))

@@ -26,13 +26,12 @@ from property.test_damaged_sources import EXPECTED, MUTANTS, SEED, cut, doubled,
 from unit.connectors_sources.waiting_clock import Waits
 
 from connectors.sources.access import Access, GoogleAccess
-from connectors.sources.google_cells import GoogleCells
-from connectors.sources.google_sheet import GoogleSheet
-from connectors.sources.google_spreadsheet import GoogleSpreadsheet
-from connectors.sources.names import Asked
-from connectors.sources.salesforce_records import SalesforceRecords
-from mappings.salesforce_specs import SalesforceSource
-from mappings.sheet_specs import GoogleSheetsSource
+from connectors.sources.google_sheets.cells import GoogleCells
+from connectors.sources.google_sheets.sheet import GoogleSheet
+from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet
+from connectors.sources.header import Asked
+from connectors.sources.salesforce.records import SalesforceRecords
+from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 
 ODD: Sequence[Any] = (None, True, -1, 0, 2**70, 1.5, 1e300, "", "x", "\ud800", [], [[]], [None], {}, {"a": 1}, "5", "1e5", "E")
 

@@ -23,10 +23,10 @@ from property.model_service import WORDS, Character, Death, Event, ModelService
 from property.person import Person
 from property.state_dbs import OneFile, OneServer, StateDb
 
-from pipelines.options import RunOptions
-from state.choices import Apply, Choice, Release, Resend, SetAside, TakeBack, TakeEvent
-from state.views import RowRecord
-from state.words import EntryState
+from pipelines.run.options import RunOptions
+from state.enums import EntryState
+from state.ledger.choices import Apply, Choice, Release, Resend, SetAside, TakeBack, TakeEvent
+from state.ledger.row_record import RowRecord
 
 EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "20"))
 IDS = ("a", "b", "c", "d")

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from unit.state.world import World
 
 from mappings.errors import SyncError
-from pipelines.options import RunOptions
-from state.choices import Resend, SetAside, TakeBack
+from pipelines.run.options import RunOptions
+from state.ledger.choices import Resend, SetAside, TakeBack
 
 ENDS = ("\n", "\n", "\n", "\r\n", "\r")
 
@@ -44,8 +44,6 @@ class Line:
 
 
 Change = Callable[[list[Line]], None]
-
-
 Act = Read | Publish | Decide | Wait | Killed | Remap
 
 KEYS = st.sampled_from("abcdefgh")

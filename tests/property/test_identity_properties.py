@@ -5,8 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.identity import idempotency_key, row_digest, row_key
-from mappings.vocabulary import FeedName, RowKey
+from mappings.row_key import FeedName, RowKey, idempotency_key, row_digest, row_key
 
 TEXT = st.text(alphabet=st.characters(codec="utf-8") | st.sampled_from("|\\ \u00a0e\u0301"), max_size=8)
 PARTS = st.lists(TEXT, min_size=1, max_size=4)

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from unit.state.world import DESTINATION, FEED, World, receipt
 
 from connectors.sources.errors import SourceUnavailableError
-from mappings.schema import FeedMapping
-from pipelines.options import RunOptions
-from state.books import Books
-from state.gate import GateClosedError
-from state.outbox import Settled
-from state.views import Book, RowFilter
-from state.words import ProblemKind
+from mappings.spec.feed import FeedMapping
+from pipelines.run.options import RunOptions
+from state.enums import ProblemKind
+from state.ledger.gate import GateClosedError
+from state.ledger.outbox import Settled
+from state.ledger.row_record import Book
+from state.views.books import Books
+from state.views.views import RowFilter
 
 BOOK = Book(DESTINATION, FEED)
 

@@ -20,10 +20,11 @@ from unit.state.world import World, answer, rejection, row, skipped
 
 from mappings.delivery import Blocked, Conflict, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
-from mappings.vocabulary import Cover, MappedRow, RowKey, RowOutcome
-from state.gate import GateClosedError
-from state.outbox import Outbox, Settled
-from state.stage import Stage
+from mappings.outcome import Cover, MappedRow, RowOutcome
+from mappings.row_key import RowKey
+from state.ledger.gate import GateClosedError
+from state.ledger.outbox import Outbox, Settled
+from state.ledger.stage import Stage
 from state.tables import ENTRY
 
 EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "20"))

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.event import EVENT, dump
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.refusals import Refusal
-from mappings.vocabulary import MappedRow, Origin, ReasonCode, Rejection, Skipped, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowLocation, Skipped, SourceRow
+from mappings.refusals import ReasonCode, Refusal
+from mappings.yaml.loader import LookupShelf, parse_feed
 from mappings.zones import Gap, Localise, Overlap, localiser
 
 FEED = r"""
@@ -93,7 +92,7 @@ ROWS = st.fixed_dictionaries({name: st.one_of(st.sampled_from(likely), ANY_TEXT)
 
 @given(ROWS)
 def test_any_row_becomes_an_event_that_the_service_accepts_or_says_why_not(cells: dict[str, str]) -> None:
-    row = SourceRow(Origin("everything.csv:2", 2), cells)
+    row = SourceRow(RowLocation("everything.csv:2", 2), cells)
     outcome = MAPPER(row)
     match outcome:
         case MappedRow():
@@ -130,10 +129,10 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("elsewhere")
 def test_the_machines_zone_and_language_change_nothing() -> None:
     cells = {name: likely[0] for name, likely in LIKELY.items()} | {"DAY": "3 maio 2026"}
-    outcome = compiled()(SourceRow(Origin("x"), cells))
+    outcome = compiled()(SourceRow(RowLocation("x"), cells))
     assert os.environ["TZ"] == "Pacific/Chatham"
     assert isinstance(outcome, MappedRow)
-    assert outcome.body == MAPPER(SourceRow(Origin("x"), cells)).body  # type: ignore[union-attr] # asserted above
+    assert outcome.body == MAPPER(SourceRow(RowLocation("x"), cells)).body  # type: ignore[union-attr] # asserted above
     assert b'"startAt":"2026-05-03T18:30:00+01:00"' in outcome.body
 
 

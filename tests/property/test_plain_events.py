@@ -66,8 +66,6 @@ CHANGES = st.one_of(
     st.tuples(st.just("offers"), st.sampled_from([*ODD_OFFERS, [7], ["x"], [None]])),
     st.tuples(st.just("coverImage"), st.sampled_from([7, True, "7"])),
 )
-
-
 PAYLOADS = st.builds(
     lambda changes, left_out: {name: value for name, value in (SOUND | dict(changes)).items() if name not in left_out},
     st.lists(CHANGES, max_size=2),

@@ -6,11 +6,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.engine import Directory, RowMapper, compile_feed
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, Origin, ReasonCode, Rejection, SourceRow
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.outcome import MappedRow, Rejection, RowLocation, SourceRow
+from mappings.refusals import ReasonCode
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 FEED = r"""
 feed: again
@@ -60,7 +60,7 @@ USED = compiled()
 @given(st.lists(CELLS, min_size=1, max_size=4))
 def test_a_mapper_that_has_seen_other_rows_makes_of_each_what_one_makes_that_has_seen_none(every: list[dict[str, str]]) -> None:
     for number, cells in enumerate(every, start=2):
-        row = SourceRow(Origin(f"again.csv:{number}", number), cells)
+        row = SourceRow(RowLocation(f"again.csv:{number}", number), cells)
         assert USED.outcomes(row) == compiled().outcomes(row)
 
 
@@ -68,7 +68,7 @@ def test_a_cell_that_is_not_there_is_empty_however_often_it_was_seen_before() ->
     cells = {name: likely[0] for name, likely in LIKELY.items()}
     lacking = {name: text for name, text in cells.items() if name != "ZONE"}
     for known in (cells, lacking, cells, lacking):
-        row = SourceRow(Origin("again.csv:2", 2), known)
+        row = SourceRow(RowLocation("again.csv:2", 2), known)
         assert USED.outcomes(row) == compiled().outcomes(row)
 
 
@@ -77,7 +77,7 @@ def test_a_value_that_the_service_does_not_take_is_refused_in_every_row_that_has
     mapper = compiled(parse_feed(feed, Path("again.yaml"), LookupShelf()))
     whole = {name: likely[0] for name, likely in LIKELY.items()}
     half = whole | {"SEATS": "12,5"}
-    outcomes = [mapper.outcomes(SourceRow(Origin("x", 2), cells))[0] for cells in (half, half, whole, half)]
+    outcomes = [mapper.outcomes(SourceRow(RowLocation("x", 2), cells))[0] for cells in (half, half, whole, half)]
     assert [isinstance(outcome, MappedRow) for outcome in outcomes] == [False, False, True, False]
     told = [reason for outcome in outcomes if isinstance(outcome, Rejection) for reason in outcome.reasons]
     assert [(reason.code, reason.field) for reason in told] == [(ReasonCode.NOT_ACCEPTED, "channelId")] * 3

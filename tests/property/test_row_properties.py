@@ -13,13 +13,12 @@ from dateutil.rrule import rrulestr
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mappings.day_rules import read_rule, rule_days
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.compiler.recurrence import read_rule, rule_days
 from mappings.event import EVENT
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
+from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow
 from mappings.refusals import Refusal
-from mappings.vocabulary import Absorbed, MappedRow, Origin, Rejection, RowOutcome, Skipped, SourceRow
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 NOW = datetime(2026, 5, 6, 12, tzinfo=UTC)
 FEED = """
@@ -90,7 +89,7 @@ CELLS = st.fixed_dictionaries({name: st.one_of(st.sampled_from(likely), ANY_TEXT
 
 
 def rows(cells: list[dict[str, str]]) -> list[SourceRow]:
-    return [SourceRow(Origin(f"many.csv:{line}", line), one) for line, one in enumerate(cells, 2)]
+    return [SourceRow(RowLocation(f"many.csv:{line}", line), one) for line, one in enumerate(cells, 2)]
 
 
 def check(outcomes: list[RowOutcome], read: list[SourceRow]) -> None:
@@ -135,7 +134,7 @@ DAYS = st.dates(date(2026, 1, 1), date(2026, 6, 30))
 
 def events(first: date, last: date, excluded: set[date]) -> dict[str, bytes]:
     cells = SOUND | {"ID": "1", "FROM": str(first), "UNTIL": str(last), "NOT": ";".join(map(str, sorted(excluded)))}
-    found = [outcome for outcome in RANGES.outcomes(SourceRow(Origin("x"), cells)) if isinstance(outcome, MappedRow)]
+    found = [outcome for outcome in RANGES.outcomes(SourceRow(RowLocation("x"), cells)) if isinstance(outcome, MappedRow)]
     assert len({outcome.row_key for outcome in found}) == len(found)
     return {outcome.row_key: outcome.body for outcome in found}
 
@@ -174,8 +173,6 @@ PARTS = st.fixed_dictionaries(
         "BYSETPOS": st.lists(st.sampled_from([1, 2, -1]), min_size=1, max_size=2),
     },
 )
-
-
 RULES = (
     "FREQ=DAILY;INTERVAL=3",
     "FREQ=DAILY;BYMONTH=1,6;BYDAY=MO,SA",

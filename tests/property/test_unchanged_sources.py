@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from unit.state.world import World
 
 from connectors.sources.clockwork import REAL, Clockwork
-from mappings.vocabulary import FeedName
-from pipelines.options import RunOptions
-from state.choices import Resend, SetAside, TakeBack, TakeEvent
+from mappings.row_key import FeedName
+from pipelines.run.options import RunOptions
+from state.ledger.choices import Resend, SetAside, TakeBack, TakeEvent
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,6 @@ ROUNDS = st.tuples(st.lists(CHANGES, max_size=1), st.builds(Read, OPTIONS), PUBL
 STEPS = st.lists(ROUNDS, min_size=1, max_size=4).map(
     lambda rounds: [step for changes, read, sent, more in rounds for step in (*changes, read, sent, *[Read()] * more)]
 )
-
-
 LATER = replace(REAL, now=lambda: time.time() + 3600)
 """By this clock no file has been touched for a while: it is known again by its times."""
 BESIDE = FeedName("beside")

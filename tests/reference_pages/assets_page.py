@@ -12,13 +12,13 @@ from pathlib import Path
 import dagster as dg
 from reference_pages.tables import page, table
 
-from pipelines import names
-from pipelines.broken_feeds import CHECK, GROUP
-from pipelines.checks import brake_specs, publish_specs
 from pipelines.definitions import build_definitions
-from pipelines.resources import LaunchOptions
+from pipelines.orchestration import names
+from pipelines.orchestration.assets import brake_specs, publish_specs
+from pipelines.orchestration.broken_feeds import CHECK, GROUP
+from pipelines.orchestration.launch_options import LaunchOptions
+from pipelines.run.context import open_workshop
 from pipelines.settings import read_settings
-from pipelines.wiring import open_workshop
 
 _FEED = "town-hall"
 _MAPPING = """\

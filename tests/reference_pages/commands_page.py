@@ -6,14 +6,12 @@ What a verb promises stands in its own docstring; what an exit code means, in th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from textwrap import dedent
 
 import typer
 from architecture.places import ROOT
+from commands import every_command
 from reference_pages.tables import page, table
-
-from pipelines.cli.app import app
 
 _OPENING = """\
 # The command line
@@ -36,19 +34,11 @@ _INDENTED = re.compile(r"(?:^ {4}.*(?:\n|\Z))+", re.MULTILINE)
 
 def write_commands() -> str:
     """The whole page, as Markdown."""
-    verbs = list(_verbs(typer.main.get_command(app)))
+    verbs = list(every_command())
     overview = table(
         ("verb", "does"), ((f"[{name}](#eventsync-{name.replace(' ', '-')})", _first_sentence(verb)) for name, verb in verbs)
     )
     return page(_OPENING, overview, *(_section(name, verb) for name, verb in verbs), _EXIT_CODES, _exit_codes())
-
-
-def _verbs(group: typer.core.TyperGroup, before: str = "") -> Iterator[tuple[str, typer.core.TyperCommand]]:
-    for name, verb in group.commands.items():
-        if isinstance(verb, typer.core.TyperGroup):
-            yield from _verbs(verb, f"{before}{name} ")
-        else:
-            yield f"{before}{name}", verb
 
 
 def _first_sentence(verb: typer.core.TyperCommand) -> str:

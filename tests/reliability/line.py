@@ -20,8 +20,9 @@ from integration.waiting import pause, until
 from reliability.troubles import MEMORY_S, TRUST_S, Keys, Place
 from reliability.worker import HASTY, Worker
 
-from state.views import RowFilter, RowRecord
-from state.words import EntryState
+from state.enums import EntryState
+from state.ledger.row_record import RowRecord
+from state.views.views import RowFilter
 
 ROWS = 16
 IN_FLIGHT = 4

@@ -12,13 +12,14 @@ from itertools import count
 from pathlib import Path
 
 from connectors.retry import RetryPolicy
-from mappings.loader import load_feed
-from mappings.schema import FeedMapping
-from pipelines.feed_run import FeedAtWork, FeedRun, RunTicket
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
+from pipelines.run.context import Workshop, open_workshop
+from pipelines.run.feed_run import FeedAtWork, FeedRun, RunTicket
 from pipelines.settings import Settings, read_settings
-from pipelines.wiring import Workshop, open_workshop
-from state.books import Books
-from state.views import Book, RowFilter, RowRecord
+from state.ledger.row_record import Book, RowRecord
+from state.views.books import Books
+from state.views.views import RowFilter
 
 HASTY = RetryPolicy(attempts=5, budget_s=4.0, first_wait_s=0.02, longest_wait_s=0.2, attempt_s=0.35, at_work_s=0.35)
 

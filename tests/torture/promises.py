@@ -13,7 +13,7 @@ from integration.service import Service
 from sqlalchemy import select
 from torture.programme import Programme
 
-from state.accounts import PublishAccount, ReadAccount
+from state.ledger.accounts import PublishAccount, ReadAccount
 from state.tables import ENTRY
 
 UNDER_WAY_S = 2.0

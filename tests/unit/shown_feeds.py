@@ -15,12 +15,12 @@ from typing import Any
 import orjson
 
 from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, compile_feed
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.marks import Block, read_blocks
-from mappings.schema import FeedMapping
-from mappings.vocabulary import Absorbed, Gone, MappedRow, Reason, Rejection, RowOutcome, Skipped, if_unknown
+from mappings.compiler.mapper import Directory, compile_feed
+from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowOutcome, Skipped, if_unknown
+from mappings.positions import Block, read_blocks
+from mappings.refusals import Reason
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 AS_OF = datetime(2027, 5, 1, 8, tzinfo=UTC)
 """When every run on the pages starts, as they say."""

@@ -1,4 +1,4 @@
-"""Which document each verb prints, and its JSON Schema. What stands in a document is told by the types of its module.
+"""Which document each verb prints, and its JSON Schema.
 
 A document never has keys that its type does not name; new ones may come with a new version, so that scripts should not
 mind them.
@@ -45,7 +45,6 @@ DOCUMENTS: Mapping[str, Any] = {
     "status": feeds.Status,
     "vocabulary": others.Vocabulary,
 }
-"""The types of each verb's documents: which of several it is depends on what was asked for."""
 
 
 def document_schema(verb: str) -> dict[str, Any]:

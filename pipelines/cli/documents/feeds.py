@@ -12,19 +12,20 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from mappings.compiler.mapper import TracedStep
+from mappings.draft.moments import Guessed
 from mappings.errors import FileProblem
-from mappings.infer_moments import Guessed
-from mappings.publishing import Schedule
-from mappings.tracing import TracedStep
-from mappings.vocabulary import Absorption, Cover, Reason
+from mappings.outcome import Absorption, Cover
+from mappings.refusals import Reason
+from mappings.spec.feed import Schedule
 from pipelines.cli.documents.rows import Entry
 from pipelines.cli.documents.runs import Run
+from pipelines.cli.feed_files import SharedFile
 from pipelines.cli.findings import ExampleFindings, LiveFinding
-from pipelines.cli.shared_files import SharedFile
 from pipelines.cli.unmapped import Unmapped
-from state.gate import Gate
-from state.views import LeaseHolder
-from state.words import EntryState
+from state.enums import EntryState
+from state.ledger.gate import Gate
+from state.views.views import LeaseHolder
 
 Lists = Literal["live", "offline"]
 """Whether mappings were resolved against the lists of the service, or against none (`why_offline`)."""

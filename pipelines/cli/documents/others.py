@@ -11,8 +11,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from mappings.errors import FileProblem
-from pipelines.measuring.exposition import Gauge
-from state.entry_checks import Finding
+from pipelines.telemetry.metrics import Gauge
+from state.archive.entry_checks import Finding
 
 
 class Error(TypedDict):

@@ -10,16 +10,15 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from mappings.delivery import Answer
-from mappings.vocabulary import Reason
+from mappings.refusals import Reason
+from pipelines.cli.output.partner_page import SectionName
 from pipelines.cli.payload_diff import FieldDiff
-from pipelines.cli.reporting.page import SectionName
-from pipelines.cli.resolving import Told
+from pipelines.cli.resolve import Told
 from pipelines.cli.unmapped import Unmapped
-from pipelines.reconciliation.matching import Verdict
-from pipelines.reconciliation.search import ListRead
-from state.turned_away import LeftAlone
-from state.views import OtherEntry
-from state.words import Decision, DriftKind, EntryState, ProblemKind
+from pipelines.run.reconcile import ListRead, Verdict
+from state.enums import Decision, DriftKind, EntryState, ProblemKind
+from state.ledger.row_record import OtherEntry
+from state.ledger.turned_away import LeftAlone
 
 
 class Problem(TypedDict):

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from pipelines.brakes import BrakeVerdict
 from pipelines.cli.run_report import RunReport
-from state.accounts import PublishAccount, ReadAccount, RejectedRow, StageReport
+from pipelines.run.brakes import BrakeVerdict
 from state.backfills import BackfillState, SliceState
-from state.standing import OpenRows
-from state.words import Phase, Waiting
+from state.enums import Phase, Waiting
+from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow, StageReport
+from state.ledger.standing import OpenRows
 
 From = Annotated[date, Field(serialization_alias="from")]
 """A first day, by the word that is Python's own."""

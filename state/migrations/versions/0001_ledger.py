@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from state.columns import BIG_ID, UtcTime
+from state.tables import BIG_ID, UtcTime
 
 revision = "0001"
 down_revision = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from state.columns import BIG_ID, UtcTime
+from state.tables import BIG_ID, UtcTime
 
 revision = "0002"
 down_revision = "0001"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,12 +17,10 @@ import structlog
 from alembic import op
 from sqlalchemy import Connection
 
-from mappings.destination import destination_of, split_destination
-from mappings.identity import idempotency_key
-from mappings.vocabulary import FeedName, RowKey
-from state.columns import BIG_ID, UtcTime
-from state.drafts import ends_at_of
-from state.packing import unpacked
+from mappings.delivery import destination_of, split_destination
+from mappings.row_key import FeedName, RowKey, idempotency_key
+from state.migrations.packed_bodies import unpacked
+from state.tables import BIG_ID, UtcTime
 
 revision = "0003"
 down_revision = "0002"
@@ -278,7 +277,7 @@ def _put_ends(
     update = sa.text(put).bindparams(sa.bindparam("ends", type_=UtcTime()))
     while rows := connection.execute(sa.text(f"{page} LIMIT {_PAGE}"), after).all():
         keys = [{name: getattr(row, name) for name in after} for row in rows]
-        ends = [{"ends": ends_at_of(unpacked(bytes(row.body), bases[row.scope_id]))} for row in rows]
+        ends = [{"ends": _ends_at(unpacked(bytes(row.body), bases[row.scope_id]))} for row in rows]
         connection.execute(update, [{**key, **end} for key, end in zip(keys, ends, strict=True)])
         after = keys[-1]
 
@@ -364,3 +363,12 @@ def _mark_duplicates() -> None:
         " WHERE state <> 'held' ORDER BY 1, 2"
     )
     op.execute("UPDATE scope SET marked_id = coalesce((SELECT max(id) FROM ledger_entry WHERE scope_id = scope.id), 0)")
+
+
+def _ends_at(body: bytes) -> datetime | None:
+    event = json.loads(body) if body else {}
+    try:
+        moment = datetime.fromisoformat(event.get("endAt") or event.get("startAt") or "")
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None

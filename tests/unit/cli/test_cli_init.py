@@ -299,8 +299,6 @@ DTSTART:20300501T173000Z
 END:VEVENT
 END:VCALENDAR
 """
-
-
 FOUND: dict[str, tuple[str, str, str, list[str], int | None]] = {
     "acmw-events.csv": (OVERWRITTEN, "Start", "End", [OVERWRITTEN, "Start"], 6),
     "cl-rse.csv": ("titulo", "fecha_iso", "", ["titulo", "fecha_iso"], 6),

@@ -13,11 +13,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from unit.cli.conftest import ROWS, Desk
 
-from pipelines.measuring.exposition import Gauge, Sample, exposition
-from pipelines.measuring.gauges import GAUGES
-from pipelines.measuring.page import KEPT_S, MetricsPage
-from pipelines.measuring.server import serving_metrics
 from pipelines.settings import current_settings
+from pipelines.telemetry.metrics import GAUGES, KEPT_S, Gauge, MetricsPage, Sample, exposition, serving_metrics
 
 FEED = ("feed", "town-hall")
 

@@ -142,7 +142,7 @@ def test_a_page_is_built_for_a_screen_reader(reported: Desk) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_words_stand_out_from_their_ground(scheme: str) -> None:
     """WCAG 2.2, 1.4.6: 7 to 1."""
-    css = (Path(__file__).parents[3] / "pipelines" / "cli" / "reporting" / "pages" / "report.css").read_text("utf-8")
+    css = (Path(__file__).parents[3] / "pipelines" / "cli" / "output" / "pages" / "report.css").read_text("utf-8")
     block = css.partition("prefers-color-scheme: dark")[2] if scheme == "dark" else css
     colours = dict(re.findall(r"--(\w+): (#\w{6})", block.partition("}")[0]))
     for ground in ("paper", "tint"):

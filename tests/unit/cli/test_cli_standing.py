@@ -12,11 +12,11 @@ from sqlalchemy import insert, select, update
 from unit.cli.conftest import MAPPING, Desk
 from unit.cli.test_cli_decisions import GOOD, Decider
 
-from pipelines.telling.causes import Cause, concerns_of
-from state.books import Books
+from pipelines.notifications.causes import Cause, concerns_of
 from state.database import open_database, reading, writing
+from state.enums import Waiting
 from state.tables import EARLIER, ENTRY
-from state.words import Waiting
+from state.views.books import Books
 
 HEADER = "ID,TITLE,DAY,HOUR,KIND,GENRE"
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

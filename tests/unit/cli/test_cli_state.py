@@ -8,11 +8,11 @@ from contextlib import closing
 import pytest
 from unit.cli.conftest import Desk
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from pipelines.clock import now
-from state.books import Books
 from state.database import open_database
-from state.ledger import Ledger
+from state.ledger.ledger import Ledger
+from state.views.books import Books
 
 
 def _deliver(desk: Desk) -> None:

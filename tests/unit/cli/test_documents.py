@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
+from commands import every_command
 from documents import surprises, verb_of
 from jsonschema import Draft202012Validator
 from unit.cli.conftest import ROWS, Desk
 
-from pipelines.cli.app import app
 from pipelines.cli.documents.catalogue import DOCUMENTS, document_schema, file_name
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "json"
 FEED = "town-hall"
 
 
-def _verbs(group: typer.Typer, before: str = "") -> Iterator[str]:
-    for command in group.registered_commands:
-        assert command.callback is not None
-        if "as_json" in inspect.signature(command.callback).parameters:
-            yield before + (command.name or command.callback.__name__)
-    for one in group.registered_groups:
-        assert one.typer_instance is not None
-        yield from _verbs(one.typer_instance, f"{one.name} ")
-
-
 def test_every_verb_that_takes_json_has_a_schema() -> None:
-    assert sorted(_verbs(app)) == sorted(DOCUMENTS), "pipelines/cli/documents/ tells of each verb's document"
+    verbs = [name for name, command in every_command() if any(one.name == "as_json" for one in command.params)]
+    assert sorted(verbs) == sorted(DOCUMENTS), "pipelines/cli/documents/ tells of each verb's document"
 
 
 @pytest.mark.parametrize("verb", DOCUMENTS)

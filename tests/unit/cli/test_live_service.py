@@ -7,10 +7,10 @@ import pytest
 from connectors.event_api.answers import Created, Failing, Foreign, KeyRefused, Lost, Meaning, NoAccess, Refused, ScopeMissing
 from connectors.event_api.lists import Classifications
 from mappings.delivery import Answer
-from mappings.loader import load_feed
-from pipelines.cli.asking import Lists
+from mappings.yaml.loader import load_feed
+from pipelines.cli.check_live import of_account
 from pipelines.cli.findings import LiveFinding
-from pipelines.cli.live.service import of_account
+from pipelines.cli.service_lists import Lists
 from pipelines.settings import PACKAGED_FEEDS
 
 MAPPING = load_feed(PACKAGED_FEEDS / "lisbon-agenda.yaml")

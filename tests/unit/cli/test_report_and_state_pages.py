@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from unit.cli.conftest import Desk
 
-from pipelines.cli.reporting.page import HEADINGS, MOST_LINES, MOST_TEXT
-from state.accounts import READS_THAT_TELL
+from pipelines.cli.output.partner_page import HEADINGS, MOST_LINES, MOST_TEXT
+from state.ledger.accounts import READS_THAT_TELL
 
 DOCS = Path(__file__).parents[3] / "docs"
 _BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -9,9 +9,18 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.cli.reporting.drawing import write_page
-from pipelines.cli.reporting.lines import text_of
-from pipelines.cli.reporting.page import HEADINGS, MOST_LINES, Line, Page, Point, Room, Section, SectionName
+from pipelines.cli.output.partner_page import (
+    HEADINGS,
+    MOST_LINES,
+    Line,
+    Page,
+    Point,
+    Room,
+    Section,
+    SectionName,
+    text_of,
+    write_page,
+)
 
 AT = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 LONG = "x" * 1_000

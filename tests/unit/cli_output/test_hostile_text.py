@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import structlog
 
-from pipelines.cli.output import Output
-from pipelines.cli.tables_csv import ToldRow, write_told_csv
-from pipelines.logs import configure_logs
+from pipelines.cli.output.console import Output
+from pipelines.cli.output.csv import ToldRow, write_told_csv
 from pipelines.settings import read_settings
+from pipelines.telemetry.logs import configure_logs
 
 HOSTILE = "a\x1b[2J\x07\x9b31m\r\u202eevil\u2066\x7f\udc80\ud800z"
 OBEYED = set(HOSTILE) - set("a[2J31mevilz")

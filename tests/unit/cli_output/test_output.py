@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from mappings.errors import ConfigError, FileProblem, MappingFileError, SyncError, TransientError
-from pipelines.cli.output import Output
+from pipelines.cli.output.console import Output
 
 ESCAPE = "\x1b"
 
@@ -276,5 +276,6 @@ def test_a_terminal_that_lacks_a_character_shows_its_escape() -> None:
 
 
 def test_output_is_ready_before_rich_is_loaded() -> None:
-    code = "import sys; from pipelines.cli.output import Output; Output(json=True).document({}); sys.exit('rich' in sys.modules)"
+    document = "from pipelines.cli.output.console import Output; Output(json=True).document({})"
+    code = f"import sys; {document}; sys.exit('rich' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from pipelines.cli.output import Output
+from pipelines.cli.output.console import Output
+from pipelines.cli.output.drawing import drawn_table
+from pipelines.cli.run import watcher_of
 from pipelines.cli.run_report import RunReport, show_accounts
-from pipelines.cli.running import watcher_of
-from pipelines.cli.tables_drawn import drawn_table
 
 NOTHING_SENT = {"rows_per_s": 0.0, "limited": 0, "pauses": 0, "paused_s": 0.0, "most_under_way": 0, "workers": 1}
 

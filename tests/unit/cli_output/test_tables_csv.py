@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mappings.errors import ConfigError
-from mappings.vocabulary import Origin, Reason, ReasonCode, Rejection, RowKey
-from pipelines.cli.tables_csv import safe_cell, told, write_told_csv
-from pipelines.harmless import replaced
+from mappings.outcome import Rejection, RowLocation
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import RowKey
+from pipelines.cli.output.csv import safe_cell, told, write_told_csv
+from pipelines.control_characters import replaced
 
 
 def rejection(number: int, **cells: str) -> Rejection:
@@ -23,7 +25,7 @@ def rejection(number: int, **cells: str) -> Rejection:
         Reason(ReasonCode.NOT_A_DATE, "startAt", "INICIO", "x", "like 24.12.2025"),
         Reason(ReasonCode.REQUIRED, "title", "", "", ""),
     )
-    return Rejection(Origin(f"events.csv:{number}", number), RowKey(str(number)), reasons, cells)
+    return Rejection(RowLocation(f"events.csv:{number}", number), RowKey(str(number)), reasons, cells)
 
 
 def test_the_partners_own_columns_come_first_and_ours_are_added(tmp_path: Path) -> None:

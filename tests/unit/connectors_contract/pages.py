@@ -12,9 +12,9 @@ import yaml
 
 from connectors.event_api.contract_check import Drift, compare
 from connectors.event_api.contract_page import ContractPage, read_page
-from mappings.field_forms import Outgoing
-from mappings.loader import load_feed
-from mappings.outgoing import outgoing_of
+from mappings.lint.soundness import outgoing_of
+from mappings.spec.values import Outgoing
+from mappings.yaml.loader import load_feed
 
 ROOT = Path(__file__).parents[3]
 SPECIFIED = (ROOT / "sandbox" / "public-api-v1.yaml").read_bytes()

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from connectors.sources.catalogue import open_source
-from mappings.source_specs import SourceSpec
-from mappings.vocabulary import SourceRow
+from mappings.outcome import SourceRow
+from mappings.spec.source import SourceSpec
 
 SPEC: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
 

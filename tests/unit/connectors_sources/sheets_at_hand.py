@@ -16,8 +16,8 @@ from connectors.sources.access import Access, GoogleAccess
 from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.contract import Source
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.vocabulary import SourceRow
+from mappings.outcome import SourceRow
+from mappings.spec.source import GoogleSheetsSource
 
 ID = "1lookalike-spreadsheet-of-a-test"
 

@@ -7,8 +7,8 @@ import pytest
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import BadSourceError
-from mappings.source_specs import CsvSource
-from mappings.vocabulary import SourceRow
+from mappings.outcome import SourceRow
+from mappings.spec.source import CsvSource
 
 
 def rows_of(tmp_path: Path, content: bytes, encoding: str = "utf-8") -> list[SourceRow]:

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.row_limits import LARGEST_RECORD
-from mappings.source_specs import CsvSource
-from mappings.vocabulary import ReasonCode, SourceRow
+from connectors.sources.row_checks import LARGEST_RECORD
+from mappings.outcome import SourceRow
+from mappings.refusals import ReasonCode
+from mappings.spec.source import CsvSource
 
 
 def read(folder: Path, content: bytes | str, *wanted: str, **spec: Any) -> list[SourceRow]:

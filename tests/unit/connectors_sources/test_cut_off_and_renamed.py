@@ -8,8 +8,8 @@ import pytest
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import EmptySourceError, MissingColumnsError
-from mappings.source_specs import CsvSource
-from pipelines.outcomes import outcome_of
+from mappings.spec.source import CsvSource
+from pipelines.run.outcome import outcome_of
 
 WANTED = frozenset({"ID", "TITLE", "DAY", "HOUR"})
 

@@ -15,9 +15,9 @@ from unit.connectors_sources.waiting_clock import Waits
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Ending, Source
-from connectors.sources.deliveries import mark_of
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.found_file import FoundFile
+from connectors.sources.files.opened_file import FoundFile
+from connectors.sources.files.source import mark_of
 
 NOW = Waits().at
 HOUR = 3_600.0

@@ -10,9 +10,9 @@ import pytest
 
 from connectors.masking import MASK, Mask
 from connectors.sources.contract import Ending, Reading
-from connectors.sources.discreet import DiscreetSource
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
-from mappings.vocabulary import Origin, SourceRow
+from connectors.sources.feed_source import DiscreetSource
+from mappings.outcome import RowLocation, SourceRow
 
 TOKEN = "00D5g000004!AQcAQH0dMHZfz972Szmpkb58"
 
@@ -30,7 +30,7 @@ class Telltale:
         yield Reading(("id",), self.rows(), ending=self.ending)
 
     def rows(self) -> Iterator[SourceRow]:
-        yield SourceRow(Origin("T", 1), {"id": "1"})
+        yield SourceRow(RowLocation("T", 1), {"id": "1"})
         self.tell("row")
 
     def ending(self) -> Ending:

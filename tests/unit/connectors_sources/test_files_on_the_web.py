@@ -28,11 +28,10 @@ from unit.connectors_sources.waiting_clock import Waits
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Ending, Source
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.fetching import Fetching
-from connectors.sources.web_answers import changed_at
-from connectors.sources.web_files import WebFiles
-from connectors.sources.web_hops import WebDoor
-from mappings.file_names import without_secrets
+from connectors.sources.files.fetching import Fetching
+from connectors.sources.files.web import WebFiles, changed_at
+from connectors.sources.files.web_requests import WebDoor
+from mappings.spec.source_words import without_secrets
 
 _ROWS = "id,text\n1,x\n"
 _SECRET = "http://user:s3cret-word@127.0.0.1:{port}/agenda.csv?token=hush-hush"

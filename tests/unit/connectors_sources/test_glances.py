@@ -14,7 +14,7 @@ from unit.connectors_sources.sheets_at_hand import Desk, sheet_of
 
 from connectors.sources.access import NO_ACCESS
 from connectors.sources.errors import SourceRefusedError
-from connectors.sources.glances import Glance, glance_at
+from connectors.sources.probe import Glance, glance_at
 
 
 @pytest.fixture

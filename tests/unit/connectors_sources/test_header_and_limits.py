@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from unit.connectors_sources.reading import cells, column, read
 
 from connectors.sources.errors import BadSourceError, MissingColumnsError
-from connectors.sources.names import Asked, column_letters, column_names, column_number, matched
-from mappings.vocabulary import ReasonCode
+from connectors.sources.header import Asked, column_letters, column_names, column_number, matched
+from mappings.refusals import ReasonCode
 
 
 def test_the_header_is_the_first_row_with_a_cell_that_matches(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from unit.connectors_sources.reading import SPEC
 
 from connectors.sources.catalogue import open_source
-from mappings.marks import Block, read_blocks
+from mappings.positions import Block, read_blocks
 
 PAGE = (Path(__file__).parents[3] / "docs" / "sources.md").read_text("utf-8")
 _EXAMPLE = re.compile(

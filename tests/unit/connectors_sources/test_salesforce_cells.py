@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.sources.json_values import Number
-from connectors.sources.salesforce_cells import convert_for, long_id
+from connectors.sources.formats.nested import Number
+from connectors.sources.salesforce.cells import convert_for, long_id
 
 
 @pytest.mark.parametrize(

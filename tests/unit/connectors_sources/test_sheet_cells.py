@@ -11,10 +11,10 @@ from lookalikes.sheets_book import Cell, Content, cell_data, day
 from unit.connectors_sources.sheets_at_hand import sheet_of
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.google_cells import GoogleCells, plain_value
-from connectors.sources.sheet_cells import Fault
-from mappings.source_specs import WorkbookSource
-from mappings.vocabulary import ReasonCode
+from connectors.sources.formats.sheet_grid import Fault
+from connectors.sources.google_sheets.cells import GoogleCells, plain_value
+from mappings.refusals import ReasonCode
+from mappings.spec.source import WorkbookSource
 
 
 def text(content: Content) -> str | Fault:

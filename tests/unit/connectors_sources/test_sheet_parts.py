@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 
 from connectors.sources.errors import BadSourceError, EmptySourceError, MissingColumnsError, SourceRefusedError
-from mappings.row_facts import file_of, tab_of
-from mappings.sheet_specs import GoogleSheetsSource
-from mappings.vocabulary import Origin
+from mappings.compiler.values import file_of, tab_of
+from mappings.outcome import RowLocation
+from mappings.spec.source import GoogleSheetsSource
 
 GRID: list[list[Content]] = [["id", "title"], ["1", "Jazz"]]
 
@@ -61,8 +61,8 @@ def test_rows_are_called_as_the_spreadsheet_itself_calls_them(tmp_path: Path) ->
         places = [desk.rows(tab=f"#{number}")[0].origin.place for number in (1, 2, 3)]
         assert desk.rows(tab="#2", range="B1:B2")[0].origin.place == "'Spring 2026'!B2"
     assert places == ["Programme!A2", "'Spring 2026'!A2", "'O''Neill/Late'!A2"]
-    assert [tab_of(Origin(place)) for place in places] == ["Programme", "Spring 2026", "O'Neill/Late"]
-    assert {file_of(Origin(place)) for place in places} == {""}
+    assert [tab_of(RowLocation(place)) for place in places] == ["Programme", "Spring 2026", "O'Neill/Late"]
+    assert {file_of(RowLocation(place)) for place in places} == {""}
 
 
 def test_a_title_that_several_spreadsheets_have_is_refused_with_their_ids(tmp_path: Path) -> None:

@@ -13,11 +13,9 @@ from workbooks import write_xlsx
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import REAL, Clockwork
-from connectors.sources.sights import Sight, look_at
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.source_bases import AnySource
-from mappings.source_specs import SourceSpec
+from connectors.sources.files.snapshot import Sight, look_at
+from mappings.spec.source import AnySource, SourceSpec
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 FEED = """\
 feed: agenda

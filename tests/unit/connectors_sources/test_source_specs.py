@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from mappings.source_specs import CsvSource
+from mappings.spec.source import CsvSource
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ from unit.connectors_sources.reading import cells, column, rows_of
 from workbooks import write_xlsx
 
 from connectors.sources.errors import BadSourceError
-from connectors.sources.sheet_cells import Fault, NumberFormat, number_format, plain_number
-from connectors.sources.xlsx_cells import CellTexts
-from mappings.vocabulary import ReasonCode, SourceRow
+from connectors.sources.formats.sheet_grid import Fault, NumberFormat, number_format, plain_number
+from connectors.sources.formats.xlsx_cells import CellTexts
+from mappings.outcome import SourceRow
+from mappings.refusals import ReasonCode
 
 
 def sheet(folder: Path, fill: Callable[[Any, Any], None], *wanted: str, is_1904: bool = False, **spec: Any) -> list[SourceRow]:

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.event import Event
-from mappings.json_schema import feed_json_schema
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.schema import FeedMapping
-from mappings.vocabulary import Origin, SourceRow
+from mappings.outcome import RowLocation, SourceRow
+from mappings.spec.feed import FeedMapping
+from mappings.spec.json_schema import feed_json_schema
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 HEAD = """feed: sample
 source: {kind: csv, path: sample.csv}
@@ -70,7 +69,7 @@ def row() -> Callable[..., SourceRow]:
     """Return a function from cells to a row; ID and TITLE are there unless told otherwise."""
 
     def source_row(**cells: str) -> SourceRow:
-        return SourceRow(Origin("sample.csv:2", 2), {"ID": "1", "TITLE": "Jazz"} | cells)
+        return SourceRow(RowLocation("sample.csv:2", 2), {"ID": "1", "TITLE": "Jazz"} | cells)
 
     return source_row
 

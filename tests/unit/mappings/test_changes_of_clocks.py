@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from mappings.refusals import Refusal
-from mappings.zone_files import find_zone, zone_names
-from mappings.zones import Gap, Overlap, localiser
+from mappings.zones import Gap, Overlap, find_zone, localiser, zone_names
 
 PAGE = Path(__file__).parents[3] / "docs" / "time.md"
 MINUTE = timedelta(minutes=1)
@@ -123,9 +122,9 @@ def test_zones_come_from_the_projects_own_packages_whatever_the_machine_has() ->
     """A machine whose own database is missing, whose zone is odd and whose language is another reads the same."""
     code = (
         "from datetime import datetime\n"
-        "from mappings.zone_files import find_zone\n"
+        "from mappings.zones import find_zone\n"
         "from mappings.zones import localiser\n"
-        "from mappings.transforms.times import Date\n"
+        "from mappings.steps.dates import Date\n"
         "print(localiser(find_zone('Europe/Lisbon'))(datetime(2025, 7, 1, 18)).isoformat())\n"
         "print(Date(date='%d %B %Y').function()('3 May 2026'))"
     )

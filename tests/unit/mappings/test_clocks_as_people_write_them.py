@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.day_end import DAY_END
 from mappings.refusals import Refusal
-from mappings.transforms.clocks import Clock, ClockRange
-from mappings.transforms.times import Time
+from mappings.steps.dates import Time
+from mappings.steps.times import Clock, ClockRange
+from mappings.zones import DAY_END
 
 
 def read(text: str, **parameters: str) -> Any:

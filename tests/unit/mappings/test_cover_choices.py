@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from mappings.errors import MappingFileError
-from mappings.schema import FeedMapping
-from mappings.vocabulary import Cover, MappedRow, RowOutcome, SourceRow
+from mappings.outcome import Cover, MappedRow, RowOutcome, SourceRow
+from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]

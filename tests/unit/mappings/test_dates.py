@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from mappings.refusals import Refusal
-from mappings.transforms.catalogue import AnyStep
-from mappings.transforms.formats import compile_format, read_datetime
-from mappings.transforms.step import Step
+from mappings.steps.catalogue import AnyStep
+from mappings.steps.formats import compile_format, read_datetime
+from mappings.steps.step import Step
 
 ADAPTER: TypeAdapter[Step] = TypeAdapter(AnyStep)
 

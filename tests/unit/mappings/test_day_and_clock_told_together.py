@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mappings.engine import RowMapper
-from mappings.vocabulary import MappedRow, Rejection, SourceRow
+from mappings.compiler.mapper import RowMapper
+from mappings.outcome import MappedRow, Rejection, SourceRow
 
 STARTS = """startAt:
   at:

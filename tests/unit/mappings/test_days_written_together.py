@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from mappings.refusals import Refusal
-from mappings.transforms.ranges import DateRange, Dates
-from mappings.transforms.times import Date
+from mappings.steps.dates import Date
+from mappings.steps.ranges import DateRange, Dates
 
 
 def span(formats: Any, text: str, **parameters: str) -> tuple[str, str]:

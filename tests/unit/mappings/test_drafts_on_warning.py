@@ -9,10 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.engine import Directory, RowMapper, compile_feed
-from mappings.identity import fingerprint
-from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, Reason, ReasonCode, RowOutcome, SourceRow
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.outcome import MappedRow, RowOutcome, SourceRow
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import fingerprint
+from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]
 Row = Callable[..., SourceRow]

@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.engine import RowMapper
-from mappings.vocabulary import MappedRow, ReasonCode, Rejection, RowOutcome, SourceRow
+from mappings.compiler.mapper import RowMapper
+from mappings.outcome import MappedRow, Rejection, RowOutcome, SourceRow
+from mappings.refusals import ReasonCode
 
 Mapper = Callable[..., RowMapper]
 Row = Callable[..., SourceRow]

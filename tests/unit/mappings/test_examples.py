@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from mappings.examples import run_examples
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mappings.errors import MappingFileError
-from mappings.loader import load_feed
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
 
 Build = Callable[..., FeedMapping]
 

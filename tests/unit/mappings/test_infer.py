@@ -9,18 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mappings.draft.columns import Role, roles_by_name, see_columns
+from mappings.draft.dialect import guess_dialect, guess_east_asian
+from mappings.draft.draft import Sample, Wishes, draft_feed, feed_name, with_examples
+from mappings.draft.formats import see_times
+from mappings.draft.roles import guess_roles
+from mappings.draft.zones import guess_zone
 from mappings.examples import run_examples
-from mappings.infer import Sample, Wishes, draft_feed, feed_name
-from mappings.infer_columns import see_columns
-from mappings.infer_dialect import guess_dialect
-from mappings.infer_east_asian import guess_east_asian
-from mappings.infer_examples import with_examples
-from mappings.infer_roles import guess_roles
-from mappings.infer_times import see_times
-from mappings.infer_words import Role, roles_by_name
-from mappings.infer_zones import guess_zone
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 SOURCE = ("kind: csv", "path: partner.csv")
 NAMES = st.sampled_from(["id", "title", "date", "time", "ende", "miasto", "url", "price", "status", "Kategorie", "#3", "$x"])

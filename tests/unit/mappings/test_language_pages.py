@@ -8,9 +8,8 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from mappings.reference import write_reference
-from mappings.row_values import From
-from mappings.transforms.catalogue import STEPS
-from mappings.values import COMPANIONS, MARKERS
+from mappings.spec.values import COMPANIONS, MARKERS, From
+from mappings.steps.catalogue import STEPS
 
 ROOT = Path(__file__).parents[3]
 

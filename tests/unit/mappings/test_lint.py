@@ -9,9 +9,8 @@ import pytest
 from unit.mappings.conftest import EVENT, HEAD
 
 from mappings.errors import MappingFileError
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 ANY_AND_ALL = """
   - {skip: {any: [{column: A, equals: x}, {column: B, is: missing}]}, because: 1}

@@ -10,10 +10,11 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.engine import Directory, compile_feed
+from mappings.compiler.mapper import Directory, compile_feed
 from mappings.errors import ConfigError, MappingFileError
-from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, Origin, ReasonCode, Rejection, RowOutcome, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, SourceRow
+from mappings.refusals import ReasonCode
+from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]
@@ -136,7 +137,7 @@ def test_where_a_row_stands_and_when_the_run_began_can_be_values(
     build: Build, place: str, expected: tuple[str, str | None]
 ) -> None:
     feed = compile_feed(build(event=META), Directory(), datetime(2026, 5, 1, 20, tzinfo=UTC))
-    event = event_of(feed(SourceRow(Origin(place, 17), {"ID": "1", "TITLE": "Jazz"})))
+    event = event_of(feed(SourceRow(RowLocation(place, 17), {"ID": "1", "TITLE": "Jazz"})))
     assert (event["source_row"], event["file"], event.get("tab"), event["imported"]) == (17, *expected, "2026-05-02")
 
 

@@ -10,13 +10,13 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from connectors.sources.salesforce_errors import words_of
-from mappings.infer_times import see_times
+from connectors.sources.salesforce.errors import words_of
+from mappings.draft.formats import see_times
+from mappings.lookup_table import parse_table
 from mappings.refusals import Refusal, Repaired
-from mappings.tables import parse_table
-from mappings.transforms.catalogue import STEPS, AnyStep
-from mappings.transforms.step import Kind, Step
-from mappings.transforms.text import Newlines
+from mappings.steps.catalogue import STEPS, AnyStep
+from mappings.steps.step import Kind, Step
+from mappings.steps.text import Newlines
 
 TABLES = {"categories.csv": parse_table("categories.csv", "path,slug\ncategories/music/jazz,music\nmusic,music\n")}
 ADAPTER: TypeAdapter[Step] = TypeAdapter(AnyStep)

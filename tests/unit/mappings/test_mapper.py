@@ -7,12 +7,13 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import ConfigError
 from mappings.event import as_draft, with_cover
-from mappings.schema import FeedMapping
-from mappings.source_bases import Join
-from mappings.vocabulary import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.refusals import Reason, ReasonCode
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import Join
 
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., RowMapper]

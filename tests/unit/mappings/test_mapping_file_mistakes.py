@@ -8,9 +8,8 @@ import pytest
 from unit.mappings.conftest import EVENT, HEAD
 
 from mappings.errors import MappingFileError
-from mappings.loader import load_feed, load_folder, parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.tables import Table
+from mappings.lookup_table import Table
+from mappings.yaml.loader import LookupShelf, load_feed, load_folder, parse_feed
 
 TEN_MISTAKES = """\
 feed: Lisbon Agenda

@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed, explain_row
 from mappings.errors import MappingFileError
-from mappings.schema import FeedMapping
-from mappings.tracing import explain_row
-from mappings.vocabulary import MappedRow, ReasonCode, Rejection, SourceRow
+from mappings.outcome import MappedRow, Rejection, SourceRow
+from mappings.refusals import ReasonCode
+from mappings.spec.feed import FeedMapping
 
 Mapper = Callable[..., RowMapper]
 Row = Callable[..., SourceRow]

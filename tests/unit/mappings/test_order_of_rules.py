@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mappings.engine import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import MappingFileError
-from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.refusals import ReasonCode
+from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]
 Row = Callable[..., SourceRow]

@@ -9,11 +9,11 @@ import orjson
 import pytest
 
 from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, attempt
-from mappings.field_forms import Outgoing
-from mappings.loader import load_feed
-from mappings.outgoing import outgoing_of
-from mappings.vocabulary import MappedRow
+from mappings.compiler.mapper import Directory, attempt
+from mappings.lint.soundness import outgoing_of
+from mappings.outcome import MappedRow
+from mappings.spec.values import Outgoing
+from mappings.yaml.loader import load_feed
 
 ROOT = Path(__file__).parents[3]
 FEEDS = sorted([*(ROOT / "mappings" / "feeds").glob("*.yaml"), *(ROOT / "tests" / "feeds").glob("[!_]*.yaml")])

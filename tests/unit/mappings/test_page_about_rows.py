@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from mappings.examples import run_examples
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 PAGE = Path(__file__).parents[3] / "docs" / "rows.md"
 FEEDS = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)

@@ -13,13 +13,13 @@ import pytest
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from mappings.engine import RowMapper
+from mappings.compiler.mapper import RowMapper
+from mappings.outcome import MappedRow, Rejection, SourceRow
 from mappings.refusals import Refusal
-from mappings.transforms.catalogue import AnyStep
-from mappings.transforms.clock_words import BETWEEN_CLOCKS, read_clock_words
-from mappings.transforms.clock_words import Manner as ClockManner
-from mappings.transforms.spans import BETWEEN_WORDS, OPENING_WORDS
-from mappings.vocabulary import MappedRow, Rejection, SourceRow
+from mappings.steps.catalogue import AnyStep
+from mappings.steps.ranges import BETWEEN_WORDS, OPENING_WORDS
+from mappings.steps.times import BETWEEN_CLOCKS, read_clock_words
+from mappings.steps.times import Manner as ClockManner
 
 PAGE = (Path(__file__).parents[3] / "docs" / "time.md").read_text("utf-8")
 STEPS: TypeAdapter[Any] = TypeAdapter(AnyStep)

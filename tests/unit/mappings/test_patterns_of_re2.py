@@ -6,10 +6,10 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from mappings.engine import RowMapper
+from mappings.compiler.mapper import RowMapper
 from mappings.errors import MappingFileError
-from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, SourceRow
+from mappings.outcome import MappedRow, SourceRow
+from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]
 PLACES = (

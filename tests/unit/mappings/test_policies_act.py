@@ -8,11 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.engine import Directory, RowMapper
+from mappings.compiler.mapper import Directory, RowMapper
 from mappings.errors import MappingFileError
-from mappings.transforms.catalogue import STEPS
-from mappings.transforms.step import Kind
-from mappings.vocabulary import MappedRow, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, SourceRow
+from mappings.refusals import ReasonCode
+from mappings.steps.catalogue import STEPS
+from mappings.steps.step import Kind
 
 Mapper = Callable[..., RowMapper]
 Row = Callable[..., SourceRow]

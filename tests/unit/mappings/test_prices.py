@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mappings.errors import MappingFileError
+from mappings.outcome import MappedRow, RowOutcome, SourceRow
 from mappings.refusals import Refusal
-from mappings.schema import FeedMapping
-from mappings.transforms.price_reading import PriceReader, Sign
-from mappings.vocabulary import MappedRow, RowOutcome, SourceRow
+from mappings.spec.feed import FeedMapping
+from mappings.steps.prices import PriceReader, Sign
 
 Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]
 Row = Callable[..., SourceRow]

@@ -9,7 +9,7 @@ import pytest
 
 from mappings.errors import MappingFileError
 from mappings.examples import run_examples
-from mappings.schema import FeedMapping
+from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]
 

@@ -9,9 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.engine import Directory, RowMapper, compile_feed
-from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, ReasonCode, Rejection, RowOutcome, Silence, Skipped, SourceRow
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.outcome import MappedRow, Rejection, RowOutcome, Silence, Skipped, SourceRow
+from mappings.refusals import ReasonCode
+from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]
 Row = Callable[..., SourceRow]

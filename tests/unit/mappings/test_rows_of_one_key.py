@@ -9,21 +9,12 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.engine import Directory, RowMapper, compile_feed
-from mappings.gathering import TooManyHeldError, lots
-from mappings.schema import FeedMapping
-from mappings.vocabulary import (
-    Absorbed,
-    MappedRow,
-    Origin,
-    ReasonCode,
-    Rejection,
-    RowKey,
-    RowOutcome,
-    Skipped,
-    SourceRow,
-    if_unknown,
-)
+from mappings.compiler.group import TooManyHeldError, lots
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.refusals import ReasonCode
+from mappings.row_key import RowKey
+from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., RowMapper]
@@ -39,7 +30,7 @@ offers:
 def rows(*cells: dict[str, str]) -> list[SourceRow]:
     """Rows of a sheet, from its second line on; the key is 1 unless they say otherwise."""
     usual = {"ID": "1", "TITLE": "Jazz", "KIND": "music"}
-    return [SourceRow(Origin(f"sample.csv:{line}", line), usual | one) for line, one in enumerate(cells, 2)]
+    return [SourceRow(RowLocation(f"sample.csv:{line}", line), usual | one) for line, one in enumerate(cells, 2)]
 
 
 def event(outcome: RowOutcome) -> dict[str, Any]:

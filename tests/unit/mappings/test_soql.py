@@ -8,9 +8,9 @@ from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
 from mappings.errors import MappingFileError
-from mappings.loader import load_feed
-from mappings.soql import parse_query
-from mappings.source_specs import SalesforceSource
+from mappings.spec.soql import parse_query
+from mappings.spec.source import SalesforceSource
+from mappings.yaml.loader import load_feed
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,11 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from mappings.errors import MappingFileError
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
-from mappings.publishing import Brakes, PublishPolicy, Schedule
 from mappings.reference import write_reference
-from mappings.schema import Example, FeedMapping
-from mappings.source_parts import Header
-from mappings.source_specs import CsvSource
+from mappings.spec.feed import Brakes, Example, FeedMapping, PublishPolicy, Schedule
+from mappings.spec.source import CsvSource
+from mappings.spec.source_words import Header
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 ONE_FOR_MANY = r"""
 feed: sample

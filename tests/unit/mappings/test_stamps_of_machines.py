@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.day_end import DAY_END
 from mappings.refusals import Refusal
-from mappings.transforms.stamps import Epoch, Iso, Serial
+from mappings.steps.stamps import Epoch, Iso, Serial
+from mappings.zones import DAY_END
 
 
 def iso(text: str, kind: Any = "moment", **parameters: Any) -> Any:

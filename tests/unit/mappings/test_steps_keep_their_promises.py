@@ -11,13 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from mappings.evaluation import RowState, mending
-from mappings.refusals import Refusal, Repaired
-from mappings.stepping import Ends, Flow, compile_step, stepped
-from mappings.tables import parse_table
-from mappings.transforms.catalogue import STEPS, AnyStep
-from mappings.transforms.step import Kind, Run, Shown, Step
-from mappings.vocabulary import ReasonCode
+from mappings.compiler.evaluation import Ends, Flow, RowState, compile_step, mending, stepped
+from mappings.lookup_table import parse_table
+from mappings.refusals import ReasonCode, Refusal, Repaired
+from mappings.steps.catalogue import STEPS, AnyStep
+from mappings.steps.step import Kind, Run, Shown, Step
 
 TABLES = {"categories.csv": parse_table("categories.csv", "path,slug\ncategories/music/jazz,music\nmusic,music\n")}
 ADAPTER: TypeAdapter[Step] = TypeAdapter(AnyStep)

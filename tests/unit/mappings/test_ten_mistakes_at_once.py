@@ -9,8 +9,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from mappings.errors import MappingFileError
-from mappings.loader import parse_feed
-from mappings.lookup_files import LookupShelf
+from mappings.yaml.loader import LookupShelf, parse_feed
 
 FILE = """\
 feed: ten-mistakes

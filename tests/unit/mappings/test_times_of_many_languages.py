@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from mappings.engine import RowMapper
+from mappings.compiler.mapper import RowMapper
+from mappings.outcome import MappedRow, SourceRow
 from mappings.refusals import Refusal
-from mappings.transforms.times import Date, Datetime, Time
-from mappings.vocabulary import MappedRow, SourceRow
+from mappings.steps.dates import Date, Datetime, Time
 
 
 @pytest.mark.parametrize(

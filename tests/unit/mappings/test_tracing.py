@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mappings.engine import Directory, compile_feed
-from mappings.schema import FeedMapping
-from mappings.tracing import explain_row
-from mappings.vocabulary import SourceRow
+from mappings.compiler.mapper import Directory, compile_feed, explain_row
+from mappings.outcome import SourceRow
+from mappings.spec.feed import FeedMapping
 
 
 def test_each_step_of_a_row_is_shown_with_its_input(build: Callable[..., FeedMapping], row: Callable[..., SourceRow]) -> None:

@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from mappings.errors import MappingFileError
-from mappings.schema import FeedMapping
-from mappings.transforms.countries import country_codes
-from mappings.transforms.country_names import ALPHA_3
-from mappings.vocabulary import MappedRow, ReasonCode, Rejection, RowOutcome, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowOutcome, SourceRow
+from mappings.refusals import ReasonCode
+from mappings.spec.feed import FeedMapping
+from mappings.steps.countries import ALPHA_3, country_codes
 
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]

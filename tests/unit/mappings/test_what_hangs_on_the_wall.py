@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mappings.engine import RowMapper
+from mappings.compiler.mapper import RowMapper
 from mappings.errors import MappingFileError
-from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, Rejection, SourceRow
+from mappings.outcome import MappedRow, Rejection, SourceRow
+from mappings.spec.feed import FeedMapping
 
 Map = Callable[..., RowMapper]
 Row = Callable[..., SourceRow]

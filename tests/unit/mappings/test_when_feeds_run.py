@@ -6,7 +6,7 @@ import pytest
 from dagster._utils.schedules import is_valid_cron_string
 from pydantic import ValidationError
 
-from mappings.publishing import Schedule
+from mappings.spec.feed import Schedule
 
 
 @pytest.mark.parametrize(

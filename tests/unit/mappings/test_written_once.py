@@ -12,9 +12,9 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from mappings.errors import MappingFileError
-from mappings.loader import load_folder
-from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, RowOutcome, SourceRow
+from mappings.outcome import MappedRow, RowOutcome, SourceRow
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_folder
 
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]

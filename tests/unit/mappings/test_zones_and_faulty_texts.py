@@ -6,13 +6,13 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.engine import RowMapper
+from mappings.compiler.mapper import RowMapper
 from mappings.errors import MappingFileError
+from mappings.outcome import MappedRow, Rejection, SourceRow
 from mappings.refusals import Refusal
-from mappings.schema import FeedMapping
-from mappings.transforms.mojibake import fix_mojibake
-from mappings.transforms.zone_names import Zone
-from mappings.vocabulary import MappedRow, Rejection, SourceRow
+from mappings.spec.feed import FeedMapping
+from mappings.steps.text import fix_mojibake
+from mappings.steps.zones import NamedZone
 
 INSTANT = """
 startAt: {in_zone: {moment: {from: START, do: [{datetime: "%Y-%m-%dT%H:%M:%S%z"}]}, zone: $zone}}
@@ -45,13 +45,13 @@ def event_of(outcome: object) -> dict[str, Any]:
     ],
 )
 def test_a_zones_name_becomes_todays(named: str, today: str) -> None:
-    assert Zone().function()(named) == today
+    assert NamedZone().function()(named) == today
 
 
 @pytest.mark.parametrize("named", ["EST", "CET", "UTC+2", "+02:00", "CEST", "Lisbon", ""])
 def test_what_names_no_zone_is_refused(named: str) -> None:
     with pytest.raises(Refusal):
-        Zone().function()(named)
+        NamedZone().function()(named)
 
 
 def test_an_instant_is_shown_by_the_clocks_of_the_rows_own_zone(mapper: Map, row: Row) -> None:

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import mappings.identity
-from mappings.identity import fingerprint, idempotency_key, row_digest, row_key, twin_digest
-from mappings.vocabulary import FeedName, RowKey
+import mappings.row_key
+from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key, row_digest, row_key, twin_digest
 
-ROOT = Path(mappings.identity.__file__).parent.parent
+ROOT = Path(mappings.row_key.__file__).parent.parent
 FEED = FeedName("lisbon-agenda")
 
 IDEMPOTENCY_KEYS = {
@@ -27,7 +26,7 @@ IDEMPOTENCY_KEYS = {
 }
 ELSEWHERE = """
 import json
-from mappings.identity import fingerprint, idempotency_key, row_digest, row_key, twin_digest
+from mappings.row_key import fingerprint, idempotency_key, row_digest, row_key, twin_digest
 keys = [idempotency_key(n, f, k, action=a, revision=r) for n, f, k, a, r in json.loads(input())]
 print(json.dumps([*keys, row_key(["A 17", "x|y", " e\\u0301\\u2003"]), fingerprint(b"{}", "u"), row_digest(b"m", "ab").hex(),
     twin_digest(7, "Stra\\u00dfe", "s", "\\u00c9vora").hex()]))

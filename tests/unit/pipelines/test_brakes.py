@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.publishing import Brakes
-from mappings.vocabulary import RowKey
-from pipelines.brakes import BrakeVerdict, judge
-from state.accounts import Alongside, HeldRow, ReadAccount, StageReport
+from mappings.row_key import RowKey
+from mappings.spec.feed import Brakes
+from pipelines.run.brakes import BrakeVerdict, judge
+from state.ledger.accounts import Alongside, HeldRow, ReadAccount, StageReport
 
 DEFAULTS = Brakes()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mappings.publishing import Brakes
-from pipelines.brakes import BrakeVerdict, judge
-from state.accounts import ReadAccount, RowShares, StageReport
+from mappings.spec.feed import Brakes
+from pipelines.run.brakes import BrakeVerdict, judge
+from state.ledger.accounts import ReadAccount, RowShares, StageReport
 
 
 def verdicts(account: ReadAccount, rows: RowShares, known: int = 0) -> dict[str, BrakeVerdict]:

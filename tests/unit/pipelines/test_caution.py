@@ -24,9 +24,9 @@ from mappings.delivery import (
     Verdict,
 )
 from mappings.errors import SyncError
-from pipelines.outcomes import BrakeError
-from pipelines.publishing.caution import PATIENT_ANSWERS, Caution, Doubt
-from pipelines.publishing.drain import Drain
+from pipelines.run.brakes import BrakeError
+from pipelines.run.drain import Drain
+from pipelines.run.systemic_failure import PATIENT_ANSWERS, Caution, Doubt
 
 ORGANIZER = Doubt("`organizer` is required; this mapping never sends it", frozenset({"organizer"}))
 MOVED = Doubt("there is none at /api/public/v1/events")

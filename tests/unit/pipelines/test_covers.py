@@ -17,10 +17,10 @@ from virtual_time import at_once
 
 from connectors.event_api.media import ImageFetcher, ImageLimits
 from mappings.delivery import Answer, Blocked, Postponed, Receipt, Refusal, Verdict
-from mappings.vocabulary import Cover
-from pipelines.publishing.covers import Covers, Dressed, names_cover
+from mappings.outcome import Cover
+from pipelines.run.images import Covers, Dressed, names_cover
 from state.database import open_database
-from state.media import MediaMemory
+from state.notes import MediaMemory
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 Answers = Callable[[httpx.Request], httpx.Response]

@@ -13,10 +13,10 @@ from unit.state.world import World, answer, receipt, row
 
 from connectors.errors import KeyRefusedError
 from mappings.delivery import Intent, Postponed, Refusal, Superseded, Verdict
-from pipelines.publishing.drain import Drain
-from pipelines.stopping.interruption import InterruptedRunError
-from state.lease import LeaseLostError
-from state.outbox import Outbox, Settled
+from pipelines.run.drain import Drain
+from pipelines.run.signals import InterruptedRunError
+from state.ledger.lease import LeaseLostError
+from state.ledger.outbox import Outbox, Settled
 from state.tables import ENTRY
 
 Deliver = Callable[[Intent], Awaitable[Verdict]]

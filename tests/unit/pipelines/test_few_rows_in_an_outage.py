@@ -21,8 +21,8 @@ from connectors.errors import OutageError, PausedError
 from connectors.event_api.client import EventApi
 from connectors.retry import RetryPolicy
 from mappings.errors import SyncError, TransientError
-from pipelines.publishing.covers import Covers
-from pipelines.publishing.sending import PublishJob, Sending
+from pipelines.run.images import Covers
+from pipelines.run.sending import PublishJob, Sending
 
 IDS = count(1)
 Answers = Callable[[httpx.Request], httpx.Response]

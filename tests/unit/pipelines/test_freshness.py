@@ -12,8 +12,8 @@ from dagster._utils.schedules import get_latest_completed_cron_tick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mappings.publishing import Schedule
-from pipelines.freshness import freshness_of
+from mappings.spec.feed import Schedule
+from pipelines.orchestration.schedules import freshness_of
 
 ZONE = "Europe/Warsaw"
 

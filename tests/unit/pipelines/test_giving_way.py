@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from empty_books import lay_out
 
-from mappings.vocabulary import FeedName
-from pipelines.backfills.giving_way import comes_between, is_awaited, say_waiting
+from mappings.row_key import FeedName
+from pipelines.run.backfill import comes_between, is_awaited, say_waiting
 from state.database import open_database
 from state.notes import ServiceNotes
 

@@ -18,10 +18,10 @@ from virtual_time import at_once, now
 
 from connectors.event_api.client import EventApi
 from connectors.event_api.media import ImageFetcher, ImageLimits
-from mappings.vocabulary import Cover
-from pipelines.publishing.covers import Covers
-from pipelines.publishing.sending import PublishJob, Sending
-from state.media import MediaMemory
+from mappings.outcome import Cover
+from pipelines.run.images import Covers
+from pipelines.run.sending import PublishJob, Sending
+from state.notes import MediaMemory
 
 COVER = Cover("https://img.example/1", "omit")
 

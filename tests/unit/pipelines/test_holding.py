@@ -15,9 +15,9 @@ from structlog.testing import LogCapture
 
 from connectors.event_api.transport import may_leave
 from mappings.errors import SyncError, TransientError
-from pipelines.holding import FRESH_S, Hold
-from pipelines.publishing.departures import Departures
-from state.lease import LEASE_TTL_S, LeaseLostError
+from pipelines.run.drain import Departures
+from pipelines.run.lease import FRESH_S, LeaseKeeper
+from state.ledger.lease import LEASE_TTL_S, LeaseLostError
 
 BEAT_S = 0.01
 
@@ -64,14 +64,14 @@ BUSY = TransientError("the state DB is held by another process")
 
 def test_a_held_feed_is_renewed_whatever_the_run_does_and_released_in_the_end() -> None:
     paper = Paper()
-    with Hold(paper, Seconds(), beat_s=BEAT_S):
+    with LeaseKeeper(paper, Seconds(), beat_s=BEAT_S):
         until(lambda: paper.renewed > 3)
     assert paper.is_released
 
 
 def test_a_state_db_that_is_busy_for_a_while_loses_no_feed() -> None:
     paper, lost = Paper(answer=_raise(BUSY)), list[SyncError]()
-    with Hold(paper, Seconds(), beat_s=BEAT_S) as hold:
+    with LeaseKeeper(paper, Seconds(), beat_s=BEAT_S) as hold:
         hold.on_loss(lost.append)
         until(lambda: paper.renewed > 3)
         paper.answer = lambda: None
@@ -83,7 +83,7 @@ def test_a_state_db_that_is_busy_for_a_while_loses_no_feed() -> None:
 @pytest.mark.parametrize("when", ["before anybody listens", "afterwards"])
 def test_a_lost_feed_is_told_at_once(when: str) -> None:
     paper, lost = Paper(answer=_raise(LOST)), list[SyncError]()
-    with Hold(paper, Seconds(), beat_s=BEAT_S) as hold:
+    with LeaseKeeper(paper, Seconds(), beat_s=BEAT_S) as hold:
         if when == "before anybody listens":
             until(paper.beaten.is_set)
         hold.on_loss(lost.append)
@@ -95,7 +95,7 @@ def test_a_lost_feed_is_told_at_once(when: str) -> None:
 
 def test_while_the_feed_was_shown_a_moment_ago_nobody_is_asked() -> None:
     paper, seconds = Paper(), Seconds()
-    with Hold(paper, seconds, beat_s=60) as hold:
+    with LeaseKeeper(paper, seconds, beat_s=60) as hold:
         seconds.at = FRESH_S
         asyncio.run(hold.assure())
     assert paper.renewed == 0
@@ -104,10 +104,10 @@ def test_while_the_feed_was_shown_a_moment_ago_nobody_is_asked() -> None:
 def test_a_process_that_was_stopped_asks_before_its_next_request_leaves_and_once_for_all_of_them() -> None:
     paper, seconds = Paper(), Seconds()
 
-    async def many(hold: Hold) -> None:
+    async def many(hold: LeaseKeeper) -> None:
         await asyncio.gather(*(hold.assure() for _ in range(20)))
 
-    with Hold(paper, seconds, beat_s=60) as hold:
+    with LeaseKeeper(paper, seconds, beat_s=60) as hold:
         seconds.at = LEASE_TTL_S * 3
         asyncio.run(many(hold))
     assert paper.renewed == 1
@@ -117,11 +117,11 @@ def test_a_process_that_was_stopped_asks_before_its_next_request_leaves_and_once
 def test_after_a_silence_nothing_leaves_unless_the_feed_is_still_ours(trouble: SyncError) -> None:
     paper, seconds, left = Paper(answer=_raise(trouble)), Seconds(), list[str]()
 
-    async def send(hold: Hold) -> None:
+    async def send(hold: LeaseKeeper) -> None:
         async with Departures(hold.assure)():
             left.append("a request")
 
-    with Hold(paper, seconds, beat_s=60) as hold:
+    with LeaseKeeper(paper, seconds, beat_s=60) as hold:
         seconds.at = FRESH_S + 0.1
         with pytest.raises(type(trouble)):
             asyncio.run(send(hold))
@@ -131,21 +131,21 @@ def test_after_a_silence_nothing_leaves_unless_the_feed_is_still_ours(trouble: S
 def test_a_process_that_was_stopped_while_it_connected_is_asked_again_before_anything_is_written() -> None:
     paper, seconds = Paper(), Seconds()
 
-    async def look(hold: Hold) -> list[bool]:
+    async def look(hold: LeaseKeeper) -> list[bool]:
         may_leave.set(lambda: True)
         async with Departures(hold.assure, hold.is_fresh)():
             before = may_leave.get()()
             seconds.at = LEASE_TTL_S
             return [before, may_leave.get()()]
 
-    with Hold(paper, seconds, beat_s=60) as hold:
+    with LeaseKeeper(paper, seconds, beat_s=60) as hold:
         assert asyncio.run(look(hold)) == [True, False]
 
 
 def test_a_lease_that_cannot_be_released_is_no_fault_of_the_run() -> None:
     paper = Paper()
     paper.release = _raise(BUSY)  # type: ignore[method-assign]  # what a locked state DB answers
-    with Hold(paper, Seconds(), beat_s=60):
+    with LeaseKeeper(paper, Seconds(), beat_s=60):
         pass
 
 
@@ -184,7 +184,7 @@ def test_what_the_heartbeat_logs_names_the_run_that_holds_the_feed() -> None:
     structlog.configure(processors=[structlog.contextvars.merge_contextvars, heard])
     paper = Paper(answer=_raise(BUSY))
     try:
-        with bound_contextvars(feed="town-hall", run_id="r1"), Hold(paper, Seconds(), beat_s=BEAT_S):
+        with bound_contextvars(feed="town-hall", run_id="r1"), LeaseKeeper(paper, Seconds(), beat_s=BEAT_S):
             until(lambda: bool(heard.entries), what="a beat that fails")
     finally:
         structlog.configure(processors=former)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from connectors.event_api.lists import ListedEvent
-from mappings.vocabulary import FeedName, IdempotencyKey, RowKey
-from pipelines.reconciliation.matching import Matching, RowVerdict, Verdict
-from state.sought import Sought
-from state.words import EntryState
+from mappings.row_key import FeedName, IdempotencyKey, RowKey
+from pipelines.run.reconcile import Matching, RowVerdict, Verdict
+from state.enums import EntryState
+from state.ledger.sought import Sought
 
 PAYLOAD: dict[str, Any] = {
     "channelId": 3,

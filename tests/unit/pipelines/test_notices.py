@@ -15,16 +15,15 @@ from structlog.testing import capture_logs
 
 from connectors.notify import Message
 from mappings.errors import MappingFileError
-from mappings.loader import load_feed
-from mappings.schema import FeedMapping
-from mappings.vocabulary import FeedName
-from pipelines.notices_channels import read_channels
-from pipelines.outcomes import ExitCode, Outcome
-from pipelines.telling.causes import Cause, Concern
-from pipelines.telling.notices import Teller
-from pipelines.telling.pace import MOST_AN_HOUR
+from mappings.row_key import FeedName
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
+from pipelines.channels import read_channels
+from pipelines.notifications.causes import Cause, Concern
+from pipelines.notifications.notices import MOST_AN_HOUR, Teller
+from pipelines.run.outcome import ExitCode, Outcome
 from state.database import open_database
-from state.ledger import Ledger
+from state.ledger.ledger import Ledger
 
 HERE = "https://events.example#default"
 MAPPING = """\

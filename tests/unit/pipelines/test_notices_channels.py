@@ -8,7 +8,7 @@ import pytest
 
 from connectors.masking import Mask
 from mappings.errors import ConfigError
-from pipelines.notices_channels import Channels, read_channels
+from pipelines.channels import Channels, read_channels
 from pipelines.settings import read_settings
 
 HOOK = "json://hooks.example.org/t0ps3cret-path-17"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipelines.telling.pace import MOST_AN_HOUR, Post, post_of
+from pipelines.notifications.notices import MOST_AN_HOUR, Post, post_of
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.notify import Tone
-from mappings.vocabulary import FeedName
-from pipelines.harmless import replaced
-from pipelines.telling.causes import Cause, Concern
-from pipelines.telling.words import MOST_CHARS, MOST_FEEDS, FeedNews, harmless, message_of
-from state.notices_sent import Notice
+from mappings.row_key import FeedName
+from pipelines.control_characters import replaced
+from pipelines.notifications.causes import Cause, Concern
+from pipelines.notifications.messages import MOST_CHARS, MOST_FEEDS, FeedNews, harmless, message_of
+from state.notes import Notice
 
 BRAKE = Concern(Cause.BRAKE, "3 of 40 rows rejected", "mend the source")
 REJECTED = Concern(Cause.REJECTED, "3 rows rejected", "look at them", 3)

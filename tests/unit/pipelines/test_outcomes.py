@@ -19,19 +19,20 @@ from connectors.errors import (
 )
 from connectors.sources.errors import MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from mappings.errors import ConfigError, MappingFileError, SyncError
-from mappings.loader import load_feed
-from mappings.schema import FeedMapping
-from mappings.vocabulary import RowKey
-from pipelines.outcomes import BrakeError, ExitCode, outcome_of
+from mappings.row_key import RowKey
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
+from pipelines.run.brakes import BrakeError
+from pipelines.run.outcome import ExitCode, outcome_of
 from pipelines.run.publish import Published
-from pipelines.stopping.interruption import InterruptedRunError
-from pipelines.verdicts import outcome_of_publish
-from state.accounts import ImbalanceError, PublishAccount
-from state.gate import GateClosedError
+from pipelines.run.signals import InterruptedRunError
+from pipelines.run.standing import outcome_of_publish
+from state.enums import DriftKind
 from state.holders import HeldByAnotherError
-from state.lease import LeaseLostError
-from state.standing import OpenRows, Standing
-from state.words import DriftKind
+from state.ledger.accounts import ImbalanceError, PublishAccount
+from state.ledger.gate import GateClosedError
+from state.ledger.lease import LeaseLostError
+from state.ledger.standing import OpenRows, Standing
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 MAPPING = """\
@@ -46,8 +47,6 @@ event:
   classifications: [music]
   approxLocation.city.placeId: krk
 """
-
-
 ERRORS: list[tuple[SyncError, int]] = [
     (ConfigError("x"), 2),
     (MappingFileError(Path("feed.yaml"), ()), 2),

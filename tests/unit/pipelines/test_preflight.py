@@ -17,9 +17,9 @@ from unit.connectors_api.wired import SECRET, api_over, page
 from unit.connectors_contract.pages import ROOT, SPECIFIED, Change, Tree, event, tree_with
 from virtual_time import at_once, clock
 
-from mappings.loader import load_feed
-from mappings.schema import FeedMapping
-from pipelines.publishing.preflight import CLEAR, Outlook, Preflight
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
+from pipelines.run.preflight import CLEAR, Outlook, Preflight
 from state.database import open_database
 from state.notes import ServiceNotes
 

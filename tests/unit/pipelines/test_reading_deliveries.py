@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from connectors.sources.catalogue import open_source
-from mappings.engine import Directory, compile_feed
-from mappings.loader import load_feed
-from pipelines.options import RunOptions
+from mappings.compiler.mapper import Directory, compile_feed
+from mappings.yaml.loader import load_feed
+from pipelines.run.options import RunOptions
 from pipelines.run.reading import Approach, AtHand, approach_of
-from state.bookmark import NO_BOOKMARK, Bookmark
-from state.reach import Reach
+from state.ledger.bookmark import NO_BOOKMARK, Bookmark
+from state.ledger.reach import Reach
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FEED = """\

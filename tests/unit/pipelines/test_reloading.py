@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from mappings.errors import TransientError
-from pipelines.launching.reloading import Reloader, see_folder, watch, watched
-from pipelines.launching.webserver import ReloadError, Webserver
+from pipelines.orchestration.reloading import Reloader, see_folder, watch, watched
+from pipelines.orchestration.webserver import ReloadError, Webserver
 
 FEED = """\
 feed: {name}

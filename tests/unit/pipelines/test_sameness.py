@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from connectors.sources.clockwork import REAL
-from connectors.sources.sights import Sight, look_at
-from mappings.source_specs import CsvSource
+from connectors.sources.files.snapshot import Sight, look_at
+from mappings.spec.source import CsvSource
 from pipelines.run.reading import Sameness
 
 BEGAN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

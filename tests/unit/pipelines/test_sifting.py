@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.run.sifting import Sieve, each_part
 from pipelines.run.spilling import PARTS, Parts
-from state.recall import PAIR
+from state.ledger.recall import PAIR
 
 MANY = 1_000_000
 

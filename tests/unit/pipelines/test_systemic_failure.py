@@ -10,8 +10,8 @@ from unit.state.world import answer
 from connectors.errors import KeyRefusedError
 from mappings.delivery import Answer, Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError
-from pipelines.outcomes import BrakeError
-from pipelines.publishing.systemic_failure import MOST_IN_A_ROW, SAME_REFUSALS, SystemicFailure, patience_with
+from pipelines.run.brakes import BrakeError
+from pipelines.run.systemic_failure import MOST_IN_A_ROW, SAME_REFUSALS, SystemicFailure, patience_with
 
 
 def _causes(verdicts: Sequence[Verdict], patience: int = MOST_IN_A_ROW) -> list[SyncError | None]:

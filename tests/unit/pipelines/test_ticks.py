@@ -9,7 +9,7 @@ from dagster._utils.schedules import get_latest_completed_cron_tick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mappings.publishing import Schedule
+from mappings.spec.feed import Schedule
 from pipelines.ticks import gaps_of_day, last_tick, ticks_of_day
 
 MINUTES = st.sampled_from(["*", "0", "30", "*/15", "0,30", "5-50/15", "59", "50-10/5"])

@@ -10,10 +10,10 @@ from unit.connectors_api.wired import api_over, told
 from virtual_time import at_once
 
 from connectors.errors import ScopeMissingError
-from mappings.engine import Directory, RowMapper, compile_feed
-from mappings.loader import load_feed
-from mappings.vocabulary import MappedRow, Origin, SourceRow
-from pipelines.publishing.service import Told, ask_lists
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.outcome import MappedRow, RowLocation, SourceRow
+from mappings.yaml.loader import load_feed
+from pipelines.run.context import Told, ask_lists
 
 MAPPING = """\
 feed: agenda
@@ -27,7 +27,7 @@ event:
   classifications: [music]
   approxLocation: {{city: {{placeId: krk}}}}
 """
-ROW = SourceRow(Origin("agenda.csv:2", 2), {"ID": "1", "TITLE": "Evening", "CHANNEL": "city-agenda"})
+ROW = SourceRow(RowLocation("agenda.csv:2", 2), {"ID": "1", "TITLE": "Evening", "CHANNEL": "city-agenda"})
 
 
 def _directory() -> Directory:

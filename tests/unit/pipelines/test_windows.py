@@ -12,21 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.deliveries import NO_FILES
 from connectors.sources.errors import SourceUnavailableError
-from mappings.engine import Directory, RowMapper, compile_feed
+from connectors.sources.files.source import NO_FILES
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import ConfigError
-from mappings.loader import load_feed
-from mappings.salesforce_specs import SalesforceSource
-from mappings.schema import FeedMapping
-from mappings.vocabulary import MappedRow, Origin, SourceRow
-from pipelines.backfills.slicing import cut
-from pipelines.backfills.windows import By, Window, usual_way, within
-from pipelines.options import RunOptions
+from mappings.outcome import MappedRow, RowLocation, SourceRow
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import SalesforceSource
+from mappings.yaml.loader import load_feed
+from pipelines.run.backfill import By, Window, cut, usual_way, within
+from pipelines.run.options import RunOptions
 from pipelines.run.reading import AtHand, approach_of
 from pipelines.run.window_filter import Sieve
-from state.bookmark import Bookmark
-from state.reach import Reach
+from state.ledger.bookmark import Bookmark
+from state.ledger.reach import Reach
 
 NOW = datetime(2031, 6, 1, 12, tzinfo=UTC)
 CSV = "{kind: csv, path: events.csv}"
@@ -172,7 +171,7 @@ def test_half_a_day_of_files_counts_as_none_of_it(tmp_path: Path) -> None:
 
 
 def rows(**starts: str) -> list[SourceRow]:
-    return [SourceRow(Origin(key), {"id": key, "title": "x", "start": start}) for key, start in starts.items()]
+    return [SourceRow(RowLocation(key), {"id": key, "title": "x", "start": start}) for key, start in starts.items()]
 
 
 def test_an_event_is_in_the_window_of_its_own_day_where_it_happens(tmp_path: Path) -> None:

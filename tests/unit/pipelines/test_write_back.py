@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from connectors.sources.errors import MissingColumnsError, SourceUnavailableError
 from connectors.sources.marks import Mark, MarkedRow
-from mappings.keys import compile_key
-from mappings.schema import KeyColumn
-from mappings.source_parts import WriteBack
-from mappings.vocabulary import RowKey
-from pipelines.row_marks import RowMark, RowMarks
-from pipelines.write_back import WriteBackJob, WrittenBack, write_back
+from mappings.compiler.key import compile_key
+from mappings.row_key import RowKey
+from mappings.spec.feed import KeyColumn
+from mappings.spec.source_words import WriteBack
+from pipelines.run.write_back import RowMark, RowMarks, WriteBackJob, WrittenBack, write_back
 
 COLUMNS = WriteBack(status="Status", event_id="Event", problem="Problem")
 PUBLISHED = RowMark("published", (71,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from state.asking import rounded
+from state.database import rounded
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 200, 256, 257, 1_999, 2_000])

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import Engine
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceState
-from state.books import Books
-from state.ledger import Ledger
+from state.ledger.ledger import Ledger
+from state.views.books import Books
 
 HERE, FEED = "https://events.example#default", FeedName("agenda")
 DAYS = [("2031-05-01", "2031-05-01"), ("2031-05-02", "2031-05-02")]

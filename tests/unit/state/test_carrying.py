@@ -20,23 +20,22 @@ from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 
 from mappings.delivery import Conflict, Receipt, Refusal
 from mappings.errors import ConfigError
-from mappings.identity import idempotency_key
-from mappings.vocabulary import FeedName, RowKey
-from state.books import Books
-from state.choices import SetAside
-from state.compacting import compact
-from state.contents import TABLES, UnlikeError, compare
+from mappings.row_key import FeedName, RowKey, idempotency_key
+from state.archive.compacting import compact
+from state.archive.contents import TABLES, Sum, UnlikeError, compare, form_of
+from state.archive.export_file import export_to, import_from
+from state.archive.moving import MOVER, migrate
+from state.archive.verify import examine
 from state.database import open_database, reading, writing
-from state.export_file import export_to, import_from
 from state.holders import HeldByAnotherError
-from state.ledger import Ledger
-from state.media import MediaMemory
-from state.moving import MOVER, migrate
-from state.portable import Sum, form_of
-from state.soundness import examine
+from state.ledger.choices import SetAside
+from state.ledger.ledger import Ledger
+from state.ledger.row_record import Book
+from state.ledger.terms import Terms
+from state.notes import MediaMemory
 from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, ROUTE_WORKER
-from state.terms import Terms
-from state.views import Book, RowFilter
+from state.views.books import Books
+from state.views.views import RowFilter
 
 AT = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 BOOK = Book(DESTINATION, FEED)

@@ -24,10 +24,12 @@ from mappings.delivery import (
     Unconfirmed,
     Verdict,
 )
-from mappings.identity import fingerprint, idempotency_key
-from mappings.vocabulary import FeedName, MappedRow, Reason, ReasonCode, RowKey, Skipped
-from state.books import Books
-from state.choices import (
+from mappings.outcome import MappedRow, Skipped
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
+from state.database import reading, writing
+from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
+from state.ledger.choices import (
     Apply,
     AsItIs,
     Change,
@@ -41,18 +43,18 @@ from state.choices import (
     TakeBack,
     TakeEvent,
 )
-from state.database import reading, writing
-from state.decisions import Decisions, EventTakenError, Found, Resolved
-from state.drafts import twin_digest_of
-from state.lease import LeaseLostError
-from state.ledger import Ledger
-from state.outbox import Settled
-from state.standing import OpenRows
+from state.ledger.decisions import Decisions, EventTakenError, Found, Resolved
+from state.ledger.lease import LeaseLostError
+from state.ledger.ledger import Ledger
+from state.ledger.outbox import Settled
+from state.ledger.plan import twin_digest_of
+from state.ledger.row_record import Book
+from state.ledger.standing import OpenRows
+from state.ledger.terms import Terms
+from state.ledger.turned_away import LeftAlone
 from state.tables import ENTRY
-from state.terms import Terms
-from state.turned_away import LeftAlone
-from state.views import Book, RowFilter
-from state.words import Decision, DriftKind, EntryState, ProblemKind, Waiting
+from state.views.books import Books
+from state.views.views import RowFilter
 
 ANN = "ann@desk"
 BOOK = Book(DESTINATION, FEED)

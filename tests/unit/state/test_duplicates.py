@@ -9,11 +9,12 @@ from sqlalchemy import delete, func, select, update
 from unit.state.world import START, World, answer, no_brakes, rejection, row
 
 from mappings.delivery import Refusal
-from mappings.vocabulary import FeedName, MappedRow
-from state.accounts import StageReport
+from mappings.outcome import MappedRow
+from mappings.row_key import FeedName
 from state.database import reading, writing
+from state.ledger.accounts import StageReport
+from state.ledger.terms import Terms
 from state.tables import DUPLICATE_MARK, ENTRY, SCOPE
-from state.terms import Terms
 
 
 def beside(world: World, feed: str = "cinema", namespace: str = "") -> World:

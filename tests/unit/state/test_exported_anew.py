@@ -12,8 +12,8 @@ from file_desks import Desk, Feed, write_rows
 from unit.state.world import World
 
 from connectors.sources.contract import Reading, Source
-from mappings.vocabulary import SourceRow
-from state.choices import SetAside
+from mappings.outcome import SourceRow
+from state.ledger.choices import SetAside
 
 ROWS = [(key, title, "", "x", "") for key, title in zip("abcdef", ("one", "two", "three", "four", "five", "six"), strict=True)]
 

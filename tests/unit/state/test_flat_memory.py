@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import update
 from unit.state.world import World, rejection, row
 
-from mappings.vocabulary import RowOutcome
+from mappings.outcome import RowOutcome
 from state.database import writing
+from state.enums import EntryState
 from state.tables import ENTRY
-from state.words import EntryState
 
 FEW, MANY = 4_000, 6_000
 """Two pages of the ledger, as the end of a read goes through it, and more."""

@@ -9,11 +9,9 @@ import pytest
 from unit.state.world import FEED, World, answer, row
 
 from mappings.delivery import Answer, Receipt, Uncertain, Verdict
-from mappings.identity import idempotency_key
-from mappings.vocabulary import RowKey
-from state.choices import Change, Resend
-from state.deciding import decide
-from state.words import Decision, EntryState
+from mappings.row_key import RowKey, idempotency_key
+from state.enums import Decision, EntryState
+from state.ledger.choices import Change, Resend, decide
 
 KEPT = answer(500, "req-1")
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from unit.state.world import DESTINATION, FEED, World
 
-from mappings.vocabulary import FeedName
-from state.books import Books
+from mappings.row_key import FeedName
 from state.database import reading
 from state.holders import HeldByAnotherError, is_running, this_process
-from state.lease import LeaseLostError
-from state.ledger import Ledger
+from state.ledger.lease import LeaseLostError
+from state.ledger.ledger import Ledger
+from state.views.books import Books
 
 HOLD = """
 import sys

@@ -20,13 +20,11 @@ from postgres import Postgres
 from sqlalchemy import Engine
 from unit.state.world import DESTINATION, FEED, Clock
 
-from state.books import Books
 from state.database import open_database
-from state.holders import HeldByAnotherError, Holder, is_running, this_process
-from state.lease import Keeping, Lease, LeaseLostError
-from state.ledger import Ledger
-from state.pulse import Pulse, host_pulse, seconds_since_boot
-from state.turn import Turn
+from state.holders import HeldByAnotherError, Holder, Pulse, host_pulse, is_running, seconds_since_boot, this_process
+from state.ledger.lease import Keeping, Lease, LeaseLostError, Turn
+from state.ledger.ledger import Ledger
+from state.views.books import Books
 
 HERE = Pulse("boot-1", lambda: 0.0)
 
@@ -228,9 +226,9 @@ def _turn(engine: Engine, ledger: Ledger, holder: Holder) -> Turn:
 HOLD = """
 import sys
 from state.database import open_database
-from state.lease import Keeping, LeaseLostError
-from state.ledger import Ledger
-from state.pulse import host_pulse
+from state.ledger.lease import Keeping, LeaseLostError
+from state.ledger.ledger import Ledger
+from state.holders import host_pulse
 from datetime import datetime, UTC
 def now():
     return datetime.now(UTC)

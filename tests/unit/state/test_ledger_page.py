@@ -12,8 +12,9 @@ from unit.state.world import World, answer, row, skipped
 
 from connectors.errors import KeyRefusedError
 from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
-from mappings.vocabulary import FeedName, RowKey
-from state.choices import (
+from mappings.row_key import FeedName, RowKey
+from state.enums import EntryState
+from state.ledger.choices import (
     Apply,
     AsItIs,
     Beside,
@@ -26,11 +27,11 @@ from state.choices import (
     SameAs,
     SetAside,
     TakeEvent,
+    decide,
+    may_be_removed,
 )
-from state.deciding import decide, may_be_removed
-from state.terms import Terms
-from state.views import RowRecord
-from state.words import EntryState
+from state.ledger.row_record import RowRecord
+from state.ledger.terms import Terms
 
 PAGE = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text("utf-8")
 VERDICTS: dict[str, Verdict] = {

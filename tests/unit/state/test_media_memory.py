@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from unit.state.world import DESTINATION, START, World
 
-from state.columns import UtcTime
-from state.media import KnownAddress, MediaMemory
+from state.notes import KnownAddress, MediaMemory
+from state.tables import UtcTime
 
 
 def test_an_image_is_known_by_content_and_by_address(world: World) -> None:

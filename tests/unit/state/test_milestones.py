@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from unit.state.world import DESTINATION, FEED, World
 
-from state.accounts import PublishAccount
-from state.milestones import last_came, last_done
-from state.views import Book
+from state.ledger.accounts import PublishAccount
+from state.ledger.row_record import Book
+from state.views.books import last_came, last_done
 
 BOOK = Book(DESTINATION, FEED)
 

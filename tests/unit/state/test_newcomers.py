@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.state.world import DESTINATION, World, rejection, row
 
-from mappings.vocabulary import FeedName, RowOutcome
-from state.accounts import ReadAccount
-from state.ledger import Ledger
-from state.newcomers import Newcomers
+from mappings.outcome import RowOutcome
+from mappings.row_key import FeedName
+from state.ledger.accounts import ReadAccount
+from state.ledger.ledger import Ledger
+from state.ledger.newcomers import Newcomers
 
 ROWS = st.builds(
     lambda key, title, twin: row(key, title, twin=twin, place="agenda.csv:1"),

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine
 from unit.state.world import Clock
 
-from mappings.vocabulary import FeedName
+from mappings.row_key import FeedName
 from state.database import open_database
-from state.notices_sent import CLAIM_S, NoticesSent
+from state.notes import CLAIM_S, NoticesSent
 
 HERE, FEED, OPS = "https://events.example#default", FeedName("agenda"), "ops"
 

@@ -7,13 +7,15 @@ from unit.state.world import DESTINATION, FEED, World, answer, body_of, receipt,
 
 from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
-from mappings.vocabulary import Cover, RowKey
-from state.accounts import ImbalanceError, PublishAccount
-from state.books import Books
-from state.lease import LeaseLostError
-from state.outbox import NotClaimedError, Settled
-from state.views import Book, RowFilter
-from state.words import EntryState
+from mappings.outcome import Cover
+from mappings.row_key import RowKey
+from state.enums import EntryState
+from state.ledger.accounts import ImbalanceError, PublishAccount
+from state.ledger.lease import LeaseLostError
+from state.ledger.outbox import NotClaimedError, Settled
+from state.ledger.row_record import Book
+from state.views.books import Books
+from state.views.views import RowFilter
 
 PAUSED = TransientError("come back later")
 COVER = Cover("https://img.example/a.jpg", "draft")

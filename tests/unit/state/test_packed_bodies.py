@@ -11,16 +11,17 @@ from sqlalchemy import func, select, update
 from unit.state.world import DESTINATION, FEED, World, answer, body_of, row
 
 from mappings.delivery import Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
-from state.books import Books
-from state.compacting import Compaction, compact
+from state.archive.compacting import Compaction, compact
+from state.archive.verify import examine
 from state.database import reading, writing
+from state.enums import DriftKind, EntryState
+from state.ledger.row_record import Book
+from state.ledger.terms import Terms
 from state.packing import Packer, unpacked
-from state.soundness import examine
 from state.tables import ENTRY, SCOPE
-from state.terms import Terms
 from state.trouble import StateDamagedError
-from state.views import Book, RowFilter
-from state.words import DriftKind, EntryState
+from state.views.books import Books
+from state.views.views import RowFilter
 
 LONG = "An evening of songs, tales & slow dances in the old mill by the river"
 BOOK = Book(DESTINATION, FEED)

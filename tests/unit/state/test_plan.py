@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 from unit.state.world import row
 
-from mappings.vocabulary import FeedName, MappedRow, RowKey
-from state.duplicates import Candidate
-from state.plan import (
+from mappings.outcome import MappedRow
+from mappings.row_key import FeedName, RowKey
+from state.enums import EntryState
+from state.ledger.duplicates import Candidate
+from state.ledger.plan import (
     Drifted,
     Held,
     Known,
@@ -19,7 +21,6 @@ from state.plan import (
     plan_known,
     plan_new,
 )
-from state.words import EntryState
 
 SAID = row("a", "as pinned")
 CHANGED = row("a", "as the source says now")

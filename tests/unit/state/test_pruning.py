@@ -8,19 +8,21 @@ from sqlalchemy import Table, func, select, update
 from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 
 from mappings.delivery import Conflict, Receipt, Refusal, Uncertain
-from mappings.vocabulary import FeedName, Reason, ReasonCode, RowKey
-from state.accounts import READS_THAT_TELL
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import FeedName, RowKey
+from state.archive.prune import Pruned, prune
+from state.archive.verify import examine
 from state.backfills import Backfills, SliceEnd, SliceState
-from state.books import Books
-from state.choices import TakeEvent
 from state.database import reading, writing
-from state.notices_sent import NoticesSent
-from state.pruning import Pruned, prune
-from state.soundness import examine
+from state.enums import ProblemKind
+from state.ledger.accounts import READS_THAT_TELL
+from state.ledger.choices import TakeEvent
+from state.ledger.row_record import Book, RowRecord
+from state.ledger.terms import Terms
+from state.notes import NoticesSent
 from state.tables import BACKFILL_SLICE, EARLIER, ENTRY, PROBLEM, RUN
-from state.terms import Terms
-from state.views import Book, RowFilter, RowRecord
-from state.words import ProblemKind
+from state.views.books import Books
+from state.views.views import RowFilter
 
 BOOK = Book(DESTINATION, FEED)
 

@@ -13,18 +13,18 @@ from unit.state.world import DESTINATION, FEED, World, answer
 
 from connectors.sources.errors import SourceUnavailableError
 from mappings.delivery import Refusal
-from mappings.vocabulary import RowKey
-from pipelines.options import RunOptions
-from state.books import Books
-from state.choices import Release
+from mappings.row_key import RowKey
+from pipelines.run.options import RunOptions
+from state.archive.rehearsal import rehearsal_copy
 from state.database import writing
-from state.gate import GateClosedError
-from state.ledger import Ledger
-from state.reach import Reach
-from state.rehearsal import rehearsal_copy
+from state.enums import ProblemKind
+from state.ledger.choices import Release
+from state.ledger.gate import GateClosedError
+from state.ledger.ledger import Ledger
+from state.ledger.reach import Reach
+from state.ledger.row_record import Book
 from state.tables import ENTRY
-from state.views import Book
-from state.words import ProblemKind
+from state.views.books import Books
 
 STRICT = '{rejected: "1%", rejected_at_least: 1, shrink: "50%", new: off}'
 NOW_FULL = RunOptions(full=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from unit.state.world import DESTINATION, FEED, START, World, rejection, row
 
-from mappings.vocabulary import RowKey
-from state.books import Books
-from state.views import Book
-from state.words import ProblemKind
+from mappings.row_key import RowKey
+from state.enums import ProblemKind
+from state.ledger.row_record import Book
+from state.views.books import Books
 
 BOOK = Book(DESTINATION, FEED)
 

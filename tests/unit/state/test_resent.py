@@ -7,9 +7,10 @@ from unit.state.world import DESTINATION, FEED, World, answer, row
 
 from mappings.delivery import Blocked, Postponed, Receipt, Refusal, Uncertain, Verdict
 from mappings.errors import TransientError
-from state.books import Books
-from state.outbox import Settled
-from state.views import Book, RowFilter
+from state.ledger.outbox import Settled
+from state.ledger.row_record import Book
+from state.views.books import Books
+from state.views.views import RowFilter
 
 PAUSED = TransientError("come back later")
 

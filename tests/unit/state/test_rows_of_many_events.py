@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from unit.state.world import World, receipt, rejection, row, skipped
 
-from mappings.identity import row_key
-from mappings.vocabulary import Absorbed, Absorption, MappedRow, Origin, Part, RowKey, Silence, Skipped
-from state.accounts import ReadAccount, RowShares
-from state.choices import SetAside
-from state.terms import Terms
-from state.unspoken import Unspoken
-from state.words import DriftKind, EntryState
+from mappings.outcome import Absorbed, Absorption, MappedRow, Part, RowLocation, Silence, Skipped
+from mappings.row_key import RowKey, row_key
+from state.enums import DriftKind, EntryState
+from state.ledger.accounts import ReadAccount, RowShares
+from state.ledger.choices import SetAside
+from state.ledger.terms import Terms
+from state.ledger.unspoken import Unspoken
 
 THE_WEEK = Terms(days=("2026-03-02", "2026-03-31"))
 OF_ROWS = Terms(days=("2026-03-02", "2026-03-31"), row_parts=1)
@@ -28,7 +28,7 @@ def is_vanished(world: World, key: str) -> bool:
 
 
 def test_events_that_rows_give_beyond_one_and_rows_that_went_into_others_balance_the_account(world: World) -> None:
-    grouped = [Absorbed(Origin("agenda.csv:8"), RowKey("b"), into) for into in Absorption]
+    grouped = [Absorbed(RowLocation("agenda.csv:8"), RowKey("b"), into) for into in Absorption]
     report = world.stage([*events("a|1", "a|2", "a|3"), row("b"), *grouped, skipped()])
     assert report.account == ReadAccount(read=5, expanded=2, filtered=1, duplicate=1, grouped=1, new=4)
     assert report.account.wanted == 5
@@ -88,12 +88,12 @@ def test_a_bar_inside_a_part_of_the_key_does_not_end_its_stem(parts: tuple[str, 
     key = row_key(parts)
     for count in range(1, len(parts)):
         unspoken = Unspoken(None)
-        unspoken.hear([Skipped(Origin("x"), "left out", part=Part(silence=Silence(row_key(parts[:count]))))])
+        unspoken.hear([Skipped(RowLocation("x"), "left out", part=Part(silence=Silence(row_key(parts[:count]))))])
         assert unspoken.covers(key)
         assert not unspoken.covers(row_key(("other", *parts[1:])))
 
 
-CANCELLED = Skipped(Origin("agenda.csv:7"), "cancelled", RowKey("a"), is_cancelled=True)
+CANCELLED = Skipped(RowLocation("agenda.csv:7"), "cancelled", RowKey("a"), is_cancelled=True)
 
 
 def test_a_row_that_is_cancelled_before_it_was_sent_is_left_out_and_withdrawn(world: World) -> None:

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 from unit.state.world import DESTINATION, FEED, World, row
 
-from mappings.identity import fingerprint
-from mappings.vocabulary import MappedRow
-from state.accounts import StageReport
-from state.books import Books
-from state.views import Book, RowFilter
+from mappings.outcome import MappedRow
+from mappings.row_key import fingerprint
+from state.ledger.accounts import StageReport
+from state.ledger.row_record import Book
+from state.views.books import Books
+from state.views.views import RowFilter
 
 OVER, TO_COME = "2026-02-01T20:00:00+01:00", "2026-08-01T20:00:00+02:00"
 

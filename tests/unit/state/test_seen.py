@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from state.seen import Seen
+from state.ledger.seen import Seen
 
 NEAR = range(1, 13)
 

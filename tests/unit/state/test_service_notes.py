@@ -8,11 +8,10 @@ from threading import Barrier
 
 from sqlalchemy import Engine
 
-from mappings.vocabulary import FeedName
-from state.books import Books
-from state.ledger import Ledger
-from state.notes import ServiceNotes
-from state.notices import add_notices
+from mappings.row_key import FeedName
+from state.ledger.ledger import Ledger
+from state.notes import ServiceNotes, add_notices
+from state.views.books import Books
 
 HERE, ELSEWHERE, FEED = "https://events.example#default", "https://rehearsal.example#default", FeedName("agenda")
 

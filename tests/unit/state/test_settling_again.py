@@ -17,7 +17,7 @@ from unit.state.world import World, answer, receipt, row
 
 from mappings.delivery import Postponed, Superseded, Uncertain
 from mappings.errors import TransientError
-from state.outbox import Settled
+from state.ledger.outbox import Settled
 from state.trouble import StateBusyError
 
 

@@ -9,10 +9,10 @@ from sqlalchemy import delete, text, update
 from unit.state.world import World, answer, row
 
 from mappings.delivery import Conflict, Refusal, Uncertain
-from mappings.vocabulary import Cover
+from mappings.outcome import Cover
+from state.archive.entry_checks import Finding
+from state.archive.verify import Examination, examine
 from state.database import open_database, writing
-from state.entry_checks import Finding
-from state.soundness import Examination, examine
 from state.tables import DUPLICATE_MARK, ENTRY, RUN, SCOPE
 
 

@@ -9,17 +9,18 @@ from sqlalchemy import select, update
 from unit.state.world import DESTINATION, FEED, World, answer, body_of, no_brakes, receipt, rejection, row, skipped
 
 from mappings.delivery import Refusal
-from mappings.vocabulary import Cover, Reason, ReasonCode
-from state.accounts import ImbalanceError, ReadAccount
-from state.books import Books
+from mappings.outcome import Cover
+from mappings.refusals import Reason, ReasonCode
 from state.database import writing
-from state.gate import GateClosedError
-from state.lease import LeaseLostError
-from state.outbox import Settled
+from state.enums import DriftKind, EntryState, ProblemKind
+from state.ledger.accounts import ImbalanceError, ReadAccount
+from state.ledger.gate import GateClosedError
+from state.ledger.lease import LeaseLostError
+from state.ledger.outbox import Settled
+from state.ledger.row_record import Book
+from state.ledger.terms import Terms
 from state.tables import ENTRY, SCOPE
-from state.terms import Terms
-from state.views import Book
-from state.words import DriftKind, EntryState, ProblemKind
+from state.views.books import Books
 
 BOOK = Book(DESTINATION, FEED)
 

@@ -9,16 +9,18 @@ from sqlalchemy import insert, select, update
 from unit.state.world import DESTINATION, FEED, START, World, answer, no_brakes, receipt, row
 
 from mappings.delivery import Blocked, Conflict, Refusal, Uncertain, Unconfirmed, Verdict
-from mappings.vocabulary import Reason, ReasonCode, RowKey
-from state.books import Books
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import RowKey
 from state.database import reading, writing
-from state.outbox import Settled
-from state.repeating import Repetition
-from state.standing import OpenRows
+from state.enums import DriftKind, EntryState, ProblemKind, Waiting
+from state.ledger.outbox import Settled
+from state.ledger.repeating import Repetition
+from state.ledger.row_record import Book
+from state.ledger.standing import OpenRows
+from state.ledger.terms import USUAL
 from state.tables import EARLIER, ENTRY, PROBLEM
-from state.terms import USUAL
-from state.views import Book, RowFilter
-from state.words import DriftKind, EntryState, ProblemKind, Waiting
+from state.views.books import Books
+from state.views.views import RowFilter
 
 BOOK = Book(DESTINATION, FEED)
 NEXT_YEAR = START + timedelta(days=365)

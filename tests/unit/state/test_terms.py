@@ -10,13 +10,14 @@ from unit.state.world import DESTINATION, FEED, World, answer, body_of, row
 
 from mappings.delivery import Refusal, Uncertain
 from mappings.event import as_draft
-from mappings.vocabulary import Cover, MappedRow
-from state.accounts import ReadAccount, StageReport
-from state.books import Books
+from mappings.outcome import Cover, MappedRow
+from state.enums import EntryState
+from state.ledger.accounts import ReadAccount, StageReport
+from state.ledger.row_record import Book
+from state.ledger.terms import Terms
 from state.tables import EARLIER
-from state.terms import Terms
-from state.views import Book, RowFilter
-from state.words import EntryState
+from state.views.books import Books
+from state.views.views import RowFilter
 
 BOOK = Book(DESTINATION, FEED)
 IGNORING = Terms(on_change="ignore", on_vanish="ignore")

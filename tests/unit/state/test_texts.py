@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejection, row, skipped
 
 from mappings.delivery import Answer, Refusal
-from mappings.vocabulary import Cover, FeedName
-from state.books import Books
-from state.columns import storable
-from state.ledger import Ledger
-from state.outbox import Settled
-from state.soundness import examine
-from state.views import Book
-from state.words import ProblemKind
+from mappings.outcome import Cover
+from mappings.row_key import FeedName
+from state.archive.verify import examine
+from state.enums import ProblemKind
+from state.ledger.ledger import Ledger
+from state.ledger.outbox import Settled
+from state.ledger.row_record import Book
+from state.tables import storable
+from state.views.books import Books
 
 BAD = "k\x00\udce9é"
 KEPT = "k\\x00\\udce9é"

@@ -12,8 +12,7 @@ from sqlalchemy import make_url, text
 from unit.state.world import World, row
 
 from mappings.errors import ConfigError, SyncError
-from state.addresses import parse, shown_url
-from state.database import open_database, writing
+from state.database import open_database, parse, shown_url, writing
 from state.trouble import WORDS, StateBusyError, StateDamagedError, StateUnavailableError, Trouble
 
 SECRET = "s3cret-0f-the-b00ks"

@@ -12,9 +12,9 @@ from file_desks import BRAKES, Desk, Feed, write_rows
 from unit.state.world import World
 
 from connectors.sources.clockwork import Clockwork
-from connectors.sources.sights import look_at
-from pipelines.options import RunOptions
-from state.choices import SetAside
+from connectors.sources.files.snapshot import look_at
+from pipelines.run.options import RunOptions
+from state.ledger.choices import SetAside
 
 ROWS = [("a", "one", "", "x", ""), ("b", "two", "", "x", ""), ("c", "", "", "", "")]
 CANCELLED = Feed(rows="{cancelled: {column: STATE, equals: off}}")

@@ -20,17 +20,17 @@ from sqlalchemy.exc import IntegrityError
 from unit.state.world import Clock, World, body_of, rejection
 
 from mappings.errors import ConfigError
-from mappings.identity import fingerprint, row_digest, twin_digest
-from mappings.vocabulary import FeedName, MappedRow, Origin, RowKey, Skipped
-from state.choices import Release, TakeBack
-from state.contents import TABLES
+from mappings.outcome import MappedRow, RowLocation, Skipped
+from mappings.row_key import FeedName, RowKey, fingerprint, row_digest, twin_digest
+from state.archive.contents import TABLES
+from state.archive.export_file import import_from
+from state.archive.verify import examine
 from state.database import open_database, reading, writing
-from state.export_file import import_from
 from state.holders import HeldByAnotherError, this_process
-from state.ledger import Ledger
+from state.ledger.choices import Release, TakeBack
+from state.ledger.ledger import Ledger
 from state.migrations.upgrade import HEAD, differences, upgrade
 from state.packing import unpacked
-from state.soundness import examine
 from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, LEASE, MEDIA, METADATA, PROBLEM, SCOPE
 from state.trouble import StateUnavailableError
 
@@ -244,12 +244,12 @@ def as_read(engine: Engine) -> list[Any]:
     outcomes: list[Any] = [rejection("broken")]
     for key, entry in entries_of(engine).items():
         if key == "cancelled":
-            outcomes.append(Skipped(Origin("agenda.csv:c"), "off", RowKey(key), is_cancelled=True))
+            outcomes.append(Skipped(RowLocation("agenda.csv:c"), "off", RowKey(key), is_cancelled=True))
         elif not key.startswith("vanished") and key != "past":
             body = entry.drift_body or unpacked(entry.body, base) or body_of(f"copy {key}")
             twin = entry.twin_digest or twin_digest(7, "twin x", "2026-04-01T20:00:00+02:00", "Lisboa The old mill x")
             digest = entry.row_digest or row_digest(b"m", (key,))
-            row = MappedRow(Origin(entry.origin), RowKey(key), body, fingerprint(body), digest, twin, 7, {"REF": key})
+            row = MappedRow(RowLocation(entry.origin), RowKey(key), body, fingerprint(body), digest, twin, 7, {"REF": key})
             outcomes.append(row)
     return outcomes
 

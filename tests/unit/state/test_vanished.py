@@ -10,13 +10,13 @@ from sqlalchemy import select, update
 from unit.state.world import START, World, answer, rejection, row
 
 from mappings.delivery import Blocked, Conflict, Refusal, Uncertain, Verdict
-from mappings.identity import fingerprint
-from mappings.vocabulary import MappedRow, Origin, RowKey, Skipped
+from mappings.outcome import MappedRow, RowLocation, Skipped
+from mappings.row_key import RowKey, fingerprint
 from state.database import reading, writing
-from state.reach import Reach
+from state.enums import Waiting
+from state.ledger.reach import Reach
+from state.ledger.terms import Terms
 from state.tables import ENTRY
-from state.terms import Terms
-from state.words import Waiting
 
 STAYS = row("stays")
 
@@ -32,7 +32,7 @@ def decided(world: World, key: str, **columns: object) -> None:
 
 
 def left_out(key: str) -> Skipped:
-    return Skipped(Origin("agenda.csv:9"), "online only", RowKey(key), rule=2)
+    return Skipped(RowLocation("agenda.csv:9"), "online only", RowKey(key), rule=2)
 
 
 def over(key: str) -> MappedRow:

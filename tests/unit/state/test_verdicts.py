@@ -18,8 +18,8 @@ from mappings.delivery import (
     Verdict,
 )
 from mappings.errors import TransientError
-from state.verdicts import Claim, effect_of
-from state.words import EntryState
+from state.enums import EntryState
+from state.ledger.verdicts import Claim, effect_of
 
 POSTPONED = Postponed(answer(401), TransientError("key refused"))
 

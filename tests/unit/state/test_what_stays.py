@@ -9,14 +9,16 @@ from sqlalchemy import update
 from unit.state.world import DESTINATION, FEED, World, answer, row, skipped
 
 from mappings.delivery import Refusal
-from mappings.vocabulary import MappedRow, Origin, Reason, ReasonCode, RowKey, Skipped
-from state.accounts import ReadAccount
-from state.books import Books
+from mappings.outcome import MappedRow, RowLocation, Skipped
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import RowKey
 from state.database import writing
+from state.enums import Decision, DriftKind, EntryState, ProblemKind
+from state.ledger.accounts import ReadAccount
+from state.ledger.row_record import Book
+from state.ledger.terms import Terms
 from state.tables import EARLIER, ENTRY
-from state.terms import Terms
-from state.views import Book
-from state.words import Decision, DriftKind, EntryState, ProblemKind
+from state.views.books import Books
 
 BOOK = Book(DESTINATION, FEED)
 A, B, C = row("a", "first"), row("a", "second"), row("a", "third")
@@ -120,7 +122,7 @@ def test_a_row_that_is_cancelled_after_its_event_was_removed_waits_for_nobody(wo
     delivered(world, A)
     put(world, "a", removed_at=world.clock(), decision="removed")
     world.stage([A])
-    cancelled = Skipped(Origin("agenda.csv:2"), "cancelled", RowKey("a"), is_cancelled=True)
+    cancelled = Skipped(RowLocation("agenda.csv:2"), "cancelled", RowKey("a"), is_cancelled=True)
     assert world.stage([cancelled]).account == ReadAccount(read=1, unchanged=1)
     assert world.known("a").drift_kind is None
 
@@ -170,7 +172,7 @@ def test_rows_that_the_service_refused_are_counted_apart_while_they_ask_for_the_
 
 def test_a_delivered_row_that_a_rule_now_leaves_out_has_vanished(world: World) -> None:
     delivered(world, row("a"), row("b"))
-    left_out = Skipped(Origin("agenda.csv:2"), "online only", RowKey("a"), rule=2)
+    left_out = Skipped(RowLocation("agenda.csv:2"), "online only", RowKey("a"), rule=2)
     assert world.stage([left_out, row("b")]).vanished == 1
     assert world.known("a").vanished_at is not None
     assert world.stage([row("a"), row("b")]).account.unchanged == 2

@@ -11,30 +11,20 @@ from pathlib import Path
 from sqlalchemy import Engine, select
 
 from mappings.delivery import Answer, Intent, Receipt, Verdict
-from mappings.identity import fingerprint, row_digest, twin_digest
-from mappings.vocabulary import (
-    Cover,
-    FeedName,
-    Gone,
-    MappedRow,
-    Origin,
-    Reason,
-    ReasonCode,
-    Rejection,
-    RowKey,
-    RowOutcome,
-    Skipped,
-)
-from state.accounts import PublishAccount, StageReport
-from state.books import Books
+from mappings.outcome import Cover, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
+from mappings.refusals import Reason, ReasonCode
+from mappings.row_key import FeedName, RowKey, fingerprint, row_digest, twin_digest
 from state.database import open_database
-from state.lease import Keeping, Lease
-from state.ledger import Ledger
-from state.outbox import Outbox, Settled
-from state.pulse import Pulse
+from state.holders import Pulse
+from state.ledger.accounts import PublishAccount, StageReport
+from state.ledger.lease import Keeping, Lease
+from state.ledger.ledger import Ledger
+from state.ledger.outbox import Outbox, Settled
+from state.ledger.row_record import Book, RowRecord
+from state.ledger.terms import USUAL, Terms
 from state.tables import ENTRY
-from state.terms import USUAL, Terms
-from state.views import Book, RowFilter, RowRecord
+from state.views.books import Books
+from state.views.views import RowFilter
 
 DESTINATION = "https://events.example|account-1"
 FEED = FeedName("agenda")
@@ -76,7 +66,7 @@ def row(
     """A row that maps to an event; by default rows of different keys never look like copies of each other."""
     body = body_of(title or f"Title of {key}", status=status)
     return MappedRow(
-        origin=Origin(place or f"agenda.csv:{key}"),
+        origin=RowLocation(place or f"agenda.csv:{key}"),
         row_key=RowKey(key),
         body=body,
         fingerprint=fingerprint(body, cover.url if cover else ""),
@@ -91,15 +81,15 @@ def row(
 
 def rejection(key: str = "", place: str = "agenda.csv:99") -> Rejection:
     reason = Reason(ReasonCode.REQUIRED, "title", "TITLE", "", "write a title")
-    return Rejection(Origin(place), RowKey(key), (reason,), {"REF": key})
+    return Rejection(RowLocation(place), RowKey(key), (reason,), {"REF": key})
 
 
 def skipped(key: str = "", because: str = "online only") -> Skipped:
-    return Skipped(Origin("agenda.csv:50"), because, RowKey(key))
+    return Skipped(RowLocation("agenda.csv:50"), because, RowKey(key))
 
 
 def gone(key: str = "") -> Gone:
-    return Gone(Origin(f"agenda.csv:{key}"), RowKey(key))
+    return Gone(RowLocation(f"agenda.csv:{key}"), RowKey(key))
 
 
 def no_brakes(_report: StageReport) -> Sequence[str]:

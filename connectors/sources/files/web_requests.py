@@ -1,0 +1,268 @@
+"""How long a server may take, all told: the wire's own timeouts are about each piece, and a byte now and then holds them off.
+
+What is asked, and how long it may take, is `web_hops`'.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+from urllib.request import getproxies, proxy_bypass
+
+import httpx
+
+from connectors.addresses import is_usual_port, numeric_address, refusal_of, refusal_of_host
+from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.files.fetching import Fetching
+from mappings.spec.source_words import without_secrets
+
+_OPENED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
+
+
+@dataclass(slots=True)
+class Deadline:
+    """Hangs up on a server when its time is over, from a thread of its own; to be closed."""
+
+    is_over: bool = False
+    _line: socket.socket | None = None
+    _timer: threading.Timer | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def within(self, seconds: float) -> None:
+        """Begin anew: it is over in so many seconds from now."""
+        self.close()
+        self._timer = threading.Timer(seconds, self._hang_up)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def close(self) -> None:
+        """Leave the line as it is."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def trace(self, event: str, told: Mapping[str, Any]) -> None:
+        """Hear from httpcore, as its request extension `trace`, which line is open."""
+        if event.endswith(_OPENED):
+            with self._turn:
+                self._line = told["return_value"].get_extra_info("socket")
+            if self.is_over:
+                self._hang_up()
+
+    def _hang_up(self) -> None:
+        with self._turn, suppress(OSError):
+            self.is_over = True
+            if self._line is not None:
+                # The plain socket's way: a TLS socket would take its own state from under the thread that reads.
+                socket.socket.shutdown(self._line, socket.SHUT_RDWR)
+
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_HEADERS = {"user-agent": "eventsync", "accept": "*/*"}
+
+
+@functools.cache
+def _trusted(*_places: str | None) -> ssl.SSLContext:
+    """Return the authorities that vouch for servers: read once for each place they are in, as that takes long."""
+    return httpx.create_ssl_context()
+
+
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    """Where one request goes: `url` as it is written, `own` as the mapping file writes the first one."""
+
+    url: httpx.URL
+    own: httpx.URL
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the author of the mapping file named this origin (scheme, host and port; RFC 6454)."""
+        return _origin(self.url) == _origin(self.own)
+
+    @property
+    def host(self) -> str:
+        return self.url.raw_host.decode("ascii")
+
+    @property
+    def port(self) -> int:
+        return self.url.port or (443 if self.url.scheme == "https" else 80)
+
+    def refused(self, refusal: str) -> SourceRefusedError:
+        """Return the error for a hop that must not be made."""
+        shown = without_secrets(str(self.own))
+        if self.is_own:
+            return SourceRefusedError(f"{shown} {refusal}", hint="nothing is ever read from there; check `source.path`")
+        hint = "a feed may only be sent on to public addresses; name the file's own address"
+        return SourceRefusedError(f"{shown} sends us on to {self.host}, which {refusal}", hint=hint)
+
+
+@dataclass(slots=True)
+class WebDoor:
+    """Asks web servers, one question at a time, through the machine's proxies; to be closed.
+
+    It takes the place of an `httpx.Client`, which would write every address into the log, tokens and all.
+    """
+
+    bounds: Fetching
+    _wires: dict[str, httpx.HTTPTransport] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for wire in self._wires.values():
+            wire.close()
+
+    @contextmanager
+    def ask(self, method: str, address: str, headers: Mapping[str, str]) -> Iterator[httpx.Response]:
+        """Give the answer that is no redirect; its body comes as it is read.
+
+        The first address is the author's own choice and may be private. A redirect leads to public addresses at usual
+        ports only, or stays within the origin of the first address; it never leads from https to http, and the password
+        goes to that origin only. Metadata services of clouds are never asked.
+
+        Raises:
+            SourceRefusedError: the address is none, a certificate is not valid, or a redirect leads astray.
+            SourceUnavailableError: nobody answers, or the connection breaks, also while the block reads.
+        """
+        shown, deadline = without_secrets(address), Deadline()
+        with ExitStack() as open_things, _told_apart(shown), _in_time(deadline, shown):
+            own = url = httpx.URL(address)
+            found: dict[tuple[str, int], Sequence[str]] = {}
+            for _ in range(self.bounds.hops + 1):
+                hop = _Hop(url, own)
+                deadline.within(self.bounds.connect_s + self.bounds.silence_s)
+                response = open_things.enter_context(closing(self._answer(method, hop, headers, deadline, found)))
+                if response.status_code not in _REDIRECTS:
+                    deadline.within(self.bounds.longest_s)
+                    yield response
+                    return
+                response.close()
+                url = self._next(own, url, response)
+            raise SourceRefusedError(f"{shown} sends us on and on, in a circle", hint="check `source.path`")
+
+    def _answer(
+        self,
+        method: str,
+        hop: _Hop,
+        headers: Mapping[str, str],
+        deadline: Deadline,
+        found: dict[tuple[str, int], Sequence[str]],
+    ) -> httpx.Response:
+        """Ask the proxy if there is one, else the checked addresses of the host, the next where one cannot be reached."""
+        proxy = "" if proxy_bypass(hop.host) else getproxies().get(hop.url.scheme, "")
+        addresses = self._checked(hop, found, is_looked_up=not proxy)
+        target = hop.url.copy_with(userinfo=b"", fragment=None)
+        timeout = httpx.Timeout(self.bounds.silence_s, connect=self.bounds.connect_s).as_dict()
+        extensions = {"timeout": timeout, "trace": deadline.trace}
+        sent = {**_HEADERS, **headers, "host": hop.url.netloc.decode("ascii"), **_authorization(hop)}
+        if proxy:
+            return self._wire(proxy).handle_request(httpx.Request(method, target, headers=sent, extensions=extensions))
+        extensions["sni_hostname"] = hop.host
+        for left, address in enumerate(addresses, 1 - len(addresses)):
+            pinned = httpx.Request(method, target.copy_with(host=address), headers=sent, extensions=extensions)
+            try:
+                return self._wire("").handle_request(pinned)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                if left == 0 or deadline.is_over or _is_untrusted(error):
+                    raise
+        raise SourceUnavailableError(f"{hop.host} has no address", hint="run again later")
+
+    def _wire(self, proxy: str) -> httpx.HTTPTransport:
+        if proxy not in self._wires:
+            limits = httpx.Limits(max_keepalive_connections=0)
+            trusted = _trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+            self._wires[proxy] = httpx.HTTPTransport(verify=trusted, proxy=proxy or None, limits=limits)
+        return self._wires[proxy]
+
+    def _next(self, own: httpx.URL, url: httpx.URL, response: httpx.Response) -> httpx.URL:
+        shown = without_secrets(str(url))
+        to = response.headers.get("location", "")
+        if not to:
+            raise SourceRefusedError(f"{shown} answered {response.status_code} and not where to go", hint="ask the partner")
+        onward = url.join(to)
+        if onward.scheme not in {"http", "https"} or not onward.host:
+            raise SourceRefusedError(f"{shown} sends us on to no web address", hint="ask the partner for the file's own address")
+        if "https" in (own.scheme, url.scheme) and onward.scheme == "http":
+            message = f"{shown} sends us on to {without_secrets(str(onward))}, which anybody on the way could read and change"
+            raise SourceRefusedError(message, hint="ask the partner to serve the file by https")
+        return onward
+
+    def _checked(self, hop: _Hop, found: dict[tuple[str, int], Sequence[str]], *, is_looked_up: bool) -> Sequence[str]:
+        """Return the addresses of a host, all of them checked; a proxy looks up the first host itself."""
+        if refusal := refusal_of_host(hop.host):
+            raise hop.refused(refusal)
+        if not (hop.is_own or is_usual_port(hop.url.port)):
+            raise hop.refused(f"is meant by its port {hop.port}, where no files are served")
+        if hop.is_own and not is_looked_up:
+            return []
+        place = (hop.host, hop.port)
+        found[place] = found.get(place) or self._addresses(*place)
+        if refusal := refusal_of(found[place], allows_private=hop.is_own):
+            raise hop.refused(refusal)
+        return found[place]
+
+    def _addresses(self, host: str, port: int) -> Sequence[str]:
+        if literal := numeric_address(host):
+            return [literal]
+        try:
+            return self.bounds.resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            said = getattr(error, "strerror", None) or "its name cannot be looked up"
+            raise SourceUnavailableError(f"nobody knows where {host} is: {said}", hint="run again later") from None
+
+
+def _origin(url: httpx.URL) -> tuple[str, bytes, int | None]:
+    return url.scheme, url.raw_host, url.port
+
+
+def _authorization(hop: _Hop) -> dict[str, str]:
+    if not (hop.is_own and hop.own.userinfo):
+        return {}
+    user, _, password = hop.own.userinfo.decode("ascii").partition(":")
+    token = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode())
+    return {"authorization": f"Basic {token.decode('ascii')}"}
+
+
+@contextmanager
+def _in_time(deadline: Deadline, shown: str) -> Iterator[None]:
+    """Say so where a deadline ended the talk: what the wire makes of it may look like the good end of a file."""
+    with closing(deadline):
+        try:
+            yield
+        except httpx.TransportError:
+            if not deadline.is_over:
+                raise
+    if deadline.is_over:
+        raise SourceUnavailableError(f"{shown} takes too long to answer", hint="run again later")
+
+
+@contextmanager
+def _told_apart(shown: str) -> Iterator[None]:
+    """Turn what the wire raises into what it means for a source, without the cause, which may repeat secrets."""
+    try:
+        yield
+    except httpx.TransportError as error:
+        if _is_untrusted(error):
+            message, hint = f"the certificate of {shown} is not valid: {error}", "ask the partner to renew it"
+            raise SourceRefusedError(message, hint=hint) from None
+        if isinstance(error, httpx.UnsupportedProtocol):
+            raise SourceRefusedError(f"{shown} is no web address", hint="check `source.path`") from None
+        said = "it fell silent" if isinstance(error, httpx.ReadTimeout) else str(error) or type(error).__name__
+        raise SourceUnavailableError(f"{shown} could not be fetched: {said}", hint="run again later") from None
+    except httpx.InvalidURL as error:
+        raise SourceRefusedError(f"{shown} is no web address: {error}", hint="check `source.path`") from None
+
+
+def _is_untrusted(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

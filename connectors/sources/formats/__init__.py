@@ -1,0 +1,1 @@
+"""How a file is cut into rows: one module per format, and what they share."""

@@ -1,0 +1,220 @@
+"""What a number in a spreadsheet's cell says, as text: plain, or the date, time or padded number that its format makes of it.
+
+How a cell is stored is `xlsx_cells`'s and `google_cells`'s: what both call a cell is read alike, by the rules here.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from connectors.sources.header import column_number
+from connectors.sources.row_checks import OddRows
+from mappings.outcome import RowLocation, SourceRow
+from mappings.refusals import Reason, ReasonCode
+
+_ELAPSED = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
+_NO_FORMAT = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]')
+_LONGEST_CODE = 255
+"""Characters of a format code that count; Excel takes no longer ones, and each cell would get as many leading zeros."""
+_LONG = "a spreadsheet keeps 15 digits of a number: format the column as text, and put the original numbers back"
+
+
+@dataclass(frozen=True, slots=True)
+class NumberFormat:
+    """What a cell's format makes of its number: a date, a time, both, a length of time, or digits with leading zeros."""
+
+    has_date: bool = False
+    has_time: bool = False
+    is_elapsed: bool = False
+    digits: int = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the number stays a number."""
+        return not (self.has_date or self.has_time or self.digits)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a cell's value cannot be trusted: what a person sees there, and what would help."""
+
+    found: str
+    hint: str
+
+
+def number_format(code: str) -> NumberFormat:
+    """Read a format code such as `dd/mm/yyyy hh:mm`, `[h]:mm` or `00000`."""
+    first = code[:_LONGEST_CODE].split(";", 1)[0]
+    is_elapsed = _ELAPSED.search(first) is not None
+    plain = _NO_FORMAT.sub("", first).lower()
+    if plain == "general":
+        return NumberFormat()
+    has_time = is_elapsed or "h" in plain or "s" in plain
+    has_date = "y" in plain or "d" in plain or ("m" in plain and not has_time)
+    return NumberFormat(has_date, has_time, is_elapsed, len(plain) if plain and not plain.strip("0") else 0)
+
+
+Day = Callable[[int], "str | Fault"]
+"""Makes an ISO date of a number of days, counted as one program's calendar counts them."""
+
+
+def number_text(raw: str, known: NumberFormat, day: Day) -> str | Fault:
+    """Return what a cell with the number `raw` says in its format, or why it says nothing."""
+    if known.is_plain:
+        return plain_number(raw)
+    if known.digits:
+        number = plain_number(raw)
+        return number.zfill(known.digits) if isinstance(number, str) and number.isdecimal() else number
+    try:
+        seconds = round(float(raw) * 86_400)
+    except (ValueError, OverflowError):
+        return raw
+    if seconds < 0:
+        return Fault(raw, "a date or time before the beginning of the calendar")
+    return _moment(raw, seconds, known, day)
+
+
+def _moment(raw: str, seconds: int, known: NumberFormat, day: Day) -> str | Fault:
+    days, of_day = divmod(seconds, 86_400)
+    if known.is_elapsed or not known.has_date:
+        return _clock(seconds if known.is_elapsed else of_day)
+    found = day(days)
+    if isinstance(found, Fault):
+        return Fault(raw, found.hint)
+    return f"{found}T{_clock(of_day, is_full=True)}" if known.has_time else found
+
+
+def _clock(seconds: int, *, is_full: bool = False) -> str:
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
+    return f"{clock}:{seconds % 60:02}" if is_full or seconds % 60 else clock
+
+
+def plain_number(raw: str) -> str | Fault:
+    """Return a number as a person sees it: `5`, `12.5`, never `5.0` or `1E+20`; whole numbers of 16 digits are not trusted."""
+    if len(raw) <= 15 and raw.isascii() and raw.isdecimal() and (raw[0] != "0" or raw == "0"):
+        return raw
+    try:
+        shown = format(float(raw), ".15g")
+    except ValueError:
+        return raw
+    plain = format(Decimal(shown), "f") if "e" in shown else shown
+    return Fault(plain, _LONG) if len(plain.lstrip("-")) > 15 and "." not in plain else plain
+
+
+_CORNER = re.compile(r"([A-Z]{0,3})([0-9]{0,7})")
+LAST_COLUMN, LAST_ROW = 16_384, 1_048_576
+_LARGEST_MERGED = 100_000
+"""Cells; what is merged over more is decoration, or an attempt to exhaust us."""
+
+
+@dataclass(frozen=True, slots=True)
+class SheetRow:
+    """A row's cells from the first column on, as far as there are any; `faults` by their place in `cells`."""
+
+    number: int
+    cells: list[str]
+    faults: dict[int, Fault] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """A part of a sheet: columns and rows from 1, both ends included."""
+
+    left: int = 1
+    top: int = 1
+    right: int = LAST_COLUMN
+    bottom: int = LAST_ROW
+
+    @property
+    def size(self) -> int:
+        """How many cells it has."""
+        return (self.right - self.left + 1) * (self.bottom - self.top + 1)
+
+    @classmethod
+    def of(cls, text: str) -> Area:
+        """Read `B3:H200`, `A:F`, `A5` (from there on); "" is the whole sheet."""
+        first, colon, last = text.partition(":")
+        (left, top), (right, bottom) = _corner(first), _corner(last if colon else "")
+        return cls(left or 1, top or 1, right or LAST_COLUMN, bottom or LAST_ROW)
+
+
+def cells_of(row: SheetRow | None) -> list[str] | None:
+    """Return a row's cells, None at the sheet's end."""
+    return None if row is None else row.cells
+
+
+def with_gaps(rows: Iterator[SheetRow], top: int) -> Iterator[SheetRow]:
+    """Put blank rows where numbers are passed over, from `top` on."""
+    due = top
+    for row in rows:
+        for number in range(due, row.number):
+            yield SheetRow(number, [])
+        yield row
+        due = max(due, row.number + 1)
+
+
+def to_last_filled(rows: Iterator[SheetRow]) -> Iterator[SheetRow]:
+    """Give the rows down to the last that is not blank."""
+    # Numbers only: a sheet may have a million blank rows before its last one.
+    blank = array("L")
+    for row in rows:
+        if not any(row.cells) and not row.faults:
+            blank.append(row.number)
+            continue
+        yield from (SheetRow(number, []) for number in blank)
+        del blank[:]
+        yield row
+
+
+def spread(rows: Iterator[SheetRow], merged: Sequence[Area], area: Area) -> Iterator[SheetRow]:
+    """Put the value of merged cells into each of them, as far as they lie in `area`, which the rows' cells begin with."""
+    by_top: defaultdict[int, list[Area]] = defaultdict(list)
+    for one in merged:
+        if one.size <= _LARGEST_MERGED:
+            by_top[one.top].append(one)
+    active: list[tuple[Area, str]] = []
+    for row in rows:
+        active = [(one, value) for one, value in active if one.bottom >= row.number]
+        width = sum(one.right - one.left + 1 for one, _ in active)
+        for one in by_top.pop(row.number, ()):
+            width += one.right - one.left + 1
+            if width <= LAST_COLUMN:  # else they lie over one another, as no program writes them
+                active.append((one, _cell(row, one.left - area.left)))
+        for one, value in active:
+            first, last = max(one.left - area.left, 0), min(one.right, area.right) - area.left
+            row.cells.extend([""] * (last + 1 - len(row.cells)))
+            row.cells[first : last + 1] = [value] * (last + 1 - first)
+        yield row
+
+
+def _cell(row: SheetRow, place: int) -> str:
+    return row.cells[place] if 0 <= place < len(row.cells) else ""
+
+
+def _corner(text: str) -> tuple[int, int]:
+    match = _CORNER.fullmatch(text)
+    return (column_number(match[1]), int(match[2] or 0)) if match else (0, 0)
+
+
+def source_rows(rows: Iterator[SheetRow], place: str, odd: OddRows) -> Iterator[SourceRow]:
+    """Make source rows of a sheet's rows; `place` is what a row's number is put behind, such as `Programme!A`."""
+    columns = odd.columns
+    width, blanks = len(columns), [""] * len(columns)
+    for row in rows:
+        origin = RowLocation(f"{place}{row.number}", row.number)
+        if row.faults or len(row.cells) > width:
+            yield odd.row(origin, row.cells, tuple(_problems(row, odd)))
+        else:
+            yield SourceRow(origin, dict(zip(columns, row.cells + blanks[len(row.cells) :], strict=True)))
+
+
+def _problems(row: SheetRow, odd: OddRows) -> Iterator[Reason]:
+    for place, fault in row.faults.items():
+        column = odd.columns[place] if place < len(odd.columns) else ""
+        if column in odd.faults.wanted:
+            yield Reason(ReasonCode.BAD_TEXT, "", column, fault.found, fault.hint)

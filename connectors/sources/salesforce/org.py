@@ -1,0 +1,219 @@
+"""One org while a reading lasts: what it is asked is asked again where that helps, with a new session where the old has ended.
+
+What records become is `salesforce_cells`'s; how many are asked for in which way is `salesforce_pages`' and `salesforce_bulk`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import requests
+import urllib3
+from rapidfuzz import process
+from simple_salesforce.api import Salesforce
+from simple_salesforce.exceptions import SalesforceError, SalesforceExpiredSession
+from simple_salesforce.util import exception_handler
+
+from connectors.retry import RetryPolicy
+from connectors.sources.access import Access
+from connectors.sources.clockwork import Clockwork
+from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.formats.nested import Number
+from connectors.sources.header import folded
+from connectors.sources.salesforce.errors import BusyError, LocatorLostError, no_such_field, sorted_out, unreachable
+from connectors.sources.salesforce.login import API_VERSION, log_in
+from connectors.sources.salesforce.shape import Shape
+from connectors.sources.salesforce.wire import OrgSession, Told
+
+T = TypeVar("T")
+
+POLICY = RetryPolicy(attempts=7, budget_s=180.0, first_wait_s=1.0, longest_wait_s=30.0)
+"""How long a busy org is insisted on."""
+
+_NO_PLACE = "the answer does not look like Salesforce's"
+_NO_SALESFORCE = "check SALESFORCE_INSTANCE_URL"
+_NEAR = 60.0
+
+
+class _RefusedAfreshError(SourceRefusedError):
+    """A session that was opened a moment ago is not accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some records of a query: `total` of all its pages, `more` the address of the next page, "" at the end."""
+
+    records: Sequence[Mapping[str, Any]]
+    total: int
+    more: str
+
+    @classmethod
+    def of(cls, answer: Any) -> Page:
+        """Read an answer, which is of the same make for a query and for child rows."""
+        try:
+            return cls(answer["records"], int(answer["totalSize"]), "" if answer["done"] else answer["nextRecordsUrl"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadSourceError(_NO_PLACE, f"a page of records lacks {error}", hint=_NO_SALESFORCE) from error
+
+
+@dataclass(slots=True)
+class Org:
+    """The org that `access` leads to; closed by whoever made it. Nothing is asked before the first question."""
+
+    access: Access
+    clockwork: Clockwork
+    told: Told = field(default_factory=Told)
+    _session: OrgSession | None = None
+    _salesforce: Salesforce | None = None
+
+    @property
+    def address(self) -> str:
+        """Where a person opens the org's records."""
+        return self.access.salesforce.instance_url.rstrip("/") or (
+            f"https://{self._salesforce.sf_instance}" if self._salesforce else ""
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            self._session.close()
+
+    def describe(self, name: str) -> Shape:
+        """Return an object's fields as we may see them.
+
+        Raises:
+            SourceRefusedError: there is no such object that we may see; the nearest one is named.
+        """
+        try:
+            return Shape.of(self.call("GET", f"sobjects/{name}/describe", about=name))
+        except KeyError as error:
+            raise BadSourceError(name, f"Salesforce's answer about its fields lacks {error}", hint=_NO_SALESFORCE) from error
+        except SourceRefusedError as error:
+            if error.__cause__ is None or " 404" not in str(error):
+                raise
+            message = f"Salesforce has no object {name} that our user may see"
+            raise SourceRefusedError(message, hint=self._near(name)) from error
+
+    def query(self, soql: str, *, with_deleted: bool = False) -> Page:
+        """Ask a query and return its first page.
+
+        Raises:
+            BadSourceError: it is refused; of a field that is not there, the nearest one is named.
+        """
+        try:
+            return Page.of(self.ask("the query", lambda org: org.query(soql, include_deleted=with_deleted)))
+        except BadSourceError as error:
+            if found := no_such_field(error):
+                field, name = found
+                near = process.extractOne(field, self.describe(name).names, processor=folded, score_cutoff=_NEAR)
+                error.hint = f"did you mean {near[0]}? {error.hint}" if near else error.hint
+            raise
+
+    def more(self, address: str) -> Page:
+        """Return a further page.
+
+        Raises:
+            LocatorLostError: the query is forgotten, or was known to a former session only.
+            SourceUnavailableError: the pages have no end.
+        """
+        try:
+            page = Page.of(self.ask("the next page", lambda org: org.query_more(address, identifier_is_url=True)))
+        except _RefusedAfreshError as error:
+            raise LocatorLostError(str(error), hint=error.hint) from error
+        if page.more == address:
+            raise SourceUnavailableError("Salesforce gave a page of records that leads to itself", hint="run again later")
+        return page
+
+    def limits(self) -> Mapping[str, Any]:
+        """Return what the org says of its limits: of each, `Max` and `Remaining`."""
+        return dict(self.ask("its limits", lambda org: org.limits()) or {})
+
+    def call(self, method: str, path: str, content: Mapping[str, Any] | None = None, *, about: str = "") -> Mapping[str, Any]:
+        """Ask at an address under the API's root; `content` travels as JSON, `about` is what messages call it."""
+        return dict(self.ask(about or path, lambda org: org.restful(path, method=method, json=content)) or {})
+
+    def call_once(self, method: str, path: str, content: Mapping[str, Any] | None = None) -> None:
+        """Ask without insisting."""
+        self._once(path, lambda org: org.restful(path, method=method, json=content))
+
+    def stream(self, path: str, **params: str | int) -> requests.Response:
+        """Ask for a text that may be long; the answer's body is still to be read, and the answer to be closed."""
+
+        def request(org: Salesforce) -> requests.Response:
+            headers = {**org.headers, "Accept": "text/csv"}
+            response = org.session.request("GET", f"{org.base_url}{path}", headers=headers, params=params, stream=True)
+            if response.status_code >= 300:
+                exception_handler(response, name=path)
+            return response
+
+        return self.ask(path, request)
+
+    def ask(self, about: str, request: Callable[[Salesforce], T]) -> T:
+        """Ask, and ask again with a new session if the old one has ended, or a moment later if the org is busy.
+
+        Raises:
+            SourceUnavailableError: it stayed busy, or the daily requests are used up.
+            SourceRefusedError, BadSourceError: it will not answer this.
+            LocatorLostError: it has forgotten the query.
+        """
+        attempt, started = 1, self.clockwork.clock_s()
+        while True:
+            try:
+                return self._once(about, request)
+            except BusyError as busy:
+                wait_s = busy.retry_after_s or POLICY.wait_s(attempt, self.clockwork.chance)
+                if POLICY.is_spent(attempt, self.clockwork.clock_s() - started, wait_s):
+                    raise
+                self.clockwork.sleep(wait_s)
+                attempt += 1
+
+    def _once(self, about: str, request: Callable[[Salesforce], T]) -> T:
+        """Ask once, and once more in a new session if the old one has ended."""
+        try:
+            answer = self._answer(about, request)
+        except SalesforceExpiredSession:
+            self._salesforce = None
+            try:
+                answer = self._answer(about, request)
+            except SalesforceExpiredSession as error:
+                message = f"Salesforce lets us in and does not know the session a moment later, when asked for {about}"
+                hint = "check the user's session settings: locked to an IP address, or to a domain"
+                raise _RefusedAfreshError(message, hint=hint) from error
+        return answer
+
+    def _answer(self, about: str, request: Callable[[Salesforce], T]) -> T:
+        try:
+            return request(self._opened())
+        except SalesforceExpiredSession:
+            raise
+        except SalesforceError as error:
+            found = sorted_out(about, error.status, error.content, retry_after_s=self.told.retry_after_s)
+            found.args = tuple(self.access.mask.hide(str(arg)) for arg in found.args)
+            raise found from error
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+            raise unreachable(about, self.access.mask.hide(f"{type(error).__name__}: {error}")) from error
+
+    def _opened(self) -> Salesforce:
+        if self._session is None:
+            self._session = OrgSession(self.access.salesforce.instance_url, self.told)
+        if self._salesforce is None:
+            token, host = log_in(self.access, self._session, self.told)
+            self._salesforce = Salesforce(
+                session_id=token,
+                instance=host,
+                session=self._session,
+                version=API_VERSION,
+                parse_float=Number,
+                object_pairs_hook=dict,
+            )
+            # Asked for by simple-salesforce; it makes pages half as large again.
+            self._salesforce.headers.pop("X-PrettyPrint", None)
+        return self._salesforce
+
+    def _near(self, name: str) -> str:
+        known = [one["name"] for one in self.call("GET", "sobjects").get("sobjects", ())]
+        near = process.extractOne(name, known, processor=folded, score_cutoff=_NEAR)
+        asked = f"did you mean {near[0]}? " if near else ""
+        return f"{asked}Objects of one's own end in __c; the user must be allowed to see the object"

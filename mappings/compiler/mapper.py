@@ -1,0 +1,361 @@
+"""The mapper: one mapping file compiled once, then one row after another becomes events, a rejection or a skip.
+
+Pure: no network, no database, no clock; the moment of the run is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from itertools import chain
+from typing import Any
+
+from mappings.compiler.base import Compiler
+from mappings.compiler.evaluation import RowState, Watch, cells_reader
+from mappings.compiler.expand import Strand, given_item, is_of_item
+from mappings.compiler.group import Joined
+from mappings.compiler.key import ReadKey, compile_key
+from mappings.compiler.payload import Judge, Payload, compile_payload
+from mappings.compiler.row_rules import OVER, only
+from mappings.compiler.rows import PlacedRule, RowPlan, Way, as_one_row, compile_plan, needs_the_moment
+from mappings.compiler.values import compile_value
+from mappings.errors import ConfigError
+from mappings.outcome import Gone, MappedRow, RowOutcome, Skipped, SourceRow
+from mappings.positions import Problem
+from mappings.refusals import REASON_TEXTS, Refusal
+from mappings.row_key import RowKey
+from mappings.spec.feed import FeedMapping
+from mappings.spec.rules import Explode
+
+BLANK = "blank row"
+"""The label of rows whose cells are all blank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """What the service knows: channel ids by slug, and the classification slugs. None: not asked, everything is accepted.
+
+    Offline a channel's slug gets a stand-in id, the same in every run.
+    """
+
+    channels: Mapping[str, int] | None = None
+    classifications: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowMapper:
+    """One feed's mapping, compiled. It never raises for a row's sake.
+
+    `over` maps the rows of a source; `outcomes` one row by itself; a call one row of a feed in which a row is an event.
+    """
+
+    columns: frozenset[str]
+    """The source columns that the mapping reads, those of the key included."""
+    _read_key: ReadKey
+    _plan: RowPlan
+    _payload: Payload
+    _judge: Judge
+    _named: int
+    _days_asked: frozenset[str] = frozenset()
+    _asks_the_line: bool = False
+
+    def over(self, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
+        """Yield what becomes of all rows of a source: every row is in exactly one outcome, or gives several.
+
+        Raises:
+            ConfigError: rows of one key are to be put together, and there are more of them than memory should hold.
+        """
+        if self._plan.join is not None:
+            return self._plan.join(self, rows)
+        return chain.from_iterable(map(self.outcomes, rows)) if self._plan.ways else map(self, rows)
+
+    def __call__(self, row: SourceRow) -> RowOutcome:
+        """Return what becomes of a row: an event, a rejection with all its reasons, or a labelled skip.
+
+        Of a row that gives several events, the first one.
+        """
+        if self._plan.ways:
+            return self.outcomes(row)[0]
+        opened = self.opened(row)
+        return self._ended(row, opened) if isinstance(opened, Strand) else opened
+
+    def outcomes(self, row: SourceRow, joined: Joined | None = None) -> tuple[RowOutcome, ...]:
+        """Return all that becomes of a row, and of the parts of other rows that `joined` it: one outcome at least."""
+        opened = self.opened(row)
+        if isinstance(opened, Gone):
+            return (opened,)
+        if isinstance(opened, Skipped):
+            return as_one_row([opened], [], opened.row_key, None) if self._plan.ways else (opened,)
+        if not self._plan.ways:
+            return (self._ended(row, opened, joined),)
+        strands = self._unfolded(opened)
+        if not opened.key or row.problems:
+            strands = strands[:1]
+        return as_one_row([self._ended(row, strand, joined) for strand in strands], strands, opened.key, self._plan.days)
+
+    def opened(self, row: SourceRow) -> Strand | Skipped | Gone:
+        """Return what a row is before it is mapped, or why it is left out. Without a usable key, its key is ""."""
+        found = self._read_key(row.cells)
+        if row.is_gone:
+            return Gone(row.origin, found if isinstance(found, str) else RowKey(""), bool(self._plan.ways))
+        if not (isinstance(found, str) and found.strip("|")) and not row.problems and _is_blank(row.cells):
+            return Skipped(row.origin, BLANK)
+        state = RowState(row.cells, self._named)
+        state.origin = row.origin
+        key = found if isinstance(found, str) else RowKey("")
+        label, rule = _left_out(self._plan.rules, state)
+        if label and not row.problems:
+            return Skipped(row.origin, label, key, rule=rule)
+        if not isinstance(found, str):
+            state.reasons.extend(found)
+        return Strand(key, state)
+
+    def key_of(self, row: SourceRow) -> RowKey:
+        """Return the row's key without mapping it, "" where it has none that can be used."""
+        found = self._read_key(row.cells)
+        return found if isinstance(found, str) else RowKey("")
+
+    def digest(self, row: SourceRow) -> bytes:
+        """Digest the cells of a row that the mapping uses, with the mapping's own digest."""
+        return self._judge.digest(row.cells)
+
+    def glance(self, row: SourceRow) -> tuple[RowKey, bytes] | None:
+        """Return the row's key and digest without mapping it, or None where it has no key.
+
+        A row whose digest is as recorded cannot have changed, nor can the mapping have: it need not be mapped.
+        """
+        key = self._read_key(row.cells)
+        return (key, self.digest(row)) if isinstance(key, str) else None
+
+    @property
+    def asks_the_day(self) -> bool:
+        """Whether a value is the day of the run."""
+        return bool(self._days_asked)
+
+    @property
+    def seen_on(self) -> str | None:
+        """What outcomes owe to the moment of the run: while it is the same, a row comes to the same. None: any moment may tell.
+
+        A window lets rows in and out at any time of a day; rows that happen again, and values that are the day of the run, change
+        with the days that they look at.
+        """
+        if self._plan.window is not None:
+            return None
+        days = self._plan.days
+        looked_at = () if days is None else (days.today, days.reach.first, days.reach.last)
+        return " ".join([*sorted(self._days_asked), *map(str, looked_at)])
+
+    @property
+    def needs_all_rows(self) -> bool:
+        """Whether an event may come of several rows, so that those that changed tell nothing without the others."""
+        return self._plan.join is not None
+
+    @property
+    def takes_rows_alone(self) -> bool:
+        """Whether a row is an event, and what it comes to depends on its own text: not on other rows, nor on where it stands."""
+        return not (self.needs_all_rows or self._plan.ways or self._asks_the_line)
+
+    @property
+    def field_columns(self) -> Mapping[str, str]:
+        """The column that a person would look at for each field of the payload, "" where there is none."""
+        return self._payload.columns
+
+    @property
+    def days(self) -> tuple[str, str] | None:
+        """The first and the last ISO day of recurring events whose absence means something; None where none recur."""
+        return None if self._plan.days is None else self._plan.days.spoken_for
+
+    def _unfolded(self, opened: Strand) -> list[Strand]:
+        strands = [opened]
+        for way in self._plan.ways:
+            strands = [event for strand in strands for event in _gone(way, strand)]
+        return strands
+
+    def _ended(self, row: SourceRow, strand: Strand, joined: Joined | None = None) -> RowOutcome:
+        state = strand.state
+        if strand.label and not row.problems:
+            return Skipped(row.origin, strand.label, strand.key, rule=strand.rule)
+        payload = self._payload.build(state) or {}
+        outside = "" if row.problems or strand.is_refused else self._outside(state, payload)
+        if state.cancelled and not row.problems and outside != OVER:
+            return Skipped(row.origin, state.cancelled, strand.key, is_cancelled=True)
+        if joined is not None:
+            joined.into(state, payload)
+        outcome = self._judge.settled(row, strand.key, state, payload)
+        if outside and (state.cancelled or not isinstance(outcome, MappedRow)):
+            return Skipped(row.origin, outside, strand.key)
+        if isinstance(outcome, MappedRow):
+            outcome.outside = outside
+        return outcome if joined is None else joined.signed(outcome)
+
+    def _outside(self, state: RowState, payload: Mapping[str, Any]) -> str:
+        """Return the label of the window that an event is outside of, "" if it is wanted or rejected by what the window reads."""
+        window = self._plan.window
+        if window is None or 0 < state.rejected_by < window.place:
+            return ""
+        self._judge.check_order(state, payload)
+        if any(reason.field in window.reads for reason in state.reasons):
+            return ""
+        try:
+            return window.outside(payload)
+        except Refusal as refusal:
+            state.reasons.append(refusal.about(self._payload.columns.get("endAt", ""), "", "window").reason("endAt"))
+            return ""
+
+
+def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | None = None) -> RowMapper:
+    """Compile a mapping for a run that starts at the aware moment `as_of` (needed by feeds with a window or a horizon).
+
+    Raises:
+        ConfigError: a channel that the key does not have, or a window without the moment of the run.
+    """
+    mapper, problems = attempt(mapping, directory, as_of)
+    if problems:
+        told = "\n".join(f"{problem.message}, {problem.hint}" if problem.hint else problem.message for problem in problems)
+        raise ConfigError(
+            f"{mapping.path.name}: {told}", hint="mend the mapping, or the key's access, then run `eventsync check --live`"
+        )
+    if as_of is None and (needs_the_moment(mapping.rows) or mapper.asks_the_day):
+        told = f"{mapping.path.name} has a window or asks for the day of the run, and the moment of the run was not said"
+        raise ConfigError(told, hint="hand in as_of")
+    return mapper
+
+
+def attempt(
+    mapping: FeedMapping, directory: Directory, as_of: datetime | None = None, watch: Watch | None = None
+) -> tuple[RowMapper, tuple[Problem, ...]]:
+    """Compile as far as possible: the mapper, and what could not be compiled (the mapper is then not to be used).
+
+    `watch` is told of every step that a row passes.
+    """
+    explode = only(mapping.rows, Explode)
+    given = {} if explode is None else {"item": given_item(explode.explode.columns[0])}
+    compiler = Compiler(mapping.let, mapping.tables, directory.channels, compile_value, watch, given, as_of)
+    plan = compile_plan(compiler, mapping, as_of)
+    payload = compile_payload(compiler, mapping.event)
+    columns = compiler.columns | {column.column for column in mapping.key_columns}
+    mapper = RowMapper(
+        columns=frozenset(column for column in columns if explode is None or not is_of_item(explode.explode, column)),
+        _read_key=compile_key(mapping.key_columns),
+        _plan=plan,
+        _payload=payload,
+        _judge=Judge(
+            payload=payload,
+            slugs=directory.classifications,
+            used=cells_reader(sorted(columns)),
+            mapping=mapping.digest,
+            joined=_joined(mapping),
+            drafts_warned=mapping.publish.draft_on_warning,
+        ),
+        _named=compiler.named_count,
+        _days_asked=frozenset(compiler.days_asked),
+        _asks_the_line=compiler.asks_the_line,
+    )
+    return mapper, tuple(compiler.problems)
+
+
+def _joined(mapping: FeedMapping) -> Mapping[str, str]:
+    """Return the prefix of each joined table's columns by the columns that find its rows."""
+    return {", ".join(join.by): join.prefix for join in mapping.source.join}
+
+
+def _left_out(rules: Sequence[PlacedRule], state: RowState) -> tuple[str, int]:
+    """Return the label and the place of the rule that leaves a row out, nothing if it is wanted.
+
+    The first rule that rejects the row or leaves it out decides. A rejected row is held against the later rules too, until one
+    leaves it out, so that all of its problems are reported at once.
+    """
+    for place, rule in rules:
+        told = len(state.reasons)
+        try:
+            label = rule(state)
+        except Refusal as refusal:
+            state.reasons.append(refusal.reason(""))
+            label = ""
+        if not state.rejected_by and len(state.reasons) > told:
+            state.rejected_by = place
+        if label:
+            return ("", 0) if state.rejected_by else (label, place)
+    return "", 0
+
+
+def _gone(way: Way, strand: Strand) -> list[Strand]:
+    """Return the events of one, each asked whether it is wanted."""
+    if strand.label or strand.is_refused:
+        return [strand]
+    events = way.unfold(strand)
+    for event in events:
+        if not event.label and not event.is_refused:
+            event.label, event.rule = _left_out(way.rules, event.state)
+    return events
+
+
+def _is_blank(cells: Mapping[str, str]) -> bool:
+    return not any(text and not text.isspace() for text in cells.values())
+
+
+@dataclass(frozen=True, slots=True)
+class TracedStep:
+    """One step of one value. `field` is the payload's path, or `$name` for a named value; `refused` says why, if it did."""
+
+    field: str
+    step: str
+    goes_in: str
+    comes_out: str
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What became of a row, and every step on the way, in the order in which they were taken.
+
+    A row that stands for several events has several outcomes, and the steps of each.
+    """
+
+    steps: tuple[TracedStep, ...]
+    outcomes: tuple[RowOutcome, ...]
+
+    @property
+    def outcome(self) -> RowOutcome:
+        """What became of the row; the first of its outcomes, where there are several."""
+        return self.outcomes[0]
+
+
+def explain_row(mapping: FeedMapping, directory: Directory, row: SourceRow, as_of: datetime | None = None) -> Explanation:
+    """Map one row and keep what every step did."""
+    steps: list[TracedStep] = []
+    refused: set[str] = set()
+
+    def watch(field: str, step: str, goes_in: Any, comes_out: Any) -> None:
+        told = _traced(field, step, goes_in, comes_out)
+        # After a refusal the steps of a field are gone through once more, with its policies heard.
+        if field not in refused or told not in steps:
+            steps.append(told)
+        if told.refused:
+            refused.add(field)
+
+    mapper, _ = attempt(mapping, directory, as_of, watch)
+    return Explanation(outcomes=mapper.outcomes(row), steps=tuple(steps))
+
+
+def _traced(field: str, step: str, goes_in: Any, comes_out: Any) -> TracedStep:
+    if isinstance(comes_out, Refusal):
+        text = REASON_TEXTS[comes_out.code]
+        why = f"{text.removesuffix('.')}: {comes_out.hint}" if comes_out.hint else text
+        return TracedStep(field, step, _shown(goes_in), "", why)
+    return TracedStep(field, step, _shown(goes_in), _shown(comes_out))
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case list():
+            return " | ".join(map(_shown, value))
+        case datetime() | date() | time():
+            return value.isoformat()
+        case dict():
+            return ", ".join(f"{name}: {_shown(part)}" for name, part in value.items())
+        case _:
+            return str(value)

@@ -1,0 +1,264 @@
+"""What partners call their columns, in the languages they write: a column's name becomes the parts it may play in an event.
+
+Whether the cells fit such a part is `infer_roles`'s.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from itertools import pairwise
+
+from mappings.draft.formats import TimesSeen, see_times
+
+
+class Role(StrEnum):
+    """The part that a column plays in an event. `ASIDE` is for columns whose dates, links and names are not the event's."""
+
+    ASIDE = "aside"
+    ID = "id"
+    IMAGE = "image"
+    URL = "url"
+    ZONE = "zone"
+    CITY = "city"
+    COUNTRY = "country"
+    PRICE = "price"
+    CATEGORY = "category"
+    STATUS = "status"
+    END = "end"
+    CLOCK = "clock"
+    END_CLOCK = "end clock"
+    START = "start"
+    ADDRESS = "address"
+    DESCRIPTION = "description"
+    VENUE = "venue"
+    TITLE = "title"
+
+
+_WORDS: Mapping[Role, str] = {
+    Role.ASIDE: """cfp coc created modified updated published registration deadline anmeldeschluss erstellt geandert creado
+        modificado criado alterado inscripcion anmeldung lat lng lon latitude longitude twitter confidence
+        accuracy quality count phone email mail telefon slides video recording grabacion icon boton notes note
+        notas bemerkung uwagi 更新 作成 備考 締切 開場* 受付* 定員 主催* 電話番号""",
+    Role.ID: """id ids uid uuid guid ref key code nr no num number numer nummer codigo kennung identifier referenz
+        reference referencia sku external eventid 番号 識別子 編號 번호""",
+    Role.IMAGE: """image images img picture bild bilder foto photo photos imagem imagen obraz* cover poster thumbnail 画像
+        写真 이미지""",
+    Role.URL: """url urls uri link links website web webseite homepage page enlace lien ligacao www site strona href
+        ticket tickets bilet* bilhetes entradas billetterie reservation リンク サイト ホームページ 網址 링크""",
+    Role.ZONE: "timezone tz zeitzone fuso zone",
+    Role.CITY: """city town stadt ciudad cidade ville citta miasto miasta municipality gemeinde municipio localidad stad
+        plaats kommune mesto 市 市区町村* 市町村* 都市 城市 도시 город""",
+    Role.COUNTRY: "country countrycode land pais pays paese kraj nation 国 国家 国家",
+    Role.PRICE: """price prices preis preise precio preco prix prezzo cena ceny cost costs eintritt koszt fee admission 料金
+        入場料 参加費 价格 가격""",
+    Role.CATEGORY: """category categories categoria categorias kategor* categor* genre genres type typ tipo tags tag segment
+        rubrik art sparte topic topics classification カテゴリ* ジャンル 分野 分類 種別 类别 분류""",
+    Role.STATUS: "status state estado stan stato etat zustand cancelled 状態 状况 상태",
+    Role.END: """end ende ends ending fim fin final finish hasta bis until to koniec zakoncz* konec fine slut einde dtend
+        termino 終了* 終演* 结束* 종료*""",
+    Role.CLOCK: """time uhrzeit zeit hora horas horario heure heures horaire horaires ora ore orario godzin* godz tijd tid
+        clock hour 時間 時刻 时间 시간 время""",
+    Role.START: """start starts begin begins beginn beginning anfang inicio inizio debut from von ab desde date dates datum
+        dia dias day days tage when fecha data rozpocz* poczatek dtstart giorno jour dag 開始*
+        開演* 開催日 開催日時 公演日* 実施日 日付 日時 日期 日 시작*
+        날짜 дата начало""",
+    Role.ADDRESS: """address adresse adresa adres direccion endereco indirizzo ulica ulice strasse street region prefecture
+        住所 所在地 地址 주소""",
+    Role.DESCRIPTION: """description descricao descripcion beschreibung opis resumen resumo resume details detalle text
+        body content abstract 説明 概要 内容 描述 설명""",
+    Role.VENUE: """venue venues location place local lugar lieu luogo sala recinto miejsce obiekt* veranstaltungsort ort
+        spielstatte raum room hall theatre theater house site_name 会場 会場名 施設名 場所 開催場所 장소 地点 место""",
+    Role.TITLE: """title titel titulo titre titolo tytul nome name nombre nom namn navn naam nazwa event evento evenement
+        veranstaltung wydarz* subject headline bezeichnung summary 名称 名前 名 タイトル イベント
+        公演名 催事名 行事名 事業名 題名 标题 名稱 제목 행사명 название""",
+}
+_STEMS: tuple[tuple[str, Role], ...] = tuple(
+    (word[:-1], role) for role, words in _WORDS.items() for word in words.split() if word.endswith("*")
+)
+_EXACT: Mapping[str, frozenset[Role]] = {
+    word: frozenset(role for role, words in _WORDS.items() if word in words.split())
+    for word in {word for words in _WORDS.values() for word in words.split()}
+}
+_GLUE = frozenset(
+    {"of", "the", "de", "do", "da", "del", "della", "di", "des", "du", "dos", "von", "der", "die", "das", "a", "o", "le", "la"}
+    | {"el", "en", "na", "og", "und", "and", "lista", "list", "iso"}
+)
+_COUNTS = frozenset({"no", "num", "number", "numer", "nummer", "nr"})
+"""Words that name an identifier when they stand alone: the number sent is none."""
+_BOUNDS: Mapping[str, Role] = {
+    **dict.fromkeys(("od", "da", "du", "fra", "van"), Role.START),
+    **dict.fromkeys(("do", "a", "al", "au", "ate", "tot", "til", "till"), Role.END),
+}
+"""What stands behind the word for a day or a time, or alone, where it begins or ends: some of these words are glue elsewhere."""
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SCRIPTS = re.compile(
+    "(?<=[\u3041-\u30fe\u4e00-\u9fff])(?=[A-Za-z])|(?<=[A-Za-z])(?=[\u3041-\u30fe\u4e00-\u9fff])|(?<=イベント)(?=.)"
+)
+"""Where a word ends without a space: between the scripts of a Japanese name, and after the word that many of them begin with."""
+_BREAK = re.compile(r"[\W_]+")
+
+
+def plain_words(name: str) -> tuple[str, ...]:
+    """Return the words of a column's name: lower case, without accents, `startDate` and `START_DATE` alike."""
+    spaced = _SCRIPTS.sub(" ", _CAMEL.sub(" ", name.replace("ł", "l").replace("Ł", "L")))
+    folded = unicodedata.normalize("NFKD", spaced)
+    bare = unicodedata.normalize("NFC", "".join(char for char in folded if not 0x300 <= ord(char) < 0x370)).casefold()
+    return tuple(word for word in _BREAK.split(bare) if word)
+
+
+def roles_by_name(name: str) -> dict[Role, float]:
+    """Return the parts that a name speaks for, each with how clearly: 1 says nothing else, less is one word among others."""
+    whole = plain_words(name)
+    bound = _bound(whole)
+    words = [word for word in (whole[:-1] if bound else whole) if word not in _GLUE]
+    found: dict[Role, float] = dict.fromkeys(bound, 1.0)
+    for word in words:
+        for role in _roles_of(word) if len(words) == 1 or word not in _COUNTS else ():
+            found[role] = found.get(role, 0.0) + 1.0
+    return {role: count / (len(words) + len(bound)) for role, count in found.items()}
+
+
+def _bound(words: Sequence[str]) -> tuple[Role, ...]:
+    """Return whether a day or a time begins or ends here, as the last word says: `Data do` is not `Data od`."""
+    role = _BOUNDS.get(words[-1]) if words else None
+    is_told = role is not None and all(_roles_of(word) & {Role.START, Role.CLOCK} for word in words[:-1])
+    return (role,) if role is not None and is_told else ()
+
+
+def _roles_of(word: str) -> frozenset[Role]:
+    stem = word.rstrip("0123456789")
+    known = _EXACT.get(word) or _EXACT.get(stem) or frozenset()
+    return known | {role for start, role in _STEMS if stem.startswith(start)}
+
+
+Rows = Sequence[Mapping[str, str]]
+_URL = re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE)
+_PICTURE = re.compile(r"\.(?:jpe?g|png|gif|webp|avif)(?:[?#]|$)", re.IGNORECASE)
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[a-z]{2,}", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?(?:\d[\d\s.,]*)")
+_CODE = re.compile(r"(?=.*\d)[\w.:/-]{2,64}")
+_COUNTED = re.compile(r"([A-Za-z]*)([0-9]{1,15})")
+_MOSTLY = 0.8
+_OFTEN = 0.3
+_SEPARATORS = (";", "|", ",", "/")
+
+
+@dataclass(frozen=True)
+class ColumnSeen:
+    """One column of a sample: its name, and its cells from top to bottom. `joined_by`: what the reader joined lists with."""
+
+    name: str
+    cells: tuple[str, ...]
+    joined_by: str = ""
+
+    @cached_property
+    def filled(self) -> tuple[str, ...]:
+        """The cells that hold something, trimmed."""
+        return tuple(cell.strip() for cell in self.cells if cell.strip())
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """The different texts, and how often each stands there."""
+        return Counter(self.filled)
+
+    @cached_property
+    def separator(self) -> str:
+        """What stands between the texts of a cell, where cells are lists of texts that recur; "" where they are not."""
+        return self.joined_by or next(filter(self._parts_texts, _SEPARATORS), "")
+
+    @cached_property
+    def parts(self) -> Counter[str]:
+        """The different texts of the lists in the cells, or of the cells, and how often each stands there."""
+        if not self.separator:
+            return self.counts
+        parts = (part.strip() for text in self.filled for part in text.split(self.separator.strip()))
+        return Counter(filter(None, parts))
+
+    def _parts_texts(self, separator: str) -> bool:
+        with_several = [text for text in self.filled if separator in text]
+        different = {part.strip() for text in self.counts for part in text.split(separator)}
+        return len(with_several) >= max(2, _OFTEN * len(self.filled)) and len(different) < len(self.counts)
+
+    @cached_property
+    def times(self) -> TimesSeen | None:
+        """What its cells say about dates or times, None where they are none."""
+        return see_times(self.filled)
+
+    @cached_property
+    def roles(self) -> Mapping[Role, float]:
+        """The parts that its name speaks for."""
+        return roles_by_name(self.name)
+
+    @property
+    def is_nameless(self) -> bool:
+        """True where the header has no name for it."""
+        return self.name.startswith("#")
+
+    @property
+    def is_full(self) -> bool:
+        """True where no cell is empty."""
+        return bool(self.cells) and len(self.filled) == len(self.cells)
+
+    @property
+    def is_unique(self) -> bool:
+        """True where every row has another text here."""
+        return self.is_full and len(self.counts) == len(self.cells)
+
+    @cached_property
+    def urls(self) -> float:
+        """The share of filled cells that are web addresses."""
+        return self._share(_URL)
+
+    @cached_property
+    def pictures(self) -> int:
+        """How many cells are addresses of pictures."""
+        return sum(_URL.fullmatch(text) is not None and _PICTURE.search(text) is not None for text in self.filled)
+
+    @cached_property
+    def is_text(self) -> bool:
+        """True for words: no addresses, numbers, dates, mails."""
+        return not self.is_mostly(_URL) and not self.is_mostly(_EMAIL) and not self.is_number and self.times is None
+
+    @cached_property
+    def is_number(self) -> bool:
+        """True where nearly all cells are numbers."""
+        return self.is_mostly(_NUMBER)
+
+    @cached_property
+    def is_code(self) -> bool:
+        """True for identifiers: short, without spaces, with digits in them."""
+        return self.is_mostly(_CODE) and self.times is None
+
+    @cached_property
+    def is_counting(self) -> bool:
+        """True where the cells count the rows: 0, 1, 2, ... or 1, 2, 3, ..., also after one word, as in CampaignRef1."""
+        counted = [_COUNTED.fullmatch(text) for text in self.filled]
+        found = [match.groups() for match in counted if match is not None]
+        if len(found) < 3 or len(found) < len(counted) or len({word for word, _ in found}) > 1:
+            return False
+        numbers = [int(digits) for _, digits in found]
+        return numbers[0] in (0, 1) and all(later - earlier == 1 for earlier, later in pairwise(numbers))
+
+    @cached_property
+    def mean_length(self) -> float:
+        """How long its texts are."""
+        return sum(map(len, self.filled)) / len(self.filled) if self.filled else 0.0
+
+    def is_mostly(self, pattern: re.Pattern[str]) -> bool:
+        """Whether nearly all filled cells match the whole pattern."""
+        return self._share(pattern) >= _MOSTLY
+
+    def _share(self, pattern: re.Pattern[str]) -> float:
+        return sum(pattern.fullmatch(text) is not None for text in self.filled) / len(self.filled) if self.filled else 0.0
+
+
+def see_columns(names: Sequence[str], rows: Rows, joined: Mapping[str, str]) -> tuple[ColumnSeen, ...]:
+    """Look at each column of a sample; rows whose cells are all blank say nothing. `joined`: columns of joined lists."""
+    kept = [row for row in rows if any(not (text == "" or text.isspace()) for text in row.values())]
+    return tuple(ColumnSeen(name, tuple(row.get(name, "") for row in kept), joined.get(name, "")) for name in names)

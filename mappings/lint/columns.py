@@ -1,0 +1,130 @@
+"""Where a mapping file names the columns of its source, and what to say of those that the source does not have.
+
+Which columns a source has is found out by whoever can read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from mappings.event import ApproxLocation, City, Event, Offer
+from mappings.lint.soundness import outgoing_of
+from mappings.positions import Loc, Problem
+from mappings.refusals import did_you_mean
+from mappings.spec.feed import FeedMapping
+from mappings.spec.values import Entry, Fields, ForEach, Items, Outgoing, Value
+
+_NAMING = ("from", "column", "by_column")
+
+
+def find_missing_columns(
+    document: Mapping[str, Any], missing: Collection[str], nearest: Mapping[str, str], source: str
+) -> Iterator[Problem]:
+    """Yield each place that names a missing column; `nearest` are columns of the source that are spelt alike."""
+    for name in missing:
+        near = nearest.get(name)
+        hint = f'did you mean "{near}"?' if near else "add it to `optional` in the source, if the partner leaves it out at times"
+        for loc in _places(document, name):
+            yield Problem(loc, f'{source} has no column "{name}"', hint)
+
+
+def _places(document: Mapping[str, Any], name: str) -> Iterator[Loc]:
+    yield from (("key", *loc) for loc in _named_in_list(document.get("key"), name))
+    source = document.get("source")
+    if isinstance(source, dict):
+        yield from (("source", "required", *loc) for loc in _named_in_list(source.get("required"), name))
+    for part in ("let", "rows", "event"):
+        yield from ((part, *loc) for loc in _named_by(document.get(part), name))
+
+
+def _named_in_list(value: object, name: str) -> Iterator[Loc]:
+    if value == name:
+        yield ()
+    for position, inner in enumerate(value if isinstance(value, list) else ()):
+        if inner == name or (isinstance(inner, dict) and inner.get("column") == name):
+            yield (position,)
+
+
+def _named_by(value: object, name: str) -> Iterator[Loc]:
+    if isinstance(value, dict):
+        yield from ((key,) for key in _NAMING if value.get(key) == name)
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in entries:
+        yield from ((key, *loc) for loc in _named_by(inner, name))
+
+
+_KNOWN: Mapping[str, tuple[str, ...]] = {
+    "": tuple(Event.model_fields),
+    "approxLocation": tuple(ApproxLocation.model_fields),
+    "approxLocation.city": tuple(City.model_fields),
+    "offers": tuple(Offer.model_fields),
+}
+"""The names that the spec spells out, by the object, or the list of objects, that they stand in."""
+_WORDS = {"offers": ("when", "require")}
+"""The keys of an object in a list that are no fields of it."""
+
+
+def find_unknown_names(mapping: FeedMapping) -> Iterator[Problem]:
+    """Yield each field of the event that is neither spelt out nor declared, and each declared one that no event has."""
+    sent = outgoing_of(mapping)
+    yield from _inside(mapping.event, sent, "", ("event",), mapping.extra)
+    for position, path in enumerate(mapping.extra):
+        is_there, names = _reach(sent, path)
+        if not is_there:
+            told = f'the event has no field "{path}"'
+            yield Problem(
+                ("extra", position), told, did_you_mean(path.rpartition(".")[2], names) or "drop it here, or fill it there"
+            )
+
+
+def _inside(value: Value, sent: Outgoing, path: str, loc: Loc, extra: tuple[str, ...]) -> Iterator[Problem]:
+    """Look through what a value gives: objects, lists of them, and what a lookup puts in an object's place."""
+    match value:
+        case Fields():
+            for name, inner in value.root.items():
+                yield from _named(name.split("."), inner, sent, path, (*loc, name), extra)
+        case Entry():
+            yield from _inside(value.fields, sent, path, loc, extra)
+        case Items():
+            for place, item in enumerate(value.root):
+                yield from _inside(item, sent.item or Outgoing(), path, (*loc, place), extra)
+        case ForEach():
+            yield from _inside(value.give, sent.item or Outgoing(), path, (*loc, "give"), extra)
+        case _:
+            for name in (sent.item or sent).fields if path in _KNOWN else ():
+                yield from _unknown(name, path, loc, extra)
+
+
+def _named(names: list[str], value: Value, sent: Outgoing, path: str, loc: Loc, extra: tuple[str, ...]) -> Iterator[Problem]:
+    """Look at a name, dotted or not, in the object at `path`."""
+    for name in names:
+        problems = list(_unknown(name, path, loc, extra))
+        if problems:
+            yield from problems
+            return
+        path = f"{path}.{name}" if path else name
+        sent = sent.fields.get(name, Outgoing())
+    yield from _inside(value, sent, path, loc, extra)
+
+
+def _unknown(name: str, path: str, loc: Loc, extra: tuple[str, ...]) -> Iterator[Problem]:
+    inner = f"{path}.{name}" if path else name
+    known = _KNOWN.get(path, ())
+    if name in known or any(inner == one or inner.startswith(f"{one}.") or one.startswith(f"{inner}.") for one in extra):
+        return
+    near = did_you_mean(name, (*known, *_WORDS.get(path, ())))
+    declare = f"if the service takes it, declare it with extra: [{inner}]"
+    yield Problem(loc, f'unknown field "{name}" in {path or "the event"}', " ".join(filter(None, (near, declare))))
+
+
+def _reach(sent: Outgoing, path: str) -> tuple[bool, Mapping[str, Outgoing]]:
+    """Return whether the payload can have a field, and the names that stand beside it."""
+    fields = sent.fields
+    for name in path.split("."):
+        beside = fields
+        if name not in beside:
+            return False, beside
+        found = beside[name]
+        fields = (found.item or found).fields
+    return True, fields

@@ -1,0 +1,340 @@
+"""When a feed runs and how far it may go by itself: schedule, brakes, patience. Nothing here is about a row's content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    Discriminator,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
+
+from mappings.errors import FileProblem
+from mappings.lookup_table import Table
+from mappings.measures import OneOrMany, Share, Text, Texts, Zone, mistake, parse_duration
+from mappings.refusals import ReasonCode
+from mappings.row_key import FeedName
+from mappings.spec.rules import Rule
+from mappings.spec.source import SourceSpec
+from mappings.spec.values import Fields, Value
+from mappings.steps.catalogue import AnyStep
+from mappings.strict import Strict
+
+_CRON_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
+MONTHS = re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec")
+WEEKDAYS = re.findall("...", "sunmontuewedthufrisat")
+"""As a cron line names them: months from 1, days of the week from 0."""
+_LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_CRON_NAMES = {12: MONTHS, 7: WEEKDAYS}
+_CRON_PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
+_LEAST_LOOK_S = 30.0
+_MOST_IN_FLIGHT = 256
+AUTO_IN_FLIGHT = 32
+"""The most requests under way at once where the file names no number."""
+
+
+def _parse_cron(text: str) -> str:
+    fields = text.split()
+    if len(fields) != len(_CRON_FIELDS):
+        raise mistake(f'"{text}" is not a cron line', 'it has five fields, such as "15 */2 * * *"')
+    for field, (what, least, most) in zip(fields, _CRON_FIELDS, strict=True):
+        if not all(_is_cron_part(part, least, most) for part in field.split(",")):
+            raise mistake(f'"{field}" is not a {what} in a cron line', f"{what}s go from {least} to {most}")
+    _, _, day, month, _ = fields
+    if _is_never(day, month):
+        raise mistake(f'"{day}" is a day that never comes', "no month that the cron line names has so many days")
+    return text
+
+
+def _is_cron_part(part: str, least: int, most: int) -> bool:
+    found = _CRON_PART.fullmatch(part)
+    if found is None or (found[3] is not None and not 1 <= int(found[3]) <= most):
+        return False
+    return all(_is_cron_value(value, least, most) for value in (found[1], found[2]) if value is not None)
+
+
+def _is_never(days: str, months: str) -> bool:
+    """Whether none of the months named has any of the days named, as with the 31st of June."""
+    longest = max(_LONGEST[month - 1] for month in cron_values(months, 1, 12, MONTHS))
+    return min(cron_values(days, 1, 31)) > longest
+
+
+def cron_values(field: str, least: int, most: int, names: Sequence[str] = ()) -> list[int]:
+    """Return what a field of a cron line means, which was checked when its file was read."""
+    return sorted({value for part in field.split(",") for value in _span(part, least, most, names)})
+
+
+def _span(part: str, least: int, most: int, names: Sequence[str]) -> list[int]:
+    """Return the values of a part; a range that ends before it begins goes on from the least: 22-6 is the night."""
+    span, _, step = part.partition("/")
+    first, _, last = (f"{least}-{most}" if span == "*" else span).partition("-")
+    begin = _number(first, least, names)
+    end = _number(last, least, names) if last else most if step else begin
+    size = most - least + 1
+    return [least + (value - least) % size for value in range(begin, end + 1 if end >= begin else end + size + 1, int(step or 1))]
+
+
+def _number(word: str, least: int, names: Sequence[str]) -> int:
+    return int(word) if word.isdecimal() else least + names.index(word.lower())
+
+
+def _is_cron_value(value: str, least: int, most: int) -> bool:
+    if value.isascii() and value.isdigit():
+        return least <= int(value) <= most
+    return value.lower() in _CRON_NAMES.get(most, ())
+
+
+def _seconds(value: object) -> float:
+    length = timedelta(seconds=value) if isinstance(value, int | float) else parse_duration(value)
+    if length < timedelta(0):
+        raise mistake(f'"{value}" is negative', 'write it like "15m"')
+    return length.total_seconds()
+
+
+def _in_flight(value: object) -> int | Literal["auto"]:
+    text = str(value).strip()
+    if text == "auto":
+        return "auto"
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _MOST_IN_FLIGHT):
+        raise mistake(f'"{value}" is no number of requests', f"write a whole number from 1 to {_MOST_IN_FLIGHT}, or auto")
+    return int(text)
+
+
+_COUNT_OR_AUTO = {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": _MOST_IN_FLIGHT}]}
+InFlight = Annotated[int | Literal["auto"], PlainValidator(_in_flight), WithJsonSchema(_COUNT_OR_AUTO)]
+Cron = Annotated[str, AfterValidator(_parse_cron), WithJsonSchema({"type": "string", "examples": ["15 */2 * * *"]})]
+Seconds = Annotated[float, PlainValidator(_seconds), WithJsonSchema({"type": "string", "examples": ["15m", "24h"]})]
+
+
+def _look_every(value: object) -> float:
+    length = _seconds(value)
+    if length < _LEAST_LOOK_S:
+        raise mistake(f'"{value}" is too often to look at a source', "look every 30s at most; 5m is usual")
+    return length
+
+
+LookEvery = Annotated[float, PlainValidator(_look_every), WithJsonSchema({"type": "string", "examples": ["5m", "1h"]})]
+
+
+class Schedule(Strict):
+    """When the feed runs by itself: a cron line, in the zone whose clocks it means; or when its source has changed; or both."""
+
+    cron: Cron | None = Field(default=None, description="Minute, hour, day of the month, month, day of the week.")
+    timezone: Zone = Field(default="UTC", description="The IANA zone of the cron line.")
+    look_every_s: LookEvery | None = Field(
+        default=None,
+        alias="look_every",
+        description="Look at the source so often, and run when a file or the sheet has come or changed.",
+    )
+
+    @model_validator(mode="after")
+    def _says_when(self) -> Self:
+        if self.cron is None and self.look_every_s is None:
+            raise mistake("a schedule says when", 'write cron, such as "15 */2 * * *", or look_every, such as 5m')
+        return self
+
+    def __str__(self) -> str:
+        """The schedule in words."""
+        clock = f"{self.cron} ({self.timezone})" if self.cron else ""
+        looks = f"when changed (looked at every {self.look_every_s:.0f} s)" if self.look_every_s else ""
+        return ", ".join(filter(None, (clock, looks)))
+
+
+class Brakes(Strict):
+    """What stops a run before anything is sent. `off` releases a brake; a person may release one for one run."""
+
+    rejected: Share = Field(default=0.05, description="Stop when more than this share of the rows is rejected.")
+    rejected_at_least: int = Field(default=3, ge=1, description="Fewer rejected rows than this never stop a run.")
+    shrink: Share = Field(default=0.5, description="Stop when the source lost more than this share of its rows.")
+    left_out: Share = Field(
+        default=0.2,
+        description="Stop when `skip` and `keep` rules newly leave out more than this share of the delivered rows whose events"
+        " are to come.",
+    )
+    new: Share = Field(default=0.5, description="Stop when more than this share of a known feed's rows is suddenly new.")
+
+
+class PublishPolicy(Strict):
+    """What the feed does about changes it cannot send, and how patient it is."""
+
+    on_change: Literal["report", "ignore", "create_draft_again"] = Field(
+        default="report",
+        description="A delivered row has changed at its source: report the drift; ignore it (it is counted, never listed); or"
+        " create the changed event anew, as a draft beside the delivered one, once for each change.",
+    )
+    on_vanish: Literal["report", "ignore"] = Field(
+        default="report",
+        description="A delivered row is gone from its source: report it, or ignore it (it is neither marked nor listed).",
+    )
+    draft_on_warning: bool = Field(
+        default=False, description="Send every row that has a warning, also one of reading, as a draft for review."
+    )
+    brakes: Brakes = Field(default=Brakes(), description="What stops a run before anything is sent.")
+    max_pause_s: Seconds = Field(default=900.0, alias="max_pause", description="The longest pause the service may ask for.")
+    key_memory_s: Seconds = Field(
+        default=86400.0, alias="key_memory", description="How long the service is trusted to remember an idempotency key."
+    )
+    in_flight: InFlight = Field(
+        default="auto",
+        description="Requests under way at once, at most; `auto` finds out how many the service answers well, up to 32.",
+    )
+
+    @property
+    def most_in_flight(self) -> int:
+        """The most requests that may be under way at once."""
+        return AUTO_IN_FLIGHT if self.in_flight == "auto" else self.in_flight
+
+
+class KeyColumn(Strict):
+    """A column of the key: its bare name, or a block where it may be empty."""
+
+    column: Text = Field(min_length=1, description="The column's name.")
+    optional: bool = Field(default=False, description="An empty cell is a part of the key like any other.")
+
+
+FeedText = Annotated[FeedName, Field(pattern=r"^[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*$", max_length=64)]
+"""A feed's name, as a mapping file may spell it."""
+
+
+def _kind_of_key(value: object) -> str:
+    return "key:column" if isinstance(value, dict | KeyColumn) else "key:text"
+
+
+WayName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
+KeyName = Annotated[Text, Field(min_length=1)]
+KeyPart = Annotated[Annotated[KeyName, Tag("key:text")] | Annotated[KeyColumn, Tag("key:column")], Discriminator(_kind_of_key)]
+
+
+def _list_version(text: str) -> str:
+    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+        raise mistake(f'"{text}" is not the version of a list', 'it is a date as the service writes it, such as "2026-04-01"')
+    return text
+
+
+def _payload_path(text: str) -> str:
+    if not all(text.split(".")) or "[" in text:
+        raise mistake(
+            f'"{text}" is not a field of the event', "write it like description, or offers.price for a field of all offers"
+        )
+    return text
+
+
+PayloadPath = Annotated[str, AfterValidator(_payload_path)]
+ListVersion = Annotated[str, AfterValidator(_list_version), WithJsonSchema({"type": "string", "examples": ["2026-04-01"]})]
+
+
+class Example(Strict):
+    """A row and what must become of it: an event or several (the fields named must be so), a rejection, or a labelled skip."""
+
+    row: dict[str, Text] = Field(default_factory=dict, description="The cells of the row; columns not named are empty.")
+    rows: tuple[dict[str, Text], ...] = Field(
+        default=(), description="In place of `row` several rows, where the feed puts rows of one key together."
+    )
+    event: dict[str, object] | None = Field(default=None, description="Fields of the payload and what they must be.")
+    events: tuple[dict[str, object], ...] | None = Field(
+        default=None, description="The same for each event of a row that stands for several: all of them, in their order."
+    )
+    rejected: dict[str, ReasonCode] | None = Field(
+        default=None, description='The rejected fields and their codes; "" is the row itself.'
+    )
+    skipped: Text | None = Field(default=None, description="The label of the rule that leaves the row out.")
+    as_of: AwareDatetime | None = Field(default=None, description="The moment of the run, where a window is meant.")
+
+    @model_validator(mode="after")
+    def _check_outcome(self) -> Self:
+        if len({"row", "rows"} & self.model_fields_set) != 1:
+            raise mistake("an example has a row, or several", "write one of row, rows")
+        if sum(outcome is not None for outcome in (self.event, self.events, self.rejected, self.skipped)) != 1:
+            raise mistake("an example has one outcome", "write one of event, events, rejected, skipped")
+        return self
+
+
+class FeedMapping(Strict):
+    """One feed: where its rows come from, what identifies a row, how a row becomes an event, and how it is published."""
+
+    feed: FeedText = Field(description="The feed's name, for life: part of every idempotency key.")
+    owner: Text = Field(default="", description="Who is told when something needs attention.")
+    notify: Texts = Field(
+        default=(), description="The channels that are told as well, by the names that the environment gives their addresses."
+    )
+    source: SourceSpec = Field(description="Where the rows come from.")
+    schedule: Schedule | None = Field(default=None, description="When the feed runs by itself (default: only when asked).")
+    key: Annotated[tuple[KeyPart, ...], OneOrMany()] = Field(
+        min_length=1, description="The columns that identify a row, for life."
+    )
+    let: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], Value] = Field(
+        default_factory=dict, description="Named values, used elsewhere as $name."
+    )
+    steps: dict[WayName, Annotated[tuple[AnyStep, ...], OneOrMany()]] = Field(
+        default_factory=dict, description="Named ways of steps, used in any `do` as {use: NAME}."
+    )
+    include: Texts = Field(
+        default=(),
+        description="Files whose `let` and `steps` are used as if they stood here, by their paths from this file; one whose name"
+        " begins with _ may stand among the feeds.",
+    )
+    rows: tuple[Rule, ...] = Field(
+        default=(), description="Which rows are wanted, and what they stand for: rules, applied in their order."
+    )
+    classifications_version: ListVersion | None = Field(
+        default=None,
+        description="The version of the service's classifications that the mapping was written for; `check --live` tells what"
+        " has changed since.",
+    )
+    event: Fields = Field(description="The payload: each field of the event, and where its value comes from.")
+    extra: Annotated[tuple[PayloadPath, ...], OneOrMany()] = Field(
+        default=(),
+        description="Fields of the event that the service takes although its page does not spell them out, with all inside"
+        " them: description, offers.price. Any other unknown field is a mistake.",
+    )
+    publish: PublishPolicy = Field(default=PublishPolicy(), description="What to do about changes, and when to stop.")
+    examples: tuple[Example, ...] = Field(default=(), description="Rows and what must become of them, run by the command check.")
+
+    _path: Path = PrivateAttr(default=Path("feed.yaml"))
+    _digest: bytes = PrivateAttr(default=bytes(16))
+    _tables: Mapping[str, Table] = PrivateAttr(default_factory=dict)
+    _warnings: tuple[FileProblem, ...] = PrivateAttr(default=())
+
+    @property
+    def path(self) -> Path:
+        """The file it was read from."""
+        return self._path
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that change whenever what a row becomes may change: the file's content and its lookup tables."""
+        return self._digest
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """The lookup files it names, by name."""
+        return self._tables
+
+    @property
+    def warnings(self) -> tuple[FileProblem, ...]:
+        """What is allowed and still unwise, for the command check."""
+        return self._warnings
+
+    @property
+    def key_columns(self) -> tuple[KeyColumn, ...]:
+        """The columns of the key, in order."""
+        return tuple(part if isinstance(part, KeyColumn) else KeyColumn(column=part) for part in self.key)
+
+    def loaded(
+        self, path: Path, digest: bytes, tables: Mapping[str, Table], warnings: tuple[FileProblem, ...] = ()
+    ) -> FeedMapping:
+        """Return the same mapping with what the loader knows about its file."""
+        mapping = self.model_copy()
+        mapping.__pydantic_private__ = {"_path": path, "_digest": digest, "_tables": tables, "_warnings": warnings}
+        return mapping

@@ -1,0 +1,230 @@
+"""Rules about rows as a mapping file spells them: which rows are wanted, what one row stands for, which belong together.
+
+How they are carried out is `row_rules`', `unfolding`'s and `gathering`'s.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, Tag, model_validator
+
+from mappings.choices import OneOf
+from mappings.measures import Duration, Text, Texts, mistake
+from mappings.spec.conditions import Condition
+from mappings.spec.values import Value
+from mappings.strict import Strict
+
+_MANY = 400
+
+
+class Skip(Strict):
+    """Leave out the rows for which the condition holds."""
+
+    skip: Condition
+    because: Text = Field(min_length=1, description="The label under which these rows are counted.")
+
+
+class Keep(Strict):
+    """Leave out the rows for which the condition does not hold."""
+
+    keep: Condition
+    because: Text = Field(min_length=1, description="The label under which the other rows are counted.")
+
+
+class Cancelled(Strict):
+    """Leave out the rows whose event is off: what was sent before is listed as drift, to be withdrawn by hand."""
+
+    cancelled: Condition
+    because: Text = Field(
+        default="cancelled", min_length=1, description='The label under which these rows are counted (default: "cancelled").'
+    )
+
+
+class Assert(Strict):
+    """Demand of every row that the condition holds."""
+
+    asserted: Condition = Field(alias="assert")
+    message: Text = Field(min_length=1, description="What the partner's editor is told where it does not.")
+    severity: Literal["reject", "warn", "draft"] = Field(
+        default="reject",
+        description="What becomes of such a row: reject (the default), warn (it is sent, and listed), draft (sent as a draft).",
+    )
+
+
+class WindowSpan(Strict):
+    """The span of time whose events are wanted, seen from the start of the run."""
+
+    past: Literal["skip", "keep"] = Field(default="skip", description="Events that are over: skip (the default) or keep.")
+    horizon: Duration | None = Field(default=None, description="Events that start later than this from now are left out.")
+    longest: Duration | None = Field(default=None, description="An event from startAt to endAt may last no longer than this.")
+    on_longer: Literal["reject", "skip"] = Field(default="reject", description="What becomes of one that lasts longer.")
+
+    @model_validator(mode="after")
+    def _check_longest(self) -> Self:
+        if self.longest is None and self.on_longer != "reject":
+            raise mistake("on_longer never applies: nothing says how long is too long", "write longest as well, or leave it out")
+        return self
+
+
+class Window(Strict):
+    """Leave out events that are over, too far ahead or too long, once their times are known. An `assert` after it rejects none
+    of them; times that cannot be read reject the row.
+    """
+
+    window: WindowSpan
+
+
+class Explosion(Strict):
+    """The list that a row carries, and what tells its items apart."""
+
+    columns: Texts = Field(
+        min_length=1,
+        description="The column with the list, or several whose lists belong together, item by item; a list of one item holds"
+        " for all. Each event sees its own item there, and as $item (of the first column).",
+    )
+    by: Texts | None = Field(default=None, description="What stands between items; several separators may be named.")
+    json_list: bool = Field(
+        default=False,
+        alias="json",
+        description="The cell is a JSON array; the fields of objects in DATES become columns named DATES.field.",
+    )
+    key: Texts | None = Field(
+        default=None,
+        description="The columns whose items tell the events of a row apart, for life: part of the key. Default: all `columns`;"
+        " must be named where the items are objects.",
+    )
+    at_most: int = Field(default=_MANY, ge=1, le=5_000, description="A row with more items is rejected.")
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> Self:
+        if (self.by is None) is not self.json_list:
+            raise mistake("the items are separated by something, or they are JSON", 'write by: ";" or json: true')
+        if self.json_list and len(self.columns) > 1:
+            raise mistake("one column can hold a JSON array", "lists that belong together are separated by something: by")
+        if not self.json_list and self.key is not None and not set(self.key) <= set(self.columns):
+            raise mistake("the key names a column that is not exploded", f"there are {', '.join(self.columns)}")
+        return self
+
+
+class Explode(Strict):
+    """Make one event of each item of a list: a row with three dates becomes three events, each with a key of its own."""
+
+    explode: Explosion
+
+
+class Recurrence(Strict):
+    """The days on which the event of a row happens; each becomes an event of its own, and sees its day as $day."""
+
+    when: Condition | None = Field(
+        default=None, description="The rows that recur (default: all). Another row is one event, and its $day is `from`."
+    )
+    start: Value | None = Field(default=None, alias="from", description="The first day: a date.")
+    days: Value | None = Field(
+        default=None, description="In place of from, until and a rule: just these days, as the step dates gives them."
+    )
+    until: Value | None = Field(default=None, description="The last day, itself included. Without one `horizon` is the end.")
+    weekdays: Value | None = Field(default=None, description="The days of the week: MO TU WE TH FR SA SU (default: every day).")
+    nth: Value | None = Field(
+        default=None, description="Which of these weekdays in their month: 1 is the first, -1 the last; several may be given."
+    )
+    rrule: Value | None = Field(
+        default=None, description="In place of weekdays and nth a rule as RFC 5545 writes it: FREQ=WEEKLY;INTERVAL=2;BYDAY=MO."
+    )
+    excluded: Value | None = Field(default=None, alias="except", description="Days on which it does not happen: dates.")
+    extra: Value | None = Field(default=None, description="Days on which it happens besides: dates.")
+    horizon: Duration | None = Field(
+        default=None, description="How far ahead, from now, days become events; later runs add more."
+    )
+    at_most: int = Field(default=_MANY, ge=1, le=5_000, description="How many days a row may stand for.")
+    on_more: Literal["reject", "omit", "warn"] = Field(
+        default="reject", description="What becomes of a row with more days: reject, or leave out the later ones (and warn)."
+    )
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> Self:
+        if self.rrule is not None and (self.weekdays is not None or self.nth is not None):
+            raise mistake("rrule and weekdays say the same thing twice", "write one of them")
+        if self.nth is not None and self.weekdays is None:
+            raise mistake("nth counts weekdays, and none are given", "write weekdays as well")
+        if (self.start is None) is (self.days is None):
+            raise mistake("a recurrence begins on a day, or names all of its days", "write from, or days")
+        if self.days is not None and (self.until, self.weekdays, self.rrule, self.extra) != (None, None, None, None):
+            raise mistake("days are all there are: until, weekdays, rrule and extra have nothing to add", "leave them out")
+        if self.days is None and self.until is None and self.horizon is None:
+            raise mistake("a recurrence needs an end", "write until, horizon or both")
+        return self
+
+
+class Recur(Strict):
+    """Make one event of each day on which a row happens again; the row's key and the day are its key, for life."""
+
+    recur: Recurrence
+
+
+class Grouping(Strict):
+    """What is gathered from the rows of one key."""
+
+    collect: Texts = Field(
+        min_length=1,
+        description="The fields of the event that are gathered from all rows, in the order of the file, each thing once: offers,"
+        " classifications. All other fields are the first row's.",
+    )
+    is_sorted: bool = Field(
+        default=False, alias="sorted", description="Rows of one key stand together in the file: nothing is held in memory."
+    )
+
+
+class Group(Strict):
+    """Make one event of all rows with the same key, wherever they stand in the file."""
+
+    group: Grouping
+
+
+class Choosing(Strict):
+    """Which of several rows with one key counts."""
+
+    keep: Literal["first", "last", "newest"] = Field(description="The first or the last of the file, or the newest.")
+    by: Value | None = Field(default=None, description="What tells the newest: a value that is a date, a moment or a number.")
+    is_sorted: bool = Field(
+        default=False, alias="sorted", description="Rows of one key stand together in the file: nothing is held in memory."
+    )
+
+    @model_validator(mode="after")
+    def _check_by(self) -> Self:
+        if (self.by is not None) is not (self.keep == "newest"):
+            raise mistake("`by` and `keep: newest` belong together", "write both, or neither")
+        return self
+
+
+class Duplicates(Strict):
+    """Choose among rows with the same key. Without this rule the same row said twice counts once, and rows that differ are
+    rejected.
+    """
+
+    duplicates: Choosing
+
+
+RULES = ("skip", "keep", "cancelled", "assert", "explode", "recur", "group", "duplicates", "window")
+"""The keys that say what kind of rule a block is."""
+
+
+def _kind_of_rule(value: object) -> str:
+    if isinstance(value, dict):
+        return "rule:" + next((key for key in RULES if key in value), next(iter(value), ""))
+    return "rule:" + type(value).__name__.lower()
+
+
+Rule = Annotated[
+    Annotated[Skip, Tag("rule:skip")]
+    | Annotated[Keep, Tag("rule:keep")]
+    | Annotated[Cancelled, Tag("rule:cancelled")]
+    | Annotated[Assert, Tag("rule:assert")]
+    | Annotated[Explode, Tag("rule:explode")]
+    | Annotated[Recur, Tag("rule:recur")]
+    | Annotated[Group, Tag("rule:group")]
+    | Annotated[Duplicates, Tag("rule:duplicates")]
+    | Annotated[Window, Tag("rule:window")],
+    OneOf(_kind_of_rule),
+]
+"""One rule. Those that look at rows or their events apply in their order; explode comes before recur."""

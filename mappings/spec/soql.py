@@ -1,0 +1,249 @@
+"""TODO."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+
+from mappings.measures import Duration, OneOrMany, Texts, mistake
+from mappings.refusals import did_you_mean
+from mappings.strict import Strict
+
+_TOKEN = re.compile(r"\s*+('(?:[^'\\]|\\.)*+'|[(),]|[^\s'(),]++)", re.DOTALL)
+_SAME_NAME = frozenset({"tolabel", "format", "convertcurrency"})
+_HINT = "write one query, like \"SELECT Id, Name FROM Event__c WHERE Status__c = 'Public'\""
+_MARKS = "SELECT ... FOR VIEW, FOR REFERENCE or FOR UPDATE leaves marks or locks on records; reading leaves none"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query as its author wrote it.
+
+    `object`: what it reads; `columns`: the names that each row will have, in its order; `children`: those of them that
+    are child rows. `is_plain`: one row for each record, as many as there are, so that the rows can be counted and read in
+    any way; else it groups, limits, nests or computes.
+    """
+
+    text: str
+    object: str
+    columns: tuple[str, ...]
+    children: tuple[str, ...]
+    is_plain: bool
+    _rest: str
+
+    @property
+    def counting(self) -> str:
+        """The query that counts the rows of a plain one."""
+        return f"SELECT COUNT() {self._rest}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    text: str
+    start: int
+    depth: int
+
+    @property
+    def word(self) -> str:
+        return self.text.upper()
+
+
+def parse_query(text: str) -> Query:
+    """Read a query.
+
+    Raises:
+        PydanticCustomError: it is not one query that reads, or one whose columns cannot be told.
+    """
+    text = text.strip()
+    tokens = tuple(_tokens(text))
+    source = _checked(tokens)
+    items = list(_items(tokens[1:source]))
+    words = [token.word for token in tokens[source:] if not token.depth]
+    alias = _alias(tokens[source + 2 :])
+    columns = tuple(_columns(items, alias))
+    children = tuple(column for column, item in zip(columns, items, strict=True) if item[0].text == "(")
+    if len(set(map(str.casefold, columns))) < len(columns):
+        raise mistake("two columns of the query have one name", "give one of them an alias, or leave it out")
+    has_function = any(token.text == "(" for item in items for token in item)
+    is_plain = not has_function and not {"GROUP", "LIMIT", "OFFSET", "HAVING", "ALL"}.intersection(words)
+    end = next((token.start for token in tokens[source:] if not token.depth and token.word == "ORDER"), len(text))
+    return Query(text, tokens[source + 1].text, columns, children, is_plain, text[tokens[source].start : end].rstrip())
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    depth = place = 0
+    while place < len(text):
+        match = _TOKEN.match(text, place)
+        if match is None:
+            raise mistake(f'a quote of the query is never closed: "{text[place : place + 40].strip()}"', _HINT)
+        depth -= match[1] == ")"
+        if depth < 0:
+            raise mistake('the query closes a parenthesis, ")", that was never opened', _HINT)
+        yield _Token(match[1], match.start(1), depth)
+        depth += match[1] == "("
+        place = match.end()
+    if depth:
+        raise mistake('the query opens a parenthesis, "(", that is never closed', _HINT)
+
+
+def _checked(tokens: Sequence[_Token]) -> int:
+    """Return where FROM stands in a query that only reads."""
+    top = [(position, token.word) for position, token in enumerate(tokens) if not token.depth]
+    words = [word for _, word in top]
+    if not words or words[0] != "SELECT" or words.count("SELECT") > 1 or any(";" in word for word in words if word[0] != "'"):
+        raise mistake("only a query that reads can be asked: one SELECT, with nothing before and nothing after it", _HINT)
+    source = next((position for position, word in top if word == "FROM"), 0)
+    if source < 2 or len(tokens) <= source + 1 or not tokens[source + 1].text[0].isalpha():
+        raise mistake("the query lacks its columns, or FROM and the object that it reads", _HINT)
+    if "FOR" in words[words.index("FROM") + 2 :]:
+        raise mistake(_MARKS, "leave the FOR clause out")
+    return source
+
+
+def _alias(after: Sequence[_Token]) -> str:
+    """Return what the query calls its object for short: `FROM Account a`."""
+    clauses = {"WHERE", "USING", "WITH", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "ALL"}
+    if after and after[0].text == ",":
+        raise mistake("a query of several objects cannot be read", "ask for the parents by their way: Account.Name")
+    return after[0].text if after and after[0].word not in clauses else ""
+
+
+def _items(tokens: Sequence[_Token]) -> Iterator[Sequence[_Token]]:
+    item: list[_Token] = []
+    for token in tokens:
+        if token.text == "," and not token.depth:
+            yield _filled(item)
+            item = []
+        else:
+            item.append(token)
+    yield _filled(item)
+
+
+def _filled(item: list[_Token]) -> Sequence[_Token]:
+    if not item:
+        raise mistake("a column of the query is missing between two commas", _HINT)
+    return item
+
+
+def _columns(items: Sequence[Sequence[_Token]], alias: str) -> Iterator[str]:
+    unnamed = 0
+    for item in items:
+        words = [token.text for token in item]
+        match [word.lower() for word in words]:
+            case ["(", *_]:
+                yield _child(words)
+            case ["typeof", *_] | ["fields", "(", *_]:
+                raise mistake(f"the columns of {words[0].upper()} cannot be told before it is asked", "write the fields out")
+            case [function, "(", *_, ")"] if function in _SAME_NAME:
+                yield _without(words[-2], alias)
+            case [_, "(", *_, ")"]:
+                yield f"expr{unnamed}"
+                unnamed += 1
+            case [_, "(", *_, _]:
+                yield words[-1]
+            case [_] | [_, _]:
+                yield _without(words[0], alias) if len(words) == 1 else words[1]
+            case _:
+                raise mistake(f'"{" ".join(words)}" is not a column of a query', _HINT)
+
+
+def _child(words: Sequence[str]) -> str:
+    place = next((place for place, word in enumerate(words) if word.upper() == "FROM"), 0)
+    if not place or place + 2 > len(words) - 1:
+        raise mistake("a query inside the query lacks FROM and the child rows' name", '"(SELECT Name FROM Sessions__r)"')
+    return words[place + 1].rpartition(".")[2]
+
+
+def _without(name: str, alias: str) -> str:
+    return name.removeprefix(f"{alias}.") if alias else name
+
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,79}")
+_PATH = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,79}(?:\.[A-Za-z][A-Za-z0-9_]{0,79}){0,5}")
+_Op = Literal["=", "!=", "<", "<=", ">", ">=", "like", "in", "not in", "includes", "excludes", "missing", "present"]
+_OPS: tuple[str, ...] = get_args(_Op)
+_OF_MANY = frozenset({"in", "not in", "includes", "excludes"})
+_OF_NONE = frozenset({"missing", "present"})
+
+
+def _api_name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise mistake(f'"{text}" is not an API name', "write it as Salesforce's set-up shows it, like Event__c")
+    return text
+
+
+def _field_path(text: str) -> str:
+    if not _PATH.fullmatch(text):
+        hint = "write API names, like Name, Venue__r.City__c (of a parent) or BillingAddress.city (of an address)"
+        raise mistake(f'"{text}" is not a field', hint)
+    return text
+
+
+def _soql(text: str) -> str:
+    return parse_query(text).text
+
+
+def _op(text: str) -> str:
+    if text.lower() not in _OPS:
+        raise mistake(f'"{text}" is not a comparison', did_you_mean(text.lower(), _OPS) or f"one of {', '.join(_OPS)}")
+    return text.lower()
+
+
+ApiName = Annotated[str, AfterValidator(_api_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"})]
+FieldPath = Annotated[str, AfterValidator(_field_path), WithJsonSchema({"type": "string", "pattern": f"^{_PATH.pattern}$"})]
+FieldPaths = Annotated[tuple[FieldPath, ...], OneOrMany()]
+Soql = Annotated[str, AfterValidator(_soql), WithJsonSchema({"type": "string", "minLength": 1})]
+Op = Annotated[str, AfterValidator(_op), WithJsonSchema({"type": "string", "enum": list(_OPS)})]
+
+
+class FieldTest(Strict):
+    """A record is read if each of these holds. Values are written as their field's type asks, and quoted for you.
+
+    A date is `2026-05-03` or one of Salesforce's own, such as `TODAY` or `LAST_N_DAYS:30`; a moment has its offset,
+    `2026-05-03T19:30:00+01:00`.
+    """
+
+    field: FieldPath = Field(description="The field's API name; `Venue__r.City__c` is one of the parent.")
+    op: Op = Field(
+        default="=",
+        description="`=`, `!=`, `<`, `<=`, `>`, `>=`, `like`, `in`, `not in`; `includes` and `excludes` of a multi-select"
+        " picklist; `missing` and `present` need no value.",
+    )
+    value: Texts = Field(default=(), description="What the field is compared with; a list for `in`, `includes` and the like.")
+
+    @model_validator(mode="after")
+    def _suits_op(self) -> Self:
+        if self.op in _OF_NONE and self.value:
+            raise mistake(f"{self.op} compares with nothing", "leave the value out")
+        if self.op not in _OF_NONE and not self.value:
+            raise mistake(f"{self.op} needs a value", "for empty fields write op: missing, or op: present")
+        if self.op not in _OF_MANY | _OF_NONE and len(self.value) > 1:
+            raise mistake(f"{self.op} compares with one value", "of several, write op: in")
+        return self
+
+
+class Incremental(Strict):
+    """Read only what changed since the last read, deleted records among it.
+
+    Changes that do not move the field `by` are seen by the next whole read: other values of formula fields and of parents,
+    records that no longer pass `where`, and deleted ones that have left the recycle bin.
+    """
+
+    by: ApiName = Field(default="SystemModstamp", description="The field that tells when a record was last changed.")
+    overlap: Duration = Field(
+        default=timedelta(minutes=10), description="How far before the last read to begin, for changes that show late."
+    )
+    full_every: Duration = Field(default=timedelta(days=1), description="How often everything is read all the same.")
+
+    @model_validator(mode="after")
+    def _not_negative(self) -> Self:
+        if self.overlap < timedelta():
+            raise mistake("overlap says how far to go back", "write it without the minus")
+        if self.full_every <= timedelta():
+            raise mistake("full_every must be longer than nothing", 'write it like "1d"')
+        return self

@@ -1,0 +1,535 @@
+"""What can be told of a SOQL query by reading it: that it only reads, and what its rows will look like.
+
+How one is built from a mapping's words, and what Salesforce says to it, is `connectors.sources`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import AfterValidator, Field, Tag, WithJsonSchema, model_validator
+
+from mappings.choices import OneOf
+from mappings.measures import Duration, OneOrMany, Pattern, Share, Text, mistake
+from mappings.spec.soql import (
+    ApiName,
+    FieldPaths,
+    FieldTest,
+    Incremental,
+    Soql,
+    parse_query,
+)
+from mappings.spec.source_words import (
+    CELL_RANGE,
+    CellRange,
+    Days,
+    Encoding,
+    Header,
+    Mark,
+    MarkerName,
+    Names,
+    OptionalMark,
+    Size,
+    WriteBack,
+    checked_path,
+    is_address,
+    without_secrets,
+)
+from mappings.strict import Strict
+
+"""A number of bytes."""
+
+
+"""The name of the file that says that another one is finished."""
+
+
+"""How a part of a sheet is written, in upper case and without dollar signs."""
+
+
+"""Those that partners' files are in, to tell an author which was probably meant."""
+
+
+"""Codecs of Python that make texts of bytes, and are no character sets of files; UTF-7 is none of the web (WHATWG), and slow."""
+
+
+"""One character that parts cells: no line break. A tab may be spelt out."""
+
+
+"""The same, or null: files are text, and `null` is how they say that there is none."""
+
+
+"""The name of a text encoding, as Python's `codecs` knows it."""
+
+
+"""A part of a sheet, in upper case without dollar signs; either half may lack its letters or its number."""
+
+
+"""Names of columns, or other texts; one needs no list around it."""
+_DAILY = timedelta(days=1)
+_NEVER = timedelta(days=36_500)
+
+
+class Join(Strict):
+    """A second file or tab, found by its key: its columns stand beside those of each row, named after `prefix`.
+
+    The table is read before the first row and kept in memory (at most 500,000 rows). Two of its rows with one key are an
+    error that names both. Keys are compared trimmed, as text.
+    """
+
+    source: SourceSpec = Field(description="The second file: a source like any other.")
+    by: Mapping[str, Text] = Field(min_length=1, description="Columns of the row, and the table's columns that must equal them.")
+    prefix: Text = Field(min_length=1, description='What the names of the table\'s columns begin with here: "venue.".')
+    on_miss: Literal["omit", "reject"] = Field(
+        default="omit", description="Rows whose key the table lacks: they go without its cells, or are rejected."
+    )
+
+
+class AnySource(Strict):
+    """What is said of a source of any kind."""
+
+    kind: str
+    required: Names = Field(default=(), description="Columns without which the feed must not run.")
+    optional: Names = Field(default=(), description="Columns that may be absent: their cells are then empty.")
+    columns: Mapping[str, Names] = Field(
+        default_factory=dict, description="Other names of a column, `{TITLE: [Titel, Name]}`: the first that is there is it."
+    )
+    empty_if: Names = Field(default=(), description='Texts that mean an empty cell, such as "NULL" or "n/a", in every column.')
+    empty_in: Mapping[str, Names] = Field(default_factory=dict, description='The same, by column: `{PRICE: ["-"]}`.')
+    json_columns: Names = Field(
+        default=(), description="Columns whose cells hold JSON: `details` then gives `details.price`, `details.tags[0]`."
+    )
+    join: Annotated[tuple[Join, ...], OneOrMany()] = Field(
+        default=(), description="Second files or tabs whose rows are found by a key: `source`, `by`, `prefix`, `on_miss`."
+    )
+
+    @property
+    def place(self) -> str:
+        """Where its rows are, as its mapping file says it: a path, an address, the name of a table."""
+        return self.kind
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether it is on this machine, to be looked into without asking anybody."""
+        return False
+
+    @property
+    def full_every(self) -> timedelta | None:
+        """How often a source that is read by what changed is read from its start all the same; None: it always is."""
+        return None
+
+    @property
+    def gives_single_rows(self) -> bool:
+        """Whether a reading that goes on gives the rows that changed without the others; else it gives all of them, or none."""
+        return self.full_every is not None
+
+    @property
+    def can_be_looked_at(self) -> bool:
+        """Whether a glance tells that something has come or changed, without reading it."""
+        return False
+
+
+class FileSource(AnySource):
+    """What is said of a file of any kind."""
+
+    path: Annotated[str, AfterValidator(checked_path)] = Field(
+        min_length=1,
+        repr=False,  # an address may hold a password
+        description="Path (relative to the mapping file) or address of the file (`https://`, `sftp://`, `s3://`, ...); `*`, `?`"
+        " and `[...]` match several files, `{date:%Y%m%d}` those of several days, read in the order of their days and names"
+        " (numbers in them count as numbers).",
+    )
+    files: Literal["all", "newest", "new"] = Field(
+        default="all",
+        description="Of several files that match: `all` are read as one; the `newest` only, by its day and name; or each"
+        " `new` one once, and again when it changes: deliveries, of which no row vanishes.",
+    )
+    days: Days = Field(default=Days(), description="Which days `{date}` stands for: `back`, `ahead` and `zone`.")
+    settle: Duration | None = Field(
+        default=None,
+        description="A file counts once nobody has changed it for so long (`30s`): somebody may still be writing it.",
+    )
+    marker: MarkerName | None = Field(
+        default=None, description='A file counts once another one lies beside it: "{name}.done", "{stem}.ok".'
+    )
+    member: Text = Field(
+        default="", description='Which file of a zip archive is meant, as a pattern: "*/events.csv"; nothing: its only one.'
+    )
+    largest: Size | None = Field(
+        default=None, description="How large a file elsewhere may be to be fetched; 2 GB, if nothing is said."
+    )
+
+    @property
+    def place(self) -> str:
+        """The path, as it stands in the mapping file; of an address no password and no query."""
+        return without_secrets(self.path) if is_address(self.path) else self.path
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether the path is one of this machine."""
+        return not is_address(self.path)
+
+    @property
+    def full_every(self) -> timedelta | None:
+        """Files elsewhere are fetched daily, though they say that they have not changed; deliveries are read once each."""
+        if self.files == "new":
+            return _NEVER
+        return _DAILY if is_address(self.path) else None
+
+    @property
+    def gives_single_rows(self) -> bool:
+        """Only deliveries do; any other file is read whole, unless it is as it was."""
+        return self.files == "new"
+
+    @property
+    def can_be_looked_at(self) -> bool:
+        """Files tell their sizes and times, or a version."""
+        return True
+
+
+class GridSource(AnySource):
+    """What is said of rows and columns, in a file or elsewhere."""
+
+    header: Header = Field(default=Header(), description="Where the columns' names stand: `row`, `matches`, `rows` and `names`.")
+    comment: Text = Field(default="", description='Rows whose first cell begins so, such as "#", are no rows.')
+    footer: int = Field(default=0, ge=0, le=1000, description="So many rows at the end, blank ones not counted, are no rows.")
+    until: Pattern | None = Field(
+        default=None, description="A pattern: the first row with a cell in which it is found, and all below, are no rows."
+    )
+    long_rows: Literal["reject", "cut"] = Field(
+        default="reject", description="Rows with more cells than the header: reject them, or cut the surplus."
+    )
+
+
+class DelimitedSource(FileSource, GridSource):
+    """What is said of a delimited text file, whatever its delimiter."""
+
+    encoding: Annotated[tuple[Encoding, ...], OneOrMany()] = Field(
+        default=("utf-8",),
+        min_length=1,
+        description="Encodings to try, in order; the first that decodes the whole file wins. A byte order mark goes before all.",
+    )
+    delimiter: Mark = Field(default=",", description='One character; "\\t" for tab.')
+    quote: OptionalMark = Field(default='"', description="The quote character; null: quotes mean nothing in this file.")
+    escape: OptionalMark = Field(default=None, description="Escape character, if quotes are not doubled.")
+
+    short_rows: Literal["fill", "reject"] = Field(
+        default="fill", description="Rows with fewer cells than the header: fill them up with empty cells, or reject them."
+    )
+
+    @model_validator(mode="after")
+    def _marks_differ(self) -> Self:
+        marks = {"delimiter": self.delimiter, "quote": self.quote, "escape": self.escape}
+        for mark in filter(None, marks.values()):
+            names = [name for name, each in marks.items() if each == mark]
+            if len(names) > 1:
+                hint = (
+                    "look at a line of the file; `quote: null` if quotes mean nothing there, and no escape if quotes are doubled"
+                )
+                raise mistake(f"{' and '.join(names)} are the same character, {mark!r}", hint)
+        return self
+
+
+class RecordSource(FileSource):
+    """What is said of a file of records."""
+
+    encoding: Annotated[tuple[Encoding, ...], OneOrMany()] = Field(
+        default=(), description="Encodings to try, in order, where the file itself does not say which it is in."
+    )
+    join_lists: Mapping[str, Text] = Field(
+        default_factory=dict, description='Columns whose lists of plain values become one text: `{tags: "; "}`.'
+    )
+
+
+"""The API name of an object or a relationship."""
+
+
+"""The API name of a field, after those of the relationships that lead to it."""
+
+
+"""One SELECT."""
+
+
+"""How a field is compared."""
+
+
+class SalesforceSource(AnySource):
+    """Records of a Salesforce object; the columns are its fields by their API names, whatever their case.
+
+    `Venue__r.City__c` is a field of a parent, `BillingAddress.city` a part of an address, `Sessions__r` the child rows named
+    under `children`. Whether a record comes over one API or the other, its cells are the same: moments as
+    `2026-05-03T17:30:00Z`, days as `2026-05-03`, times of day as `19:30:00`, ids with 18 characters, numbers as they are
+    sent without a final `.0`, `true` and `false`; what is null is empty. A multi-select picklist is one text, `A;B`.
+    """
+
+    kind: Literal["salesforce"] = Field(description="salesforce: the records of an object in Salesforce.")
+    object: ApiName | None = Field(default=None, description="The object's API name: Event__c.")
+    fields: FieldPaths = Field(default=(), description="Fields to read besides those that the mapping uses.")
+    where: Annotated[tuple[FieldTest, ...], OneOrMany()] = Field(
+        default=(), description="Which records to read: those for which each `field`, `op`, `value` holds."
+    )
+    children: Mapping[ApiName, FieldPaths] = Field(
+        default_factory=dict,
+        description="Child rows, and their fields: `{Sessions__r: [Name, Start__c]}` gives a column of JSON, a list of objects.",
+    )
+    query: Soql | None = Field(default=None, description="Instead of all that: a query in SOQL, asked as it stands.")
+    api: Literal["auto", "rest", "bulk"] = Field(
+        default="auto", description="How to read: in pages, in bulk, or as their number suggests."
+    )
+    bulk_above: int = Field(default=10_000, ge=0, description="More records than that are read in bulk, if `api` is auto.")
+    stop_at: Share = Field(
+        default=0.95, description="The share of the org's daily requests, used by all programs, at which we stop and go on later."
+    )
+    incremental: Incremental | None = Field(default=None, description="Read only what changed: `by`, `overlap`, `full_every`.")
+
+    @property
+    def place(self) -> str:
+        """The object, by its API name."""
+        return self.object or parse_query(self.query or "").object
+
+    @property
+    def full_every(self) -> timedelta | None:
+        """How often everything is read, if else only changes are."""
+        return self.incremental.full_every if self.incremental else None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.object is None) == (self.query is None):
+            raise mistake("a Salesforce source names an object or a query", 'write "object: Event__c", or a query instead')
+        beside = [name for name in ("fields", "where", "children", "incremental") if name in self.model_fields_set]
+        if self.query is not None and beside:
+            raise mistake(f"{', '.join(beside)} cannot stand beside a query", "write them into the query, or name the object")
+        has_children = bool(self.children) or (self.query is not None and not parse_query(self.query).is_plain)
+        if self.api == "bulk" and has_children:
+            raise mistake("child rows, groups and limits cannot be read in bulk", "write api: rest, or leave them out")
+        return self
+
+
+_SHEET_ADDRESS = re.compile(r"https://docs\.google\.com/(?:a/[^/]+/)?spreadsheets/(?:u/\d+/)?d/([A-Za-z0-9_-]{20,})(?:[/?#].*)?")
+_GID = re.compile(r"[?#&]gid=(\d{1,10})")
+_ID = re.compile(r"[A-Za-z0-9_-]{25,}")
+_NAMED = re.compile(r"[^\W\d]\w{0,249}")
+
+
+def _spreadsheet(text: str) -> str:
+    if "://" in text and not _SHEET_ADDRESS.fullmatch(text):
+        hint = "copy it from the browser, like https://docs.google.com/spreadsheets/d/1AbC.../edit#gid=0"
+        raise mistake(f'"{text}" is not the address of a Google spreadsheet', hint)
+    return text
+
+
+def _range(text: str) -> str:
+    plain = text.replace("$", "").upper()
+    if not plain or not (CELL_RANGE.fullmatch(plain) or _NAMED.fullmatch(text)):
+        raise mistake(f'"{text}" is neither a range of cells nor the name of one', 'write it like "B3:H200" or "Programme"')
+    return text
+
+
+Spreadsheet = Annotated[Text, AfterValidator(_spreadsheet)]
+"""A spreadsheet's address in the browser, its id, or its title."""
+SheetRange = Annotated[
+    str, AfterValidator(_range), WithJsonSchema({"type": "string", "examples": ["B3:H200", "A:F", "Programme"]})
+]
+"""A range of cells, or the name that the spreadsheet's owner has given one."""
+
+
+class GoogleSheetsSource(GridSource):
+    """A tab of a Google spreadsheet. Cells become the text that `xlsx` would make of them, decimals as the spreadsheet writes.
+
+    Text stays as it is: `02134`, `12,50`. Numbers have all their digits, behind the decimal mark of the spreadsheet's locale
+    (`5`, `12,5`; `12.5` in an English one), and zeros where the format adds them (`12,50`; `00000` gives `02134`). Dates and
+    times are ISO as the cell's format shows them, booleans `TRUE` and `FALSE`. An error such as `#REF!`, or a formula that is
+    still `Loading...`, rejects the row if the column is used. Hidden rows, and those that a filter hides, are rows. The
+    account that `GOOGLE_APPLICATION_CREDENTIALS` names must be allowed to see the spreadsheet.
+    """
+
+    kind: Literal["google_sheets"] = Field(description="google_sheets: a tab of a Google spreadsheet.")
+    spreadsheet: Spreadsheet = Field(
+        min_length=1, description="The spreadsheet's address in the browser, its id, or its title (which the Drive API looks up)."
+    )
+    tab: Text = Field(
+        default="", description="The tab's name, or its position: `#2`. Nothing: the first, or the one in the address."
+    )
+    gid: int | None = Field(
+        default=None, ge=0, description="The tab's number, as its address ends: it stays when the tab is renamed."
+    )
+    range: SheetRange | None = Field(
+        default=None,
+        description="The part of the tab to read, `B3:H200` or `A:F`, or the name of a range; the header's row is counted in it.",
+    )
+    merged: Literal["first", "spread"] = Field(
+        default="first", description="Merged cells: the value in the first cell only, or in each of them."
+    )
+    write_back: WriteBack | None = Field(
+        default=None,
+        description="Columns to tell the sheet in what became of its rows: `status`, `event_id`, `problem`. Off by default.",
+    )
+
+    @model_validator(mode="after")
+    def _one_tab(self) -> Self:
+        if self.tab and self.gid is not None:
+            raise mistake("the tab is named in two ways", "write one of tab, gid")
+        return self
+
+    @property
+    def place(self) -> str:
+        """The spreadsheet, and the tab if it is named."""
+        return f"{self.spreadsheet} ({self.tab})" if self.tab else self.spreadsheet
+
+    @property
+    def full_every(self) -> timedelta | None:
+        """Daily: a spreadsheet is read whole by then, though Drive says that it is as it was."""
+        return _DAILY
+
+    @property
+    def gives_single_rows(self) -> bool:
+        """It is read whole, unless it is as it was."""
+        return False
+
+    @property
+    def can_be_looked_at(self) -> bool:
+        """Drive tells its version."""
+        return True
+
+    @property
+    def spreadsheet_id(self) -> str:
+        """The spreadsheet's id, "" where only its title is known."""
+        if found := _SHEET_ADDRESS.fullmatch(self.spreadsheet):
+            return found[1]
+        return self.spreadsheet if _ID.fullmatch(self.spreadsheet) else ""
+
+    @property
+    def tab_number(self) -> int | None:
+        """The number of the tab, None where it is known by name or position only."""
+        found = None if self.tab or not _SHEET_ADDRESS.fullmatch(self.spreadsheet) else _GID.search(self.spreadsheet)
+        return int(found[1]) if self.gid is None and found else self.gid
+
+
+class CsvSource(DelimitedSource):
+    """A delimited text file: a path beside the mapping file, an absolute path, or any address that fsspec opens.
+
+    Columns are found by the names in the header, whatever their case, spaces or Unicode form; a column without a name
+    is called after its position, `#3`, and of several with one name the later ones are `Name#2`, `Name#3`. The third
+    column can always be asked for as `#3` or `#C`.
+    """
+
+    kind: Literal["csv"] = Field(description="csv: a delimited text file.")
+
+
+class TsvSource(DelimitedSource):
+    """A text file with tabs between the cells; in all else like `csv`."""
+
+    kind: Literal["tsv"] = Field(description="tsv: a text file with tabs between the cells.")
+    delimiter: Mark = Field(default="\t", description="One character; a tab, if nothing is said.")
+
+
+class WorkbookSource(FileSource, GridSource):
+    """A sheet of an Excel workbook (.xlsx, .xlsm). Cells become the text that a person sees in a plain format.
+
+    Text stays as it is. Numbers have no needless digits (`5`, `12.5`), dates and times are ISO (`2026-05-03`, `19:30`,
+    `2026-05-03T19:30:00`, as the cell's format shows them), booleans `TRUE` and `FALSE`. An error such as `#REF!` or a
+    formula that was never calculated rejects the row if the column is used. Hidden rows are rows.
+    """
+
+    kind: Literal["xlsx"] = Field(description="xlsx: a sheet of an Excel workbook.")
+    sheet: Text = Field(default="#1", min_length=1, description="The sheet's name, or its position: `#2`.")
+    range: CellRange | None = Field(
+        default=None, description="The part of the sheet to read, such as `B3:H200` or `A:F`; the header's row is counted in it."
+    )
+    merged: Literal["first", "spread"] = Field(
+        default="first", description="Merged cells: the value in the first cell only, or in each of them."
+    )
+
+
+class JsonSource(RecordSource):
+    """A JSON document; each record is an object of the array that `records` leads to.
+
+    Columns are paths: `venue.address.city`, `images[0].url`. A list is a cell of JSON text unless `join_lists` names it. A
+    number is the text that stands there, `null` an empty cell.
+    """
+
+    kind: Literal["json"] = Field(description="json: a JSON document.")
+    records: Text = Field(
+        default="", description="The way to the records: `data.events`, `days[*].events`; nothing: the document is the array."
+    )
+
+
+class NdjsonSource(RecordSource):
+    """A text file with a JSON object on each line; its columns are those of `json`."""
+
+    kind: Literal["ndjson"] = Field(description="ndjson: a JSON object on each line.")
+
+
+class XmlSource(RecordSource):
+    """An XML document; each record is an element.
+
+    Columns are paths: `venue.city`, an attribute is `@id` or `price.@currency`. An element that stands there several times
+    is a list (`image[1].@url`), a cell of JSON text unless `join_lists` names it. Entities are refused.
+    """
+
+    kind: Literal["xml"] = Field(description="xml: an XML document.")
+    records: Text = Field(
+        min_length=1,
+        description="The records' element: its name, `event`, or the way to it from the root, `agenda/events/event`.",
+    )
+    namespaces: Literal["keep", "drop"] = Field(
+        default="keep", description="Names with a prefix, such as `dc:date`: keep it as it stands in the file, or drop it."
+    )
+
+
+class IcsSource(RecordSource):
+    """An iCalendar file (RFC 5545); each record is a VEVENT and its properties are the columns: `UID`, `SUMMARY`, `DTSTART`.
+
+    Dates are ISO: `2026-05-03` (all day), `2026-05-03T19:30:00` (with its zone in `DTSTART.TZID`, or none),
+    `2026-05-03T17:30:00Z`. `DTEND` is exclusive, as it stands. `CATEGORIES`, `EXDATE` and `RDATE` are joined by `;`. What is
+    said of the calendar as a whole stands in each row: `X-WR-TIMEZONE`, `X-WR-CALNAME`.
+    """
+
+    kind: Literal["ics"] = Field(description="ics: an iCalendar file.")
+
+
+def _kind_of_source(value: object) -> str:
+    if isinstance(value, AnySource):
+        return f"kind:{value.kind}"
+    if isinstance(value, dict):
+        return f"kind:{value.get('kind', 'block')}"
+    return f"kind:{type(value).__name__.lower()}"
+
+
+SourceSpec = Annotated[
+    Annotated[CsvSource, Tag("kind:csv")]
+    | Annotated[TsvSource, Tag("kind:tsv")]
+    | Annotated[WorkbookSource, Tag("kind:xlsx")]
+    | Annotated[JsonSource, Tag("kind:json")]
+    | Annotated[NdjsonSource, Tag("kind:ndjson")]
+    | Annotated[XmlSource, Tag("kind:xml")]
+    | Annotated[IcsSource, Tag("kind:ics")]
+    | Annotated[GoogleSheetsSource, Tag("kind:google_sheets")]
+    | Annotated[SalesforceSource, Tag("kind:salesforce")],
+    OneOf(_kind_of_source),
+]
+"""The closed union of source kinds, discriminated by `kind`."""
+SOURCES: tuple[type[AnySource], ...] = (
+    CsvSource,
+    TsvSource,
+    WorkbookSource,
+    JsonSource,
+    NdjsonSource,
+    XmlSource,
+    IcsSource,
+    GoogleSheetsSource,
+    SalesforceSource,
+)
+"""Every kind, in the order of the reference."""
+SHARED: tuple[type[AnySource], ...] = (AnySource, FileSource, GridSource, DelimitedSource, RecordSource)
+"""What the kinds share, the widest first."""
+
+
+Join.model_rebuild(_types_namespace={"SourceSpec": SourceSpec})
+
+
+def kind_word(model: type[AnySource]) -> str:
+    """Return the word that stands for a kind in `kind`."""
+    return str(get_args(model.model_fields["kind"].annotation)[0])

@@ -1,0 +1,270 @@
+"""The words of a source: paths and addresses, sizes, days, encodings, headers, marks."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Self
+from urllib.parse import urlsplit, urlunsplit
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
+
+from mappings.measures import OneOrMany, Pattern, Text, Zone, mistake
+from mappings.refusals import did_you_mean
+from mappings.strict import Strict
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(//|:)")
+_WEB = ("http://", "https://")
+_DAY = re.compile(r"\{date(?::(?P<format>[^{}]*))?\}")
+_DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
+_USUAL_FORMAT = "%Y%m%d"
+_DAY_WORDS = frozenset("YymdjGVu%")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(kB|MB|GB|TB|B)?", re.IGNORECASE | re.ASCII)
+_POWERS = {"b": 0, "kb": 1, "mb": 2, "gb": 3, "tb": 4}
+_LONGEST_SIZE = 20
+_PART = re.compile(r"\{(name|stem)\}")
+
+
+def is_address(path: str) -> bool:
+    """Whether a path is an address on another machine (or in another store), and no file of this one."""
+    return _ADDRESS.match(path) is not None
+
+
+def is_web_address(path: str) -> bool:
+    """Whether a path is an address of the web."""
+    return path.lower().startswith(_WEB)
+
+
+def is_pattern(path: str) -> bool:
+    """Whether a path means all the files that match it; an address of the web never does, as nobody can list the web."""
+    return not is_web_address(path) and "::" not in path and any(mark in path for mark in "*?[")
+
+
+def is_dated(path: str) -> bool:
+    """Whether a path holds the day that its file is named after, `{date:%Y%m%d}`."""
+    return _DAY.search(path) is not None
+
+
+def on_day(path: str, day: date) -> str:
+    """Return a dated path as it is on one day."""
+    return _DAY.sub(lambda found: day.strftime(found["format"] or _USUAL_FORMAT), path)
+
+
+def without_secrets(address: str) -> str:
+    """Return an address as it may be shown: no user, no password, no query (tokens travel in all three)."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:  # what cannot be read cannot be cleaned
+        return f"{address.partition('://')[0]}://…"
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "…" if parts.query else "", ""))
+
+
+def secrets_of(address: str) -> Iterator[str]:
+    """Yield what of an address nobody may see: its password, and its query."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        yield address.partition("://")[2]
+        return
+    credentials, _, _ = parts.netloc.rpartition("@")
+    yield from filter(None, (credentials.partition(":")[2], parts.query))
+
+
+def checked_path(path: str) -> str:
+    """Return a path whose `{date}` can be filled in; else say what can."""
+    for found in _DAY.finditer(path):
+        wrong = [word for word in _DIRECTIVE.findall(found["format"] or _USUAL_FORMAT) if word not in _DAY_WORDS]
+        if wrong:
+            raise mistake(f'"%{wrong[0]}" is no part of a day in numbers', "a file's day is written with %Y %y %m %d %j %G %V %u")
+    return path
+
+
+def checked_marker(text: str) -> str:
+    """Return the name of a marker that differs from the name of its file."""
+    if not _PART.search(text) or text in ("{name}", "{stem}"):
+        raise mistake(f'"{text}" does not say whose marker it is', 'write it like "{name}.done" or "{stem}.ok"')
+    return text
+
+
+def marker_of(marker: str, name: str) -> str:
+    """Return the name of a file's marker: `{name}` is `agenda.csv`, `{stem}` is `agenda`."""
+    return marker.replace("{name}", name).replace("{stem}", name.partition(".")[0] or name)
+
+
+def parse_size(value: object) -> int:
+    """Read `500MB`, `2 GB` or plain bytes; a kB is 1,024 bytes."""
+    text = str(value).strip()
+    match = _SIZE.fullmatch(text) if len(text) <= _LONGEST_SIZE else None
+    size = int(float(match[1]) * 1024 ** _POWERS[(match[2] or "B").lower()]) if match else 0
+    if not size:
+        raise mistake(f'"{value}" is not a size', 'write it like "500MB" or "2GB"')
+    return size
+
+
+Size = Annotated[
+    int, PlainValidator(parse_size), WithJsonSchema({"type": ["string", "integer"], "examples": ["500MB", "2GB"], "minLength": 1})
+]
+
+
+class Days(Strict):
+    """Which days a path with `{date}` is looked for.
+
+    The day is today's in `zone`; files of days on which there are none are no mistake.
+    """
+
+    back: int = Field(default=7, ge=0, le=3660, description="So many days before today.")
+    ahead: int = Field(default=0, ge=0, le=366, description="So many days after today.")
+    zone: Zone = Field(default="UTC", description="Where it is today: `Europe/Lisbon`.")
+
+    @property
+    def are_given(self) -> bool:
+        """Whether somebody asked for these very days, whatever day it is."""
+        return False
+
+    def around(self, today: date) -> tuple[date, ...]:
+        """Return the days, the oldest first."""
+        return tuple(today + timedelta(days=offset) for offset in range(-self.back, self.ahead + 1))
+
+    def has_changed(self, changed_at: float | None) -> bool:
+        """Whether an undated file of this age, in seconds since 1970 (None: unknown), is one of theirs: any is."""
+        del changed_at
+        return True
+
+
+class TheseDays(Days):
+    """The days `first` to `last`, whatever day it is: how a source is read for a window of its past. No mapping file says so."""
+
+    first: date
+    last: date
+
+    @property
+    def are_given(self) -> bool:
+        """They are."""
+        return True
+
+    def around(self, today: date) -> tuple[date, ...]:
+        """Return the days, the oldest first."""
+        del today
+        return tuple(self.first + timedelta(days=offset) for offset in range((self.last - self.first).days + 1))
+
+    def has_changed(self, changed_at: float | None) -> bool:
+        """Whether a file was last changed on one of the days; of one whose age nobody knows that cannot be said."""
+        if changed_at is None:
+            return False
+        return self.first <= datetime.fromtimestamp(changed_at, UTC).astimezone(ZoneInfo(self.zone)).date() <= self.last
+
+
+MarkerName = Annotated[Text, AfterValidator(checked_marker)]
+CELL_RANGE = re.compile(r"([A-Z]{1,3})?([1-9][0-9]{0,6})?(?::([A-Z]{1,3})?([1-9][0-9]{0,6})?)?")
+_ENCODINGS = (
+    *("utf-8", "windows-1252", "cp932", "windows-1250", "windows-1251", "iso-8859-1", "iso-8859-2", "iso-8859-15"),
+    *("utf-16", "shift_jis", "cp949", "euc-kr", "gb18030", "big5", "koi8-r", "macroman"),
+)
+_NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs", "oem", "utf_7"})
+
+
+def _spelt_out(text: object) -> object:
+    return "\t" if text in ("tab", r"\t") else text
+
+
+def _no_mark(text: object) -> object:
+    return None if text in ("null", "~", "", "none") else text
+
+
+def _one_character(text: str) -> str:
+    if len(text) != 1:
+        raise mistake(f'"{text}" is not one character', 'a tab is written "\\t"')
+    if text in "\r\n\0":
+        raise mistake("cells cannot be parted by a line break", 'a tab is written "\\t"')
+    return text
+
+
+def is_text_encoding(name: str) -> bool:
+    """Whether files can be in this encoding: one that Python knows, and not such as `idna` or `hex`."""
+    try:
+        "".encode(name)  # refuses codecs that turn bytes into bytes
+        return codecs.lookup(name).name.replace("-", "_") not in _NO_CHARSETS
+    except (LookupError, ValueError):
+        return False
+
+
+def _text_encoding(name: str) -> str:
+    if not is_text_encoding(name):
+        known = did_you_mean(name, _ENCODINGS) or f"write it like {', '.join(_ENCODINGS[:3])}; `eventsync init FILE` guesses it"
+        raise mistake(f'"{name}" is not an encoding that Python knows', known)
+    return name
+
+
+def _cell_range(text: str) -> str:
+    plain = text.replace("$", "").upper()
+    if not plain or not CELL_RANGE.fullmatch(plain):
+        raise mistake(f'"{text}" is not a range of cells', 'write it like "B3:H200", "A:F" or "A5"')
+    return plain
+
+
+Mark = Annotated[
+    str,
+    BeforeValidator(_spelt_out),
+    AfterValidator(_one_character),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 3}),
+]
+OptionalMark = Annotated[
+    Mark | None, BeforeValidator(_no_mark), WithJsonSchema({"type": ["string", "null"], "minLength": 1, "maxLength": 4})
+]
+Encoding = Annotated[str, AfterValidator(_text_encoding)]
+CellRange = Annotated[str, AfterValidator(_cell_range)]
+Names = Annotated[tuple[Text, ...], OneOrMany()]
+
+
+class Header(Strict):
+    """Where the names of the columns stand.
+
+    `row`: the header's row, from 1; 0 says that the file has none. `matches` looks for it instead: the first row with a
+    cell in which the pattern is found. `rows`: the names stand in so many rows, one below the other, and are joined by a
+    space. `names`: the names to use instead of what stands there (required with row 0); rows above and the header itself
+    are then passed over.
+    """
+
+    row: int = Field(
+        default=1, ge=0, le=1000, description="The header's row, counted from 1, blank rows too; 0: the file has no header."
+    )
+    matches: Pattern | None = Field(
+        default=None, description="A pattern: the header is the first row (of 1,000) with a cell in which it is found."
+    )
+    rows: int = Field(default=1, ge=1, le=10, description="How many rows the names take, joined by a space.")
+    names: Names = Field(default=(), description="Names for the columns, in order, instead of those in the file.")
+
+    @model_validator(mode="after")
+    def _has_names(self) -> Self:
+        if self.row == 0 and not self.names:
+            raise mistake("row 0 says that the file has no header", "give the columns' names in `names`")
+        if self.matches is not None and self.row != 1:
+            raise mistake("the header is found by its row or by a pattern", "write one of row, matches")
+        return self
+
+
+class WriteBack(Strict):
+    """Columns of the sheet itself that are given to us, to say in them what became of each row.
+
+    They must be there, and the mapping may not read them. All their cells are ours; no other column is ever written.
+    """
+
+    status: Text = Field(default="", description="The column for a word: published, draft, rejected, waits.")
+    event_id: Text = Field(default="", description="The column for the event's number at the service.")
+    problem: Text = Field(default="", description="The column for what is wrong with the row, and what would be right.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns given."""
+        return tuple(filter(None, (self.status, self.event_id, self.problem)))
+
+    @model_validator(mode="after")
+    def _some_and_different(self) -> Self:
+        if not self.names:
+            raise mistake("no column is given", 'give one at least: `write_back: {status: "Status"}`')
+        if len(set(self.names)) < len(self.names):
+            raise mistake("status, event_id and problem must be different columns")
+        return self

@@ -1,0 +1,390 @@
+"""What a value of the event reads of the row itself, as a mapping file spells it: a column, or what is known beside the cells.
+
+What is made of other values is `values`'s; how a value is worked out for a row is `compiling`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import AfterValidator, ConfigDict, Field, RootModel, Tag, ValidationInfo, model_validator
+
+from mappings.choices import OneOf
+from mappings.file_context import Referring, TableFile, table_of
+from mappings.lookup_table import Ignorable
+from mappings.measures import Clock, OneOrMany, Text, Texts, Zone, mistake, parse_zone
+from mappings.spec.conditions import Condition
+from mappings.steps.catalogue import AnyStep
+from mappings.steps.lookups import Search, check_columns
+from mappings.steps.urls import check_address
+from mappings.strict import Policy, Strict, Use
+from mappings.zones import Gap, Overlap
+
+_EMPTY = "What to do when there is nothing to use (default: reject)."
+_ERROR = "What to do when a step refuses the value (default: reject)."
+DO = "The steps that the value passes through, in order."
+
+
+class Valued(Strict):
+    """What every value has: a choice for nothing to use, and one for something unusable."""
+
+    on_empty: Policy | None = Field(default=None, description=_EMPTY)
+    on_error: Policy | None = Field(default=None, description=_ERROR)
+
+
+class From(Valued):
+    """A column of the row, or a named value, passed through steps."""
+
+    source: Referring = Field(alias="from", min_length=1, description="A column's name, or $name for a named value.")
+    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=DO)
+
+
+class Meta(Valued):
+    """What is known of a row beside its cells: where it stands, and the day on which the run started.
+
+    A value that changes with every run or every move of a row makes the event look changed as soon as a cell of it changes.
+    """
+
+    meta: Literal["row", "file", "tab", "run_date"] = Field(
+        description="row: its number in the source; file: its file; tab: its sheet; run_date: the day of the run's start."
+    )
+    zone: Zone | None = Field(default=None, description="The zone whose calendar says the day of the run (with run_date).")
+    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=DO)
+
+    @model_validator(mode="after")
+    def _check_companions(self) -> Self:
+        if (self.meta == "run_date") is (self.zone is None):
+            raise mistake("a day belongs to a zone", "write both, {meta: run_date, zone: Europe/Lisbon}; the others have no zone")
+        return self
+
+
+ItemName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
+
+
+class FirstOf(Valued):
+    """The first of several values that is not empty; one that is unusable is still refused."""
+
+    first_of: tuple[Value, ...] = Field(min_length=1, description="The values, in order of preference.")
+    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=DO)
+
+
+class Choice(Strict):
+    """One branch: what to use when its condition holds."""
+
+    when: Condition
+    then: Value
+
+
+class Choose(Valued):
+    """The value of the first branch whose condition holds, else that of `otherwise`, else nothing."""
+
+    choose: tuple[Choice, ...] = Field(min_length=1, description="Branches of when and then, tried in order.")
+    otherwise: Value | None = Field(default=None, description="What to use when no condition holds.")
+
+
+def _check_zone(value: Value) -> Value:
+    return parse_zone(value) if isinstance(value, str) and not value.startswith("$") else value
+
+
+BeforeStart = Literal["reject", "omit", "warn", "draft", "next_day"]
+
+
+class Wall(Strict):
+    """A wall time: what the clocks of a zone show. Without a clock it is an all-day event, if `all_day` says when it begins."""
+
+    day: Value = Field(description="A date (or a date and time, if there is no clock).")
+    clock: Value | None = Field(default=None, description="A time of day.")
+    zone: Annotated[Value, AfterValidator(_check_zone)] = Field(description="The IANA zone whose clocks are meant.")
+    all_day: Clock | None = Field(default=None, description="The time to use without a clock: 00:00.")
+    sentinels: Annotated[tuple[Clock, ...], OneOrMany()] = Field(
+        default=(), description="Times that only stand for the whole day, such as 00:01 and 23:59: as if there were no clock."
+    )
+    exclusive: bool = Field(
+        default=False, description="Without a clock, the day is the first one after the event: the day before it is meant."
+    )
+    start: Value | None = Field(default=None, description="Of an end: the moment at which the event starts.")
+    before_start: BeforeStart = Field(
+        default="reject",
+        description="An end before `start`: reject, omit, warn (left out, counted and shown), draft (so, and the event is sent"
+        " as a draft), or next_day, where it is a clock of the starting day that went past midnight (else: reject).",
+    )
+    gap: Gap = Field(default="reject", description="A time that the clocks jump over: reject, later or earlier.")
+    overlap: Overlap = Field(default="earlier", description="A time that happens twice: earlier, later or reject.")
+
+    @model_validator(mode="after")
+    def _check_companions(self) -> Self:
+        if self.all_day is None and (self.sentinels or self.exclusive):
+            raise mistake("sentinels and exclusive speak of whole days", 'say at what time those stand, with all_day: "00:00"')
+        if self.before_start != "reject" and self.start is None:
+            raise mistake("before_start needs to know when the event starts", "add start: $starts, a moment named under let")
+        if self.before_start == "next_day" and self.clock is None:
+            raise mistake("before_start: next_day is for ends that have a clock", "choose reject, omit, warn or draft")
+        return self
+
+
+class At(Valued):
+    """The moment at which the clocks of a zone show a day and a time."""
+
+    at: Wall
+
+
+class Instant(Strict):
+    """A moment, and the zone whose clocks show it."""
+
+    moment: Value = Field(
+        description='A moment: a date and time read with its offset, as {datetime: "%Y-%m-%dT%H:%M:%S%z"} does.'
+    )
+    zone: Annotated[Value, AfterValidator(_check_zone)] = Field(description="The IANA zone to show it in.")
+
+
+class Seen(Valued):
+    """A moment as the clocks of a zone show it: the same instant, another offset (the step in_zone, for zones from a column)."""
+
+    in_zone: Instant
+
+
+class TableValue(Valued):
+    """What a CSV file says of several values at once; its first columns are the key, the others the result."""
+
+    lookup: TableFile = Field(description="The lookup file, a CSV with a header.")
+    by: Annotated[tuple[Value, ...], OneOrMany()] = Field(
+        min_length=1, description="The values of the key columns, in the file's order."
+    )
+    take: Texts | None = Field(default=None, description="The result columns (default: all others); several give an object.")
+    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(
+        default=(), description="Differences that do not count in keys."
+    )
+    many: bool = Field(default=False, description="A key may have several rows: the result is a list.")
+    on_miss: Policy | None = Field(default=None, description="What to do with a key that is not in the file (default: reject).")
+
+    @model_validator(mode="after")
+    def _check_columns(self, info: ValidationInfo) -> Self:
+        check_columns(table_of(self.lookup, info), self.search)
+        return self
+
+    @property
+    def search(self) -> Search:
+        """How the file is searched."""
+        return Search(len(self.by), self.take, self.ignore, many=self.many)
+
+
+class Joined(Valued):
+    """Several values in one text; a separator vanishes beside an empty one. Empty where all pieces but the constants are."""
+
+    join: tuple[Value, ...] = Field(min_length=1, description="The pieces, in order.")
+    separator: Text = Field(default=" ", alias="with", description="What stands between them.")
+    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=DO)
+
+
+class ChannelValue(Valued):
+    """The id of the channel with this slug, as the service lists it."""
+
+    channel: Value = Field(description="The slug, or the value that gives it.")
+
+
+class Image(Strict):
+    """The cover image: its address; the picture is fetched, checked and uploaded when the event is sent."""
+
+    image: Value = Field(description="The value that gives the picture's address; of several, the first usable one counts.")
+    on_error: Literal["omit", "default", "draft", "reject"] = Field(
+        default="omit",
+        description="When the picture cannot be used: send without it, send the `default` one in its place, send a draft"
+        " without it, or do not send.",
+    )
+    default: Text | None = Field(default=None, description="The address of the picture that stands in, with `on_error: default`.")
+
+    @model_validator(mode="after")
+    def _default_where_it_is_used(self) -> Self:
+        if (self.on_error == "default") is (self.default is None):
+            raise mistake("`default` and `on_error: default` belong together", "write both, or neither")
+        if self.default is not None:
+            check_address(self.default)
+        return self
+
+
+class ForEach(Valued):
+    """A list in the payload: one thing for each item of a list, or of several lists side by side. Empty things are left out."""
+
+    for_each: Value = Field(
+        description="The list. Where `as` has several names: as many lists, whose first items belong together, and so on;"
+        " they are as long as each other (keep empty parts with {split: X, keep_empty: true})."
+    )
+    names: Annotated[tuple[ItemName, ...], OneOrMany()] = Field(
+        alias="as", min_length=1, description="What the item is called in `give`: item for $item."
+    )
+    give: Value = Field(description="What is made of each item.")
+
+    @model_validator(mode="after")
+    def _check_lists(self) -> Self:
+        if len(set(self.names)) < len(self.names):
+            raise mistake("one name stands twice under `as`", "give each list's item a name of its own")
+        if len(self.names) > 1 and (not isinstance(self.for_each, Items) or len(self.for_each.root) != len(self.names)):
+            raise mistake(
+                f"`as` has {len(self.names)} names, and `for_each` not as many lists", "write for_each: [A, B], as: [a, b]"
+            )
+        return self
+
+
+class Items(RootModel[Annotated[tuple["Value", ...], Field(min_length=1)]]):
+    """A list of values; empty ones are left out."""
+
+    model_config = {"frozen": True}
+
+
+class Fields(RootModel[dict[str, "Value"]]):
+    """An object: named fields, each with its value. A dotted name reaches into an object; empty fields are left out."""
+
+    model_config = {"frozen": True}
+
+
+class Entry(Strict):
+    """An object in a list of the payload that is wanted only under a condition, or only with some of its fields.
+
+    Its other keys are its fields. It is left out, as any object in a list, where all that comes from the row is empty.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Value]
+
+    when: Condition | None = Field(default=None, description="Leave the object out where this does not hold.")
+    require: Annotated[tuple[Text, ...], OneOrMany()] = Field(
+        default=(), description="Leave the object out where one of these fields of it is empty."
+    )
+
+    @property
+    def fields(self) -> Fields:
+        """Its fields."""
+        return Fields.model_construct(self.__pydantic_extra__)
+
+
+MARKERS = ("from", "first_of", "choose", "at", "in_zone", "lookup", "join", "channel", "image", "for_each", "meta")
+"""The keys that say what kind of value a block is."""
+COMPANIONS = ("do", "on_empty", "on_error", "on_miss", "by", "take", "otherwise", "ignore", "many", "default", "as", "give")
+"""Keys that stand beside a marker, and never in an object of the payload."""
+
+
+def _kind_of_value(value: object) -> str:
+    if isinstance(value, str):
+        return "value:text"
+    if isinstance(value, list | tuple | Items):
+        return "value:list"
+    if not isinstance(value, dict):
+        return "value:object" if isinstance(value, Fields) else "value:" + type(value).__name__
+    marker = next((marker for marker in MARKERS if marker in value), None)
+    if marker is None and ("when" in value or "require" in value):
+        return "value:entry"
+    if marker is None and any(companion in value for companion in COMPANIONS):
+        return f"value:{next((key for key in value if key not in COMPANIONS), next(iter(value)))}"
+    return "value:" + (marker or "object")
+
+
+Value = Annotated[
+    Annotated[Referring, Tag("value:text")]
+    | Annotated[Items, Tag("value:list")]
+    | Annotated[Fields, Tag("value:object")]
+    | Annotated[Entry, Tag("value:entry")]
+    | Annotated[From, Tag("value:from")]
+    | Annotated[FirstOf, Tag("value:first_of")]
+    | Annotated[Choose, Tag("value:choose")]
+    | Annotated[At, Tag("value:at")]
+    | Annotated[Seen, Tag("value:in_zone")]
+    | Annotated[TableValue, Tag("value:lookup")]
+    | Annotated[Joined, Tag("value:join")]
+    | Annotated[ChannelValue, Tag("value:channel")]
+    | Annotated[Image, Tag("value:image")]
+    | Annotated[ForEach, Tag("value:for_each")]
+    | Annotated[Meta, Tag("value:meta")],
+    OneOf(_kind_of_value),
+]
+"""A constant text, `$name`, a list, an object, or a block that says where the value comes from."""
+T = TypeVar("T")
+JsonKind = Literal["integer", "number", "string", "boolean", "array", "object"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What one field of the payload can be. `kind` None: the file does not tell.
+
+    `is_always`: no payload lacks it. `values`: all that it can be, None where rows decide. `sample`: a text of its form.
+    `longest`: the most characters it can have, None where nothing bounds it. `item`: what an array holds.
+    """
+
+    kind: JsonKind | None = None
+    is_always: bool = True
+    values: frozenset[str | int] | None = None
+    sample: str = ""
+    longest: int | None = None
+    fields: Mapping[str, Outgoing] = field(default_factory=dict)
+    item: Outgoing | None = None
+
+
+def one_of(texts: Iterable[str]) -> Outgoing:
+    """Return what is one of these texts."""
+    values = frozenset(texts)
+    return Outgoing("string", values=values, longest=max(map(len, values), default=0))
+
+
+def after(policies: Iterable[Policy | None], found: Outgoing) -> Outgoing:
+    """Add what the author's choices may put in a value's place, or leave out."""
+    for policy in policies:
+        if isinstance(policy, Use):
+            texts = (policy.use,) if isinstance(policy.use, str) else policy.use
+            found = replace(either([_in_place_of(found, texts), found]), is_always=found.is_always)
+        elif policy in {"omit", "warn", "draft"}:
+            found = replace(found, is_always=False)
+    return found
+
+
+def _in_place_of(found: Outgoing, texts: tuple[str, ...]) -> Outgoing:
+    return Outgoing("array", item=one_of(texts)) if found.kind == "array" else one_of(texts)
+
+
+def with_promise(found: Outgoing, promise: Outgoing) -> Outgoing:
+    """Add what is known of a field, whatever the mapping file says of it."""
+    values = found.values if promise.values is None else (found.values or promise.values) | {"draft"}
+    if promise.kind == "integer" and values is not None:
+        values = frozenset(int(one) if isinstance(one, str) and one.isascii() and one.isdigit() else one for one in values)
+    longest = promise.longest if found.longest is None else found.longest
+    return replace(found, kind=promise.kind, values=values, sample=promise.sample, longest=longest)
+
+
+def either(parts: Iterable[Outgoing]) -> Outgoing:
+    """Return what is one or the other of these, one at least."""
+    return reduce(_one_or_other, parts)
+
+
+def _one_or_other(one: Outgoing, other: Outgoing) -> Outgoing:
+    return Outgoing(
+        kind=one.kind if one.kind == other.kind else None,
+        is_always=one.is_always and other.is_always,
+        values=_agreed(one.values, other.values, frozenset.union),
+        longest=_agreed(one.longest, other.longest, max),
+        fields={name: _in_some(one.fields.get(name), other.fields.get(name)) for name in one.fields.keys() | other.fields.keys()},
+        item=_one_or_other(one.item or one, other.item or other) if one.item or other.item else None,
+    )
+
+
+def _in_some(one: Outgoing | None, other: Outgoing | None) -> Outgoing:
+    if one is not None and other is not None:
+        return _one_or_other(one, other)
+    return replace(one or other or Outgoing(), is_always=False)
+
+
+def joined_objects(one: Outgoing, other: Outgoing) -> Outgoing:
+    """Join two readings of one object, each from a dotted name of its own."""
+    names = one.fields.keys() | other.fields.keys()
+    fields = {name: _of_two(one.fields.get(name), other.fields.get(name)) for name in names}
+    return Outgoing("object", one.is_always or other.is_always, fields=fields)
+
+
+def _of_two(one: Outgoing | None, other: Outgoing | None) -> Outgoing:
+    if one is not None and other is not None:
+        return joined_objects(one, other)
+    return one or other or Outgoing()
+
+
+def _agreed(one: T | None, other: T | None, join: Callable[[T, T], T]) -> T | None:
+    return None if one is None or other is None else join(one, other)

@@ -1,0 +1,415 @@
+"""Ways in which a text meets the keys of a list: as a whole, by its beginning, by a word in it, by a pattern.
+
+What the list then says is `lookups`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, ValidationInfo, model_validator
+
+from mappings.file_context import TableFile, table_of
+from mappings.lookup_table import Ignorable, Result, Table, TableError, index, normaliser
+from mappings.measures import OneOrMany, Texts, mistake, parse_pattern
+from mappings.patterns import compile_pattern
+from mappings.refusals import ReasonCode, Refusal, nearest
+from mappings.steps.patterns import short_enough
+from mappings.steps.step import Kind, Run, Shown, Step
+from mappings.steps.text import text_of
+from mappings.strict import MissPolicy, Policy
+
+Match = Literal["whole", "prefix", "keyword", "regex"]
+MATCH = (
+    "How a value meets a key of the list. whole: they are alike; prefix: it begins with the key, the longest counts; keyword:"
+    " the key stands in it as a whole word; regex: the key is a pattern that finds something in it; the first in the list counts."
+)
+Meet = Callable[[str], Iterator[str]]
+"""Yields the keys that a text meets, the best first."""
+
+
+def check_match(match: Match, keys: Sequence[str], ignore: Sequence[Ignorable]) -> None:
+    """Check that the keys of a list can be met in this way.
+
+    Raises:
+        PydanticCustomError: a key is no pattern, or what is to be ignored cannot be.
+    """
+    if match == "regex":
+        for key in keys:
+            parse_pattern(key)
+        if set(ignore) - {"case"}:
+            raise mistake("patterns can ignore case only", "write what may differ into the pattern")
+    if match == "keyword" and "spaces" in ignore:
+        raise mistake("without spaces there are no words to look for", "leave `spaces` out of `ignore`")
+
+
+def meeting(match: Match, keys: Sequence[str], ignore: Sequence[Ignorable]) -> Meet:
+    """Return the function that yields the `keys` (as the list spells them, in its order) that a text meets."""
+    same = normaliser(ignore)
+    pairs = [(same(key), key) for key in keys]
+    match match:
+        case "whole":
+            return lambda text: (key for form, key in pairs if form == same(text))
+        case "prefix":
+            longest_first = sorted(pairs, key=lambda pair: -len(pair[0]))
+            return lambda text: (key for form, key in longest_first if same(text).startswith(form))
+        case "keyword":
+            words = [(form, re.compile(rf"(?<!\w){re.escape(form)}(?!\w)").search, key) for form, key in pairs]
+            return lambda text: _words_in(same(text), words)
+        case "regex":
+            patterns = [(compile_pattern(key, ignore_case="case" in ignore).finds, key) for key in keys]
+            return lambda text: (key for finds, key in patterns if finds(short_enough(text)))
+
+
+def _words_in(text: str, words: Sequence[tuple[str, Callable[[str], object], str]]) -> Iterator[str]:
+    return (key for form, search, key in words if form in text and search(text))
+
+
+_MEMO = 4096
+Found = Result | list[Result]
+Find = Callable[[str], Found]
+"""Returns what a list says of a key, or raises Refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How a list is searched: the first `keys` columns are the key, `take` (or all others) the result.
+
+    `many`: a key may have several results, and all are wanted. `keeps`: a value that is not in the list stays as it is.
+    """
+
+    keys: int = 1
+    take: tuple[str, ...] | None = None
+    ignore: tuple[Ignorable, ...] = ()
+    many: bool = False
+    match: Match = "whole"
+    keeps: bool = False
+
+
+def split_columns(table: Table, keys: int, take: tuple[str, ...] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the key columns (the first `keys` of the table) and the result columns."""
+    return table.columns[:keys], take or table.columns[keys:]
+
+
+def check_columns(table: Table | None, search: Search) -> None:
+    """Check that a table has the columns a lookup needs, and one row a key unless `many` are meant.
+
+    Raises:
+        PydanticCustomError: what is wrong, for the author of the feed.
+    """
+    if table is None:
+        return
+    key_columns, results = split_columns(table, search.keys, search.take)
+    if len(key_columns) < search.keys or not results:
+        told = f"{table.name} has {len(table.columns)} columns: {search.keys} for the key leave none for the result"
+        raise mistake(told, "add a column with the result to the file, or look up by fewer values")
+    if search.keeps and len(results) > 1:
+        raise mistake("a value that is kept is one text, and the lookup gives an object", "take one column")
+    try:
+        indexed = _indexed(table, search)
+    except TableError as error:
+        raise mistake(str(error), "name one of these columns, or correct the header of the file") from error
+    check_match(search.match, tuple(indexed), search.ignore)
+    twice = [key for key, rows in indexed.items() if len(rows) > 1]
+    if twice and not search.many:
+        shown = twice[0].replace("\x1f", ", ")
+        raise mistake(f'{table.name} says different things of "{shown}"', "say many: true if several results are meant")
+
+
+def table_finder(table: Table, search: Search) -> Find:
+    """Return the lookup of a key (of several, with a unit separator between the parts) in a table."""
+    known = tuple(dict.fromkeys(", ".join(cells[: search.keys]) for cells in table.rows))
+    find = find_in(list(_indexed(table, search).items()), search, known)
+    return find if table.met is None else _noted(find, table, search, table.met)
+
+
+def find_in(listed: Sequence[tuple[str, list[Result]]], search: Search, known: Iterable[str]) -> Find:
+    """Return the lookup of a key in a list of keys and their results; `known` are the spellings that a miss may name."""
+    seek = _whole(listed, search) if search.match == "whole" else _met(listed, search)
+    spellings = tuple(known)
+
+    @lru_cache(maxsize=_MEMO)
+    def answer(key: str) -> Found | Refusal:
+        found = seek(key)
+        if found:
+            return found if search.many else found[0]
+        return key if search.keeps else missed(key, spellings, search.match)
+
+    def find(key: str) -> Found:
+        found = answer(key)
+        if type(found) is Refusal:
+            raise found.with_traceback(None)
+        return found  # type: ignore[return-value] # a Refusal has no subclass here
+
+    return find
+
+
+def places_met(keys: Iterable[str], search: Search) -> Callable[[str], list[int]]:
+    """Return what tells which of these keys, by their places, a text meets; a list searched so gives what stands there."""
+    is_whole = search.match == "whole"
+    same = normaliser(search.ignore)
+    form: Callable[[str], str] = lambda key: "\x1f".join(map(same, key.split("\x1f"))) if is_whole else key  # noqa: E731 - said once
+    places: dict[str, list[int]] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(form(key), []).append(place)
+    if is_whole:
+        return lambda text: places.get(form(text), [])
+    meet = meeting(search.match, tuple(places), search.ignore)
+    return lambda text: [place for key in islice(meet(text), None if search.many else 1) for place in places[key]]
+
+
+def _noted(find: Find, table: Table, search: Search, met: set[int]) -> Find:
+    """Return the same lookup, which notes the rows that it finds."""
+    places = lru_cache(maxsize=_MEMO)(places_met(("\x1f".join(cells[: search.keys]) for cells in table.rows), search))
+
+    def noted(key: str) -> Found:
+        met.update(places(key))
+        return find(key)
+
+    return noted
+
+
+def missed(key: str, known: tuple[str, ...], match: Match = "whole") -> Refusal:
+    """Return the refusal of a key that is not in a list: it names the nearest, or some of what is."""
+    near = nearest(key, known) if match == "whole" else ""
+    if near:
+        return Refusal(ReasonCode.NOT_IN_LOOKUP, f'is "{near}" meant? Otherwise add "{key}" to the list', found=key)
+    some = ", ".join(f'"{word}"' for word in known[:5])
+    return Refusal(ReasonCode.NOT_IN_LOOKUP, f"the list has {some}{', ...' if len(known) > 5 else ''}", found=key)
+
+
+def part_missed(table: Table, search: Search) -> Callable[[tuple[str, ...]], tuple[int, Refusal]]:
+    """Return what tells of key values that a table does not have together: the place of the first unknown, and its refusal.
+
+    What stands beside the values before it is what would be accepted there.
+    """
+    normalise = normaliser(search.ignore)
+
+    @lru_cache(maxsize=1)
+    def beside() -> dict[tuple[str, ...], dict[str, str]]:  # most feeds never miss
+        known: dict[tuple[str, ...], dict[str, str]] = {}
+        for cells in table.rows:
+            key = tuple(map(normalise, cells[: search.keys]))
+            for place, part in enumerate(key):
+                known.setdefault(key[:place], {}).setdefault(part, cells[place])
+        return known
+
+    @lru_cache(maxsize=_MEMO)
+    def told(parts: tuple[str, ...]) -> tuple[int, Refusal]:
+        key, known = tuple(map(normalise, parts)), beside()
+        place = next((n for n, part in enumerate(key) if part not in known.get(key[:n], {})), len(key) - 1)
+        return place, missed(parts[place], tuple(known.get(key[:place], {}).values()))
+
+    return told
+
+
+def _indexed(table: Table, search: Search) -> dict[str, list[Result]]:
+    key_columns, results = split_columns(table, search.keys, search.take)
+    return index(table, key_columns, results, () if search.match == "regex" else search.ignore)
+
+
+def _whole(listed: Sequence[tuple[str, list[Result]]], search: Search) -> Callable[[str], list[Result]]:
+    one = normaliser(search.ignore)
+    normalise = one if search.keys == 1 else lambda key: "\x1f".join(map(one, key.split("\x1f")))
+    results = {normalise(key): found for key, found in listed}
+    return lambda key: results.get(normalise(key), [])
+
+
+def _met(listed: Sequence[tuple[str, list[Result]]], search: Search) -> Callable[[str], list[Result]]:
+    results = dict(listed)
+    meet = meeting(search.match, tuple(results), search.ignore)
+
+    def met(text: str) -> list[Result]:
+        found: list[Result] = []
+        for key in meet(text):
+            found.extend(result for result in results[key] if result not in found)
+            if not search.many:
+                break
+        return found
+
+    return met
+
+
+_MISS = "What to do with a value that is not in the list (default: reject); keep: it stays as it is."
+
+
+class _Lookup(Step):
+    """What all lookups share: how keys are compared, and what becomes of a miss."""
+
+    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(
+        default=(), description="Differences that do not count: case, accents, spaces, punctuation."
+    )
+    on_miss: MissPolicy | None = Field(default=None, description=_MISS)
+
+    @model_validator(mode="after")
+    def _check_policies(self) -> Self:
+        if self.on_miss is not None and self.on_error is not None:
+            raise mistake(
+                "on_miss and on_error say the same thing twice: a miss is all that a lookup refuses", "write one of them"
+            )
+        return self
+
+    @property
+    def policy(self) -> Policy | None:
+        """A miss is the one refusal of a lookup; `on_error` means the same."""
+        return self.on_error if self.on_miss is None or self.on_miss == "keep" else self.on_miss
+
+    @property
+    def leaves_refusals(self) -> bool:
+        """What a list does not know may be kept."""
+        return self.policy is None and not self.keeps
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a value that is not in the list stays as it is."""
+        return self.on_miss == "keep"
+
+
+class Map(_Lookup):
+    """Replace a value by what stands beside it in a list written here."""
+
+    name: ClassVar[str] = "map"
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{map: {SEG: MO, TER: TU}}", "SEG", "MO"),
+        Shown("{map: {Concertos: music}, ignore: [case]}", "CONCERTOS", "music"),
+        Shown("{map: {SEG: MO}}", "XYZ", ReasonCode.NOT_IN_LOOKUP),
+        Shown("{map: {Fair: [market, food], Jazz: music}}", "Fair", ("market", "food")),
+        Shown("{map: {A: music}, on_miss: {use: culture}}", "B", "culture"),
+        Shown("{map: {Lisbon: Lisboa}, on_miss: keep}", "Porto", "Porto"),
+        Shown("{map: {jazz: music, expo: art}, match: keyword, ignore: [case]}", "Late Jazz night", "music"),
+    )
+    table: dict[str, Texts] = Field(
+        alias="map", min_length=1, description="The known values, and what each becomes: a text, or a list of them."
+    )
+    match: Match = Field(default="whole", description=MATCH)
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        check_match(self.match, tuple(self.table), self.ignore)
+        if self.keeps and self.gives_several:
+            raise mistake("a value that is kept is one text, and this list gives several", "leave on_miss: keep out")
+        return self
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return find_in([(key, list(texts)) for key, texts in self.table.items()], self.search, tuple(self.table))
+
+    @property
+    def search(self) -> Search:
+        """How the list is searched."""
+        return Search(ignore=self.ignore, many=self.gives_several, match=self.match, keeps=self.keeps)
+
+    @property
+    def gives_several(self) -> bool:
+        """A list where a value becomes several."""
+        return any(len(texts) > 1 for texts in self.table.values())
+
+
+class _TableLookup(_Lookup):
+    """What lookups in a CSV file share: its columns, and whether a key may have several rows."""
+
+    take: Texts | None = Field(
+        default=None, description="The result columns (default: all but the key); several give an object, one a text."
+    )
+    many: bool = Field(default=False, description="A key may have several rows: the result is a list.")
+
+    @property
+    def file(self) -> str:
+        """The name of the lookup file."""
+        raise NotImplementedError
+
+    def compile(self, tables: Mapping[str, Table]) -> Run:
+        """Return the function of one value; the file is among `tables`."""
+        return self._over(table_finder(tables[self.file], self.search))
+
+    @property
+    def search(self) -> Search:
+        """How the file is searched."""
+        return Search(take=self.take, ignore=self.ignore, many=self.many, keeps=self.keeps)
+
+    @property
+    def result(self) -> Kind:
+        """A text where one column is taken by name."""
+        return Kind.TEXT if self.take is not None and len(self.take) == 1 else Kind.UNKNOWN
+
+    @property
+    def gives_several(self) -> bool:
+        """A list where a key may have several rows."""
+        return self.many
+
+    def _over(self, find: Run) -> Run:
+        return find
+
+    @model_validator(mode="after")
+    def _check_columns(self, info: ValidationInfo) -> Self:
+        check_columns(table_of(self.file, info), self.search)
+        return self
+
+
+class Lookup(_TableLookup):
+    """Replace a value by what a CSV file says of it: its first column is the key, the others are the result."""
+
+    name: ClassVar[str] = "lookup"
+    gives: ClassVar[Kind] = Kind.ANY
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{lookup: categories.csv}", "categories/music/jazz", "music"),
+        Shown("{lookup: categories.csv}", "categories/music/jaz", ReasonCode.NOT_IN_LOOKUP),
+        Shown("{lookup: categories.csv, match: prefix}", "music/fado", "music"),
+        Shown("{lookup: categories.csv, match: keyword}", "live music, food", "music"),
+    )
+    source: TableFile = Field(alias="lookup", description="The lookup file, a CSV with a header.")
+    match: Match = Field(default="whole", description=MATCH)
+
+    @property
+    def search(self) -> Search:
+        """How the file is searched."""
+        return Search(take=self.take, ignore=self.ignore, many=self.many, match=self.match, keeps=self.keeps)
+
+    @property
+    def file(self) -> str:
+        """The name of the lookup file."""
+        return self.source
+
+
+class LastIn(_TableLookup):
+    """Of a path's segments, look up the last one that the CSV file knows: `a/b/new` falls back to what it says of `b`."""
+
+    name: ClassVar[str] = "last_in"
+    takes: ClassVar[Kind] = Kind.LIST
+    gives: ClassVar[Kind] = Kind.ANY
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{last_in: categories.csv}", ("categories", "music", "fado-vadio"), "music"),
+        Shown("{last_in: categories.csv}", ("categories", "fado-vadio"), ReasonCode.NOT_IN_LOOKUP),
+    )
+    source: TableFile = Field(alias="last_in", description="The lookup file, a CSV with a header.")
+    on_miss: Policy | None = Field(default=None, description=_MISS.partition(";")[0] + ".")
+
+    @property
+    def file(self) -> str:
+        """The name of the lookup file."""
+        return self.source
+
+    def _over(self, find: Run) -> Run:
+        def last_in(items: list[Any]) -> Found:
+            segments = [text_of(item) for item in items]  # a list may hold times and numbers
+            for segment in reversed(segments[1:]):
+                try:
+                    return find(segment)  # type: ignore[no-any-return] # a compiled lookup gives what the table holds
+                except Refusal:
+                    continue
+            return find(segments[0]) if len(segments) == 1 else _first_of_path(find, segments)
+
+        return last_in
+
+
+def _first_of_path(find: Run, segments: list[str]) -> Found:
+    """Look up the first segment; a miss tells of the last one, which the partner is likelier to have meant."""
+    try:
+        return find(segments[0])  # type: ignore[no-any-return] # as above
+    except Refusal:
+        return find(segments[-1])  # type: ignore[no-any-return] # as above

@@ -1,0 +1,368 @@
+"""ISO 8601 in all of its spellings: extended and basic, T or a space, any offset, days of the week and of the year.
+
+Which of them a feed takes is the step `iso`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal, assert_never
+
+from pydantic import Field
+
+from mappings.measures import OneOrMany
+from mappings.refusals import ReasonCode, Refusal
+from mappings.steps.dates import MIDNIGHT, DayEnd, no_date_hint, no_time_hint
+from mappings.steps.formats import EARLIEST_YEAR, NotRealError, real_day
+from mappings.steps.step import Kind, Run, Shown, Step
+from mappings.steps.text import SPACES
+from mappings.zones import DAY_END
+
+IsoKind = Literal["moment", "wall", "date", "time"]
+Forms = Literal["week", "ordinal"]
+_DAY = (
+    r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})|(?P<bmonth>[0-9]{2})(?P<bday>[0-9]{2})"
+    r"|-?W(?P<week>[0-9]{2})-?(?P<weekday>[1-7])|-?(?P<ordinal>[0-9]{3}))"
+)
+_CLOCK = (
+    r"(?P<hour>[0-9]{2})(?::(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?|(?P<bminute>[0-9]{2})(?P<bsecond>[0-9]{2})?)?"
+    r"(?:[.,](?P<part>[0-9]{1,12}))?"
+)
+_OFFSET = r" ?(?P<offset>Z|UTC|[+\-−](?:0[0-9]|1[0-5])(?::?[0-5][0-9])?)"
+_PATTERNS = {
+    "date": re.compile(_DAY, re.IGNORECASE),
+    "time": re.compile(_CLOCK),
+    "wall": re.compile(rf"{_DAY}[T ]{_CLOCK}", re.IGNORECASE),
+    "moment": re.compile(rf"{_DAY}[T ]{_CLOCK}{_OFFSET}", re.IGNORECASE),
+}
+_EXAMPLES: dict[IsoKind, str] = {
+    "date": "2026-12-31",
+    "time": "19:30",
+    "wall": "2026-12-31T19:30:00",
+    "moment": "2026-12-31T19:30:00+01:00",
+}
+_LAST_HOUR = 23
+
+
+def iso_example(kind: IsoKind) -> str:
+    """Return a text that is read as that kind."""
+    return _EXAMPLES[kind]
+
+
+def plain_moment(text: str) -> datetime | None:
+    """Read `2026-07-01T18:00:00Z` or `2026-07-01T18:00:00+01:00` at once; any other spelling is for `read_iso`."""
+    is_plain = text[10:11] == "T" and (
+        text[19:22] <= "-15" and text[19] in "+-" if len(text) == len(_EXAMPLES["moment"]) else text[19:] == "Z"
+    )
+    if not is_plain or text[4] != "-" or text[7] != "-" or text[11:13] == "24":
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.year >= EARLIEST_YEAR and moment.tzinfo is not None else None
+
+
+def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end: bool) -> date | time | datetime | None:
+    """Return what the whole text writes, or None if it has another shape.
+
+    Raises:
+        NotRealError: it has the shape, and there is no such day or time, or its form is not agreed.
+    """
+    if kind == "time" and (found := _PATTERNS["time"].fullmatch(text.removeprefix("T"))):
+        clock = _clock(found)
+        return _day_end(has_day_end=has_day_end) if clock is None else clock
+    if kind == "time":
+        return None
+    found = _PATTERNS[kind].fullmatch(text)
+    if found is None:
+        _refuse_other_kind(text, kind)
+        return None
+    day = _day(found, forms)
+    if kind == "date":
+        return day
+    clock = _clock(found)
+    wall = datetime.combine(day, time() if clock is None else clock)
+    if clock is None:
+        _day_end(has_day_end=has_day_end)
+        wall = _next_day(wall)
+    return wall.replace(tzinfo=_offset(found["offset"])) if kind == "moment" else wall
+
+
+def _refuse_other_kind(text: str, kind: IsoKind) -> None:
+    """Say what is too much or missing where the text is ISO 8601 of another kind."""
+    match kind:
+        case "moment" if _PATTERNS["wall"].fullmatch(text):
+            raise NotRealError(f"it has no offset: write it like {_EXAMPLES['moment']}")
+        case "wall" if _PATTERNS["moment"].fullmatch(text):
+            raise NotRealError(f"it carries an offset: write it like {_EXAMPLES['wall']}, or let the feed read {{iso: moment}}")
+        case "moment" | "wall" | "date" | "time":
+            return
+        case _:
+            assert_never(kind)
+
+
+def _day(found: re.Match[str], forms: Collection[Forms]) -> date:
+    year = int(found["year"])
+    if year < EARLIEST_YEAR:
+        raise NotRealError(f"a year from {EARLIEST_YEAR} to 9999 would be accepted, and the text says {year}")
+    if found["week"] is not None:
+        return _day_of_week(found, year, forms)
+    if found["ordinal"] is not None:
+        return _day_of_year(found, year, forms)
+    return real_day(year, int(found["month"] or found["bmonth"]), int(found["day"] or found["bday"]))
+
+
+def _day_of_week(found: re.Match[str], year: int, forms: Collection[Forms]) -> date:
+    if "week" not in forms:
+        raise NotRealError(f"a day of a week is not agreed here: write it like {_EXAMPLES['date']}")
+    try:
+        return date.fromisocalendar(year, int(found["week"]), int(found["weekday"]))
+    except ValueError:
+        raise NotRealError(f"the year {year} has no week {found['week']}") from None
+
+
+def _day_of_year(found: re.Match[str], year: int, forms: Collection[Forms]) -> date:
+    if "ordinal" not in forms:
+        raise NotRealError(f"a day of the year is not agreed here: write it like {_EXAMPLES['date']}")
+    try:
+        day = date(year, 1, 1) + timedelta(days=int(found["ordinal"]) - 1)
+    except OverflowError:
+        day = date.min
+    if day.year != year:
+        raise NotRealError(f"the year {year} has no day {found['ordinal']}")
+    return day
+
+
+def _clock(found: re.Match[str]) -> time | None:
+    """Return the time of day, or None for 24:00."""
+    hour = int(found["hour"])
+    minute = int(found["minute"] or found["bminute"] or 0)
+    second = int(found["second"] or found["bsecond"] or 0)
+    part = found["part"]
+    if part and not (found["second"] or found["bsecond"]):
+        raise NotRealError("a fraction stands behind seconds only: write it like 19:30:00.5")
+    microsecond = int((part or "0")[:6].ljust(6, "0"))
+    if hour == _LAST_HOUR + 1 and not (minute or second or microsecond):
+        return None
+    try:
+        return time(hour, minute, second, microsecond)
+    except ValueError:
+        raise NotRealError("hours go from 0 to 23, minutes and seconds from 0 to 59") from None
+
+
+def _day_end(*, has_day_end: bool) -> time:
+    if has_day_end:
+        return DAY_END
+    raise NotRealError("midnight is 00:00 of the day that begins: write that, with its date")
+
+
+def _next_day(wall: datetime) -> datetime:
+    try:
+        return wall + timedelta(days=1)
+    except OverflowError:
+        raise NotRealError("a day up to 9999-12-31 would be accepted") from None
+
+
+def _offset(text: str) -> timezone:
+    if text.upper() in ("Z", "UTC"):
+        return UTC
+    digits = text[1:].replace(":", "").ljust(4, "0")
+    offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    return timezone(-offset if text[0] in "-−" else offset) if offset else UTC
+
+
+_MEMO = 4096
+_NUMBER = re.compile(r"-?[0-9]{1,20}(?:[.,][0-9]{1,20})?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_S, _LAST_S = 10**8, 253_402_300_799
+_LAST_SECOND = timedelta(days=1) - timedelta(seconds=1)
+_KINDS = {"moment": Kind.MOMENT, "wall": Kind.WALL, "date": Kind.DATE, "time": Kind.CLOCK}
+
+
+class Iso(Step):
+    """Read ISO 8601 as machines write it: any spelling of the offset, T or a space, fractions of a second.
+
+    `moment` needs an offset, `wall`, `date` and `time` have none. Days of a week or of the year are read where `forms` says so.
+    """
+
+    name: ClassVar[str] = "iso"
+    gives: ClassVar[Kind] = Kind.MOMENT
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{iso: moment}", "2026-07-01T18:00:00Z", "2026-07-01T18:00:00+00:00"),
+        Shown("{iso: moment}", "2026-07-01 18:00:00.250 +0100", "2026-07-01T18:00:00.250000+01:00"),
+        Shown("{iso: wall}", "20260701T1800", "2026-07-01T18:00:00"),
+        Shown("{iso: date, forms: [week, ordinal]}", "2026-W53-1", "2026-12-28"),
+        Shown("{iso: time, day_end: next_day}", "24:00", "24:00:00"),
+        Shown("{iso: moment}", "2026-07-01T18:00:00", ReasonCode.NOT_A_DATE),
+        Shown("{iso: date}", "2026-W53-1", ReasonCode.NOT_A_DATE),
+    )
+    kind: IsoKind = Field(alias="iso", description="What it is: moment (with its offset), wall (without), date, or time.")
+    forms: Annotated[tuple[Forms, ...], OneOrMany()] = Field(
+        default=(), description="Ways of writing the day to read beside 2026-07-01: week (2026-W27-3), ordinal (2026-182)."
+    )
+    day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
+
+    @property
+    def result(self) -> Kind:
+        """What it is asked to read."""
+        return _KINDS[self.kind]
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        kind, forms, has_day_end = self.kind, frozenset(self.forms), self.day_end == "next_day"
+        example = (iso_example(kind),)
+        is_time = kind == "time"
+        code = ReasonCode.NOT_A_TIME if is_time else ReasonCode.NOT_A_DATE
+        hint: Callable[[str], str] = lambda text: no_time_hint(text, example) if is_time else no_date_hint(text, example, "en")  # noqa: E731 - the code decides
+        careful = _remembering(lambda text: read_iso(text, kind, forms, has_day_end=has_day_end), code, hint)
+        return _at_once(careful) if kind == "moment" else careful
+
+
+class Epoch(Step):
+    """Read a moment as the seconds (s) or milliseconds (ms) since 1970 in UTC; before March 1973 it is refused as no date."""
+
+    name: ClassVar[str] = "epoch"
+    gives: ClassVar[Kind] = Kind.MOMENT
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{epoch: s}", "1782928800", "2026-07-01T18:00:00+00:00"),
+        Shown("{epoch: ms}", "1782928800250", "2026-07-01T18:00:00.250000+00:00"),
+        Shown("{epoch: s}", "1782928800250", ReasonCode.NOT_A_DATE),
+        Shown("{epoch: ms}", "1782928800", ReasonCode.NOT_A_DATE),
+        Shown("{epoch: s}", "0", ReasonCode.NOT_A_DATE),
+    )
+    unit: Literal["s", "ms"] = Field(alias="epoch", description="What is counted: s or ms.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        per_second = 1 if self.unit == "s" else 1000
+        example = str(1_782_928_800 * per_second)
+
+        def moment(text: str) -> datetime | None:
+            count = _number(text)
+            if count is None:
+                return None
+            microseconds = int(count * 1_000_000 / per_second)
+            if not _FIRST_S <= microseconds // 1_000_000 <= _LAST_S:
+                raise NotRealError(_epoch_hint(abs(count), self.unit, example))
+            return _EPOCH + timedelta(microseconds=microseconds)
+
+        return _remembering(moment, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, [example], "en"))
+
+
+class Serial(Step):
+    """Read the number by which a spreadsheet keeps a day, with the time as its fraction, or a fraction alone as a time of day.
+
+    `1900` counts as Excel and Sheets do, `1904` as old Excel for Mac; 29 February 1900, which Excel invented, is refused.
+    """
+
+    name: ClassVar[str] = "serial"
+    gives: ClassVar[Kind] = Kind.WALL
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{serial: 1900}", "46204.75", "2026-07-01T18:00:00"),
+        Shown("{serial: 1904}", "44742", "2026-07-01T00:00:00"),
+        Shown("{serial: time}", "0,8125", "19:30:00"),
+        Shown("{serial: 1900}", "60", ReasonCode.NOT_A_DATE),
+        Shown("{serial: 1900}", "0.75", ReasonCode.NOT_A_DATE),
+        Shown("{serial: time}", "1.5", ReasonCode.NOT_A_TIME),
+    )
+    system: Literal["1900", "1904", "time"] = Field(
+        alias="serial", description="How days are counted: from 1900, from 1904; time: a part of a day."
+    )
+
+    @property
+    def result(self) -> Kind:
+        """A time of day, or a date with its time."""
+        return Kind.CLOCK if self.system == "time" else Kind.WALL
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        match self.system:
+            case "time":
+                return _remembering(_part_of_a_day, ReasonCode.NOT_A_TIME, lambda text: no_time_hint(text, ["0.8125"]))
+            case "1900":
+                return _remembering(_since_1900, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, ["46204.75"], "en"))
+            case "1904":
+                return _remembering(_since_1904, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, ["44742.75"], "en"))
+            case _:
+                assert_never(self.system)
+
+
+def _at_once(careful: Run) -> Run:
+    """Read the commonest spellings without looking them up."""
+
+    def read(text: str) -> Any:
+        moment = plain_moment(text)
+        return careful(text) if moment is None else moment
+
+    return read
+
+
+def _remembering(read: Callable[[str], Any], code: ReasonCode, hint: Callable[[str], str]) -> Run:
+    """Machines repeat themselves too: the last few thousand texts are remembered."""
+
+    @lru_cache(maxsize=_MEMO)
+    def stamp(text: str) -> Any:
+        text = text.strip(SPACES)
+        try:
+            value = read(text)
+        except NotRealError as error:
+            raise Refusal(code, str(error)) from error
+        if value is None:
+            raise Refusal(code, hint(text))
+        return value
+
+    return stamp
+
+
+def _number(text: str) -> Decimal | None:
+    return Decimal(text.replace(",", ".")) if _NUMBER.fullmatch(text) else None
+
+
+def _epoch_hint(count: Decimal, unit: str, example: str) -> str:
+    if unit == "s" and count > _LAST_S:
+        return f"that many digits are milliseconds, and seconds are agreed: write it like {example}"
+    if unit == "ms" and _FIRST_S <= count < _FIRST_S * 1000:
+        return f"so few digits are seconds, and milliseconds are agreed: write it like {example}"
+    return f"a number so small stands for no date: write it like {example}"
+
+
+def _part_of_a_day(text: str) -> time | None:
+    part = _number(text)
+    if part is None:
+        return None
+    if not 0 <= part < 1:
+        raise NotRealError("a part of one day, from 0 up to but not 1, would be accepted: 0.5 is 12:00")
+    return (datetime(1904, 1, 1) + min(_rounded(part), _LAST_SECOND)).time()  # noqa: DTZ001 - a wall time
+
+
+def _since_1900(text: str) -> datetime | None:
+    count = _number(text)
+    if count is None:
+        return None
+    if 60 <= count < 61:
+        raise NotRealError("day 60 is 29 February 1900, which never was")
+    return _counted(count, date(1899, 12, 31) if count < 60 else date(1899, 12, 30), first=1)
+
+
+def _since_1904(text: str) -> datetime | None:
+    count = _number(text)
+    return None if count is None else _counted(count, date(1904, 1, 1), first=0)
+
+
+def _counted(count: Decimal, zero: date, first: int) -> datetime:
+    if count < first:
+        raise NotRealError(f"days are counted from {first}: a part of a day is a time (serial: time)")
+    try:
+        return datetime.combine(zero, time()) + _rounded(count)
+    except OverflowError:
+        raise NotRealError("a day up to 9999-12-31 would be accepted") from None
+
+
+def _rounded(days: Decimal) -> timedelta:
+    """Spreadsheets keep times as binary fractions: the nearest second is what was typed."""
+    return timedelta(seconds=round(days * 86_400))

@@ -1,0 +1,517 @@
+"""Steps that tidy one text. What gives it another form is `shaping`'s, its capitals are `cases`', mark-up `markup`'s."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Callable
+from datetime import date, time
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from mappings.lookup_table import Ignorable, normaliser
+from mappings.measures import OneOrMany, Switch, Text, Texts, mistake
+from mappings.refusals import ReasonCode, Refusal, Repaired
+from mappings.steps.step import Kind, Run, Shown, Step
+
+INVISIBLE = "\u200b\u200c\u2060\ufeff\u180e\u00ad"
+_BLANKS = re.compile(rf"[\s{INVISIBLE}]+")
+_LINES = re.compile(rf"(?<![ \t])[ \t]*+(?:\r\n|[\n\r\v\f\x85\u2028\u2029])[\s{INVISIBLE}]*")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+SPACES = "".join(chr(code) for code in range(0x3001) if chr(code).isspace()) + INVISIBLE
+"""Every Unicode space, and the invisible characters that look like none."""
+
+
+class Trim(Step):
+    """Remove white space of every kind (also no-break and zero-width) from both ends."""
+
+    name: ClassVar[str] = "trim"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (Shown("trim", " \u00a0Jazz\u200b ", "Jazz"),)
+    switch: Switch = Field(default=True, alias="trim")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return lambda text: text.strip(SPACES)
+
+
+class Collapse(Step):
+    """Turn every run of white space, line ends included, into one space, and trim."""
+
+    name: ClassVar[str] = "collapse"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (Shown("collapse", "Jazz \u00a0 &\n blues ", "Jazz & blues"),)
+    switch: Switch = Field(default=True, alias="collapse")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return collapse
+
+
+def collapse(text: str) -> str:
+    """Turn every run of white space into one space, and trim."""
+    if text.isprintable() and "  " not in text:  # then a single space is all the white space there is
+        return text.strip(" ")
+    if text.isascii():
+        return " ".join(text.split())
+    return _BLANKS.sub(" ", text).strip()
+
+
+class Newlines(Step):
+    """Replace every line end (with the space around it) by a text."""
+
+    name: ClassVar[str] = "newlines"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (Shown('{newlines: ", "}', "Rua A\r\nLisboa\n", "Rua A, Lisboa"),)
+    by: Text = Field(alias="newlines", description="What stands between the lines instead.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        by = self.by.replace("\\", "\\\\")
+        return lambda text: _LINES.sub(by, text.strip(SPACES))
+
+
+class StripPrefix(Step):
+    """Remove the first of these texts that the value begins with."""
+
+    name: ClassVar[str] = "strip_prefix"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (Shown('{strip_prefix: ["Local: ", "Sala: "]}', "Sala: Azul", "Azul"),)
+    prefixes: Texts = Field(alias="strip_prefix", description="The beginnings to remove.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        prefixes = self.prefixes
+
+        def strip_prefix(text: str) -> str:
+            return next((text.removeprefix(prefix) for prefix in prefixes if text.startswith(prefix)), text)
+
+        return strip_prefix
+
+
+class StripSuffix(Step):
+    """Remove the first of these texts that the value ends with."""
+
+    name: ClassVar[str] = "strip_suffix"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (Shown('{strip_suffix: " (repeat)"}', "Hamlet (repeat)", "Hamlet"),)
+    suffixes: Texts = Field(alias="strip_suffix", description="The endings to remove.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        suffixes = self.suffixes
+
+        def strip_suffix(text: str) -> str:
+            return next((text.removesuffix(suffix) for suffix in suffixes if text.endswith(suffix)), text)
+
+        return strip_suffix
+
+
+class Replace(Step):
+    """Replace every occurrence of a text by another."""
+
+    name: ClassVar[str] = "replace"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (Shown("{replace: ' - ', with: ' – '}", "Hamlet - premiere", "Hamlet – premiere"),)
+    old: Text = Field(alias="replace", min_length=1, description="The text to look for, taken literally.")
+    new: Text = Field(default="", alias="with", description="What stands there instead (default: nothing).")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        old, new = self.old, self.new
+        return lambda text: text.replace(old, new)
+
+
+class StripControl(Step):
+    """Remove control characters, except tab and line ends."""
+
+    name: ClassVar[str] = "strip_control"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (Shown("strip_control", "Ja\u0007zz", "Jazz"),)
+    switch: Switch = Field(default=True, alias="strip_control")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return lambda text: _CONTROLS.sub("", text)
+
+
+class Truncate(Step):
+    """Shorten to at most so many characters, at a word's end where there is one, with an ellipsis."""
+
+    name: ClassVar[str] = "truncate"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{truncate: 14}", "Jazz and the blues", "Jazz and the…"),
+        Shown("{truncate: 40}", "Jazz and the blues", "Jazz and the blues"),
+    )
+    length: int = Field(alias="truncate", ge=2, le=100_000, description="The most characters, the ellipsis included.")
+    ellipsis: Text = Field(default="…", max_length=10, description="What marks the cut.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        length, ellipsis = self.length, self.ellipsis
+
+        def truncate(text: str) -> str:
+            if len(text) <= length:
+                return text
+            head = text[: max(length - len(ellipsis), 0) + 1]
+            whole_words = head.rsplit(None, 1)[0] if len(head.split()) > 1 else head[:-1]
+            return (whole_words.rstrip(" ,;:-–") + ellipsis)[:length]
+
+        return truncate
+
+
+class Default(Step):
+    """Use this text where the value is empty by now."""
+
+    name: ClassVar[str] = "default"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (Shown("{default: Bilhetes}", "", "Bilhetes"), Shown("{default: x}", "5 €", "5 €"))
+    text: Text = Field(alias="default", min_length=1, description="The text to use.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        fallback = self.text
+        return lambda text: fallback if not text or text.isspace() else text
+
+    @property
+    def works_on_empty(self) -> bool:
+        """It is the one step meant for empty values."""
+        return True
+
+
+class EmptyIf(Step):
+    """Take these texts for an empty value: how this partner writes that there is nothing."""
+
+    name: ClassVar[str] = "empty_if"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown('{empty_if: [NA, "-"]}', " - ", ""),
+        Shown("{empty_if: n/a, ignore: [case]}", "N/A", ""),
+        Shown("{empty_if: NA}", "NA ja", "NA ja"),
+    )
+    texts: Texts = Field(alias="empty_if", min_length=1, description="The texts that mean nothing.")
+    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(default=(), description="Differences that do not count.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        same = normaliser(self.ignore)
+        empty = frozenset(map(same, self.texts))
+        return lambda text: "" if same(text) in empty else text
+
+
+Turkic = Literal["az", "tr"]
+"""The languages whose letters i and ı are two, each with its own capital; all others share Unicode's rules."""
+_TO_LOWER = str.maketrans({"I": "ı", "İ": "i"})
+_TO_UPPER = str.maketrans({"i": "İ", "ı": "I"})
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_BEGINNING = re.compile(r"(?:^|[.!?…]\s)\W{0,5}[^\W\d_]")
+_LOCALE = "Only for languages with a dotless i: tr or az."
+
+
+class _Case(Step):
+    """What the four share: the language, where it matters."""
+
+    locale: Turkic | None = Field(default=None, description=_LOCALE)
+
+    @property
+    def _lower(self) -> Callable[[str], str]:
+        return str.lower if self.locale is None else _turkic_lower
+
+    @property
+    def _upper(self) -> Callable[[str], str]:
+        return str.upper if self.locale is None else _turkic_upper
+
+
+class Lower(_Case):
+    """Write in lower case."""
+
+    name: ClassVar[str] = "lower"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("lower", "JAZZ", "jazz"),
+        Shown("{lower: true, locale: tr}", "IŞIK", "ışık"),
+    )
+    switch: Switch = Field(default=True, alias="lower")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return self._lower
+
+
+class Upper(_Case):
+    """Write in upper case."""
+
+    name: ClassVar[str] = "upper"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("upper", "jazz", "JAZZ"),
+        Shown("{upper: true, locale: tr}", "izmir", "İZMİR"),
+    )
+    switch: Switch = Field(default=True, alias="upper")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return self._upper
+
+
+class Title(_Case):
+    """Begin every word with a capital, the rest in lower case; apostrophes do not begin a word."""
+
+    name: ClassVar[str] = "title"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("title", "THE DEVIL'S VIOLIN", "The Devil's Violin"),
+        Shown("{title: true, locale: tr}", "İSTANBUL ŞENLİĞİ", "İstanbul Şenliği"),
+    )
+    switch: Switch = Field(default=True, alias="title")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        if self.locale is None:
+            return lambda text: _WORD.sub(lambda word: word[0].capitalize(), text)
+        return lambda text: _WORD.sub(lambda word: _turkic_upper(word[0][0]) + _turkic_lower(word[0][1:]), text)
+
+
+class Sentence(_Case):
+    """Begin every sentence with a capital, the rest in lower case: for texts that are written in capitals throughout."""
+
+    name: ClassVar[str] = "sentence"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("sentence", "JAZZ AND BLUES. «LIVE» ON STAGE!", "Jazz and blues. «Live» on stage!"),
+    )
+    switch: Switch = Field(default=True, alias="sentence")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        lower, upper = self._lower, self._upper
+        return lambda text: _BEGINNING.sub(lambda found: upper(found[0]), lower(text))
+
+
+def _turkic_lower(text: str) -> str:
+    return text.translate(_TO_LOWER).lower()
+
+
+def _turkic_upper(text: str) -> str:
+    return text.translate(_TO_UPPER).upper()
+
+
+_PLAIN = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ħ": "h"})
+"""Letters that Unicode does not take apart, as they are written where they are not known."""
+_BETWEEN = re.compile(r"[\W_]+")
+_QUOTES = re.compile(r"['’`]")
+_without_accents = normaliser(("accents",))
+
+
+class StripChars(Step):
+    """Remove these characters from both ends of a text, as often as they stand there."""
+
+    name: ClassVar[str] = "strip_chars"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (Shown('{strip_chars: "*-# "}', "*** Jazz -- live #", "Jazz -- live"),)
+    chars: Text = Field(alias="strip_chars", min_length=1, description="The characters, one after the other.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        chars = self.chars
+        return lambda text: text.strip(chars)
+
+
+class MapCharacters(Step):
+    """Replace single characters wherever they stand; one that becomes nothing is removed."""
+
+    name: ClassVar[str] = "map_characters"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (Shown("""{map_characters: {"“": '"', "”": '"', "•": ""}}""", "• “Jazz”", ' "Jazz"'),)
+    table: dict[str, Text] = Field(alias="map_characters", min_length=1, description="The characters, and what each becomes.")
+
+    @model_validator(mode="after")
+    def _check_single(self) -> Self:
+        for char in self.table:
+            if len(char) != 1:
+                raise mistake(f'"{char}" is not one character', "the step replace replaces longer texts")
+        return self
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        table = str.maketrans(self.table)
+        return lambda text: text.translate(table)
+
+
+class Normalize(Step):
+    """Bring a text to a Unicode form: NFKC also replaces full-width letters, ligatures and circled digits by plain ones."""
+
+    name: ClassVar[str] = "normalize"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{normalize: NFKC}", "Ｊａｚｚ ﬁnale ①", "Jazz finale 1"),
+        Shown("{normalize: NFC}", "Ｊａｚｚ", "Ｊａｚｚ"),
+    )
+    form: Literal["NFC", "NFKC"] = Field(alias="normalize", description="The form; every text is sent in NFC anyway.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        form = self.form
+        return lambda text: text if text.isascii() else unicodedata.normalize(form, text)
+
+
+class Slugify(Step):
+    """Write a text as a name for an address or an identifier: small letters and digits without accents, joined by a sign.
+
+    Letters of other scripts stay as they are.
+    """
+
+    name: ClassVar[str] = "slugify"
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("slugify", "Ópera & Łódź: l'été!", "opera-lodz-lete"),
+        Shown('{slugify: "_"}', "Große Halle", "grosse_halle"),
+        Shown("slugify", "!?", ReasonCode.BAD_TEXT),
+    )
+    separator: Literal["-", "_"] = Field(default="-", alias="slugify", description="What joins the words: - or _.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        sign = self.separator
+
+        def slugify(text: str) -> str:
+            plain = _without_accents(_QUOTES.sub("", text).casefold()).translate(_PLAIN)
+            slug = _BETWEEN.sub(sign, plain).strip(sign)
+            if not slug:
+                raise Refusal(ReasonCode.BAD_TEXT, "a text with letters or digits would be accepted")
+            return slug
+
+        return slugify
+
+
+class Hash(Step):
+    """Digest a text to so many hexadecimal digits: a short name for a long text, the same on every machine and for ever."""
+
+    name: ClassVar[str] = "hash"
+    refuses: ClassVar[bool] = False
+    shown: ClassVar[tuple[Shown, ...]] = (Shown("{hash: 12}", "Jazz and the blues", "e90d6ff8629f"),)
+    digits: int = Field(alias="hash", ge=8, le=64, description="How many digits, 8 to 64; fewer than 16 may meet by chance.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        digits = self.digits
+
+        def digest(text: str) -> str:
+            encoded = unicodedata.normalize("NFC", text).encode("utf-8", "surrogatepass")
+            return hashlib.blake2b(encoded, digest_size=32).hexdigest()[:digits]
+
+        return digest
+
+
+_MOST_ROUNDS = 3
+_SUSPECT = re.compile(r"[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u0192\u02c6\u02dc\u2013-\u2122]")
+
+
+class FixMojibake(Step):
+    """Undo UTF-8 that somebody read as windows-1252, up to three times over.
+
+    Only a text that becomes UTF-8 as a whole is changed; any other is left as it is. A row whose text was changed is
+    counted and shown; with `on_error: draft` it is also sent as a draft, with omit, reject or {use: X} the text is not used.
+    """
+
+    name: ClassVar[str] = "fix_mojibake"
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("fix_mojibake", "St. Patrickâ€™s CafÃ©", "St. Patrick’s Café"),
+        Shown("fix_mojibake", "«CAFÉ»", "«CAFÉ»"),
+    )
+    switch: Switch = Field(default=True, alias="fix_mojibake")
+
+    @property
+    def leaves_refusals(self) -> bool:
+        """A text that was changed is used, unless the step itself says otherwise."""
+        return False
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return _told_if_fixed
+
+
+def _told_if_fixed(text: str) -> str:
+    fixed = fix_mojibake(text)
+    if fixed is not text:
+        raise Repaired(fixed, "save the file in the encoding that is agreed for it")
+    return text
+
+
+def fix_mojibake(text: str) -> str:
+    """Return the text as it was before it was decoded wrongly, or the text itself."""
+    for _ in range(_MOST_ROUNDS):
+        if text.isascii() or not _SUSPECT.search(text):
+            return text
+        try:
+            text = b"".join(map(_byte, text)).decode("utf-8")
+        except UnicodeError:
+            return text
+    return text
+
+
+def _byte(char: str) -> bytes:
+    """Return the byte that windows-1252 reads as this character; browsers read its five holes as control characters."""
+    return char.encode("latin-1" if "\x80" <= char <= "\x9f" else "windows-1252")
+
+
+class ToText(Step):
+    """Write a number, a date, a time or yes and no as a text: plain digits with a point, ISO 8601, true and false."""
+
+    name: ClassVar[str] = "to_text"
+    takes: ClassVar[Kind] = Kind.ANY
+    shown: ClassVar[tuple[Shown, ...]] = (Shown("to_text", "jazz", "jazz"),)
+    switch: Switch = Field(default=True, alias="to_text")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return text_of
+
+
+class Part(Step):
+    """Take one part of what a lookup or a price has found."""
+
+    name: ClassVar[str] = "part"
+    refuses: ClassVar[bool] = False
+    takes: ClassVar[Kind] = Kind.OBJECT
+    gives: ClassVar[Kind] = Kind.UNKNOWN
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{part: zone}", "placeId: pt-lisboa, zone: Europe/Lisbon", "Europe/Lisbon"),
+        Shown("{part: name}", "placeId: pt-lisboa", ""),
+    )
+    part: Text = Field(alias="part", min_length=1, description="The part's name: a column of the lookup, or a part of the price.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        part = self.part
+        return lambda found: found.get(part, "")
+
+
+def text_of(value: Any) -> str:
+    """Return a value as a text that reads the same everywhere.
+
+    Raises:
+        Refusal: it is a list or an object, which have many texts.
+    """
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case Decimal():
+            return f"{value:f}"
+        case int():
+            return str(value)
+        case date() | time():
+            return value.isoformat()
+        case _:
+            raise Refusal(ReasonCode.BAD_TEXT, "one text, number, date or time is needed here; `part` takes one of an object")
+
+
+"""Characters a pattern may look at: collecting all its matches can take the square of the length."""
+
+
+"""A pattern of which all matches are wanted."""

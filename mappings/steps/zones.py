@@ -1,0 +1,207 @@
+"""Steps that move a date or time: into a zone, seen from another, later or earlier. Reading them from text is `times`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
+from functools import lru_cache
+from typing import ClassVar
+
+from babel.core import get_global
+from pydantic import Field
+
+from mappings.measures import Duration, Switch, Zone
+from mappings.refusals import ReasonCode, Refusal, did_you_mean
+from mappings.steps.step import Kind, Run, Shown, Step
+from mappings.steps.text import SPACES
+from mappings.zones import Gap, Overlap, find_zone, localiser, zone_names, zone_table
+
+_DAYS = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.ANY)
+
+
+class WallTimeIn(Step):
+    """Say that a date and time is what the clocks show in a zone (the step form of the value `at`)."""
+
+    name: ClassVar[str] = "wall_time_in"
+    takes: ClassVar[Kind] = Kind.WALL
+    gives: ClassVar[Kind] = Kind.MOMENT
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{wall_time_in: Europe/Lisbon}", "2026-07-01T18:00:00", "2026-07-01T18:00:00+01:00"),
+        Shown("{wall_time_in: Europe/Lisbon}", "2026-03-29T01:30:00", ReasonCode.NO_SUCH_TIME),
+        Shown("{wall_time_in: Europe/Lisbon, gap: later}", "2026-03-29T01:30:00", "2026-03-29T02:30:00+01:00"),
+        Shown("{wall_time_in: Europe/Lisbon, overlap: later}", "2026-10-25T01:30:00", "2026-10-25T01:30:00+00:00"),
+    )
+    zone: Zone = Field(alias="wall_time_in", description="The IANA zone whose clocks are meant.")
+    gap: Gap = Field(default="reject", description="A time that the clocks jump over.")
+    overlap: Overlap = Field(default="earlier", description="A time that happens twice.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return localiser(find_zone(self.zone) or find_zone("UTC"), self.gap, self.overlap)  # type: ignore[arg-type] # both exist
+
+
+class InZone(Step):
+    """Show a moment as the clocks of a zone show it: the same instant, another offset."""
+
+    name: ClassVar[str] = "in_zone"
+    takes: ClassVar[Kind] = Kind.MOMENT
+    gives: ClassVar[Kind] = Kind.MOMENT
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{in_zone: Europe/Lisbon}", "2026-07-01T17:00:00+00:00", "2026-07-01T18:00:00+01:00"),
+    )
+    zone: Zone = Field(alias="in_zone", description="The IANA zone to show it in.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        zone = find_zone(self.zone)
+
+        def in_zone(moment: datetime) -> datetime:
+            try:
+                return moment.astimezone(zone)
+            except OverflowError:
+                raise _out_of_range() from None
+
+        return in_zone
+
+
+class Plus(Step):
+    """Add a duration, or take one away: elapsed time for a moment, whole days for a date."""
+
+    name: ClassVar[str] = "plus"
+    takes: ClassVar[Kind] = Kind.ANY
+    gives: ClassVar[Kind] = Kind.ANY
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("{plus: 1h30m}", "2026-07-01T18:00:00+01:00", "2026-07-01T19:30:00+01:00"),
+        Shown("{plus: -1d}", "2026-07-01", "2026-06-30"),
+    )
+    length: Duration = Field(alias="plus", description="How much: 90m, 1h30m, 2d; -1d is a day earlier.")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        length = self.length
+
+        def plus(value: object) -> date | datetime:
+            try:
+                return _dated(value) + length
+            except OverflowError:
+                raise _out_of_range() from None
+
+        return plus
+
+    def misfit(self, kind: Kind) -> str:
+        """Hours can be added to a date with its time only."""
+        if kind is Kind.DATE and self.length % timedelta(days=1):
+            return "a date has no hours to add to: give it a time with at, then add"
+        return _no_day(kind)
+
+
+def _dated(value: object) -> date:
+    """A value of a kind that the file could not tell is looked at."""
+    if isinstance(value, date):
+        return value
+    raise Refusal(ReasonCode.NOT_A_DATE, "a date, or a date and time, is needed here")
+
+
+def _no_day(kind: Kind) -> str:
+    return "" if kind in _DAYS else f"it works on dates, and would get a {kind}: read it with date, datetime or iso first"
+
+
+def _out_of_range() -> Refusal:
+    return Refusal(ReasonCode.NOT_A_DATE, "a day up to 9999-12-31 would be accepted")
+
+
+class DayOf(Step):
+    """Keep only the calendar day of a date and time."""
+
+    name: ClassVar[str] = "day_of"
+    refuses: ClassVar[bool] = False
+    takes: ClassVar[Kind] = Kind.ANY
+    gives: ClassVar[Kind] = Kind.DATE
+    shown: ClassVar[tuple[Shown, ...]] = (Shown("day_of", "2026-07-01T18:00:00+01:00", "2026-07-01"),)
+    switch: Switch = Field(default=True, alias="day_of")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return lambda value: value.date() if isinstance(value, datetime) else _dated(value)
+
+    def misfit(self, kind: Kind) -> str:
+        """Only a date has a day."""
+        return _no_day(kind)
+
+
+class ClockOf(Step):
+    """Keep only the time of day of a date and time."""
+
+    name: ClassVar[str] = "clock_of"
+    refuses: ClassVar[bool] = False
+    takes: ClassVar[Kind] = Kind.ANY
+    gives: ClassVar[Kind] = Kind.CLOCK
+    shown: ClassVar[tuple[Shown, ...]] = (Shown("clock_of", "2026-07-01T18:00:00+01:00", "18:00:00"),)
+    switch: Switch = Field(default=True, alias="clock_of")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        return lambda value: value.time() if isinstance(value, datetime) else None
+
+    def misfit(self, kind: Kind) -> str:
+        """A day alone has no time of day."""
+        return "a day alone has no time of day" if kind is Kind.DATE else _no_day(kind)
+
+
+_ABBREVIATIONS = frozenset({"EST", "MST", "HST", "CET", "EET", "MET", "WET"})
+"""Names that the database keeps for old programs, and that mean one offset to some readers and two to others."""
+_UTC = frozenset({"Etc/UTC", "Etc/GMT", "UTC", "GMT"})
+
+
+class NamedZone(Step):
+    """Read a zone's name: old names become today's, Windows' names IANA's; capitals do not count.
+
+    Abbreviations (EST) and bare offsets (UTC+2) are refused: they say nothing about summer.
+    """
+
+    name: ClassVar[str] = "zone"
+    shown: ClassVar[tuple[Shown, ...]] = (
+        Shown("zone", "US/Eastern", "America/New_York"),
+        Shown("zone", "asia/calcutta ", "Asia/Kolkata"),
+        Shown("zone", "Eastern Standard Time", "America/New_York"),
+        Shown("zone", "EST", ReasonCode.NOT_A_ZONE),
+        Shown("zone", "UTC+2", ReasonCode.NOT_A_ZONE),
+    )
+    switch: Switch = Field(default=True, alias="zone")
+
+    def function(self) -> Run:
+        """Return the step's function."""
+        known = _known_names()
+
+        def zone(text: str) -> str:
+            found = known.get(_folded(text))
+            if found is None:
+                near = did_you_mean(text, zone_names()) if "/" in text else ""
+                raise Refusal(ReasonCode.NOT_A_ZONE, near or "an IANA zone such as Europe/Lisbon would be accepted")
+            return found
+
+        return zone
+
+
+def _folded(name: str) -> str:
+    return name.strip(SPACES).casefold().replace(" ", "_")
+
+
+@lru_cache(maxsize=1)
+def _known_names() -> Mapping[str, str]:
+    """Every name by its folded form, as today's name: a place that zone.tab lists keeps its own, other links are followed."""
+    places = {line.split("\t")[2] for line in zone_table("zone.tab")}
+    lines = [line.split() for line in zone_table("tzdata.zi")]
+    links = {parts[2]: parts[1] for parts in lines if parts[0] == "L"}
+    names = links.keys() | {parts[1] for parts in lines if parts[0] == "Z"}
+    todays = {name: _todays(name, places, links) for name in names - _ABBREVIATIONS}
+    windows = get_global("windows_zone_mapping")
+    return {_folded(name): todays.get(iana, iana) for name, iana in windows.items()} | {
+        _folded(name): today for name, today in todays.items()
+    }
+
+
+def _todays(name: str, places: set[str], links: Mapping[str, str]) -> str:
+    while name not in places and name in links:
+        name = links[name]
+    return "UTC" if name in _UTC else name

@@ -1,1 +1,0 @@
-"""The closed vocabulary of steps: parameters beside the pure function that they drive."""

@@ -1,1 +1,0 @@
-"""Windows of a feed's past, and their slices."""

@@ -1,0 +1,250 @@
+"""What a rehearsal found out, for people and for scripts. How it was found out is `rehearsing`'s."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from mappings.delivery import Intent
+from mappings.errors import SyncError
+from mappings.row_key import IdempotencyKey, RowKey
+from mappings.spec.feed import FeedMapping
+from pipelines.cli.output.console import Output, Progress
+from pipelines.cli.output.words import BRAKE_COLUMNS, REJECTION_COLUMNS, brake_rows, read_line, rejection_rows, worst
+from pipelines.clock import new_run_id, now
+from pipelines.run.brakes import BrakeError, brake_error, pass_the_gate
+from pipelines.run.context import Workshop
+from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
+from pipelines.run.options import RunOptions
+from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
+from pipelines.run.publish import Published
+from pipelines.run.signals import InterruptedRunError, is_stop_asked
+from pipelines.run.stage import Staged
+from pipelines.run.standing import outcome_of_publish
+from pipelines.settings import Settings
+from state.archive.rehearsal import rehearsal_copy
+from state.database import existing_database
+from state.ledger.accounts import PublishAccount, StageReport
+from state.ledger.outbox import Outbox
+from state.ledger.row_record import Book
+from state.ledger.standing import NOTHING, Standing
+from state.views.books import Books
+from state.views.views import RowFilter
+
+SHOWN = 10
+"""So many of the rows to be sent are shown, and so many rejected ones."""
+_SENDING_COLUMNS = ("place", "row key", "status", "startAt", "title")
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A row that the run would send, with its key and the payload."""
+
+    place: str
+    row_key: RowKey
+    idempotency_key: IdempotencyKey
+    event: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What the run would have to send: `count` rows in all, `first` the first of them; `standing` waits for a decision."""
+
+    count: int
+    first: tuple[Sending, ...]
+    standing: Standing = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What a run of one feed would do. `owed` is None where it would not come to sending.
+
+    `waiting` counts what would wait for a person afterwards, by the word that `rows --state` takes.
+    """
+
+    feed: str
+    outcome: Outcome
+    staged: Staged | None = None
+    owed: Owed | None = None
+    waiting: Mapping[str, int] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """Return it as scripts read it."""
+        return {
+            "feed": self.feed,
+            "outcome": self.outcome.name,
+            "exit_code": int(self.outcome.exit_code),
+            "message": self.outcome.message,
+            "hint": self.outcome.hint,
+            **(_stage_document(self.staged) if self.staged else {"read": None}),
+            "would_send": self.owed.count if self.owed else 0,
+            "first": self.owed.first if self.owed else (),
+            "waiting": self.waiting,
+        }
+
+
+def show_rehearsals(output: Output, rehearsals: Sequence[Rehearsal]) -> None:
+    """Print them: one JSON document, or for people the accounts, the brakes, and the first rows that would be sent."""
+    output.document({"rehearsals": [rehearsal.document() for rehearsal in rehearsals]})
+    for rehearsal in rehearsals:
+        _show(output, rehearsal)
+    output.note("a rehearsal: nothing was written or sent")
+
+
+def _stage_document(staged: Staged) -> dict[str, Any]:
+    report = staged.report
+    return {
+        "read": report.account,
+        "skipped": report.skipped,
+        "warnings": report.warnings,
+        "vanished": report.vanished,
+        "past": report.past,
+        "withdrawn": report.withdrawn,
+        "rejections": report.rejections,
+        "brakes": staged.brakes,
+    }
+
+
+def _show(output: Output, rehearsal: Rehearsal) -> None:
+    outcome = rehearsal.outcome
+    output.note(f"{rehearsal.feed}: {outcome.name}")
+    for line in (*outcome.message.splitlines(), *([f"what would help: {outcome.hint}"] if outcome.hint else [])):
+        output.note(f"  {line}")
+    if rehearsal.staged:
+        _show_stage(output, rehearsal.feed, rehearsal.staged)
+    if rehearsal.waiting:
+        told = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in rehearsal.waiting.items())
+        output.note(f"{rehearsal.feed}: would wait for a person: {told}")
+    if rehearsal.owed:
+        _show_owed(output, rehearsal.feed, rehearsal.owed)
+
+
+def _show_owed(output: Output, feed: str, owed: Owed) -> None:
+    output.note(f"{feed}: a run would send {_rows(owed.count)}")
+    if owed.first:
+        title = f"{feed}: the first {len(owed.first)} of {_rows(owed.count)} that a run would send"
+        output.table(title, _SENDING_COLUMNS, map(_sending_row, owed.first))
+
+
+def _show_stage(output: Output, feed: str, staged: Staged) -> None:
+    report = staged.report
+    output.note(f"  {read_line(asdict(report.account))}")
+    for line in _notes(report):
+        output.note(f"  {line}")
+    if report.rejections:
+        title = f"{feed}: the first rejected rows"
+        output.table(title, REJECTION_COLUMNS, rejection_rows(report.rejections[:SHOWN]))
+    output.table(f"{feed}: brakes", BRAKE_COLUMNS, brake_rows(staged.brakes))
+
+
+def _notes(report: StageReport) -> list[str]:
+    notes = []
+    if report.skipped:
+        notes.append("left out: " + ", ".join(f"{label} {count:,}" for label, count in report.skipped.items()))
+    counts = {"warnings": report.warnings, "gone from the source": report.vanished, "gone, being over": report.past}
+    counts |= {"to be withdrawn": report.withdrawn}
+    notes += [f"{name}: {count:,}" for name, count in counts.items() if count]
+    return notes
+
+
+def _sending_row(sending: Sending) -> tuple[object, ...]:
+    event = sending.event
+    return sending.place, sending.row_key, event.get("status", ""), event.get("startAt", ""), event.get("title", "")
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
+
+
+_CLAIMED_AT_ONCE = 500
+_LAUNCHED_BY = "a rehearsal"
+
+
+def rehearse_feeds(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> int:
+    """Rehearse each feed and show what a run would do; return 0, or the gravest exit code that a run would end with.
+
+    5: a brake would stop it. What only the service's answers to events can tell is not known.
+    """
+    rehearsals = []
+    for mapping in feeds:
+        with output.progress(f"rehearsing {mapping.feed}") as bar:
+            rehearsals.append(_rehearse(settings, mapping, options, bar))
+        if is_stop_asked():
+            break
+    show_rehearsals(output, rehearsals)
+    return worst({int(rehearsal.outcome.exit_code) for rehearsal in rehearsals})
+
+
+def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar: Progress) -> Rehearsal:
+    try:
+        with (
+            faults_as_errors(lambda: "rehearsing"),
+            existing_database(settings.state_url) as engine,
+            rehearsal_copy(engine, settings.destination, mapping.feed) as copy,
+        ):
+            run = FeedAtWork(
+                workshop=Workshop(settings, copy),
+                mapping=mapping,
+                ticket=RunTicket(new_run_id(now()), _LAUNCHED_BY),
+                options=options,
+                watcher=Watcher(read=bar.advance),
+            )
+            return _on_copy(run)
+    except SyncError as error:
+        return Rehearsal(mapping.feed, outcome_of(error))
+    except KeyboardInterrupt:
+        interrupted = InterruptedRunError("interrupted; nothing was written or sent", hint="rehearse it again")
+        return Rehearsal(mapping.feed, outcome_of(interrupted))
+
+
+def _on_copy(run: FeedAtWork) -> Rehearsal:
+    feed = run.mapping.feed
+    staged = None if run.options.publish_only else run.stage()
+    rehearsed = Outcome("rehearsed", ExitCode.DONE)
+    if staged and staged.stopping:
+        return Rehearsal(feed, outcome_of(brake_error(staged.stopping, feed)), staged)
+    if run.options.stage_only:
+        return Rehearsal(feed, rehearsed, staged)
+    try:
+        pass_the_gate(run.workshop.ledger(run.mapping), run.mapping, run.options, _LAUNCHED_BY)
+    except BrakeError as closed:
+        return Rehearsal(feed, outcome_of(closed), staged)
+    owed = _owed(run)
+    told = outcome_of_publish(Published(PublishAccount(), None, 0.0, standing=owed.standing), run.mapping)
+    outcome = replace(told, name=rehearsed.name) if told.exit_code is ExitCode.DONE else told
+    return Rehearsal(feed, outcome, staged, owed, _waiting(run))
+
+
+def _waiting(run: FeedAtWork) -> Mapping[str, int]:
+    """Count what would wait for a person after the run, before any answer of the service."""
+    (status,) = Books(run.workshop.engine, run.workshop.now).status(
+        destination=run.workshop.settings.destination, feed=run.mapping.feed
+    )
+    return status.waiting
+
+
+def _owed(run: FeedAtWork) -> Owed:
+    """Return how many rows the run would send, the first of them in the order of sending, and what nobody has decided on."""
+    with run.workshop.lease(run.mapping, _LAUNCHED_BY, is_patient=False) as lease:
+        outbox = run.workshop.publish_job(run.mapping, run.ticket.run_id, lease, run.options, run.watcher.settled).outbox
+        owed = outbox.owed
+        intents = outbox.settle_and_claim((), SHOWN)
+        first = tuple(_sending(run, intent) for intent in intents)
+        count = len(intents) + _rest(outbox) if run.options.keys else min(owed, run.options.limit or owed)
+        return Owed(count, first, outbox.standing())
+
+
+def _rest(outbox: Outbox) -> int:
+    """Count what is left in an outbox of picked keys, by taking it out."""
+    count = 0
+    while claimed := len(outbox.settle_and_claim((), _CLAIMED_AT_ONCE)):
+        count += claimed
+    return count
+
+
+def _sending(run: FeedAtWork, intent: Intent) -> Sending:
+    book = Book(run.workshop.settings.destination, run.mapping.feed)
+    entry = Books(run.workshop.engine).rows(book, RowFilter(row_key=intent.row_key))[0]
+    return Sending(entry.origin, intent.row_key, intent.key, json.loads(intent.body))

@@ -1,0 +1,191 @@
+"""Drawing for people, through rich: tables, errors, the progress bar. The only module of ours that imports rich.
+
+What is drawn is handed in as plain values; where it goes is `output`'s.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TextIO
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.measure import Measurement
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as RichProgress
+from rich.table import Table
+from rich.text import Text
+
+from mappings.errors import FileProblem, MappingFileError, SyncError
+from mappings.measures import written, written_rate
+from pipelines.control_characters import replaced
+
+_WIDTH_OF_A_PIPE = 160
+_WIDER_THAN_ANY = 100_000
+"""rich measures no more than it is offered."""
+_LINES_AROUND = 5
+_MOST_FOLDED = 3
+"""Beyond so many lines for one, a row of a table is read more easily as a paragraph."""
+_COMMAND = re.compile(r"eventsync [^`;\n]+")
+"""What a person copies in one go."""
+_SHORT = 24
+"""Cells up to this width stand side by side in a paragraph."""
+
+
+def console_on(stream: TextIO) -> Console:
+    """Return rich's way to a stream. A pipe has no width: it gets a wide one, or `COLUMNS`."""
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH_OF_A_PIPE
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+def safe_text(text: str, style: str = "") -> Text:
+    """Return text of strangers that a terminal can only show."""
+    return Text(replaced(text), style=style, overflow="fold")
+
+
+def drawn_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], console: Console | None = None
+) -> Table | Text:
+    """Return a table whose long cells fold; a sentence where there are no rows.
+
+    Where the console is too narrow for it, each row is a paragraph instead: words are not broken there, and a command
+    stays on one line, so that it can be copied.
+    """
+    body = [list(row) for row in rows]
+    if not body:
+        return safe_text(f"{title}: none")
+    table = _table(title, columns, body)
+    is_narrow = console is not None and _is_cramped(table, body, console)
+    return _paragraphs(title, columns, body) if is_narrow else table
+
+
+def _table(title: str, columns: Sequence[str], body: Sequence[Sequence[object]]) -> Table:
+    table = Table(title=safe_text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, name in enumerate(columns):
+        is_number = all(isinstance(row[place], int | float) and not isinstance(row[place], bool) for row in body)
+        table.add_column(safe_text(name), justify="right" if is_number else "left", overflow="fold")
+    for row in body:
+        table.add_row(*(safe_text(_cell(value)) for value in row))
+    return table
+
+
+def _is_cramped(table: Table, body: Sequence[Sequence[object]], console: Console) -> bool:
+    """Whether a table would break words or commands, or fold its cells so often that rows can no longer be told apart."""
+    unbound = console.options.update(max_width=_WIDER_THAN_ANY)
+    if Measurement.get(console, unbound, table).minimum > console.width:
+        return True
+    lines = ["".join(part.text for part in line) for line in console.render_lines(table, console.options)]
+    cells = [_cell(value) for row in body for value in row]
+    commands = {command for cell in cells for command in _COMMAND.findall(cell)}
+    told = sum(max(_cell(value).count("\n") + 1 for value in row) for row in body)
+    return len(lines) - _LINES_AROUND > _MOST_FOLDED * told or not all(any(one in line for line in lines) for one in commands)
+
+
+def _paragraphs(title: str, columns: Sequence[str], body: Sequence[Sequence[object]]) -> Text:
+    """Return the rows one below the other: what is short side by side, what is long on lines of its own with its name."""
+    cells = [[_cell(value) for value in row] for row in body]
+    widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
+    said = Text(overflow="fold").append_text(safe_text(title, "bold"))
+    for row in cells:
+        named = list(zip(columns, row, widths, strict=True))
+        short = "  ".join(cell for name, cell, width in named if cell and width <= _SHORT)
+        said.append_text(safe_text(f"\n\n {short}"))
+        for name, cell, width in named:
+            if cell and width > _SHORT:
+                lines = cell if "\n" not in cell else f"\n{cell}".replace("\n", "\n      ")
+                said.append_text(safe_text(f"\n   {name}: ", "dim")).append_text(safe_text(lines))
+    return said.append("\n")
+
+
+def drawn_error(error: SyncError) -> Text:
+    """Return what went wrong and what would help; of a mapping file every problem, its line and the spot in it."""
+    said = Text.assemble(("error: ", "bold red"))
+    if isinstance(error, MappingFileError):
+        said.append_text(Text("\n").join(map(_problem, error.problems)))
+    else:
+        said.append_text(safe_text(str(error)))
+    if error.hint:
+        said.append("\n hint: ", "bold")
+        said.append_text(safe_text(error.hint))
+    return said
+
+
+@contextmanager
+def drawn_progress(console: Console, description: str, total: int | None) -> Iterator[_Bar]:
+    """Draw a bar while the block runs."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn(compact=True))
+    # The bar lives on stderr; what is written to stdout meanwhile must stay there.
+    with RichProgress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as drawing:
+        yield _Bar(drawing, description, total)
+
+
+@contextmanager
+def drawn_wait(console: Console, description: str) -> Iterator[None]:
+    """Draw what is waited for, and since when, while the block runs."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with RichProgress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as drawing:
+        drawing.add_task(safe_text(description).plain, total=None)
+        yield
+
+
+class _Bar:
+    """A bar on the screen."""
+
+    def __init__(self, drawing: RichProgress, description: str, total: int | None) -> None:
+        self._drawing = drawing
+        self._task = drawing.add_task(safe_text(description).plain, total=total)
+
+    def advance(self, count: int = 1) -> None:
+        """Say that `count` more are done."""
+        self._drawing.advance(self._task, count)
+
+    def expect(self, total: int) -> None:
+        """Say how many there are in all."""
+        self._drawing.update(self._task, total=total)
+
+
+class _Rate(ProgressColumn):
+    """How many are done in a second, lately."""
+
+    def render(self, task: Task) -> Text:
+        """Return the rate, or nothing before there is one."""
+        speed = task.finished_speed or task.speed
+        return Text(written_rate(speed) if speed else "", style="dim")
+
+
+def _problem(problem: FileProblem) -> Text:
+    said = safe_text(str(problem))
+    if problem.snippet:
+        spot = " " * (problem.column - 1) + "^"
+        said.append_text(safe_text(f"\n    {problem.snippet.replace(chr(9), ' ')}\n    {spot}", "dim"))
+    return said
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return written(value)
+        case datetime():
+            return value.isoformat(sep=" ", timespec="seconds")
+        case _:
+            return str(value)

@@ -1,0 +1,189 @@
+"""Rows of one source that claim the same identifier, or look like copies of each other: what a first run would make of them.
+
+The ledger's own word on this is `state.comparing`'s; nothing here knows what was sent before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, assert_never
+
+from mappings.compiler.key import too_long_key
+from mappings.outcome import (
+    WHOLE_ROW,
+    Absorbed,
+    Absorption,
+    Gone,
+    MappedRow,
+    Part,
+    Rejection,
+    RowLocation,
+    RowOutcome,
+    Skipped,
+    if_unknown,
+)
+from mappings.refusals import REASON_TEXTS, Reason, ReasonCode
+from mappings.row_key import Fingerprint, RowKey
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A row that a run would hold: it looks like a copy of the row with the key `twin_key`."""
+
+    origin: RowLocation
+    row_key: RowKey
+    twin_key: RowKey
+    part: Part = WHOLE_ROW
+
+
+Foreseen = RowOutcome | Held
+"""What a first run would make of a row."""
+
+
+@dataclass(slots=True)
+class _Claim:
+    """The first row of a key: what it says, and where; `against` is why it is no event after all, once another disagrees."""
+
+    fingerprint: Fingerprint
+    origin: RowLocation
+    is_warned: bool
+    against: Rejection | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """A row that was taken for an event until another one contradicted it; `was_warned`: it came with a warning."""
+
+    rejection: Rejection
+    was_warned: bool
+
+
+@dataclass(slots=True)
+class Claims:
+    """The identifiers met so far; memory grows with their number."""
+
+    _claims: dict[RowKey, _Claim] = field(default_factory=dict)
+    _twins: dict[bytes, RowKey] = field(default_factory=dict)
+    _taken_back: list[TakenBack] = field(default_factory=list)
+
+    def foresee(self, outcome: RowOutcome) -> Foreseen:
+        """Return what a run makes of the next row's outcome: the same, unless an earlier row speaks for it or against it."""
+        outcome = if_unknown(outcome)
+        if not isinstance(outcome, MappedRow):
+            return outcome
+        claim = self._claims.get(outcome.row_key)
+        if claim is None:
+            return self._first(outcome)
+        if outcome.fingerprint == claim.fingerprint and claim.against is None:
+            return Absorbed(outcome.origin, outcome.row_key, Absorption.DUPLICATE, outcome.part)
+        if claim.against is None:
+            claim.against = _claimed_twice(outcome.row_key, claim.origin, f"another one is at {outcome.origin}")
+            self._taken_back.append(TakenBack(claim.against, claim.is_warned))
+        rejection = _claimed_twice(outcome.row_key, outcome.origin, f"the first one is at {claim.origin}")
+        return replace(rejection, cells=outcome.cells, part=outcome.part)
+
+    def taken_back(self) -> tuple[TakenBack, ...]:
+        """Return the rows that are no events any more since this was asked last."""
+        taken_back, self._taken_back = tuple(self._taken_back), []
+        return taken_back
+
+    def in_the_end(self, outcome: Foreseen) -> Foreseen:
+        """Return what became of a row by now: an event may meanwhile stand against another row."""
+        if not isinstance(outcome, MappedRow):
+            return outcome
+        claim = self._claims.get(outcome.row_key)
+        if claim is None or claim.against is None:
+            return outcome
+        return replace(claim.against, cells=outcome.cells, part=outcome.part)
+
+    def _first(self, row: MappedRow) -> Foreseen:
+        if rejection := too_long_key(row):
+            return rejection
+        twin = self._twins.get(row.twin_digest)
+        if twin is not None:
+            return Held(row.origin, row.row_key, twin, row.part)
+        self._twins[row.twin_digest] = row.row_key
+        self._claims[row.row_key] = _Claim(row.fingerprint, row.origin, bool(row.warnings))
+        return row
+
+
+def _claimed_twice(row_key: RowKey, origin: RowLocation, hint: str) -> Rejection:
+    return Rejection(origin, row_key, (Reason(ReasonCode.DUPLICATE_KEY, "", "", row_key, hint),), {})
+
+
+OutcomeKind = Literal["events", "rejected", "held", "skipped"]
+
+
+def kind_of(outcome: Foreseen) -> OutcomeKind:
+    """Return the word by which people ask for outcomes like this one; a row that another speaks for is no event."""
+    match outcome:
+        case MappedRow():
+            return "events"
+        case Rejection():
+            return "rejected"
+        case Held():
+            return "held"
+        case Skipped() | Absorbed() | Gone():
+            return "skipped"
+        case _:
+            assert_never(outcome)
+
+
+def outcome_document(outcome: Foreseen) -> dict[str, Any]:
+    """Tell scripts: `event`, `rejected`, `held`, `skipped` or `absorbed`, with the row's place and key."""
+    row: dict[str, Any] = {"place": outcome.origin.place, "row_key": outcome.row_key}
+    match outcome:
+        case MappedRow():
+            cover = {"cover": outcome.cover} if outcome.cover else {}
+            return {**row, "event": json.loads(outcome.body), **cover, "warnings": outcome.warnings}
+        case Rejection():
+            return {**row, "rejected": outcome.reasons, "warnings": ()}
+        case Held():
+            return {**row, "held": outcome.twin_key, "warnings": ()}
+        case Skipped():
+            return {**row, "skipped": outcome.because, "warnings": ()}
+        case Absorbed():
+            return {**row, "absorbed": outcome.into, "warnings": ()}
+        case Gone():
+            return {**row, "gone": True, "warnings": ()}
+        case _:
+            assert_never(outcome)
+
+
+def outcome_told(outcome: Foreseen) -> str:
+    """Tell people: the payload with its warnings, each reason with what would be accepted, or the rule's label."""
+    match outcome:
+        case MappedRow():
+            payload = json.dumps(json.loads(outcome.body), indent=2, ensure_ascii=False)
+            cover = [f"cover image: {outcome.cover.url}"] if outcome.cover else []
+            outside = [f"outside the window: {outcome.outside}; compared with what was sent"] if outcome.outside else []
+            extra = [*cover, *outside, *(f"warning: {reason_told(reason)}" for reason in outcome.warnings)]
+            return _block(f"{outcome.origin}  event {outcome.row_key}", [*payload.splitlines(), *extra])
+        case Rejection():
+            head = f"{outcome.origin}  REJECTED {outcome.row_key}".rstrip()
+            return _block(head, [reason_told(reason) for reason in outcome.reasons])
+        case Held():
+            return f"{outcome.origin}  HELD {outcome.row_key}: it looks like a copy of {outcome.twin_key}\n"
+        case Skipped():
+            return f"{outcome.origin}  left out: {outcome.because}\n"
+        case Absorbed():
+            return f"{outcome.origin}  {outcome.into}: another row of the key {outcome.row_key} speaks for it\n"
+        case Gone():
+            return f"{outcome.origin}  gone: its source says that {outcome.row_key or 'the row'} was deleted\n"
+        case _:
+            assert_never(outcome)
+
+
+def reason_told(reason: Reason) -> str:
+    """Tell one problem: where, what was found, what is wrong with it, what would be accepted."""
+    where = reason.field or "the row"
+    found = f"found {reason.found!r}" if reason.found else "empty"
+    cell = f" (column {reason.column}, {found})" if reason.column else ""
+    wrong = REASON_TEXTS[reason.code]
+    return f"{where}{cell}: {wrong.removesuffix('.')}: {reason.hint}" if reason.hint else f"{where}{cell}: {wrong}"
+
+
+def _block(head: str, lines: Iterable[str]) -> str:
+    return "\n".join([head, *(f"  {line}" for line in lines)]) + "\n"

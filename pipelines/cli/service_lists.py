@@ -1,0 +1,141 @@
+"""Asking the service about itself while a person waits: a short try, then the answer is that it does not answer.
+
+What runs ask, and how long they insist, is `pipelines.publishing.service`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from connectors.event_api.answers import Meaning
+from connectors.event_api.client import EventApi
+from connectors.event_api.contract_page import ContractPage, NoPage, PageBody, read_page
+from connectors.event_api.lists import Classifications
+from connectors.event_api.transport import key_tail, open_http
+from connectors.rate_limit import RateLimiter, Timing
+from connectors.retry import RetryPolicy
+from mappings.compiler.mapper import Directory
+from mappings.errors import SyncError
+from pipelines.clock import monotonic_s, now
+from pipelines.run.context import require_service
+from pipelines.settings import Settings
+
+WHILE_SOMEBODY_WAITS = RetryPolicy(attempts=2, budget_s=20.0, attempt_s=15.0)
+_PATIENCE_S = 20.0
+_UNASKED = NoPage("it was not asked for")
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """What the service told, each as it was told, or why it was not. `key_tail` names the key by its last characters.
+
+    `probe`: the answer to an event without any field, None where none was sent.
+    """
+
+    channels: dict[str, int] | SyncError
+    classifications: Classifications | SyncError
+    page: ContractPage | NoPage = _UNASKED
+    key_tail: str = ""
+    probe: Meaning | None = None
+
+    @property
+    def refusal(self) -> SyncError | None:
+        """Why the service told nothing at all, None if it told anything."""
+        if isinstance(self.channels, SyncError) and isinstance(self.classifications, SyncError):
+            return self.channels
+        return None
+
+    @property
+    def directory(self) -> Directory:
+        """What mappings are resolved against; a list that was not told accepts everything."""
+        channels = None if isinstance(self.channels, SyncError) else self.channels
+        slugs = None if isinstance(self.classifications, SyncError) else self.classifications.slugs
+        return Directory(channels, slugs)
+
+
+def ask_lists(settings: Settings) -> Lists:
+    """Ask the configured service which channels and classifications there are; never raises for its answer."""
+    return _asked(settings, _ask_lists)
+
+
+def ask_everything(settings: Settings, *, is_probing: bool) -> Lists:
+    """Ask for the lists and for the service's own page; with `is_probing`, also send an event without any field.
+
+    Never raises for an answer.
+    """
+
+    async def ask(api: EventApi) -> Lists:
+        lists = await _ask_lists(api)
+        if lists.refusal is not None:
+            return lists
+        told = await api.contract()
+        page = read_page(told.body) if isinstance(told, PageBody) else told if isinstance(told, NoPage) else _UNASKED
+        return replace(lists, page=page, probe=await api.probe() if is_probing else None)
+
+    return _asked(settings, ask)
+
+
+def _asked(settings: Settings, ask: Callable[[EventApi], Awaitable[Lists]]) -> Lists:
+    try:
+        require_service(settings)
+        return asyncio.run(_over_http(settings, ask))
+    except SyncError as error:
+        return Lists(error, error)
+
+
+async def _over_http(settings: Settings, ask: Callable[[EventApi], Awaitable[Lists]]) -> Lists:
+    async with open_http(settings.base_url, settings.api_key, in_flight=2) as http:
+        timing = Timing(monotonic_s, asyncio.sleep, random.random, now)
+        limiter = RateLimiter(timing, max_pause_s=_PATIENCE_S)
+        api = EventApi(http, limiter=limiter, policy=WHILE_SOMEBODY_WAITS, now=now, sleep=asyncio.sleep, random=random.random)
+        return replace(await ask(api), key_tail=key_tail(http))
+
+
+async def _ask_lists(api: EventApi) -> Lists:
+    return Lists(await _channels(api), await _classifications(api))
+
+
+async def _channels(api: EventApi) -> dict[str, int] | SyncError:
+    try:
+        return await api.channels()
+    except SyncError as error:
+        return error
+
+
+async def _classifications(api: EventApi) -> Classifications | SyncError:
+    try:
+        return await api.classifications()
+    except SyncError as error:
+        return error
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What mappings are resolved against, and why that is not what the service says, if it is not."""
+
+    directory: Directory
+    why_offline: str = ""
+
+    @property
+    def lists(self) -> str:
+        """`live` or `offline`, for scripts."""
+        return "offline" if self.why_offline else "live"
+
+    @property
+    def sentence(self) -> str:
+        """What people have to know about what they see, "" if nothing."""
+        if not self.why_offline:
+            return ""
+        return f"offline ({self.why_offline}): channel ids are stand-ins, classifications are not looked up"
+
+
+def known_lists(settings: Settings) -> Known:
+    """Ask the service, if one is configured; one that does not answer is no error here."""
+    if not settings.base_url or not settings.api_key.get_secret_value():
+        return Known(Directory(), "no service is configured")
+    lists = ask_lists(settings)
+    refusal = lists.refusal
+    return Known(lists.directory, " ".join(str(refusal).split()) if refusal else "")

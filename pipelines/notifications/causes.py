@@ -1,0 +1,218 @@
+"""What helps with each kind of rows that wait for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from mappings.errors import MappingFileError
+from mappings.row_key import FeedName
+from mappings.spec.feed import Schedule
+from mappings.yaml.loader import readable_document
+from pipelines.run.backfill import BACKFILL
+from pipelines.run.outcome import ExitCode, message_and_hint
+from pipelines.run.standing import SAID
+from pipelines.ticks import HOUR, gaps_of_day, last_tick, ticks_of_day
+from state.database import StateDb
+from state.views.books import last_came
+from state.views.views import FeedStatus, RunRecord
+
+HELP = {
+    "conflict": "`eventsync reconcile {feed}` looks for them, `eventsync resolve {feed} KEY` decides",
+    "uncertain": "the next run sends them again; those too old for that: `eventsync reconcile {feed}`",
+    "delivered_unconfirmed": "`eventsync reconcile {feed}` looks their ids up",
+    "refused": "mend the source or the mapping; or as they are: `eventsync retry {feed}`",
+    "blocked": "ask for access to their channels; the next run sends them again",
+    "held": "`eventsync rows {feed} --state held` names the other events; `eventsync resolve {feed} KEY"
+    " --same-as` moves the event to the new key, `--release` sends the row, `--ignore` leaves it held",
+    "rejected": "`eventsync rows {feed} --state rejected --csv FILE` is for the partner",
+    "drift": "`eventsync diff {feed}` shows them; change or publish them by hand, then `eventsync resolve {feed} KEY --applied`",
+    "vanished": "remove them by hand if they are cancelled, then `eventsync resolve {feed} KEY --removed`; or `--ignore`",
+    "earlier": "`eventsync rows {feed} --state earlier` names the events; remove them by hand, then"
+    " `eventsync resolve {feed} KEY --removed`",
+    "warning": "`eventsync rows {feed} --state warning` says what to look at;"
+    " `eventsync resolve {feed} KEY --ignore` takes one off the list",
+}
+"""By the word that `rows --state` takes; `{feed}` stands for the feed's name."""
+
+
+class Cause(StrEnum):
+    """Why somebody is told. Those of runs first; those of rows are called as `rows --state` calls them."""
+
+    FILE = "file"
+    BRAKE = "brake"
+    KEY = "key"
+    SET_UP = "set-up"
+    AWAY = "away"
+    FAILED = "failed"
+    LOST = "lost"
+    OVERDUE = "overdue"
+    CONFLICT = "conflict"
+    REFUSED = "refused"
+    BLOCKED = "blocked"
+    UNCERTAIN = "uncertain"
+    REJECTED = "rejected"
+    HELD = "held"
+    DRIFT = "drift"
+    VANISHED = "vanished"
+    EARLIER = "earlier"
+
+    @property
+    def is_of_runs(self) -> bool:
+        """Whether the feed as a whole does not get through."""
+        return self in _OF_RUNS
+
+
+_GRACE = timedelta(minutes=5)
+"""A lease of another machine counts for so much longer: clocks differ, and a machine that slept goes on with its own."""
+_OF_RUNS = frozenset({Cause.FILE, Cause.BRAKE, Cause.KEY, Cause.SET_UP, Cause.AWAY, Cause.FAILED, Cause.LOST, Cause.OVERDUE})
+_CAUSES = {
+    ExitCode.CONFIG: Cause.SET_UP,
+    ExitCode.REFUSED: Cause.KEY,
+    ExitCode.BRAKE: Cause.BRAKE,
+    ExitCode.LATER: Cause.AWAY,
+}
+SILENT = frozenset({ExitCode.HELD, ExitCode.INTERRUPTED})
+"""What runs leave with that found the feed held, or that somebody interrupted: they say nothing of how it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """One cause of one feed: what there is to tell, and what would help. `rows`: how many it is about, 0 for a run's."""
+
+    cause: Cause
+    told: str
+    hint: str
+    rows: int = 0
+
+
+def concerns_of(status: FeedStatus, runs: Sequence[RunRecord], now: datetime) -> tuple[Concern, ...]:
+    """Return what there is to tell of a feed, the gravest first. `runs`: its latest, the youngest first."""
+    return (*_of_runs(status, runs, now), *_of_rows(status))
+
+
+def was_lost(status: FeedStatus, now: datetime) -> bool:
+    """Whether the feed's last run never came to its end, and nobody works on it any more."""
+    run, lease = status.last_run, status.lease
+    is_at_work = lease is not None and not lease.is_gone and lease.expires_at + _GRACE > now
+    return run is not None and run.finished_at is None and not is_at_work
+
+
+def is_telling(run: RunRecord) -> bool:
+    """Whether a run's end says how the feed is: not one that found it held, or that somebody interrupted."""
+    return run.exit_code is not None and run.exit_code not in SILENT
+
+
+def _of_runs(status: FeedStatus, runs: Iterable[RunRecord], now: datetime) -> Iterator[Concern]:
+    if was_lost(status, now) and status.last_run is not None:
+        run_id = status.last_run.run_id
+        yield lost(f"run {run_id} ended without a word: its process was killed, or the machine went down", status.book.feed)
+    telling = next(filter(is_telling, runs), None)
+    if telling is None:
+        return
+    cause = Cause.FAILED if telling.outcome == "failed" else _CAUSES.get(ExitCode(telling.exit_code or 0))
+    if cause is not None:
+        message, hint = message_and_hint(telling.message)
+        yield Concern(cause, message, hint)
+
+
+def lost(told: str, feed: FeedName) -> Concern:
+    """Return the concern that a run of a feed ended before it could write down why."""
+    return Concern(Cause.LOST, told, f"the state is intact: the next run goes on; `eventsync run {feed}` does at once")
+
+
+def _of_rows(status: FeedStatus) -> Iterator[Concern]:
+    for cause in Cause:
+        if count := status.waiting.get(cause.value, 0):
+            rows = "1 row" if count == 1 else f"{count:,} rows"
+            yield Concern(cause, f"{rows} {SAID[cause.value]}", HELP[cause.value].format(feed=status.book.feed), count)
+
+
+_SPELT = "%Y-%m-%d %H:%M UTC"
+
+
+def runs_came(engine: StateDb, destination: str) -> Mapping[FeedName, datetime]:
+    """Return when each feed last ran, but for backfills: a window of the past says nothing of the feed's freshness.
+
+    Raises:
+        SyncError: the state DB cannot be read.
+    """
+    return last_came(engine, destination, SILENT, BACKFILL)
+
+
+def overdue(feed: FeedName, schedule: Schedule | None, came: datetime | None, now: datetime) -> Concern | None:
+    """Return that a feed's run has not come, None where it has, or where nobody knows when it should.
+
+    A tick counts once it is an hour old; where ticks come more often, once the next one has come. A feed that never ran
+    may be new.
+    """
+    if schedule is None or came is None:
+        return None
+    due = _due(schedule, now)
+    if due is None or came >= due:
+        return None
+    told = f"no run has come since {came:{_SPELT}}: one was due at {due:{_SPELT}} by its schedule, {schedule}"
+    hint = f"is the daemon running, and its schedule on? `eventsync status {feed}` tells whether a run is still at work"
+    return Concern(Cause.OVERDUE, told, f"{hint}; `eventsync run {feed}` runs it now")
+
+
+def _due(schedule: Schedule, now: datetime) -> datetime | None:
+    """Return the last tick that is old enough."""
+    if schedule.cron is None:
+        return None
+    grace_min = min(HOUR, *gaps_of_day(ticks_of_day(schedule.cron)))
+    return last_tick(schedule, now - timedelta(minutes=grace_min))
+
+
+class Owned(Protocol):
+    """What somebody may be told of: a feed's mapping, or a file that should be one."""
+
+    @property
+    def feed(self) -> FeedName:
+        """Under which name it is told of."""
+        ...
+
+    @property
+    def owner(self) -> str:
+        """Whose it is, "" where that is not said."""
+        ...
+
+    @property
+    def notify(self) -> Sequence[str]:
+        """The channels that hear of it as well."""
+        ...
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """When it should run by itself, None where it does not, or where that cannot be known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileOfFeed:
+    """A mapping file by what can still be read of it."""
+
+    feed: FeedName
+    owner: str = ""
+    notify: tuple[str, ...] = ()
+    schedule: Schedule | None = None
+
+
+def broken_files(errors: Collection[MappingFileError], taken: Collection[str]) -> Iterator[tuple[FileOfFeed, Concern]]:
+    """Yield each file that cannot be used, and what there is to tell of it. `taken`: the feeds that are sound, whose names
+    another file may claim by mistake.
+    """
+    for error in errors:
+        document = readable_document(error.path)
+        name = document.get("feed")
+        is_named = isinstance(name, str) and bool(name.strip()) and name not in taken
+        called = FeedName(str(name) if is_named else error.path.name)
+        owner, notify = document.get("owner"), document.get("notify")
+        channels = notify if isinstance(notify, list) else [notify]
+        file = FileOfFeed(called, owner if isinstance(owner, str) else "", tuple(one for one in channels if isinstance(one, str)))
+        first, more = error.problems[0] if error.problems else error, len(error.problems) - 1
+        told = f"its mapping file cannot be used: {first}{f' (and {more} more)' if more > 0 else ''}"
+        yield file, Concern(Cause.FILE, told, error.hint)

@@ -1,0 +1,226 @@
+"""Dagster's asset checks: the brakes, which block what comes after them, and the questions asked of a finished drain.
+
+How a brake judges is `brakes`'.
+"""
+
+import warnings
+from collections.abc import Mapping
+
+from dagster import (
+    AssetCheckResult,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    AssetExecutionContext,
+    AssetKey,
+    AssetObservation,
+    AssetsDefinition,
+    AssetSpec,
+    Backoff,
+    BetaWarning,
+    MaterializeResult,
+    ObserveResult,
+    ResourceParam,
+    RetryPolicy,
+    asset,
+    multi_observable_source_asset,
+)
+
+from connectors.sources.probe import glance_at
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import LoadedFeed
+from pipelines.clock import monotonic_s
+from pipelines.control_characters import replaced
+from pipelines.left_open import LeftOpen, left_open
+from pipelines.orchestration import names
+from pipelines.orchestration.failures import STEP_DELAY_S, as_failures, forbid_run_retry, interrupted_for_good
+from pipelines.orchestration.metadata import (
+    glance_metadata,
+    observed_metadata,
+    published_metadata,
+    source_metadata,
+    staged_metadata,
+    waiting_metadata,
+)
+from pipelines.orchestration.schedules import freshness_of
+from pipelines.run.brakes import brake_error
+from pipelines.run.context import OpenWorkshop
+from pipelines.run.feed_run import FeedAtWork, RunTicket
+from pipelines.run.options import BRAKE_TEXTS, RunOptions
+from pipelines.run.outcome import ExitCode, Outcome, outcome_of
+from pipelines.run.publish import Published
+from pipelines.run.stage import Staged
+from pipelines.run.standing import outcome_of_publish
+
+PUBLISH_CHECKS = {
+    "balanced": "Every row owed ended in exactly one outcome.",
+    "no_conflicts": "No key was answered as used for something else.",
+    "within_limits": "Refused, blocked and uncertain rows stay within what the feed allows.",
+    "drift": "What was delivered is what its source still says, but for what a person has ignored.",
+    "contract": "The service's own page does not announce that what we send will be refused.",
+}
+
+
+def brake_specs(key: AssetKey) -> list[AssetCheckSpec]:
+    """Return one blocking check a brake."""
+    return [AssetCheckSpec(name, asset=key, blocking=True, description=text) for name, text in BRAKE_TEXTS.items()]
+
+
+def brake_results(key: AssetKey, staged: Staged) -> list[AssetCheckResult]:
+    """Return each brake's verdict; one that a person accepted warns instead of blocking."""
+    return [
+        AssetCheckResult(
+            asset_key=key,
+            check_name=verdict.name,
+            passed=not verdict.is_tripped,
+            severity=AssetCheckSeverity.ERROR if verdict.stops else AssetCheckSeverity.WARN,
+            description=replaced(verdict.sentence),
+            metadata={
+                "verdict": replaced(verdict.sentence),
+                "measured": round(verdict.measured, 4),
+                "allowed": round(verdict.allowed, 4),
+                "accepted": verdict.is_accepted,
+            },
+        )
+        for verdict in staged.brakes
+    ]
+
+
+def publish_specs(key: AssetKey) -> list[AssetCheckSpec]:
+    """Return the checks of a drain; none blocks, because nothing comes after it."""
+    return [AssetCheckSpec(name, asset=key, description=text) for name, text in PUBLISH_CHECKS.items()]
+
+
+def publish_results(key: AssetKey, published: Published, outcome: Outcome, left: LeftOpen) -> list[AssetCheckResult]:
+    """Return what a finished drain says to each of its checks."""
+    account, differing = published.account, {name: left.counts.get(name, 0) for name in ("drift", "vanished")}
+    passed = {
+        "balanced": account.imbalance() == 0,
+        "no_conflicts": published.standing.conflict.count == 0,
+        "drift": not any(differing.values()),
+        "within_limits": outcome.exit_code is ExitCode.DONE,
+        "contract": not published.outlook.errors,
+    }
+    told = {"contract": "\n".join(published.outlook.notices), "drift": _differing(differing)}
+    return [
+        AssetCheckResult(
+            asset_key=key,
+            check_name=name,
+            passed=passed[name],
+            severity=AssetCheckSeverity.ERROR if name == "balanced" else AssetCheckSeverity.WARN,
+            description=text if passed[name] else replaced(told.get(name, outcome.message)),
+            metadata=differing if name == "drift" else {},
+        )
+        for name, text in PUBLISH_CHECKS.items()
+    ]
+
+
+def _differing(counts: Mapping[str, int]) -> str:
+    return f"{counts['drift']} changed and {counts['vanished']} gone since they were delivered; `eventsync diff` shows in what"
+
+
+SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=Backoff.EXPONENTIAL)
+"""A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
+
+
+def feed_assets(feed: LoadedFeed, open_workshop: OpenWorkshop, state_kind: str) -> tuple[AssetsDefinition, ...]:
+    """Return the three assets of one feed, in a group of its name; `state_kind` is the database that rows are staged in."""
+    return _source(feed, open_workshop), _staged(feed.mapping, open_workshop, state_kind), _published(feed.mapping, open_workshop)
+
+
+def _source(feed: LoadedFeed, open_workshop: OpenWorkshop) -> AssetsDefinition:
+    mapping = feed.mapping
+    spec = AssetSpec(
+        AssetKey(names.source_path(mapping.feed)),
+        group_name=names.group_of(mapping.feed),
+        owners=names.owners_of(mapping.owner),
+        kinds={names.kind_of(mapping.source.kind)},
+        description=f"Where the rows of {mapping.feed} come from. Each run tells what it saw; to observe it is a glance at it.",
+        metadata=source_metadata(feed),
+    )
+
+    def glance(context: AssetExecutionContext) -> ObserveResult:
+        with as_failures(context), open_workshop() as workshop:
+            seen = glance_at(mapping.source, mapping.path.parent, access=workshop.settings.access)
+        return ObserveResult(asset_key=spec.key, metadata=glance_metadata(seen))
+
+    with warnings.catch_warnings():  # in beta, and so bound to the version of Dagster that pyproject.toml allows
+        warnings.simplefilter("ignore", BetaWarning)
+        observable = multi_observable_source_asset(name=f"{names.group_of(mapping.feed)}__source", specs=[spec])
+        made: AssetsDefinition = observable(glance)
+    return made
+
+
+def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop, state_kind: str) -> AssetsDefinition:
+    key = AssetKey(names.staged_path(mapping.feed))
+
+    @asset(
+        key=key,
+        deps=[AssetKey(names.source_path(mapping.feed))],
+        group_name=names.group_of(mapping.feed),
+        owners=names.owners_of(mapping.owner),
+        kinds={"python", state_kind},
+        code_version=mapping.digest.hex()[:12],
+        check_specs=brake_specs(key),
+        retry_policy=SOURCE_RETRIES,
+        description="Every row read, mapped and recorded: we know what to say. The brakes are its checks.",
+    )
+    def staged(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
+        began_s = monotonic_s()
+        with as_failures(context), interrupted_for_good(context), open_workshop() as workshop:
+            result = FeedAtWork(workshop, mapping, _ticket(context), options).stage()
+            is_last = bool(result.stopping) or options.stage_only
+            waiting = waiting_metadata(left_open(workshop, mapping)) if is_last else {}
+        seconds = monotonic_s() - began_s
+        context.log_event(AssetObservation(names.source_path(mapping.feed), metadata=observed_metadata(result, seconds)))
+        for notice in result.notices:
+            context.log.warning(replaced(notice))
+        if result.stopping:
+            forbid_run_retry(context)
+            context.log.error(replaced(outcome_of(brake_error(result.stopping, mapping.feed)).told))
+        metadata = {**staged_metadata(result, seconds), **waiting}
+        return MaterializeResult(metadata=metadata, check_results=brake_results(key, result))
+
+    return staged
+
+
+def _published(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefinition:
+    key = AssetKey(names.published_path(mapping.feed))
+
+    @asset(
+        key=key,
+        deps=[AssetKey(names.staged_path(mapping.feed))],
+        group_name=names.group_of(mapping.feed),
+        owners=names.owners_of(mapping.owner),
+        kinds={"python", "http"},
+        code_version=mapping.digest.hex()[:12],
+        pool="event-api",
+        freshness_policy=freshness_of(mapping.schedule),
+        check_specs=publish_specs(key),
+        description="Every owed row sent and settled: it has been said.",
+    )
+    def published(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
+        with as_failures(context), open_workshop() as workshop:
+            result = FeedAtWork(workshop, mapping, _ticket(context), options).publish()
+            for notice in result.outlook.notices:
+                context.log.warning(replaced(notice))
+            if result.cause is not None:
+                raise result.cause
+            left = left_open(workshop, mapping)
+        outcome = outcome_of_publish(result, mapping)
+        if outcome.message:
+            tell = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
+            tell("%s: %s", outcome.name, replaced(outcome.told))
+        return MaterializeResult(
+            metadata=published_metadata(result, left), check_results=publish_results(key, result, outcome, left)
+        )
+
+    return published
+
+
+def _ticket(context: AssetExecutionContext) -> RunTicket:
+    launched_by = context.run.tags.get(names.LAUNCHED_BY_TAG) or _launcher_of(context)
+    return RunTicket(context.run.run_id, launched_by, context.run.run_id)
+
+
+def _launcher_of(context: AssetExecutionContext) -> str:
+    return "schedule" if "dagster/schedule_name" in context.run.tags else "dagster"

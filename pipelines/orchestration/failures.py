@@ -1,0 +1,80 @@
+"""A `SyncError` becomes Dagster's own failure, with one verdict for all three of its retry mechanisms.
+
+| mechanism                                | what it looks at                          | how the verdict reaches it          |
+|------------------------------------------|-------------------------------------------|-------------------------------------|
+| request (`connectors.retry`)             | `TransientError`, seconds                 | it has already been spent here      |
+| step (`RetryPolicy`)                     | `Failure(allow_retries=...)`              | if it clears within a step's delays |
+| run (`run_retries` of the daemon)        | the tag `dagster/retry_on_asset_or_op_failure` | set to false when it is permanent |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dagster import AssetExecutionContext, DagsterExecutionInterruptedError, Failure, MetadataValue, OpExecutionContext
+from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
+
+from mappings.errors import SyncError, TransientError
+from pipelines.control_characters import replaced
+from pipelines.run.outcome import faults_as_errors, outcome_of
+from state.holders import HeldByAnotherError
+from state.ledger.lease import LeaseLostError
+
+StepContext = AssetExecutionContext | OpExecutionContext
+"""What is known in a step, of an asset or of none."""
+STEP_DELAY_S = 10.0
+"""Seconds before a step tries for the second time, twice as many before the third."""
+
+
+@contextmanager
+def as_failures(context: StepContext) -> Iterator[None]:
+    """Raise every error of the block as a `Failure` that says what would help and whether a retry can."""
+    try:
+        with faults_as_errors(lambda: "at work", context.run.run_id, passing=(Failure,)):
+            yield
+    except SyncError as error:
+        error.args = tuple(replaced(one) if isinstance(one, str) else one for one in error.args)  # Dagster prints the cause, too
+        raise failure_of(context, error) from error
+
+
+@contextmanager
+def interrupted_for_good(context: StepContext) -> Iterator[None]:
+    """Fail where the block is interrupted, in a step with a `RetryPolicy`: Dagster would begin an interrupted one again."""
+    try:
+        yield
+    except (KeyboardInterrupt, DagsterExecutionInterruptedError) as asked:
+        forbid_run_retry(context)
+        raise Failure("interrupted; the state is intact: the next run goes on", allow_retries=False) from asked
+
+
+def forbid_run_retry(context: StepContext) -> None:
+    """Tell the daemon that running this again clears nothing: a person must act first."""
+    context.instance.add_run_tags(context.run.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
+
+
+def failure_of(context: StepContext, error: SyncError) -> Failure:
+    """Return the failure for an error; a permanent one also tells the daemon not to retry the run."""
+    if not isinstance(error, TransientError):
+        forbid_run_retry(context)
+    outcome = outcome_of(error)
+    return Failure(
+        description=replaced(outcome.told),
+        metadata={
+            "outcome": outcome.name,
+            "exit_code": int(outcome.exit_code),
+            "what would help": MetadataValue.text(replaced(error.hint) or "see the message"),
+        },
+        allow_retries=_clears_soon(error),
+    )
+
+
+def _clears_soon(error: SyncError) -> bool:
+    """Whether a step that tries again in seconds may get through; another run's hold and a long pause last longer."""
+    match error:
+        case HeldByAnotherError() | LeaseLostError():
+            return False
+        case TransientError():
+            return (error.retry_after_s or 0.0) <= STEP_DELAY_S
+        case _:
+            return False

@@ -1,0 +1,67 @@
+"""Dagster's own history kept small: a job that forgets old runs with their logs, off until somebody switches its schedule on.
+
+What the state DB forgets is `prune`'s; how long ticks are kept is said in `dagster_home`. Annotations are not postponed here,
+because Dagster looks at those of an op's function.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from dagster import (
+    Config,
+    DagsterInstance,
+    DagsterRunStatus,
+    Definitions,
+    OpExecutionContext,
+    RunRecord,
+    RunsFilter,
+    ScheduleDefinition,
+    job,
+    op,
+)
+from pydantic import Field
+
+from pipelines.clock import now
+from pipelines.orchestration import names
+
+JOB = "forget_old_runs"
+CRON = "20 3 * * *"
+ENDED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
+"""How a run may have come to its end."""
+_AT_ONCE = 200
+
+
+class KeepFor(Config):
+    """How much of the history stays."""
+
+    days: int = Field(default=90, ge=7, description="Runs that began more days ago are forgotten; what feeds have sent is not.")
+
+
+def history_definitions() -> Definitions:
+    """Return the job and its daily schedule, which is off: nobody's history goes unasked."""
+
+    @op(description="Deletes old runs, their events and what they printed; the newest event of each asset stays.")
+    def forget(context: OpExecutionContext, config: KeepFor) -> None:
+        count = sum(1 for _ in forget_runs(context.instance, now() - timedelta(days=config.days)))
+        context.log.info("%s runs that began more than %s days ago are forgotten", count, config.days)
+
+    @job(name=JOB, description="Forgets old runs in Dagster; the state DB is `eventsync prune`'s.")
+    def forget_old_runs() -> None:
+        forget()
+
+    schedule = ScheduleDefinition(name=names.schedule_of_job(JOB), job=forget_old_runs, cron_schedule=CRON)
+    return Definitions(jobs=[forget_old_runs], schedules=[schedule])
+
+
+def forget_runs(instance: DagsterInstance, before: datetime) -> Iterator[str]:
+    """Delete runs that have ended and began before, and yield their ids."""
+    while runs := _old_runs(instance, before):
+        for record in runs:
+            run_id = record.dagster_run.run_id
+            instance.compute_log_manager.delete_logs(prefix=[run_id])
+            instance.delete_run(run_id)
+            yield run_id
+
+
+def _old_runs(instance: DagsterInstance, before: datetime) -> list[RunRecord]:
+    return list(instance.get_run_records(RunsFilter(statuses=ENDED, created_before=before), limit=_AT_ONCE, ascending=True))

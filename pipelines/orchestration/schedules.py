@@ -1,0 +1,117 @@
+"""Each feed's own clock, as its mapping file says it. A tick that finds the feed still at work is skipped, not queued; one that
+finds a backfill at work comes in between two of its slices.
+
+What runs a feed when its source has changed is `sensors`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from functools import lru_cache
+
+from dagster import (
+    DagsterInstance,
+    DagsterRunStatus,
+    DefaultScheduleStatus,
+    FreshnessPolicy,
+    RunRequest,
+    RunsFilter,
+    ScheduleDefinition,
+    ScheduleEvaluationContext,
+    SkipReason,
+)
+
+from mappings.row_key import FeedName
+from mappings.spec.feed import FeedMapping, Schedule
+from pipelines.orchestration import names
+from pipelines.run.backfill import BACKFILL, SCHEDULE
+from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
+
+Tick = Callable[[ScheduleEvaluationContext], RunRequest | SkipReason]
+AT_WORK = [DagsterRunStatus.QUEUED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+"""Not `NOT_STARTED`: a process that died before its run began would leave it so for ever."""
+
+
+def feed_schedules(mapping: FeedMapping) -> list[ScheduleDefinition]:
+    """Return a feed's schedule, if it has one: running from the start, in its own time zone, never two runs at once."""
+
+    def tick(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+        return at_work(context.instance, mapping.feed) or RunRequest(tags={names.LAUNCHED_BY_TAG: SCHEDULE})
+
+    return clock_of(names.job_of(mapping.feed), mapping.schedule, tick)
+
+
+def clock_of(job_name: str, schedule: Schedule | None, tick: Tick) -> list[ScheduleDefinition]:
+    """Return the schedule of a job by the clock that a mapping file names, if it does; `tick` says what happens at each tick."""
+    if schedule is None or schedule.cron is None:
+        return []
+    return [
+        ScheduleDefinition(
+            name=names.schedule_of_job(job_name),
+            job_name=job_name,
+            cron_schedule=schedule.cron,
+            execution_timezone=schedule.timezone,
+            execution_fn=tick,
+            default_status=DefaultScheduleStatus.RUNNING,
+        )
+    ]
+
+
+def at_work(instance: DagsterInstance, feed: FeedName) -> SkipReason | None:
+    """Return which run of a feed has not ended yet, None if all have, or if it is a backfill's only."""
+    found = instance.get_run_records(RunsFilter(tags={names.FEED_TAG: feed}, statuses=AT_WORK))
+    runs = [record.dagster_run for record in found if record.dagster_run.tags.get(names.LAUNCHED_BY_TAG) != BACKFILL]
+    return SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if runs else None
+
+
+GRACE = (60, 45, 30, 20, 15, 10, 5, 2, 1)
+"""How many minutes a run may take before its feed counts as stale: the most of these that the schedule leaves room for."""
+
+
+@lru_cache(maxsize=512)
+def freshness_of(schedule: Schedule | None) -> FreshnessPolicy | None:
+    """Return the policy of a feed that runs by a clock: stale once a tick is an hour old, and no run has published since.
+
+    Where ticks come more often than hourly, the next one is the deadline of the one before. None where the feed runs when it
+    is asked to, or when its source changes: nobody knows when that should be.
+
+    Ticks that come evenly all day need no calendar: Dagster counts a thousand ticks of each cron line wherever it meets one.
+    """
+    if schedule is None or schedule.cron is None:
+        return None
+    _, _, *days = schedule.cron.split()
+    ticks = ticks_of_day(schedule.cron)
+    gaps = gaps_of_day(ticks)
+    if days == [ANY] * 3 and len(gaps) == 1 and min(gaps) < DAY:
+        (every,) = gaps
+        return FreshnessPolicy.time_window(timedelta(minutes=every + min(every, GRACE[0])))
+    deadline, grace_min = _deadline(schedule.cron, ticks, min(gaps))
+    return FreshnessPolicy.cron(deadline, timedelta(minutes=grace_min), schedule.timezone)
+
+
+def _deadline(cron: str, ticks: Sequence[int], shortest: int) -> tuple[str, int]:
+    """Return the cron line of the moments by which something must be published, and by how many minutes they come later.
+
+    `ticks` are the minutes of a day, `shortest` the least between two. Where no line says those moments (an hour around
+    midnight, on some days only), the next tick is the deadline of the last: it is then stale too soon, while its run works.
+    """
+    _, _, *days = cron.split()
+    for grace_min in dict.fromkeys((min(shortest, GRACE[0]), *GRACE)):
+        later = _later(ticks, grace_min, is_daily=days == [ANY] * 3) if grace_min <= shortest else None
+        if later is not None:
+            return " ".join((*later, *days)), grace_min
+    return cron, shortest
+
+
+def _later(ticks: Iterable[int], grace_min: int, *, is_daily: bool) -> tuple[str, str] | None:
+    """Return the fields of minutes and hours that say all these minutes of a day, but later; None if none can."""
+    later = {tick + grace_min for tick in ticks}
+    if max(later) >= DAY and not is_daily:
+        return None
+    minutes, hours = {tick % HOUR for tick in later}, {tick % DAY // HOUR for tick in later}
+    return (_field(minutes, HOUR), _field(hours, 24)) if len(minutes) * len(hours) == len(later) else None
+
+
+def _field(values: set[int], all_there_are: int) -> str:
+    return ANY if len(values) == all_there_are else ",".join(map(str, sorted(values)))

@@ -1,1 +1,0 @@
-"""How staged rows reach the service: one drain, its pace, its care and its breaker."""

@@ -1,1 +1,0 @@
-"""Rows looked for in the service's own list."""

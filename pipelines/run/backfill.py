@@ -1,0 +1,255 @@
+"""A window: the days of a feed's history that one run is limited to, and by what of a row its day is told.
+
+Which rows are in it is `sieves`' matter; how a window is cut into slices `slicing`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Literal, Self, assert_never, get_args
+
+from pydantic import Field, ValidationError, model_validator
+
+from mappings.compiler.mapper import RowMapper
+from mappings.errors import ConfigError
+from mappings.refusals import did_you_mean
+from mappings.row_key import FeedName
+from mappings.spec.feed import FeedMapping
+from mappings.spec.soql import FieldTest
+from mappings.spec.source import FileSource, SalesforceSource, SourceSpec
+from mappings.spec.source_words import TheseDays, is_dated
+from mappings.strict import Strict
+from state.backfills import BackfillRecord, SliceRecord
+from state.notes import ServiceNotes
+
+By = Literal["cursor", "file", "event"]
+"""What tells a row's day: when it last changed, the file it came in, or when its event starts."""
+FIRST_SHOWN = date(2015, 1, 1)
+"""The first day that Dagster shows of a feed's past; earlier ones are brought in all the same."""
+
+
+class Window(Strict):
+    """The days `first` to `last`, both included, by what is named."""
+
+    by: By = Field(description="What tells a row's day: cursor, file or event.")
+    first: date = Field(description="The first day.")
+    last: date = Field(description="The last day; it counts.")
+    column: str = Field(default="", description="By cursor: the column that tells when a row last changed.")
+
+    @model_validator(mode="after")
+    def _holds_a_day(self) -> Self:
+        if self.first > self.last:
+            raise ValueError(f"the window begins on {self.first} and ends before, on {self.last}")
+        if self.column and self.by != "cursor":
+            raise ValueError(f"a column tells a row's day by cursor, and not by {self.by}")
+        return self
+
+    def __str__(self) -> str:
+        """The days, for people."""
+        return f"{self.first}" if self.first == self.last else f"{self.first} to {self.last}"
+
+    def holds(self, day: date) -> bool:
+        """Whether a day is one of the window's."""
+        return self.first <= day <= self.last
+
+
+def usual_way(source: SourceSpec) -> By:
+    """Return by what a feed's days are best told: the least that has to be read for a window."""
+    if isinstance(source, FileSource) and (is_dated(source.path) or source.files == "new"):
+        return "file"
+    return "cursor" if isinstance(source, SalesforceSource) and source.incremental else "event"
+
+
+def has_days(mapping: FeedMapping) -> bool:
+    """Whether the source of a feed can be asked for days: by its files, or by when its records changed."""
+    return usual_way(mapping.source) != "event"
+
+
+def check_way(mapping: FeedMapping, window: Window) -> None:
+    """Check that the source of a feed can be asked for such a window.
+
+    Raises:
+        ConfigError: it cannot; the hint names a way that it can.
+    """
+    source = mapping.source
+    usual = usual_way(source)
+    if window.by == "file" and usual != "file":
+        message = f"{mapping.feed} cannot be read by file: its source is one file, and none of several days"
+        raise ConfigError(message, hint=f'use --by {usual}; or write {{date:%Y%m%d}} into "source.path"')
+    if window.by == "cursor" and not window.column and not (isinstance(source, SalesforceSource) and source.incremental):
+        message = f"{mapping.feed} cannot be read by cursor: its source does not say when a row changed"
+        raise ConfigError(message, hint=f"name the column that does, with --column; or use --by {usual}")
+
+
+def within(mapping: FeedMapping, window: Window | None, mapper: RowMapper) -> FeedMapping:
+    """Return the feed with a source that gives no more than a window needs; which of its rows are in it is still to be asked.
+
+    Raises:
+        ConfigError: the source cannot be asked so, or several of its rows make one event, of which a window tears some apart.
+    """
+    if window is None:
+        return mapping
+    check_way(mapping, window)
+    if mapper.needs_all_rows and window.by != "event":
+        message = f"several rows of {mapping.feed} may make one event: a window by {window.by} would tear them apart"
+        raise ConfigError(message, hint="use --by event")
+    return mapping.model_copy(update={"source": _narrowed(mapping.source, window)})
+
+
+def _narrowed(source: SourceSpec, window: Window) -> SourceSpec:
+    match window.by, source:
+        case "event", _:
+            return source
+        case "cursor", SalesforceSource() if source.incremental and not window.column:
+            tests = _changed_in(source.incremental.by, window)
+            return source.model_copy(update={"where": (*source.where, *tests), "incremental": None})
+        case "cursor", _:
+            return source.model_copy(update={"required": (*source.required, window.column)})
+        case "file", FileSource():
+            days = TheseDays(first=window.first, last=window.last, zone=source.days.zone)
+            return source.model_copy(update={"files": "new", "days": days})
+        case "file", _:
+            return source
+        case _:
+            assert_never(window.by)
+
+
+def _changed_in(field: str, window: Window) -> tuple[FieldTest, FieldTest]:
+    """Return the conditions for records last changed in the window, whose days are those of UTC."""
+    begin, end = (datetime.combine(day, time(), UTC).isoformat() for day in (window.first, window.last + timedelta(days=1)))
+    return FieldTest(field=field, op=">=", value=(begin,)), FieldTest(field=field, op="<", value=(end,))
+
+
+MOST_SLICES = 5_000
+_DAYS = re.compile(r"[1-9]\d{0,3}", re.ASCII)
+_WORDS = ("day", "week", "month")
+
+
+def usual_slice(by: By) -> str:
+    """Return how a window is cut where nobody says: by event each slice reads the source again, so that there should be few."""
+    return "month" if by == "event" else "day"
+
+
+def cut(window: Window, slice_: str) -> tuple[Window, ...]:
+    """Return the slices of a window, the oldest first: `day`, `week` (from Monday), `month`, or a number of days.
+
+    Raises:
+        ConfigError: the word is none of these, or there would be too many slices.
+    """
+    if slice_ not in _WORDS and not _DAYS.fullmatch(slice_):
+        raise ConfigError(f"--slice {slice_} is no length", hint="say day, week, month, or a number of days")
+    days = (window.last - window.first).days + 1
+    slices = []
+    for first, last in _spans(window, slice_):
+        slices.append(window.model_copy(update={"first": first, "last": last}))
+        if len(slices) > MOST_SLICES:
+            message = f"{days:,} days make more than {MOST_SLICES:,} slices by --slice {slice_}"
+            raise ConfigError(message, hint="use a longer --slice, such as month")
+    return tuple(slices)
+
+
+def _spans(window: Window, slice_: str) -> Iterator[tuple[date, date]]:
+    first = window.first
+    while first <= window.last:
+        last = min(_last_of(first, slice_), window.last)
+        yield first, last
+        first = last + timedelta(days=1)
+
+
+def _last_of(first: date, slice_: str) -> date:
+    match slice_:
+        case "day":
+            return first
+        case "week":
+            return first + timedelta(days=6 - first.weekday())
+        case "month":
+            return (first.replace(day=1) + timedelta(days=32)).replace(day=1) - timedelta(days=1)
+        case days:
+            return first + timedelta(days=int(days) - 1)
+
+
+class BackfillPlan(Strict):
+    """A window, the length of its slices, and whether all events go out as drafts."""
+
+    window: Window
+    slice: str
+    status: Literal["draft"] | None = None
+
+    def __str__(self) -> str:
+        """The plan, for people."""
+        column = f" {self.window.column}" if self.window.column else ""
+        length = f"{self.slice} days" if self.slice.isdecimal() else f"a {self.slice}"
+        return f"{self.window} by {self.window.by}{column}, in slices of {length}{', as drafts' if self.status else ''}"
+
+    @property
+    def slices(self) -> tuple[Window, ...]:
+        """The slices, the oldest first."""
+        return cut(self.window, self.slice)
+
+    def window_of(self, one: SliceRecord) -> Window:
+        """Return the window of a slice that was written down."""
+        days = {"first": date.fromisoformat(one.first), "last": date.fromisoformat(one.last)}
+        return self.window.model_copy(update=days)
+
+
+def plan_of_record(record: BackfillRecord) -> BackfillPlan:
+    """Return the plan of a backfill that was written down."""
+    return BackfillPlan.model_validate_json(record.plan)
+
+
+def make_plan(mapping: FeedMapping, days: tuple[date, date], by: str, column: str, slice_: str) -> BackfillPlan:
+    """Return the plan for a feed's days, where "" stands for what is usual for the feed.
+
+    Raises:
+        ConfigError: the feed cannot be read so, or the words make no window.
+    """
+    way = by or ("cursor" if column else usual_way(mapping.source))
+    if way not in get_args(By):
+        hint = did_you_mean(way, get_args(By)) or f"there are {', '.join(get_args(By))}"
+        raise ConfigError(f"--by {way}: there is no such way to tell a row's day", hint=hint)
+    first, last = days
+    try:
+        window = Window.model_validate({"by": way, "first": first, "last": last, "column": column})
+    except ValidationError as error:
+        told = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in error.errors())
+        raise ConfigError(told, hint="--from is the first day, --to the last one, and --column goes with --by cursor") from error
+    check_way(mapping, window)
+    plan = BackfillPlan(window=window, slice=slice_ or usual_slice(window.by))
+    cut(window, plan.slice)
+    return plan
+
+
+BACKFILL = "backfill"
+SCHEDULE = "schedule"
+"""Who launches runs that meet each other, as their holders' names end."""
+PATIENCE_S = 2.0
+"""How often a patient run asks again for a feed that another run holds."""
+_LATELY = timedelta(seconds=2.5 * PATIENCE_S)
+
+
+def is_of(holder: str, launched_by: str) -> bool:
+    """Whether the holder of a lease is a run that was launched so."""
+    return holder.endswith(f"launched by {launched_by}")
+
+
+def comes_between(holder: str, held_by: str) -> bool:
+    """Whether a run waits for another one though nobody has asked it to: a scheduled one for a slice of a backfill."""
+    return is_of(holder, SCHEDULE) and is_of(held_by, BACKFILL)
+
+
+def say_waiting(notes: ServiceNotes, feed: FeedName, holder: str, at: datetime) -> None:
+    """Say that somebody waits for the feed; another slice of a backfill is nobody to give way to."""
+    if not is_of(holder, BACKFILL):
+        notes.write(_note_of(feed), at.isoformat())
+
+
+def is_awaited(notes: ServiceNotes, feed: FeedName, at: datetime) -> bool:
+    """Whether somebody said so a moment ago."""
+    said = notes.read(_note_of(feed))
+    return said is not None and abs(at - datetime.fromisoformat(said)) < _LATELY
+
+
+def _note_of(feed: FeedName) -> str:
+    return f"waited for: {feed}"

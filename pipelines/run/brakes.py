@@ -1,0 +1,254 @@
+"""The brakes: questions asked of a finished stage before anything is sent, each with its verdict in a sentence.
+
+Pure. When they are asked is `sync`'s; the thresholds stand in each feed's mapping file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mappings.errors import SyncError
+from mappings.measures import written
+from mappings.spec.feed import Brakes, FeedMapping
+from pipelines.run.options import BrakeName, RunOptions
+from state.ledger.accounts import StageReport
+from state.ledger.duplicates import place_of
+from state.ledger.gate import closed
+from state.ledger.ledger import Ledger
+
+HISTORY_THAT_COUNTS = 20
+"""A feed with fewer known rows has no history to compare new rows with."""
+TIMES_THAT_TELL = 2
+"""So many earlier reads that replaced as many rows, and went out, make it this feed's habit: a weekly programme's."""
+AGREEING = 3
+"""Fewer rows that resemble others, or that a rule leaves out, stop nothing."""
+NAMED = 3
+"""So many likely copies are named in a verdict; `eventsync rows` has all of them."""
+_ROUNDING = 1e-9
+"""Shares are binary fractions: 30 % of 10 must not be a little less than 3."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrakeVerdict:
+    """One brake's answer: `measured` and `allowed` are shares (0 to 1) or counts, as `sentence` says."""
+
+    name: BrakeName
+    is_tripped: bool
+    is_accepted: bool
+    measured: float
+    allowed: float
+    sentence: str
+
+    @property
+    def stops(self) -> bool:
+        """Whether this verdict keeps the run from publishing."""
+        return self.is_tripped and not self.is_accepted
+
+
+def judge(report: StageReport, limits: Brakes, accepted: tuple[BrakeName, ...]) -> tuple[BrakeVerdict, ...]:
+    """Ask every brake of one finished stage, those that a person accepted included."""
+    verdicts = (
+        *(_rejected(report, limits), _shrink(report, limits), _left_out(report, limits), _new(report, limits)),
+        *(_copies(report), _scope(report), _keys(report)),
+    )
+    return tuple(
+        BrakeVerdict(name, tripped, name in accepted, measured, allowed, sentence)
+        for name, tripped, measured, allowed, sentence in verdicts
+    )
+
+
+_Answer = tuple[BrakeName, bool, float, float, str]
+
+
+def _rejected(report: StageReport, limits: Brakes) -> _Answer:
+    rows, rejected = _in_rows(report)
+    share = rejected / rows if rows else 0.0
+    tripped = _is_beyond(rejected, rows, limits.rejected) and rejected >= limits.rejected_at_least
+    allowed = 1.0 if limits.rejected is None else limits.rejected
+    patience = f"{allowed:.1%}, and up to {limits.rejected_at_least - 1} rows in any case"
+    sentence = f"{written(rejected)} of {written(rows)} rows rejected ({share:.1%}; the feed allows {patience})"
+    return "rejected", tripped, share, allowed, sentence
+
+
+def _in_rows(report: StageReport) -> tuple[float, float]:
+    """Return how many rows were wanted and how many of them rejected; one that gives sixty events counts as one all the same."""
+    if report.rows is not None:
+        return report.rows.wanted, report.rows.rejected
+    return report.account.wanted, report.account.rejected
+
+
+def _shrink(report: StageReport, limits: Brakes) -> _Answer:
+    """Trip where a whole read lost more than its share, or everything; rows known from partial reads count as a first read."""
+    now = report.account.present
+    before = report.last_whole_read if report.last_whole_read is not None or now else report.known_before or None
+    # Partners prune what is over: that is no loss, unless nothing is left.
+    lost = max((before or 0) - now - report.past_rows, 0) if report.is_whole else 0
+    is_empty = report.is_whole and now == 0 and bool(before)
+    tripped = limits.shrink is not None and (is_empty or _is_beyond(lost, before or 0, limits.shrink))
+    sentence = f"{now} rows read, {before} the time before" if before else f"{now} rows read, no earlier read to compare with"
+    sentence += f"; {report.past_rows} that are gone are over" if report.past_rows else ""
+    return "shrink", tripped, lost / before if before else 0.0, 1.0 if limits.shrink is None else limits.shrink, sentence
+
+
+def _new(report: StageReport, limits: Brakes) -> _Answer:
+    """Trip where new rows do not add to what is known but replace it, or dwarf it: a partner's ids have changed. Or where
+    most known rows changed at once, and each would become another draft.
+
+    What an earlier run staged and no run has let out is as new as it was then. A feed whose reads replaced as much before,
+    and went out, is used to it; only that is excused.
+    """
+    known, new = report.known_before, report.account.new - report.restaged + report.waiting
+    wanted, gone = report.account.wanted, _gone(report, new)
+    # What a whole read could have lost is what stood in the source before it; what vanished long ago tells nothing of it.
+    stood = report.met + gone + report.past if report.is_whole else known
+    is_replacing = gone > new / 2 and report.replaced_before < TIMES_THAT_TELL
+    is_still_braked = report.waiting > 0 and "new" in report.stood
+    is_flood = _is_beyond(new, wanted, limits.new) and (new > 2 * stood or is_replacing or is_still_braked)
+    is_redrafted = _is_beyond(report.redrafted, wanted, limits.new)
+    share = max(new, report.redrafted) / wanted if wanted else 0.0
+    is_alike = report.alike >= AGREEING and report.alike > new / 2 and limits.new is not None
+    is_usual = max(report.replaced_before, report.alike_before) >= TIMES_THAT_TELL
+    tripped = (known >= HISTORY_THAT_COUNTS and (is_flood or is_redrafted)) or (is_alike and not is_usual)
+    sentence = f"{new} of {wanted} rows never seen before, {_beside(report, gone)}{_about_drafts(report)}{_named(report)}"
+    if is_alike:
+        agree = "agree with rows that are gone in two of title, start and place: have dates, titles or keys changed?"
+        sentence += f"; {report.alike} of the new rows {agree}"
+    return "new", tripped, share, 1.0 if limits.new is None else limits.new, sentence
+
+
+def _beside(report: StageReport, gone: int) -> str:
+    """Say what became of the known rows: a read that has none of them is another list."""
+    known, met = report.known_before, report.met
+    if not report.is_whole or not known:
+        return f"beside {known} known ones"
+    still = "all" if met >= known else "none" if not met else str(met)
+    told = f"{still} of the {known} known ones {'is' if still in {'none', '1'} else 'are'} still in the source"
+    usual = ", as many as in earlier reads" if gone and report.replaced_before >= TIMES_THAT_TELL else ""
+    return told + (f" ({gone} since the last read are not{usual})" if gone else "")
+
+
+def _about_drafts(report: StageReport) -> str:
+    count = report.redrafted
+    return f"; {count} delivered rows have changed, and each would become another draft" if count else ""
+
+
+def _gone(report: StageReport, new: int) -> int:
+    """Return how many known rows this read has newly missed; where a feed wants none marked, what its length tells of that."""
+    if report.is_marking or not report.is_whole:
+        return report.vanished
+    return min(max((report.last_whole_read or 0) - (report.account.present - new), 0), report.known_before)
+
+
+def _left_out(report: StageReport, limits: Brakes) -> _Answer:
+    """Trip where rules newly leave out more than their share of the events to come: a partner has renamed a word."""
+    count, rows = sum(report.left_out.values()), report.to_come
+    tripped = count >= AGREEING and _is_beyond(count, rows, limits.left_out)
+    named = ", ".join(f"{rule} leaves out {number}" for rule, number in report.left_out.items())
+    sentence = f"{named} of {rows} delivered rows whose events are to come" if named else "no rule newly leaves out many rows"
+    allowed = 1.0 if limits.left_out is None else limits.left_out
+    return "left_out", tripped, count / rows if rows else 0.0, allowed, sentence
+
+
+def _copies(report: StageReport) -> _Answer:
+    elsewhere = report.alongside.held if report.alongside else 0
+    held, new = max(report.account.held - report.ignored - elsewhere, 0), report.account.new
+    share = held / (held + new) if held else 0.0
+    tripped = held >= HISTORY_THAT_COUNTS and share > 0.5
+    sentence = f"{held} rows look like copies of events sent under other keys, {new} do not"
+    return "copies", tripped, share, 0.5, sentence + (_named(report) if held else "")
+
+
+def _scope(report: StageReport) -> _Answer:
+    """Trip where a feed that never delivered has the rows of one that does: it was renamed, or its namespace was lost."""
+    found = report.alongside
+    if found is None:
+        return "scope", False, 0.0, 0.5, "no other feed or namespace of the service delivers these rows"
+    sentence = f"{found.known} of {found.rows} rows are known {said_of_scope(found.feed, found.namespace)}"
+    return "scope", True, found.known / found.rows, 0.5, sentence
+
+
+def said_of_scope(feed: str, namespace: str) -> str:
+    """Say under which name rows are delivered already, and how to go on under it."""
+    where = " ".join(filter(None, (f"to feed {feed}" if feed else "", f"in namespace {namespace}" if namespace else "")))
+    remedies = (f"put `feed: {feed}` back" if feed else "", f"set EVENTSYNC_NAMESPACE={namespace}" if namespace else "")
+    return f"{where}: {' and '.join(filter(None, remedies))}, or both would deliver them"
+
+
+def _keys(report: StageReport) -> _Answer:
+    sentence = "the key is what it was"
+    if report.has_new_keys:
+        sentence = "the mapping's `key` has changed: every row gets another key, and would be sent once more"
+    return "keys", report.has_new_keys, float(report.has_new_keys), 0.0, sentence
+
+
+def _named(report: StageReport) -> str:
+    """Name the first rows that look like copies of what was sent before, unless the brake `scope` speaks of them all."""
+    if report.alongside:
+        return ""
+    some = [
+        f"{row.origin}: {row.row_key} looks like {' '.join(filter(None, (row.twin_key, place_of(row.feed, row.namespace))))}"
+        for row in report.held[:NAMED]
+    ]
+    more = report.account.held - report.ignored - len(some)
+    return f" ({'; '.join(some)}{f'; and {more} more' if more > 0 else ''})" if some else ""
+
+
+def _is_beyond(part: float, whole: float, allowed: float | None) -> bool:
+    """Whether `part` is a greater share of `whole` than `allowed` (None: any); exactly as much is not, to the last row."""
+    return allowed is not None and part > allowed * whole + _ROUNDING
+
+
+class BrakeError(SyncError):
+    """A brake stopped the feed before anything was sent. `brakes`: their names, as `--accept` takes them."""
+
+    def __init__(self, message: str, *, brakes: tuple[str, ...], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.brakes = brakes
+
+
+def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by: str) -> None:
+    """Let what is staged out, if the last stage was released, or if this run accepts everything that stopped it.
+
+    What a person accepted for an earlier run is not accepted for this one.
+
+    Raises:
+        BrakeError: a brake holds the feed.
+        GateClosedError: no stage has completed whose rows could be sent.
+    """
+    gate = ledger.gate()
+    if gate.is_open and not gate.brakes:
+        return
+    if not gate.brakes:
+        raise closed(gate)
+    if set(gate.brakes) <= set(options.accept):
+        ledger.open_gate(by)
+        return
+    stopped, _, _ = gate.reason.partition("; ")
+    raise BrakeError(
+        f"nothing is sent: {stopped}",
+        brakes=gate.brakes,
+        hint=f"`eventsync status {mapping.feed}` tells why; once that is mended, `eventsync run {mapping.feed}` reads the source "
+        f"again; in spite of that: `eventsync run {mapping.feed} --publish-only {_accepting(gate.brakes)}`",
+    )
+
+
+def raise_if_braked(stopping: Sequence[BrakeVerdict], feed: str) -> None:
+    """Raise a `BrakeError` where brakes stopped the stage."""
+    if stopping:
+        raise brake_error(stopping, feed)
+
+
+def brake_error(stopping: Sequence[BrakeVerdict], feed: str) -> BrakeError:
+    """Return the error for these brakes, with how a person may pass them for one run."""
+    names = tuple(verdict.name for verdict in stopping)
+    in_spite = f"`eventsync run {feed} {_accepting(names)}`"
+    return BrakeError(
+        "; ".join(verdict.sentence for verdict in stopping),
+        brakes=names,
+        hint=f"mend the source or the mapping and run again; or send the good rows in spite of that: {in_spite}",
+    )
+
+
+def _accepting(brakes: tuple[str, ...]) -> str:
+    return " ".join(f"--accept {name}" for name in brakes)

@@ -1,0 +1,287 @@
+"""Which tasks of a drain have a request under way: the only ones that are worth waiting for when it is asked to stop.
+
+Whether the feed is still ours is `holding`'s to say; it is asked here, before each request leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from contextvars import Token
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+from connectors.event_api.transport import may_leave
+from mappings.delivery import Answer, Intent, Postponed, Superseded, Verdict
+from mappings.errors import SyncError
+from pipelines.run.signals import InterruptedRunError
+from pipelines.run.systemic_failure import Caution, SystemicFailure
+from state.ledger.outbox import Outbox, Settled
+from state.trouble import StateBusyError
+
+Task = asyncio.Task[Any]
+
+
+async def _at_once() -> None:
+    """Nothing has to be assured."""
+
+
+class Departures:
+    """The door that every request of a drain leaves through; in the event loop's thread only.
+
+    `assure` is awaited before each request, and may raise: then nothing leaves; `still_assured` is asked once more when
+    there is a connection, as getting one may take long. Once `close` was called no request
+    leaves any more: who asks to waits for ever, until its task is cancelled.
+    """
+
+    def __init__(
+        self, assure: Callable[[], Awaitable[None]] = _at_once, still_assured: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._assure = assure
+        self.still_assured = still_assured
+        self._under_way: set[Task | None] = set()
+        self._left: set[Task | None] = set()
+        self._is_closed = False
+
+    def __call__(self) -> _Departure:
+        """Return the passage of one request: an async context manager around all of it, its answer included."""
+        return _Departure(self)
+
+    def close(self) -> None:
+        """Let no further request leave."""
+        self._is_closed = True
+
+    def is_under_way(self, task: Task) -> bool:
+        """Whether the task has a request at the service now."""
+        return task in self._under_way
+
+    def has_left(self, task: Task) -> bool:
+        """Whether the task has ever sent one."""
+        return task in self._left
+
+    async def begin(self) -> None:
+        """Let the running task's request leave."""
+        if self._is_closed:
+            await asyncio.get_running_loop().create_future()
+        await self._assure()
+        task = asyncio.current_task()
+        self._under_way.add(task)
+        if task is not None and task not in self._left:
+            self._left.add(task)
+            task.add_done_callback(self._left.discard)
+
+    def end(self) -> None:
+        """The running task's request has its answer, or none."""
+        self._under_way.discard(asyncio.current_task())
+
+
+class _Departure:
+    """One request's way out and back."""
+
+    __slots__ = ("_departures", "_looked")
+
+    def __init__(self, departures: Departures) -> None:
+        self._departures = departures
+        self._looked: Token[Callable[[], bool]] | None = None
+
+    async def __aenter__(self) -> None:
+        await self._departures.begin()
+        others = may_leave.get(None)
+        if others is not None:  # whoever has not set it would not ask again for a request that was held back
+            self._looked = may_leave.set(lambda: others() and self._departures.still_assured())
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._departures.end()
+        if self._looked is not None:
+            may_leave.reset(self._looked)
+
+
+class Unwatched(Departures):
+    """Where nobody sees requests leave: every task may have one under way."""
+
+    def is_under_way(self, task: Task) -> bool:  # noqa: ARG002  # whichever
+        """Return True."""
+        return True
+
+
+_LOOK_S = 0.25
+"""How often a drain that is to stop looks for rows whose answer was not their last word: they wait to be sent again."""
+_QUIET_TURNS = 2
+"""So many turns of the loop an answer takes from the socket to the drain."""
+_TOLD_S = 1.3
+"""How long it may take until all who wait for their turn have heard that there is none."""
+_GO_ON = "run again to go on: what was in flight keeps its key and body"
+_NOT_SENT = Answer(status=0, code="not_sent", message="the run was stopped before the request left")
+STATE_PATIENCE_S = 30.0
+"""How long answers in hand wait for a state DB that is locked or cannot be reached; nothing new is sent meanwhile."""
+_FIRST_WAIT_S = 0.25
+_LONGEST_WAIT_S = 5.0
+T = TypeVar("T")
+Deliver = Callable[[Intent], Awaitable[Verdict]]
+Advance = Callable[[int], None]
+
+
+async def _nowhere(intent: Intent) -> Verdict:
+    raise RuntimeError(f"{intent.row_key} has nowhere to go: set `deliver` before the drain runs")
+
+
+def _as_much_as_allowed() -> int:
+    return sys.maxsize
+
+
+@dataclass(slots=True)
+class Drain:
+    """One drain of one outbox. Its transactions and its requests share one thread, so that neither needs a lock.
+
+    `in_flight`: requests at a time, `room` how many of them there may be now; `aside`: how many rows in hand need no slot, as
+    they wait before they ask about a 409. `is_wary`: whether one row is to be in hand at a time; `stopped`: why nothing is
+    sent any more, if so. `grace_s`: how long requests in flight may
+    take to finish once a stop is asked for; `departures` knows which are, `close_route` turns away those that wait for
+    their turn. `advance` is told how many rows were settled. After `run`, `cause` says why the drain ended early, if it did.
+    """
+
+    outbox: Outbox
+    in_flight: int
+    grace_s: float
+    advance: Advance
+    deliver: Deliver = _nowhere
+    room: Callable[[], int] = _as_much_as_allowed
+    aside: Callable[[], int] = lambda: 0
+    is_wary: Callable[[], bool] = lambda: False
+    stopped: Callable[[], SyncError | None] = lambda: None
+    systemic: SystemicFailure = field(default_factory=SystemicFailure)
+    caution: Caution = field(default_factory=Caution)
+    departures: Departures = field(default_factory=Unwatched)
+    close_route: Callable[[SyncError], None] = lambda _cause: None
+    cause: SyncError | None = None
+    _answered: list[Settled] = field(default_factory=list)
+    _unsettled: list[Settled] = field(default_factory=list)
+    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    _tasks: dict[asyncio.Task[None], Intent] = field(default_factory=dict)
+    _deadline: float | None = None
+    _patience_until: float | None = None
+
+    def stop(self, cause: SyncError | None = None) -> None:
+        """Take no new rows, for `cause` or because somebody asked for it; to be called in the event loop's thread."""
+        self.cause = self.cause or cause or InterruptedRunError("stopped on request", hint=_GO_ON)
+        self._arrived.set()
+
+    def leave(self, cause: SyncError | None = None) -> None:
+        """Stop, and do not even wait for what is in flight; to be called in the event loop's thread."""
+        self.stop(cause)
+        self._deadline = asyncio.get_running_loop().time()
+
+    @property
+    def under_way(self) -> int:
+        """How many rows have a request at the service now."""
+        return sum(map(self.departures.is_under_way, self._tasks))
+
+    def wake(self) -> None:
+        """Look again how many rows may be in hand; to be called in the event loop's thread."""
+        self._arrived.set()
+
+    async def record(self, intent: Intent) -> None:
+        """Record that one more attempt of an intent in hand begins, before it leaves."""
+        await self._patiently(lambda: self.outbox.begin_again(intent))
+
+    async def run(self) -> None:
+        """Send until nothing is owed, or until a cause to stop; every answer that arrived is durable on return."""
+        try:
+            while await self._patiently(self._settle_and_send):
+                await self._next_answers()
+        finally:
+            await self._abandon()
+
+    async def _patiently(self, write: Callable[[], T]) -> T:
+        """Write to the state DB; one that is away is waited for a while: the answers are in hand, and worth keeping."""
+        loop = asyncio.get_running_loop()
+        until_s, wait_s = loop.time() + STATE_PATIENCE_S, _FIRST_WAIT_S
+        while True:
+            try:
+                return write()
+            except StateBusyError:
+                if loop.time() + wait_s > until_s:
+                    raise
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+
+    def _settle_and_send(self) -> bool:
+        answered, self._answered = self._answered, []
+        for one in answered:
+            self.cause = self.cause or self.caution.cause(one.intent, one.verdict) or self.systemic.cause(one.verdict)
+        self.cause = self.cause or self.stopped()
+        want = 0 if self.cause else max(self._slots() - len(self._tasks) + self.aside(), 0)
+        self._unsettled += answered
+        if self._unsettled or want:
+            # In the loop's own thread: handing the transaction to another one costs more than the transaction itself.
+            intents = self.outbox.settle_and_claim(self._unsettled, want)
+            settled, self._unsettled = self._unsettled, []
+            self.advance(sum(not isinstance(one.verdict, Superseded | Postponed) for one in settled))
+            self._tasks.update({asyncio.create_task(self._send(intent)): intent for intent in intents})
+        return bool(self._tasks or self._answered)
+
+    def _slots(self) -> int:
+        """How many rows may be in hand, those aside not counted."""
+        is_single = self.caution.is_on or self.systemic.is_doubtful or self.is_wary()
+        return min(1 if is_single else self.in_flight, self.in_flight, self.room())
+
+    async def _send(self, intent: Intent) -> None:
+        try:
+            verdict = await self.deliver(intent)
+            self._answered.append(Settled(intent, verdict))
+            self._tasks.pop(cast("asyncio.Task[None]", asyncio.current_task()), None)
+        finally:
+            self._arrived.set()
+
+    async def _next_answers(self) -> None:
+        """Wait for answers; once it is asked to stop, only for those of requests that are at the service now."""
+        loop = asyncio.get_running_loop()
+        if self.cause and self._patience_until is None:
+            self._deadline = self._deadline or loop.time() + self.grace_s
+            self._patience_until = loop.time() + _TOLD_S
+            self.departures.close()
+            self.close_route(self.cause)
+        if self._patience_until is not None and loop.time() > self._patience_until and not self._answered:
+            await self._dismiss()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._deadline and min(self._deadline, loop.time() + _LOOK_S)):
+                await self._arrived.wait()
+        if self._deadline is not None and loop.time() >= self._deadline:
+            await self._abandon()
+        await self._gather()
+        self._arrived.clear()
+        for task in [task for task in self._tasks if task.done()]:
+            task.result()
+
+    async def _gather(self) -> None:
+        """Let in the answers that are here already and on their way through the loop: settling many costs hardly more than one.
+
+        Nobody is waited for: turns of the loop that bring no answer, and take no time, end it.
+        """
+        quiet = 0
+        while quiet < _QUIET_TURNS and self._answered and self._tasks:
+            known = len(self._answered)
+            await asyncio.sleep(0)
+            quiet = quiet + 1 if len(self._answered) == known else 0
+
+    async def _dismiss(self) -> None:
+        """Send those home that wait for their turn, a pause or another attempt. What never left is as good as not claimed."""
+        waiting = [task for task in self._tasks if not (task.done() or self.departures.is_under_way(task))]
+        unsent = [self._tasks[task] for task in waiting if not self.departures.has_left(task)]
+        await self._cancel(waiting)
+        cause = cast("SyncError", self.cause)
+        self._answered += [Settled(intent, Postponed(_NOT_SENT, cause, attempts=0)) for intent in unsent]
+        self._arrived.set() if unsent else None
+
+    async def _abandon(self) -> None:
+        await self._cancel(list(self._tasks))
+
+    async def _cancel(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for task in tasks:
+            self._tasks.pop(task, None)

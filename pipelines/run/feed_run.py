@@ -1,0 +1,249 @@
+"""One run of one feed, phase by phase, with its lease and its page in the books; Dagster's assets and the command line share it.
+
+What a phase does is `sync`'s; which real things it does it with is `wiring`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+
+import structlog
+from structlog.contextvars import bound_contextvars
+
+from mappings.errors import SyncError
+from mappings.spec.feed import FeedMapping
+from pipelines.run.brakes import brake_error, pass_the_gate, raise_if_braked
+from pipelines.run.context import Workshop
+from pipelines.run.drain import Advance
+from pipelines.run.lease import LeaseKeeper
+from pipelines.run.options import RunOptions
+from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
+from pipelines.run.publish import Published, publish
+from pipelines.run.sending import PublishJob
+from pipelines.run.signals import InterruptedRunError, signals_deferred, signals_raised
+from pipelines.run.stage import Staged, stage
+from pipelines.run.standing import outcome_of_publish, outcome_of_standing
+from pipelines.run.write_back import mark_rows
+from pipelines.telemetry.tracing import Work
+from state.ledger.accounts import PublishAccount
+from state.ledger.lease import LeaseLostError
+from state.ledger.standing import Standing
+from state.notes import put_pace
+from state.views.books import Books
+
+DONE = Outcome("done", ExitCode.DONE)
+_MISSING = "keys that are not in the source"
+
+
+@dataclass(frozen=True, slots=True)
+class RunTicket:
+    """Which run this is: its id in the books, who launched it, and its id in Dagster where it has one."""
+
+    run_id: str
+    launched_by: str
+    dagster_run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """What the phases tell while they work: rows read, rows owed, rows settled. Silent by default."""
+
+    read: Advance = field(default=lambda _rows: None)
+    owed: Advance = field(default=lambda _rows: None)
+    settled: Advance = field(default=lambda _rows: None)
+
+
+SCHEDULED = RunOptions()
+"""What a scheduled run is asked for: nothing in particular."""
+SILENT = Watcher()
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRun:
+    """How one run of one feed went, for tables and for `--json`."""
+
+    feed: str
+    run_id: str
+    outcome: Outcome
+    staged: Staged | None = None
+    published: Published | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedAtWork:
+    """A feed, the run that works on it, and what a person asked of that run."""
+
+    workshop: Workshop
+    mapping: FeedMapping
+    ticket: RunTicket
+    options: RunOptions = SCHEDULED
+    watcher: Watcher = SILENT
+
+    def run(self) -> FeedRun:
+        """Stage and publish as the options say, under one lease; every failure becomes the outcome, none is raised."""
+        staged: Staged | None = None
+        published: Published | None = None
+        outcome = DONE
+        try:
+            with faults_as_errors(lambda: "at work", self.ticket.run_id), self._held() as lease:
+                if not self.options.publish_only:
+                    staged = self._stage(lease)
+                    raise_if_braked(staged.stopping, self.mapping.feed)
+                    outcome = self._outcome_of_stage(staged)
+                if not self.options.stage_only:
+                    published = self._publish(lease)
+                    outcome = outcome_of_publish(published, self.mapping)
+        except SyncError as error:
+            outcome = outcome_of(error)
+        except KeyboardInterrupt as interrupt:
+            outcome = _outcome_of_leaving(interrupt, "at work")
+        return FeedRun(self.mapping.feed, self.ticket.run_id, outcome, staged, published)
+
+    def stage(self) -> Staged:
+        """Read, map and record what is to be sent.
+
+        Raises:
+            SyncError: as the source, the service's lists or the state DB fail.
+        """
+        with self._held() as lease:
+            return self._stage(lease)
+
+    def publish(self) -> Published:
+        """Send what is owed.
+
+        Raises:
+            SyncError: a brake holds the feed, or the state DB fails.
+        """
+        with self._held() as lease:
+            return self._publish(lease)
+
+    @contextmanager
+    def _held(self) -> Iterator[LeaseKeeper]:
+        """Hold the feed's lease, with signals deferred.
+
+        The run's page begins under the lease: an open page of another run, seen by who holds the feed, is a dead run's.
+        """
+        run_id = self.ticket.run_id
+        work = Work(self.mapping.feed, run_id, self.ticket.launched_by)
+        holder = f"run {run_id}, launched by {work.launched_by}"
+        with (
+            signals_deferred(),
+            bound_contextvars(feed=work.feed, run_id=run_id),
+            self.workshop.telemetry.run(work),
+            ExitStack() as stack,
+        ):
+            with self._closed_if_left("waiting for the feed"):
+                lease = stack.enter_context(self.workshop.lease(self.mapping, holder, is_patient=self.options.wait))
+            yield lease
+
+    @contextmanager
+    def _closed_if_left(self, doing: str, account: Callable[[], PublishAccount | None] = lambda: None) -> Iterator[None]:
+        """Write down why the block was left; where the state DB takes no more, the error itself is what is reported."""
+        try:
+            with faults_as_errors(lambda: doing, self.ticket.run_id):
+                yield
+        except BaseException as left:
+            try:
+                self._begin()  # where the feed was never held, so that the attempt is recorded
+                # After another run took the feed over, the numbers are no longer ours.
+                self._close(_outcome_of_leaving(left, doing), None if isinstance(left, LeaseLostError) else account())
+            except SyncError as problem:
+                structlog.get_logger().warning("the end of the run could not be written down", problem=str(problem))
+            raise
+
+    def _stage(self, lease: LeaseKeeper) -> Staged:
+        with self.workshop.telemetry.phase("stage"), self._closed_if_left("staging"):
+            self._begin_phase("staging")
+            read = self.workshop.telemetry.reading(self.watcher.read)
+            with signals_raised():
+                job = self.workshop.stage_job(self.mapping, self.ticket.run_id, lease, self.options, read)
+                staged = stage(job)
+            self.workshop.telemetry.counted(asdict(staged.report.account))
+            of_reading = [notice for notice in staged.notices if notice not in job.notices]
+            self.workshop.tell_of_reading(self.mapping, self.ticket.run_id, of_reading)
+            if staged.missing:
+                self.workshop.put_down(self.mapping, self.ticket.run_id, [f"{_MISSING}: {', '.join(staged.missing)}"])
+            if staged.stopping or self.options.stage_only:
+                mark_rows(self.workshop, self.mapping, self.ticket.run_id)
+            self._close(self._unless_missing(self._outcome_of_stage(staged)))
+            return staged
+
+    def _publish(self, lease: LeaseKeeper) -> Published:
+        job: PublishJob | None = None
+        with self.workshop.telemetry.phase("publish"), self._closed_if_left("publishing", lambda: _account_of(job)):
+            self._begin_phase("publishing")
+            pass_the_gate(self.workshop.ledger(self.mapping), self.mapping, self.options, f"run {self.ticket.run_id}")
+            settled = self.workshop.telemetry.settling(self.watcher.settled)
+            job = self.workshop.publish_job(self.mapping, self.ticket.run_id, lease, self.options, settled)
+            self.watcher.owed(job.outbox.owed)
+            published = replace(publish(job), written_back=mark_rows(self.workshop, self.mapping, self.ticket.run_id))
+            self.workshop.notice(self.mapping, self.ticket.run_id, published.outlook.notices)
+            settings = self.workshop.settings
+            put_pace(self.workshop.engine, settings.destination, self.mapping.feed, self.ticket.run_id, published.pace)
+            self._close(self._unless_missing(outcome_of_publish(published, self.mapping)), published.account)
+            return published
+
+    def _outcome_of_stage(self, staged: Staged) -> Outcome:
+        """Judge a stage: by its brakes, and where the run ends with it also by what waits for a person."""
+        if staged.stopping:
+            return outcome_of(brake_error(staged.stopping, self.mapping.feed))
+        hint = f"`eventsync run {self.mapping.feed} --publish-only` sends what is staged"
+        outcome = Outcome("staged", ExitCode.DONE, "nothing was sent yet", hint)
+        return outcome_of_standing(self._standing(), self.mapping, outcome) if self.options.stage_only else outcome
+
+    def _standing(self) -> Standing:
+        return self.workshop.ledger(self.mapping).standing(self.mapping.publish.key_memory_s)
+
+    def _unless_missing(self, outcome: Outcome) -> Outcome:
+        """Return the outcome, or that somebody has to look, where the run was asked for keys that the source does not have.
+
+        The page of the run knows, also where another process staged.
+        """
+        if not self.options.keys or outcome.exit_code is not ExitCode.DONE:
+            return outcome
+        page = Books(self.workshop.engine).run(self.workshop.settings.destination, self.mapping.feed, self.ticket.run_id)
+        told = [notice for notice in page.notices if notice.startswith(_MISSING)] if page else []
+        hint = "row keys are spelt as `eventsync rows` and `eventsync preview` show them"
+        return Outcome("needs attention", ExitCode.ATTENTION, told[-1], hint) if told else outcome
+
+    def _begin_phase(self, name: str) -> None:
+        """Begin a phase, or leave before it where a signal has come."""
+        with signals_raised():
+            structlog.get_logger().info("phase begins", phase=name, launched_by=self.ticket.launched_by)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.workshop.ledger(self.mapping).begin_run(
+            self.ticket.run_id, launched_by=self.ticket.launched_by, dagster_run_id=self.ticket.dagster_run_id
+        )
+
+    def _close(self, outcome: Outcome, account: PublishAccount | None = None) -> None:
+        counts = asdict(account) if account else {}
+        log = structlog.get_logger()
+        self.workshop.telemetry.ended(outcome.name, int(outcome.exit_code))
+        self.workshop.telemetry.counted(counts)
+        log.info("phase ended", outcome=outcome.name, exit_code=int(outcome.exit_code), message=outcome.message, **counts)
+        self.workshop.ledger(self.mapping).finish_run(
+            self.ticket.run_id,
+            outcome=outcome.name,
+            exit_code=int(outcome.exit_code),
+            message=outcome.told,
+            publish_account=account,
+            standing=self._standing(),
+        )
+
+
+def _account_of(job: PublishJob | None) -> PublishAccount | None:
+    """Return what was settled, as far as it can be read."""
+    try:
+        return job.outbox.account() if job else None
+    except SyncError:
+        return None
+
+
+def _outcome_of_leaving(left: BaseException, doing: str) -> Outcome:
+    if isinstance(left, SyncError):
+        return outcome_of(left)
+    return outcome_of(InterruptedRunError(f"interrupted while {doing}", hint="run again to go on"))

@@ -1,0 +1,52 @@
+"""What a person may ask of one run, the same on the command line and in Dagster's launchpad.
+
+What a feed asks of all its runs stands in its mapping file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from mappings.strict import Strict
+from pipelines.run.backfill import Window
+
+BrakeName = Literal["rejected", "shrink", "left_out", "new", "copies", "scope", "keys"]
+BRAKE_TEXTS: Mapping[BrakeName, str] = {
+    "rejected": "Not more rejected rows than the feed allows.",
+    "shrink": "The source is not suddenly empty or much smaller than the time before.",
+    "left_out": "The rules do not suddenly leave out many delivered rows whose events are to come.",
+    "new": "Not far more new rows than the feed's history explains.",
+    "copies": "The new rows are not mostly copies of events sent under other keys.",
+    "scope": "No other feed or namespace delivers these rows already.",
+    "keys": "The definition of the key is the one that the ledger knows.",
+}
+
+
+class RunOptions(Strict):
+    """The options of one run. The defaults are those of a scheduled run."""
+
+    limit: int | None = Field(
+        default=None, ge=1, description="Send at most this many rows; the rest stay pending for the next run."
+    )
+    keys: tuple[str, ...] = Field(
+        default=(), description="Only these row keys, as `eventsync rows` shows them; a row's own means all of its events."
+    )
+    status: Literal["draft"] | None = Field(default=None, description="Send every event as a draft, whatever the mapping says.")
+    accept: tuple[BrakeName, ...] = Field(default=(), description="Brakes that this one run may pass.")
+    stage_only: bool = Field(default=False, description="Read and stage; send nothing.")
+    publish_only: bool = Field(default=False, description="Send what is already staged; do not read the source.")
+    full: bool = Field(default=False, description="Read the source from its start, also where only what changed would be read.")
+    wait: bool = Field(default=False, description="Wait for another run of the feed to end, instead of leaving.")
+    window: Window | None = Field(default=None, description="Only rows of these days; no bookmark moves, and no row vanishes.")
+
+    @model_validator(mode="after")
+    def _can_be_kept(self) -> Self:
+        """Refuse what a run could only seem to obey: what is staged already keeps the body that it has."""
+        if self.publish_only and self.status is not None:
+            raise ValueError("status cannot be asked for with publish_only: what is staged keeps its status; stage it again")
+        if self.publish_only and (self.full or self.window):
+            raise ValueError("neither full nor a window can be asked for with publish_only: nothing is read")
+        return self

@@ -1,0 +1,226 @@
+"""Before anything is sent: the service's own page is asked once what it expects, and held against what this feed sends.
+
+How they are compared is `connectors.event_api.contract`'s; how a drain is careful about differences is `caution`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass, replace
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
+
+from connectors.event_api.client import EventApi
+from connectors.event_api.contract_check import Drift, compare, upload_field
+from connectors.event_api.contract_page import NoPage, PageBody, PageUnchanged, read_page
+from connectors.event_api.lists import Classifications
+from mappings.lint.soundness import outgoing_of
+from mappings.refusals import nearest
+from mappings.row_key import FeedName
+from mappings.spec.feed import FeedMapping
+from pipelines.run.systemic_failure import Doubt
+from state.notes import ServiceNotes
+
+RULES = "2"
+"""Raised whenever the comparison finds other things than before, so that no remembered result outlives its rules."""
+_TOLD = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What the page announces for a feed. `has_changed`: it is another page than at the last look.
+
+    `is_disproved`: rows have passed in spite of it, so that its errors are no doubts. `upload_field`: where it wants images.
+    """
+
+    drifts: tuple[Drift, ...] = ()
+    has_changed: bool = False
+    is_disproved: bool = False
+    upload_field: str = ""
+
+    @property
+    def errors(self) -> tuple[Drift, ...]:
+        """The differences for which every row would be refused, as far as nothing disproves them."""
+        return () if self.is_disproved else tuple(drift for drift in self.drifts if drift.severity == "error")
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """The same, as the drain's care takes them."""
+        return tuple(Doubt(drift.told, frozenset(drift.fields)) for drift in self.errors)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a run tells of it: every announced refusal; what concerns some rows only once, when the page changes."""
+        told = [str(drift) for drift in self.errors[:_TOLD]]
+        if len(self.errors) > _TOLD:
+            told.append(f"the service's page differs in {len(self.errors) - _TOLD} more places: see `eventsync check --live`")
+        warnings = sum(drift.severity == "warning" for drift in self.drifts)
+        if self.has_changed and warnings:
+            told.append(f"the service's page has changed, and differs for some rows in {warnings}: see `eventsync check --live`")
+        return tuple(told)
+
+
+CLEAR = Outlook()
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """The last comparison: of which page (its `ETag` and digest) with which mapping, by which rules."""
+
+    etag: str
+    page: str
+    mapping: str
+    rules: str
+    drifts: tuple[Drift, ...]
+    is_disproved: bool = False
+    upload_field: str = ""
+
+    @property
+    def outlook(self) -> Outlook:
+        return Outlook(self.drifts, is_disproved=self.is_disproved, upload_field=self.upload_field)
+
+
+_REMEMBERED = TypeAdapter(_Remembered)
+
+
+class Preflight:
+    """Looks ahead for one feed at one destination. What it finds is remembered, so that an unchanged page is not read twice."""
+
+    def __init__(self, notes: ServiceNotes, mapping: FeedMapping) -> None:
+        self._notes = notes
+        self._mapping = mapping
+        self._name = f"contract of {mapping.feed}"
+
+    async def look(self, api: EventApi) -> Outlook:
+        """Ask for the page once and compare it; where it cannot be had or read, nothing is announced.
+
+        Raises:
+            SyncError: the state DB cannot be read or written.
+        """
+        before = self._remembered()
+        is_ours = before is not None and (before.mapping, before.rules) == (self._mapping.digest.hex(), RULES)
+        told = await api.contract(before.etag if before is not None and is_ours else "")
+        match told:
+            case PageUnchanged() if before is not None:
+                return before.outlook
+            case PageBody(body, etag):
+                digest = hashlib.blake2b(body, digest_size=16).hexdigest()
+                if before is not None and is_ours and before.page == digest:
+                    return before.outlook
+                return await self._compared(body, etag, digest, before)
+            case _:
+                return _not_had(told.why if isinstance(told, NoPage) else "it answers 304 to nothing")
+
+    def disprove(self) -> None:
+        """Remember that rows passed in spite of what the page announces: until it changes, it is not doubted again."""
+        before = self._remembered()
+        if before is not None:
+            self._remember(replace(before, is_disproved=True))
+
+    async def _compared(self, body: bytes, etag: str, digest: str, before: _Remembered | None) -> Outlook:
+        page = await asyncio.to_thread(read_page, body)
+        if isinstance(page, NoPage):
+            return _not_had(page.why)
+        drifts = await asyncio.to_thread(compare, page, outgoing_of(self._mapping))
+        found = _Remembered(etag, digest, self._mapping.digest.hex(), RULES, drifts, upload_field=upload_field(page))
+        self._remember(found)
+        return replace(found.outlook, has_changed=before is not None and before.page != digest)
+
+    def _remembered(self) -> _Remembered | None:
+        kept = self._notes.read(self._name)
+        try:
+            return None if kept is None else _REMEMBERED.validate_json(kept)
+        except ValidationError:  # written by another version
+            return None
+
+    def _remember(self, found: _Remembered) -> None:
+        self._notes.write(self._name, _REMEMBERED.dump_json(found, ensure_ascii=True).decode("ascii"))
+
+
+def _not_had(why: str) -> Outlook:
+    structlog.get_logger().debug("the service's page could not be compared", why=why)
+    return CLEAR
+
+
+_SHOWN = 8
+_LIST = TypeAdapter(Classifications)
+
+
+@dataclass(frozen=True, slots=True)
+class ListChange:
+    """Two states of the list. `lost`: slugs that this feed's mapping names and the list has no more."""
+
+    before: str
+    now: str
+    gone: tuple[str, ...]
+    new: tuple[str, ...]
+    lost: tuple[str, ...]
+
+    def __str__(self) -> str:
+        versions = f"from {self.before} to {self.now}" if self.before != self.now else f"and is still called {self.now}"
+        parts = [f"gone: {', '.join(self._gone())}" if self.gone else "", f"new: {_some(self.new)}" if self.new else ""]
+        lost = f"this mapping names {_some(self.lost)}: such rows are rejected until it is mended" if self.lost else ""
+        return "; ".join(filter(None, (f"the list of classifications changed {versions}", *parts, lost)))
+
+    def _gone(self) -> list[str]:
+        """Name what is gone, each with the new slug that it may have become."""
+        named = [(slug, nearest(slug, self.new)) for slug in self.gone[:_SHOWN]]
+        told = [f"{slug} (now {near}?)" if near else slug for slug, near in named]
+        return told if len(self.gone) <= _SHOWN else [*told, f"and {len(self.gone) - _SHOWN} more"]
+
+
+class ListMemory:
+    """What the runs at one destination have seen of the list: every version once, and for each feed what it was told last."""
+
+    def __init__(self, notes: ServiceNotes) -> None:
+        self._notes = notes
+
+    def version(self, version: str) -> Classifications | None:
+        """Return the list of a version, None if no run ever met it."""
+        return self._read(f"classifications of {version}")
+
+    def told(self, feed: FeedName) -> Classifications | None:
+        """Return the list as a feed's last run met it, None if none did."""
+        return self._read(f"classifications told to {feed}")
+
+    def note(self, mapping: FeedMapping, now: Classifications) -> ListChange | None:
+        """Remember the list as this run met it, and return how it changed since the feed's last run; written only if it did."""
+        before = self.told(mapping.feed)
+        if before == now:
+            return None
+        for name in (f"classifications told to {mapping.feed}", f"classifications of {now.version}"):
+            self._notes.write(name, _LIST.dump_json(now, ensure_ascii=True).decode("ascii"))
+        return None if before is None else change_between(before, now, mapping)
+
+    def _read(self, name: str) -> Classifications | None:
+        kept = self._notes.read(name)
+        try:
+            return None if kept is None else _LIST.validate_json(kept)
+        except ValidationError:  # written by another version
+            return None
+
+
+def change_between(before: Classifications, now: Classifications, mapping: FeedMapping) -> ListChange:
+    """Return how the list differs, as far as it concerns a mapping."""
+    named = named_slugs(mapping)
+    return ListChange(
+        before=before.version,
+        now=now.version,
+        gone=tuple(sorted(before.slugs - now.slugs)),
+        new=tuple(sorted(now.slugs - before.slugs)),
+        lost=tuple(sorted(named - now.slugs)),
+    )
+
+
+def named_slugs(mapping: FeedMapping) -> frozenset[str]:
+    """Return the slugs that a mapping can give, none where rows decide."""
+    sent = outgoing_of(mapping).fields.get("classifications")
+    values = sent.item.values if sent and sent.item else None
+    return frozenset(str(value) for value in values or ())
+
+
+def _some(slugs: tuple[str, ...]) -> str:
+    shown = ", ".join(slugs[:_SHOWN])
+    return f"{shown} and {len(slugs) - _SHOWN} more" if len(slugs) > _SHOWN else shown

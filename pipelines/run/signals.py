@@ -1,0 +1,242 @@
+"""SIGINT, SIGTERM and SIGHUP: the first one stops a command in good order, a second one ends it at once.
+
+A signal raises `KeyboardInterrupt` (or what an orchestrator around us raises) where the main thread waits or reads, is kept
+while it writes, and stops the event loop of a run through a callback. Imports next to nothing, so that a command answers
+Ctrl-C while the rest is still being imported.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from mappings.errors import SyncError
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+
+T = TypeVar("T")
+Handler = Callable[[int, FrameType | None], object]
+
+INTERRUPTED = 130
+"""The exit code of a process that SIGINT has ended (128 + 2, as shells count)."""
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SAME_PRESS_S = 0.1
+"""Signals so close together are one: a terminal's Ctrl-C may come from the terminal and from a parent process."""
+_LAST_S = 0.7
+"""How long after a second signal the command still has, whatever it hangs in."""
+_JOIN_S = 0.25
+"""How long the process then has: Python waits for threads, one of which may ask a server that does not answer."""
+_NAP_S = 0.2
+
+
+class InterruptedRunError(SyncError):
+    """A person or the machine asked the run to stop; the state is intact."""
+
+
+@dataclass(slots=True)
+class _Signals:
+    """What this process has received. Signals belong to the process, so there is one of these.
+
+    `raise_interrupt` is the handler that was there before ours: Python's own, or that of an orchestrator around us.
+    `on_stop` is called with the number of signals in place of an exception; `depth` counts the blocks that handle signals.
+    """
+
+    count: int = 0
+    received_at: float = 0.0
+    is_deferred: bool = False
+    is_pending: bool = False
+    depth: int = 0
+    raise_interrupt: Handler = signal.default_int_handler
+    on_stop: Callable[[int], None] | None = None
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        at = time.monotonic()
+        if self.count and at - self.received_at <= _SAME_PRESS_S:
+            return
+        self.count, self.received_at = self.count + 1, at
+        if self.on_stop is not None:
+            self.on_stop(self.count)
+        elif self.is_deferred:
+            self.is_pending = True
+        else:
+            self.raise_interrupt(number, frame)
+
+    def raise_pending(self) -> None:
+        if self.is_pending and not self.is_deferred:
+            self.is_pending = False
+            self.raise_interrupt(signal.SIGINT, None)
+
+
+_SIGNALS = _Signals()
+
+
+def leave(_number: int, _frame: FrameType | None) -> None:
+    """Exit at once, silently: the handler before a command has begun, when nothing is at work that could be damaged."""
+    with suppress(RuntimeError, OSError, ValueError):  # it is being written to, or its reader has gone
+        sys.stdout.flush()
+    os._exit(INTERRUPTED)
+
+
+def is_stop_asked() -> bool:
+    """Whether this process has received a signal to stop."""
+    return _SIGNALS.count > 0
+
+
+def raise_if_stopped() -> None:
+    """Raise for a signal that came at a moment in which Python drops exceptions, as while it finalizes an object."""
+    if _SIGNALS.count and not _SIGNALS.is_deferred and _is_main():
+        _SIGNALS.raise_interrupt(signal.SIGINT, None)
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Handle signals, and keep them until a block `signals_raised` inside, or until the end. Only the main thread has signals."""
+    if not _is_main():
+        yield
+        return
+    former = {number: signal.getsignal(number) for number in STOPPING}
+    was_deferred, raise_interrupt = _SIGNALS.is_deferred, _SIGNALS.raise_interrupt
+    _SIGNALS.is_deferred = True
+    _SIGNALS.depth += 1
+    if (handler := former[signal.SIGINT]) != _SIGNALS.handle:
+        _SIGNALS.raise_interrupt = handler if callable(handler) and handler != leave else signal.default_int_handler
+    try:
+        for number in STOPPING:
+            signal.signal(number, _SIGNALS.handle)
+        yield
+        _SIGNALS.is_deferred = was_deferred
+        _SIGNALS.raise_pending()
+    finally:
+        _SIGNALS.is_deferred, _SIGNALS.raise_interrupt = was_deferred, raise_interrupt
+        _SIGNALS.depth -= 1
+        for number, handler in former.items():
+            signal.signal(number, handler)
+        if not _SIGNALS.depth:
+            _SIGNALS.count, _SIGNALS.is_pending = 0, False
+
+
+@contextmanager
+def signals_raised() -> Iterator[None]:
+    """Let signals interrupt the block: for waiting and reading. One that was kept interrupts at once."""
+    if not _is_main():
+        yield
+        return
+    was_deferred, _SIGNALS.is_deferred = _SIGNALS.is_deferred, False
+    try:
+        _SIGNALS.raise_pending()
+        yield
+    finally:
+        _SIGNALS.is_deferred = was_deferred
+
+
+def run_async(work: Callable[[], Coroutine[Any, Any, T]], on_stop: Callable[[int], None] | None = None) -> T:
+    """Run `work()` in an event loop. A signal calls `on_stop` in it with the number of signals so far.
+
+    Without `on_stop` a signal cancels the work and is raised here. After a stop in good order the result is returned, unless
+    an orchestrator around us waits for its own exception.
+    """
+    import asyncio  # noqa: PLC0415  # keeps the first moment of a command short
+
+    async def main() -> T:
+        loop = asyncio.get_running_loop()
+        call = on_stop or partial(_cancel, asyncio.current_task())
+        if _is_main() and _SIGNALS.depth:
+            _SIGNALS.on_stop = lambda count: _call_in(loop, call, count)
+            if _SIGNALS.is_pending:
+                _SIGNALS.is_pending = False
+                call(_SIGNALS.count)
+        return await work()
+
+    before = _SIGNALS.count - _SIGNALS.is_pending
+    try:
+        with asyncio.Runner() as runner:
+            result = runner.run(main())
+    except asyncio.CancelledError:
+        _SIGNALS.on_stop = None
+        if _SIGNALS.count > before:
+            _SIGNALS.raise_interrupt(signal.SIGINT, None)
+        raise
+    finally:
+        _SIGNALS.on_stop = None
+    if _SIGNALS.count > before:
+        with suppress(*[KeyboardInterrupt] if on_stop else []):
+            _SIGNALS.raise_interrupt(signal.SIGINT, None)
+    return result
+
+
+def _cancel(task: asyncio.Task[Any] | None, _count: int) -> None:
+    if task is not None:
+        task.cancel()
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[int], None], count: int) -> None:
+    with suppress(RuntimeError):  # the work has ended by itself in this very moment
+        loop.call_soon_threadsafe(call, count)
+
+
+def wait_to_be_stopped() -> NoReturn:
+    """Wait until a signal interrupts. In naps: a signal of the very moment in which a wait begins does not end it."""
+    with signals_raised():
+        while True:
+            raise_if_stopped()
+            time.sleep(_NAP_S)  # noqa: TID251  # waits for a person
+
+
+@contextmanager
+def leaving_on_second_signal(last_words: Callable[[], None]) -> Iterator[None]:
+    """Defer signals around all that a process does; from a second one on, it is gone within a second.
+
+    A thread watches Python's wakeup file descriptor, which is written to even while the main thread waits for a lock in C. If
+    the block has not ended by then, `last_words` is called in that thread before the process exits.
+    """
+    import socket  # noqa: PLC0415  # as above
+
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    is_over = threading.Event()
+    args = (reader, is_over, last_words)
+    threading.Thread(target=_leave_on_second, args=args, name="eventsync-leaving", daemon=True).start()
+    former = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    try:
+        with signals_deferred():
+            yield
+            _SIGNALS.is_pending = False
+    finally:
+        is_over.set()
+        signal.set_wakeup_fd(former)
+        writer.close()
+
+
+def _leave_on_second(reader: socket.socket, is_over: threading.Event, last_words: Callable[[], None]) -> None:
+    first_at: float | None = None
+    while byte := reader.recv(1):
+        at = time.monotonic()
+        if byte[0] in STOPPING and first_at is not None and at - first_at > _SAME_PRESS_S:
+            break
+        if byte[0] in STOPPING and first_at is None:
+            first_at = at
+    else:
+        reader.close()
+        return
+    if is_over.wait(_LAST_S):
+        time.sleep(_JOIN_S)  # noqa: TID251  # for threads that end by themselves
+    else:
+        last_words()
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    os._exit(INTERRUPTED)
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -1,1 +1,0 @@
-"""How a run is asked to stop, and when it hears it."""

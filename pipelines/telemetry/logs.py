@@ -1,0 +1,48 @@
+"""Structured logs on stderr: `pretty` for people, `json` for machines; secrets are masked wherever they would stand.
+
+What is logged is said where it happens; a run says when it began, when it staged, when it published and how it ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+from connectors.masking import Mask
+from pipelines.control_characters import escaped
+from pipelines.settings import Settings
+
+
+def configure_logs(settings: Settings) -> None:
+    """Set up the logs of this process as the environment asks: format, level, and the secrets that must not appear."""
+    level = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *_rendering(settings.log_format),
+            _masking(settings.mask),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level[settings.log_level]),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # as it is then: somebody may have put another in its place
+        cache_logger_on_first_use=False,
+    )
+
+
+def _rendering(log_format: str) -> tuple[structlog.typing.Processor, ...]:
+    """Return what makes a line of an event; of a trace only its lines of code are shown, never the values they worked on."""
+    if log_format == "json":
+        return structlog.processors.format_exc_info, structlog.processors.JSONRenderer()
+    return (structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),)
+
+
+def _masking(mask: Mask) -> structlog.typing.Processor:
+    """Hide the secrets in the finished line, wherever in the event they stood, and escape what a terminal would obey."""
+
+    def hide(_logger: object, _method: str, line: object) -> str:
+        return escaped(mask.hide(str(line)))
+
+    return hide

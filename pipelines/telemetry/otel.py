@@ -1,0 +1,327 @@
+"""Spans and measurements of runs for OpenTelemetry, sent where the OTEL_* variables say. Needs the extra `otel`."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from importlib.metadata import version
+
+import structlog
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.metrics import Meter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, get_current_span
+from structlog.contextvars import bound_contextvars, get_contextvars
+
+from connectors.event_api.transport import Exchanged, Seen
+from pipelines.telemetry.tracing import Advance, Exporter, Telemetry, Wanted, Work
+
+PATIENCE_S = 2.0
+"""How long the end of a run waits for a collector. One that is not heard of by then is not waited for again."""
+_NAME = "eventsync"
+
+
+@dataclass(slots=True)
+class Exporting:
+    """Both providers of this process; with their own they leave OpenTelemetry's global ones to others."""
+
+    traces: TracerProvider
+    metrics: MeterProvider
+    is_deaf: bool = False
+    _told: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def tracer(self) -> Tracer:
+        """What makes spans."""
+        return self.traces.get_tracer(_NAME, version(_NAME))
+
+    @property
+    def meter(self) -> Meter:
+        """What counts."""
+        return self.metrics.get_meter(_NAME, version(_NAME))
+
+    def flush(self) -> None:
+        """Send what there is, for at most a few seconds: an unreachable collector holds up one run, once."""
+        if self.is_deaf:
+            return
+        over = threading.Event()
+
+        def send() -> None:
+            self.traces.force_flush()
+            self.metrics.force_flush()
+            over.set()
+
+        threading.Thread(target=send, name="eventsync-otel", daemon=True).start()
+        if not over.wait(PATIENCE_S):
+            self.is_deaf = True
+            hint = "check OTEL_EXPORTER_OTLP_ENDPOINT; runs are not affected"
+            structlog.get_logger().warning("the OpenTelemetry collector does not answer", waited_s=PATIENCE_S, hint=hint)
+
+
+def exporting(wanted: Wanted, ids: IdGenerator) -> Exporting:
+    """Open the way to where the signals go. Nothing is registered for the process's end: `flush` is called before it."""
+    _forward_complaints()
+    resource = _resource()
+    traces = TracerProvider(resource=resource, id_generator=ids, shutdown_on_exit=False)
+    spans, numbers = _span_exporter(wanted.traces), _metric_exporter(wanted.metrics)
+    if spans is not None:
+        traces.add_span_processor(BatchSpanProcessor(spans))
+    readers = [] if numbers is None else [PeriodicExportingMetricReader(numbers)]
+    return Exporting(traces, MeterProvider(readers, resource, shutdown_on_exit=False))
+
+
+def _resource() -> Resource:
+    """Return what the environment says we are; where it does not name the service, it is `eventsync`."""
+    found = Resource.create()
+    name = str(found.attributes.get("service.name", ""))
+    named = {} if name and not name.startswith("unknown_service") else {"service.name": _NAME}
+    return found.merge(Resource({**named, "service.version": version(_NAME)}))
+
+
+def _span_exporter(exporter: Exporter) -> SpanExporter | None:
+    match exporter:
+        case "otlp":
+            return OTLPSpanExporter()
+        case "console":
+            return ConsoleSpanExporter(out=sys.stderr)
+        case "none":
+            return None
+
+
+def _metric_exporter(exporter: Exporter) -> MetricExporter | None:
+    match exporter:
+        case "otlp":
+            return OTLPMetricExporter()
+        case "console":
+            return ConsoleMetricExporter(out=sys.stderr)
+        case "none":
+            return None
+
+
+class _Forward(logging.Handler):
+    """Tells in our own log what the SDK complains of, each kind of complaint once: it repeats itself every few seconds."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._known: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take one complaint."""
+        if str(record.msg) not in self._known:
+            self._known.add(str(record.msg))
+            structlog.get_logger().warning("OpenTelemetry complains", complaint=record.getMessage())
+
+
+def _forward_complaints() -> None:
+    logger = logging.getLogger("opentelemetry")
+    logger.propagate = False
+    logger.handlers = [_Forward()]
+
+
+FAILURES_TOLD = 200
+"""So many requests of a phase that failed get spans of their own; beyond that only a share of them, as of all others."""
+_NS = 1_000_000_000
+
+
+class RunIds(RandomIdGenerator):
+    """Gives the spans of one run one trace, also those of other processes: its id follows from the run's."""
+
+    def generate_trace_id(self) -> int:
+        """Return the trace of the run that is at work here."""
+        work = _WORK.get()
+        return super().generate_trace_id() if work is None else trace_id_of(work.run_id)
+
+
+def trace_id_of(run_id: str) -> int:
+    """Return the id of a run's trace."""
+    return int.from_bytes(hashlib.blake2b(run_id.encode(), digest_size=16).digest())
+
+
+def open_recorder(wanted: Wanted, trace_requests: float, random: Callable[[], float]) -> Telemetry:
+    """Return what records the runs of this process and sends them where the environment says."""
+    way = exporting(wanted, RunIds())
+    return Recorder(way, trace_requests, random)
+
+
+class Numbers:
+    """What is counted and measured, by name; the names are part of what people rely on."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.rows_read = meter.create_counter("eventsync.rows.read", "{row}", "Rows read from sources, as they are read.")
+        self.rows_settled = meter.create_counter("eventsync.rows.settled", "{row}", "Rows whose answer was written down.")
+        self.rows_ended = meter.create_counter("eventsync.rows.ended", "{row}", "Rows of a phase, by where each ended.")
+        self.phases = meter.create_histogram("eventsync.phase.duration", "s", "How long a phase took, by how it ended.")
+        self.requests = meter.create_histogram("http.client.request.duration", "s", "How long a request took until its answer.")
+
+
+@dataclass(slots=True)
+class _Phase:
+    """A phase at work: the span of its run, how it ended, how often its requests have failed."""
+
+    name: str
+    run: Span
+    outcome: str = ""
+    failures: int = 0
+
+
+_WORK: ContextVar[Work | None] = ContextVar("eventsync_work", default=None)
+_PHASE: ContextVar[_Phase | None] = ContextVar("eventsync_phase", default=None)
+
+
+class Recorder(Telemetry):
+    """Tells OpenTelemetry. `trace_requests`: the share of requests, 0 to 1, that get a span though nothing is odd about them."""
+
+    def __init__(self, way: Exporting, trace_requests: float, random: Callable[[], float]) -> None:
+        self._way = way
+        self._tracer = way.tracer
+        self._numbers = Numbers(way.meter)
+        self._trace_requests = trace_requests
+        self._random = random
+
+    @property
+    def seen(self) -> Seen | None:
+        """Every request is measured; few get a span."""
+        return self._seen
+
+    @contextmanager
+    def run(self, work: Work) -> Iterator[None]:
+        """Open the trace of a run; log lines name it. What is known of it is sent before the block ends, if that is soon done."""
+        token = _WORK.set(work)
+        about = {"eventsync.feed": work.feed, "eventsync.run_id": work.run_id, "eventsync.launched_by": work.launched_by}
+        try:
+            with self._span(f"run {work.feed}", about) as span, bound_contextvars(trace_id=_hex(span)):
+                yield
+        finally:
+            _WORK.reset(token)
+            self._way.flush()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Open the span of a phase, and measure how long it takes."""
+        phase = _Phase(name, get_current_span())
+        token, began_ns = _PHASE.set(phase), time.time_ns()
+        try:
+            with self._span(name, _feed()):
+                yield
+        finally:
+            _PHASE.reset(token)
+            about = {**_feed(), "eventsync.phase": name, "eventsync.outcome": phase.outcome or "interrupted"}
+            self._numbers.phases.record((time.time_ns() - began_ns) / _NS, about)
+
+    def counted(self, account: Mapping[str, int]) -> None:
+        """Put the numbers on the phase's span, and count them."""
+        get_current_span().set_attributes({f"eventsync.rows.{name}": count for name, count in account.items()})
+        phase = _PHASE.get()
+        about = {**_feed(), "eventsync.phase": phase.name if phase else ""}
+        for name, count in account.items():
+            if count:
+                self._numbers.rows_ended.add(count, {**about, "eventsync.row.outcome": name})
+
+    def ended(self, outcome: str, exit_code: int) -> None:
+        """Put it on the phase's span and on the run's: of several phases the last word counts."""
+        phase, span = _PHASE.get(), get_current_span()
+        for each in (span,) if phase is None else (span, phase.run):
+            each.set_attributes({"eventsync.outcome": outcome, "eventsync.exit_code": exit_code})
+            if exit_code:
+                each.set_status(Status(StatusCode.ERROR, outcome))
+        if phase is not None:
+            phase.outcome = outcome
+
+    def reading(self, advance: Advance) -> Advance:
+        """Make a span of each chunk, from the end of the one before: reading it, mapping it and writing it down."""
+        about, began_ns = _feed(), time.time_ns()
+
+        def told(rows: int) -> None:
+            nonlocal began_ns
+            span = self._tracer.start_span("chunk", start_time=began_ns, attributes={"eventsync.rows": rows})
+            began_ns = time.time_ns()
+            span.end(began_ns)
+            self._numbers.rows_read.add(rows, about)
+            advance(rows)
+
+        return told
+
+    def settling(self, advance: Advance) -> Advance:
+        """Count the rows; answers come in groups, too many and too small for spans."""
+        about = _feed()
+
+        def told(rows: int) -> None:
+            self._numbers.rows_settled.add(rows, about)
+            advance(rows)
+
+        return told
+
+    def _seen(self, exchanged: Exchanged) -> None:
+        about: dict[str, str | int] = {
+            "http.request.method": exchanged.method,
+            "url.path": exchanged.path,
+            "server.address": exchanged.host,
+        }
+        if exchanged.status:
+            about["http.response.status_code"] = exchanged.status
+        if exchanged.error:
+            about["error.type"] = exchanged.error
+        self._numbers.requests.record(exchanged.seconds, about)
+        if self._is_told(exchanged):
+            self._request_span(exchanged, about)
+
+    def _is_told(self, exchanged: Exchanged) -> bool:
+        """Whether a request gets a span: what is no row, what failed (the first of them), and a share of the others."""
+        if not exchanged.key:
+            return True
+        phase = _PHASE.get()
+        if phase is not None and (exchanged.error or exchanged.status >= 400) and phase.failures < FAILURES_TOLD:
+            phase.failures += 1
+            return True
+        return self._random() < self._trace_requests
+
+    def _request_span(self, exchanged: Exchanged, about: Mapping[str, str | int]) -> None:
+        """Make a span of a request that is over; of a row that is known here, with its key."""
+        ended_ns = time.time_ns()
+        row_key = get_contextvars().get("row_key")
+        of_row = {"eventsync.idempotency_key": exchanged.key} if exchanged.key else {}
+        of_row |= {"eventsync.row_key": row_key} if row_key else {}
+        span = self._tracer.start_span(
+            f"{exchanged.method} {exchanged.path}",
+            kind=SpanKind.CLIENT,
+            start_time=ended_ns - int(exchanged.seconds * _NS),
+            attributes={**about, **of_row},
+        )
+        if exchanged.error or exchanged.status >= 400:
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(ended_ns)
+
+    @contextmanager
+    def _span(self, name: str, about: Mapping[str, str]) -> Iterator[Span]:
+        """Open a span; one that is left by an error says of which kind. Its words may hold anything, and stay in the books."""
+        with self._tracer.start_as_current_span(
+            name, attributes=about, record_exception=False, set_status_on_exception=False
+        ) as span:
+            try:
+                yield span
+            except BaseException as left:
+                span.set_attribute("error.type", type(left).__name__)
+                span.set_status(Status(StatusCode.ERROR, type(left).__name__))
+                raise
+
+
+def _feed() -> dict[str, str]:
+    work = _WORK.get()
+    return {} if work is None else {"eventsync.feed": work.feed}
+
+
+def _hex(span: Span) -> str:
+    return f"{span.get_span_context().trace_id:032x}"

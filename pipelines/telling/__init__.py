@@ -1,1 +1,0 @@
-"""Telling the owners of feeds what needs them."""

@@ -1,0 +1,153 @@
+"""A state DB moved into another database, SQLite or PostgreSQL, or a service to another address, while no run can work on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, Engine, Table, delete, literal, select, update
+
+from mappings.delivery import destination_of, service_of, split_destination
+from mappings.errors import ConfigError
+from mappings.row_key import FeedName
+from state.archive.contents import TABLES, Tell, compare, count_rows, parts_of, put, sums_of
+from state.archive.export_file import Carried
+from state.database import reading, writing
+from state.ledger.lease import LEASE_TTL_S, Lease
+from state.ledger.ledger import Ledger
+from state.tables import (
+    BACKFILL,
+    ENTRY,
+    LEASE,
+    MEDIA,
+    MEDIA_ADDRESS,
+    NOTICE_SENT,
+    PROBLEM,
+    RECORD_MEMORY,
+    ROUTE_PACE,
+    ROUTE_WORKER,
+    RUN,
+    SCOPE,
+    SERVICE_NOTE,
+)
+
+MOVER = "eventsync state migrate"
+"""The name by which whoever is kept out meanwhile hears of it."""
+_OF_NO_FEED = frozenset(table.name for table in (LEASE, MEDIA, MEDIA_ADDRESS, NOTICE_SENT, ROUTE_PACE, SERVICE_NOTE))
+"""What is learned anew by itself, and is written by commands that hold no feed; and the leases, which are ours meanwhile."""
+_BY_DESTINATION = (SCOPE, MEDIA, MEDIA_ADDRESS, ROUTE_PACE, ROUTE_WORKER, SERVICE_NOTE, NOTICE_SENT, BACKFILL)
+_RENEWED_EVERY = timedelta(seconds=LEASE_TTL_S / 6)
+
+
+def migrate(source: Engine, target: Engine, now: Callable[[], datetime], expect: Tell, tell: Tell) -> Carried:
+    """Copy all of one state DB into an empty one, in one transaction there, and compare the two. The original stays as it is.
+
+    Every feed is held meanwhile. What was copied is read back, and the original is read again: was it changed meanwhile,
+    nothing is kept. `expect` hears how many rows will be told of, `tell` how many more are.
+
+    Raises:
+        HeldByAnotherError: a run is at work.
+        ConfigError: the target is not empty.
+        UnlikeError: the original was changed meanwhile, or the copy is not like it.
+        SyncError: either of them cannot be read or written.
+    """
+    with _held(source, now) as leases, writing(target) as connection:
+        waker = _Waker(leases, connection, now, tell)
+        with reading(source) as origin:
+            expect(count_rows(origin) * 3)  # read and written, read back, and looked at once more
+            sums = put(connection, parts_of(origin), waker.tell)
+        tables = [table for table in TABLES if table.name not in _OF_NO_FEED]
+        with reading(source) as origin:
+            compare(sums, sums_of(origin, tables, waker.tell))
+    return Carried({name: one.rows for name, one in sums.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A service at its new address: both normalised, the feeds that moved with it, and how many rows of each table."""
+
+    old: str
+    new: str
+    feeds: tuple[str, ...]
+    rows: dict[str, int]
+
+
+def rename_service(engine: Engine, old_address: str, new_address: str, now: Callable[[], datetime]) -> Renamed:
+    """Record that a service has moved to another address: what the state DB knows of the old one is known of the new one.
+
+    All of it happens in one transaction, while every feed of both addresses is held. Keys of rows stay what they are.
+
+    Raises:
+        HeldByAnotherError: a run is at work.
+        ConfigError: nothing is known of the old address, or rows are known of the new one.
+    """
+    old, new = service_of(old_address), service_of(new_address)
+    if old == new:
+        raise ConfigError(f"{old_address} and {new_address} are the same service", hint="name the address that it has now")
+    with _held(engine, now, (old, new)), writing(engine) as connection:
+        feeds = connection.execute(select(SCOPE.c.feed).where(SCOPE.c.service == old).distinct().order_by(SCOPE.c.feed)).scalars()
+        moved = tuple(feeds)
+        _refuse_unless_free(connection, moved, old, new)
+        for table in (RECORD_MEMORY, PROBLEM, RUN, LEASE):
+            connection.execute(delete(table).where(table.c.scope_id.in_(select(SCOPE.c.id).where(SCOPE.c.service == new))))
+        connection.execute(delete(SCOPE).where(SCOPE.c.service == new))
+        rows = {table.name: _rename(connection, table, old, new) for table in _BY_DESTINATION}
+        connection.execute(update(SCOPE).where(SCOPE.c.service == old).values(service=new))
+    return Renamed(old, new, moved, {name: count for name, count in rows.items() if count})
+
+
+def _refuse_unless_free(connection: Connection, moved: tuple[str, ...], old: str, new: str) -> None:
+    if not moved:
+        known = connection.execute(select(SCOPE.c.service).distinct().order_by(SCOPE.c.service)).scalars()
+        raise ConfigError(f"the state DB knows no feed at {old}", hint=f"it knows {', '.join(known) or 'none anywhere'}")
+    at_new = select(ENTRY.c.id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(SCOPE.c.service == new).limit(1)
+    if connection.execute(at_new).first() is not None:
+        told = f"the state DB knows rows at {new} already: two ledgers cannot become one"
+        raise ConfigError(told, hint="go on with the new address, or restore a backup from before its first run")
+
+
+def _rename(connection: Connection, table: Table, old: str, new: str) -> int:
+    """Rename the destinations of a table. What was noted of the new address meanwhile makes room."""
+    count = 0
+    for destination in connection.execute(select(table.c.destination).distinct()).scalars().all():
+        service, namespace = split_destination(destination)
+        if service != old:
+            continue
+        renamed = destination_of(new, namespace) if "#" in destination else new
+        if table is not BACKFILL:
+            connection.execute(delete(table).where(table.c.destination == renamed))
+        count += connection.execute(update(table).where(table.c.destination == destination).values(destination=renamed)).rowcount
+    return count
+
+
+@contextmanager
+def _held(engine: Engine, now: Callable[[], datetime], services: tuple[str, ...] = ()) -> Iterator[list[Lease]]:
+    """Hold every feed, or those of some services, for the length of the block, as a run would."""
+    wanted = select(SCOPE.c.destination, SCOPE.c.feed).order_by(SCOPE.c.id)
+    with reading(engine) as connection:
+        scopes = connection.execute(wanted.where(SCOPE.c.service.in_(services)) if services else wanted).all()
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                Ledger(engine, scope.destination, FeedName(scope.feed), namespace="", now=now).acquire_lease(MOVER)
+            )
+            for scope in scopes
+        ]
+
+
+class _Waker:
+    """Keeps the leases at the original, and the transaction at the copy, from being given up as silent."""
+
+    def __init__(self, leases: list[Lease], connection: Connection, now: Callable[[], datetime], tell: Tell) -> None:
+        self._leases, self._connection, self._now, self._tell = leases, connection, now, tell
+        self._last = now()
+
+    def tell(self, rows: int) -> None:
+        self._tell(rows)
+        if abs(self._now() - self._last) >= _RENEWED_EVERY:
+            self._last = self._now()
+            self._connection.execute(select(literal(1)))
+            for lease in self._leases:
+                lease.renew()

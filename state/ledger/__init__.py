@@ -1,0 +1,4 @@
+"""The ledger of one feed at one destination: what was sent for each row, what is to be sent, and what people decided.
+
+A run takes the lease, stages rows (entries with pinned bodies), passes the gate, and settles the answers of the service.
+"""

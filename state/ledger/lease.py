@@ -1,0 +1,225 @@
+"""Who may stage and publish a feed: a lease with a heartbeat, and a token that fences off whoever lost it.
+
+What a holder does with it is `stage`'s and `outbox`'s: each of their transactions shows the token first. On PostgreSQL
+silence is measured by the database's own clock, in the statement: hosts need not agree on the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import Connection, Engine, Interval, Row, Select, bindparam, func, literal_column, select, update
+
+from mappings.errors import TransientError
+from mappings.row_key import FeedName, IdempotencyKey, RowKey, idempotency_key
+from state.database import insert_if_new, let_go_of_pages, writing
+from state.enums import Phase
+from state.holders import Holder, Pulse, held_by, is_free, seconds_since_boot
+from state.tables import LEASE, RUN
+
+LEASE_TTL_S = 60.0
+_TRIES = 5
+"""How often the feed is asked for anew when its lease changed hands between the question and the attempt to take it."""
+
+
+class LeaseLostError(TransientError):
+    """Another run has taken the feed over: this one must stop at once. What it had not settled, the other will."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How long a silent holder keeps a feed (`ttl_s` seconds), and by which clocks that is measured.
+
+    `pulse` None: by the database's own clock, which only a server has. `now` is the time of day, for people.
+    """
+
+    now: Callable[[], datetime]
+    pulse: Pulse | None
+    ttl_s: float = LEASE_TTL_S
+
+    def seconds(self) -> float:
+        """Return the seconds of the host's own clock, whatever the lease is measured by."""
+        return self.pulse.seconds() if self.pulse else seconds_since_boot()
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to stage and publish one feed, until released, or lost by silence.
+
+    `token` is larger than that of every earlier lease of the feed. Leaving the block releases the lease.
+    """
+
+    engine: Engine
+    scope_id: int
+    token: int
+    keeping: Keeping
+
+    def renew(self) -> None:
+        """Say that we are alive. Raises `LeaseLostError` if another run has taken over."""
+        with writing(self.engine) as connection:
+            show_token(connection, self.scope_id, self.token, self.keeping)
+            let_go_of_pages(connection)
+
+    def release(self) -> None:
+        """Let the next run in at once. A lease that was lost is left alone."""
+        with writing(self.engine) as connection:
+            connection.execute(_RELEASE, {"scope": self.scope_id, "shown": self.token})
+
+    def __enter__(self) -> Self:
+        """Hand out the lease itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Release it, however the block ended."""
+        self.release()
+
+
+_OURS = (LEASE.c.scope_id == bindparam("scope"), LEASE.c.token == bindparam("shown"))
+_RELEASE = update(LEASE).where(*_OURS).values(holder="")
+_SEEN = (*_OURS, LEASE.c.heartbeat_at == bindparam("seen_at"))
+_SERVER_NOW = func.clock_timestamp(type_=LEASE.c.heartbeat_at.type)
+_BY_HOST: dict[str, Any] = {"heartbeat_at": bindparam("now"), "expires_at": bindparam("until"), "beat_s": bindparam("beat")}
+_BY_SERVER: dict[str, Any] = {
+    "heartbeat_at": _SERVER_NOW,
+    "expires_at": func.clock_timestamp() + bindparam("ttl", type_=Interval()),
+    "beat_s": bindparam("beat"),
+}
+_WHO: dict[str, Any] = {name: bindparam(f"new_{name}") for name in ("token", "holder", "host", "pid", "process_started", "boot")}
+_SHOW = {
+    by_server: update(LEASE).where(*_OURS, LEASE.c.holder != "").values(**beat)
+    for by_server, beat in ((False, _BY_HOST), (True, _BY_SERVER))
+}
+_TAKE = {
+    by_server: update(LEASE).where(*_SEEN).values(**_WHO, **beat, acquired_at=beat["heartbeat_at"])
+    for by_server, beat in ((False, _BY_HOST), (True, _BY_SERVER))
+}
+
+
+def show_token(connection: Connection, scope_id: int, token: int, keeping: Keeping) -> None:
+    """Renew the lease inside the caller's transaction, which so commits only while the lease is ours.
+
+    Raises `LeaseLostError` if it is not: the transaction must not commit.
+    """
+    shown = {"scope": scope_id, "shown": token, **_times(keeping)}
+    if connection.execute(_SHOW[keeping.pulse is None], shown).rowcount != 1:
+        raise LeaseLostError(
+            "another run has taken this feed over; this one stops",
+            hint="nothing is lost: the other run continues where this one stopped; `eventsync status` shows who it is",
+        )
+
+
+def acquire(engine: Engine, scope_id: int, holder: Holder, keeping: Keeping) -> Lease:
+    """Take the feed, from nobody, from a holder that fell silent, or at once from one that died on this host.
+
+    Raises `HeldByAnotherError` while another run holds it.
+    """
+    with writing(engine) as connection:
+        for _ in range(_TRIES):
+            seen = _look(connection, scope_id, keeping)
+            if not _is_free(seen, keeping):
+                raise held_by(seen)
+            if _take(connection, seen, holder, keeping):
+                return Lease(engine, scope_id, seen.token + 1, keeping)
+        raise held_by(seen)
+
+
+def _take(connection: Connection, seen: Row[*tuple[Any, ...]], holder: Holder, keeping: Keeping) -> bool:
+    """Take the lease if it is still as it was seen: who was silent may have spoken, or another may have been faster."""
+    who = {
+        "new_token": seen.token + 1,
+        "new_holder": holder.name,
+        "new_host": holder.host,
+        "new_pid": holder.pid,
+        "new_process_started": holder.started,
+        "new_boot": holder.boot,
+    }
+    where = {"scope": seen.scope_id, "shown": seen.token, "seen_at": seen.heartbeat_at}
+    return connection.execute(_TAKE[keeping.pulse is None], {**who, **where, **_times(keeping)}).rowcount == 1
+
+
+def _look(connection: Connection, scope_id: int, keeping: Keeping) -> Row[*tuple[Any, ...]]:
+    """Read the lease, without a lock; make its row if the feed never had one."""
+    found = connection.execute(_read(scope_id, keeping)).one_or_none()
+    if found is None:
+        _make(connection, scope_id, keeping.now())
+        found = connection.execute(_read(scope_id, keeping)).one()
+    return found
+
+
+def _read(scope_id: int, keeping: Keeping) -> Select[Any]:
+    server_now = _SERVER_NOW if keeping.pulse is None else literal_column("NULL", LEASE.c.heartbeat_at.type)
+    return select(LEASE, server_now.label("server_now")).where(LEASE.c.scope_id == scope_id)
+
+
+def _make(connection: Connection, scope_id: int, now: datetime) -> None:
+    """Make the row of a lease that nobody holds, unless another run makes it in this very moment."""
+    nobody = {"token": 0, "holder": "", "host": "", "pid": 0, "process_started": 0.0}
+    times = dict.fromkeys(("acquired_at", "heartbeat_at", "expires_at"), now)
+    connection.execute(insert_if_new(connection, LEASE), {"scope_id": scope_id, **nobody, **times})
+
+
+def _is_free(seen: Row[*tuple[Any, ...]], keeping: Keeping) -> bool:
+    return is_free(seen, keeping.pulse, keeping.now)
+
+
+def _times(keeping: Keeping) -> Mapping[str, object]:
+    beat = {"beat": keeping.seconds()}
+    if keeping.pulse is None:
+        return {**beat, "ttl": timedelta(seconds=keeping.ttl_s)}
+    now = keeping.now()
+    return {**beat, "now": now, "until": now + timedelta(seconds=keeping.ttl_s)}
+
+
+_LONG = 0.25
+"""A transaction that takes so much of the lease's time is a long one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Who acts (`run_id`, `token` of the lease), on what (`scope_id` is `feed` at one destination), and by which clock."""
+
+    engine: Engine
+    scope_id: int
+    feed: FeedName
+    namespace: str
+    run_id: str
+    token: int
+    now: Callable[[], datetime]
+    keeping: Keeping
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """One durable transaction that also renews the lease. Raises `LeaseLostError` if another run has the feed.
+
+        A long one renews it once more at its end: nobody heard of us meanwhile, and who waits for us would come in.
+        """
+        with writing(self.engine) as connection:
+            began_s = self.keeping.seconds()
+            show_token(connection, self.scope_id, self.token, self.keeping)
+            yield connection
+            if self.keeping.seconds() - began_s > self.keeping.ttl_s * _LONG:
+                show_token(connection, self.scope_id, self.token, self.keeping)
+
+    def key(self, row_key: RowKey, revision: int = 0) -> IdempotencyKey:
+        """Return the row's idempotency key: a pure function, so that a lost ledger leads to the same keys again."""
+        return idempotency_key(self.namespace, self.feed, row_key, revision=revision)
+
+    def take_over(self, connection: Connection) -> None:
+        """Close the records of runs that ended without a word: a record is open only under the lease, which this run holds."""
+        told = {
+            "finished_at": self.now(),
+            "phase": Phase.FINISHED.value,
+            "outcome": "lost",
+            "message": f"the process ended without a word; run {self.run_id} carries on",
+        }
+        others = (RUN.c.scope_id == self.scope_id, RUN.c.id != self.run_id)
+        connection.execute(update(RUN).where(*others, RUN.c.finished_at.is_(None)).values(**told))
+
+    def note(self, connection: Connection, **columns: object) -> None:
+        """Write how far the run has come."""
+        connection.execute(update(RUN).where(RUN.c.scope_id == self.scope_id, RUN.c.id == self.run_id).values(**columns))

@@ -1,0 +1,268 @@
+"""The ledger of one feed at one destination: runs, the lease, the gate, and the doors to the two commit points.
+
+Reading across feeds is `books`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection, Engine, select, update
+
+from mappings.delivery import split_destination
+from mappings.row_key import FeedName, RowKey
+from state.database import insert_if_new, reading, writing
+from state.enums import Phase
+from state.holders import Holder, Pulse, host_pulse, this_process
+from state.ledger.accounts import PublishAccount, StageReport
+from state.ledger.bookmark import Bookmark, read_bookmark
+from state.ledger.decisions import Decisions
+from state.ledger.gate import Gate, accept, read_gate
+from state.ledger.lease import Keeping, Lease, Turn, acquire
+from state.ledger.outbox import KEY_MEMORY_S, Outbox, Reach, start_outbox
+from state.ledger.recall import Remembering, doubtful, entries_of, read_parts
+from state.ledger.records import dump
+from state.ledger.repeating import Repetition, is_evident, read_stamp, repeat
+from state.ledger.stage import Stage, start_stage
+from state.ledger.standing import Standing, dump_standing, read_standing
+from state.ledger.terms import USUAL, Terms
+from state.tables import RUN, SCOPE
+
+
+class Ledger:
+    """What we have told one destination about one feed's rows.
+
+    `destination` names the service and the account, so that a rehearsal never marks a row as delivered elsewhere;
+    `namespace` is part of every key; `now` returns aware times. Staging and publishing need the feed's lease: its
+    `token` is the `fence` below. A holder's silence is measured by the database's clock on PostgreSQL, by this host's
+    own on SQLite, unless `keeping` says otherwise.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        destination: str,
+        feed: FeedName,
+        *,
+        namespace: str,
+        now: Callable[[], datetime],
+        keeping: Keeping | None = None,
+    ) -> None:
+        self._engine = engine
+        self._destination = destination
+        self._feed = feed
+        self._namespace = namespace
+        self._now = now
+        self._keeping = keeping or Keeping(now, _own_pulse(engine))
+        self._known_scope: int | None = None
+
+    def acquire_lease(self, holder: str | Holder) -> Lease:
+        """Take the feed for this process, under a name for people; use it in a `with` block.
+
+        Raises `HeldByAnotherError` while another run holds it.
+        """
+        who = this_process(holder) if isinstance(holder, str) else holder
+        return acquire(self._engine, self._scope_id(), who, self._keeping)
+
+    def begin_run(self, run_id: str, *, launched_by: str, dagster_run_id: str | None = None) -> None:
+        """Open the run's record; a run that was begun before (its next step, or a step again) goes on with its own."""
+        row = {
+            "scope_id": self._scope_id(),
+            "id": run_id,
+            "started_at": self._now(),
+            "launched_by": launched_by,
+            "dagster_run_id": dagster_run_id,
+            "phase": Phase.BEGUN.value,
+            "message": "",
+            "is_whole": False,
+            "brakes": "[]",
+        }
+        with writing(self._engine) as connection:
+            ours = (RUN.c.scope_id == row["scope_id"], RUN.c.id == run_id)
+            again = connection.execute(
+                update(RUN).where(*ours).values(finished_at=None, outcome=None, exit_code=None, message="")
+            )
+            if again.rowcount == 0:
+                connection.execute(insert_if_new(connection, RUN), row)
+
+    def finish_run(
+        self,
+        run_id: str,
+        *,
+        outcome: str,
+        exit_code: int,
+        message: str,
+        publish_account: PublishAccount | None = None,
+        standing: Standing | None = None,
+    ) -> None:
+        """Close the run's record: `outcome` in a word, `message` for people, the account of what was published, if any.
+
+        `standing`: what waits for a person at the end of the run.
+        """
+        columns = {
+            "finished_at": self._now(),
+            "phase": Phase.FINISHED.value,
+            "outcome": outcome,
+            "exit_code": exit_code,
+            "message": message,
+        }
+        if publish_account is not None:
+            columns["publish_account"] = dump(publish_account)
+        if standing is not None:
+            columns["standing"] = dump_standing(standing)
+        ours = (RUN.c.scope_id == self._scope_id(), RUN.c.id == run_id)
+        with writing(self._engine) as connection:
+            connection.execute(update(RUN).where(*ours).values(**columns))
+
+    def standing(self, key_memory_s: float = KEY_MEMORY_S) -> Standing:
+        """Return what waits for a person now."""
+        scope_id = self._scope_id()
+        with reading(self._engine) as connection:
+            return read_standing(connection, scope_id, self._now(), key_memory_s)
+
+    def open_stage(
+        self,
+        run_id: str,
+        *,
+        is_whole: bool,
+        fence: int,
+        stamp: str = "",
+        terms: Terms = USUAL,
+        memory: Remembering | None = None,
+    ) -> Stage:
+        """Close the gate and begin to write down what the source says.
+
+        `is_whole`: the source is read from end to end, so that an absent row has vanished; `terms.reach` tells what a read
+        that is not whole takes in. `stamp`: evidence of the
+        content's version, kept with the feed once this read has passed its brakes. `terms`: what becomes of copies,
+        changes and vanished rows, and which brakes a person accepted. `memory` is told which entries records came to, and kept
+        with the stamp. Raises `LeaseLostError` if the fence is not the lease's any more.
+        """
+        return start_stage(self._turn(run_id, fence), is_whole=is_whole, stamp=stamp, terms=terms, memory=memory)
+
+    def stamp(self) -> str:
+        """Return the evidence that the last whole read left, "" if none."""
+        scope_id = self._scope_id()
+        with reading(self._engine) as connection:
+            return read_stamp(connection, scope_id)
+
+    def doubtful(self, stamp: str, most: int) -> frozenset[int] | None:
+        """Return the entries of which the memory of the last whole read, which left this evidence, tells nothing for certain.
+
+        None where all of it does not hold, or there are more than `most`. Ask while the feed's lease is held.
+        """
+        scope_id = self._scope_id()
+        with reading(self._engine) as connection:
+            return doubtful(connection, scope_id, most) if is_evident(connection, scope_id, stamp) else None
+
+    def remembered(self, parts: range) -> dict[int, bytes]:
+        """Return parts of that memory: pairs of a record's digest and the entry that it came to, packed as `recall.PAIR`."""
+        scope_id = self._scope_id()
+        with reading(self._engine) as connection:
+            return read_parts(connection, scope_id, parts)
+
+    def entries_of(self, row_keys: Sequence[RowKey]) -> frozenset[int]:
+        """Return the ids of the entries of rows with these keys."""
+        scope_id = self._scope_id()
+        with reading(self._engine) as connection:
+            return frozenset(entries_of(connection, scope_id, row_keys))
+
+    def repeat_read(
+        self, run_id: str, fence: int, terms: Terms, asked: Repetition, brake: Callable[[StageReport], Sequence[str]]
+    ) -> StageReport | None:
+        """Account for a source that is as the last whole read left it, in one transaction, as if it had been read again.
+
+        `brake` is as for `Stage.close`. None, and nothing is written, where its rows have to be read after all. Raises
+        `LeaseLostError` if the fence is not the lease's any more.
+        """
+        turn = self._turn(run_id, fence)
+        with turn.transaction() as connection:
+            return repeat(connection, turn, terms, asked, brake)
+
+    def open_outbox(
+        self,
+        run_id: str,
+        fence: int,
+        *,
+        limit: int | None = None,
+        keys: Collection[RowKey] | None = None,
+        key_memory_s: float = KEY_MEMORY_S,
+        row_parts: int | None = None,
+    ) -> Outbox:
+        """Begin to hand out what is owed, oldest first: at most `limit` rows, only those of `keys`.
+
+        A key of `row_parts` parts is a row's own, and means all of its events.
+
+        What is blocked or uncertain is owed again; but an entry whose attempt went unanswered more than `key_memory_s`
+        seconds ago becomes or stays uncertain, and waits for a person. Raises `GateClosedError` if what is staged must
+        not be published, `LeaseLostError` if the fence is not the lease's any more.
+        """
+        return start_outbox(self._turn(run_id, fence), Reach(limit, keys, key_memory_s, row_parts))
+
+    def bookmark(self) -> Bookmark:
+        """Return where the next read may go on."""
+        scope_id = self._scope_id()
+        with reading(self._engine) as connection:
+            return read_bookmark(connection, scope_id)
+
+    def open_decisions(self, by: str, fence: int, others: Collection[Lease] = ()) -> Decisions:
+        """Record what a person decides about rows. `by`: who, as `user@host`; `others`: leases of feeds that give up an event."""
+        return Decisions(self._turn("", fence), by, others)
+
+    def gate(self) -> Gate:
+        """Return whether what is staged may be published."""
+        scope_id = self._scope_id()
+        with reading(self._engine) as connection:
+            return read_gate(connection, scope_id)
+
+    def open_gate(self, by: str) -> Gate:
+        """Let out what brakes have stopped, on a person's word.
+
+        Raises `GateClosedError` if no completed stage stands behind the gate.
+        """
+        with writing(self._engine) as connection:
+            return accept(connection, self._scope_in(connection), by)
+
+    def _turn(self, run_id: str, fence: int) -> Turn:
+        return Turn(
+            engine=self._engine,
+            scope_id=self._scope_id(),
+            feed=self._feed,
+            namespace=self._namespace,
+            run_id=run_id,
+            token=fence,
+            now=self._now,
+            keeping=self._keeping,
+        )
+
+    def _scope_id(self) -> int:
+        if self._known_scope is None:
+            with writing(self._engine) as connection:
+                self._known_scope = self._scope_in(connection)
+        return self._known_scope
+
+    def _scope_in(self, connection: Connection) -> int:
+        """Find the feed's scope, or make it."""
+        ours = (SCOPE.c.destination == self._destination, SCOPE.c.feed == self._feed)
+        found = connection.execute(select(SCOPE.c.id).where(*ours)).scalar()
+        if found is not None:
+            return int(found)
+        row = {
+            "destination": self._destination,
+            "service": split_destination(self._destination)[0],
+            "namespace": self._namespace,
+            "feed": self._feed,
+            "gate": "unstaged",
+            "gate_run": "",
+            "gate_reason": "",
+            "stamp": "",
+            "created_at": self._now(),
+        }
+        connection.execute(insert_if_new(connection, SCOPE), row)  # a first run of the feed beside this one may be faster
+        return int(connection.execute(select(SCOPE.c.id).where(*ours)).scalar_one())
+
+
+def _own_pulse(engine: Engine) -> Pulse | None:
+    """A SQLite file is shared by the processes of one host, whose clock is never set; a server has a clock of its own."""
+    return host_pulse() if engine.dialect.name == "sqlite" else None

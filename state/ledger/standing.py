@@ -1,0 +1,244 @@
+"""What waits for a person: the one definition of each kind as SQL, and the counts that every run records.
+
+Each predicate leaves out what a person has ignored, what was removed by hand, and events that are over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import assert_never
+
+from pydantic import TypeAdapter
+from sqlalchemy import ColumnElement, Connection, and_, exists, false, func, or_, select, true
+
+from mappings.row_key import RowKey
+from state.enums import DriftKind, EntryState, ProblemKind, Waiting
+from state.ledger.claims import IS_SET_ASIDE, is_forgotten
+from state.ledger.over import MAY_BE_OUT, count_unmarked
+from state.ledger.records import load_read
+from state.tables import EARLIER, ENTRY, PROBLEM, RUN
+
+_NAMED = 3
+_NEWEST = 2**62
+_IS_PRESENT = and_(ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
+# A draft that was never sent, and that no gate has let out, may still give way to the event before it.
+_IS_REPLACED = or_(EARLIER.c.is_let_out, ENTRY.c.state != EntryState.PENDING.value, ENTRY.c.attempts > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRows:
+    """How many rows, and the keys of the oldest three."""
+
+    count: int = 0
+    first: tuple[RowKey, ...] = ()
+
+    def __str__(self) -> str:
+        named = ", ".join(self.first)
+        return f"{self.count:,} ({named}{', …' if self.count > len(self.first) else ''})" if named else f"{self.count:,}"
+
+    def beside(self, other: OpenRows) -> OpenRows:
+        """Return both together."""
+        return OpenRows(self.count + other.count, (*self.first, *other.first)[:_NAMED])
+
+
+_NONE = OpenRows()
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Rows of which several events may exist where the service ignores idempotency keys, counted over all runs.
+
+    `first`: the three with the most, each with that number.
+    """
+
+    count: int = 0
+    first: tuple[tuple[RowKey, int], ...] = ()
+
+    def __str__(self) -> str:
+        named = ", ".join(f"row {row_key} may exist up to {copies:,} times" for row_key, copies in self.first)
+        more = self.count - len(self.first)
+        return f"{named} and {more:,} more row{'s' * (more > 1)} more than once" if more else named
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """All entries of a feed that wait for a person, read in this run or not.
+
+    `uncertain`: the next run sends them again; `forgotten`: uncertain, and too old for that without a person's decision.
+    `drifts`: the drift by kind. `asked`: how many events the source asks for now, 0 where nothing is refused. `copies`:
+    rows that may exist more than once; no row waits for that reason alone.
+    """
+
+    conflict: OpenRows = _NONE
+    blocked: OpenRows = _NONE
+    uncertain: OpenRows = _NONE
+    forgotten: OpenRows = _NONE
+    refused: OpenRows = _NONE
+    held: OpenRows = _NONE
+    unconfirmed: OpenRows = _NONE
+    drift: OpenRows = _NONE
+    vanished: OpenRows = _NONE
+    earlier: OpenRows = _NONE
+    warning: OpenRows = _NONE
+    drifts: Mapping[DriftKind, int] = field(default_factory=dict)
+    asked: int = 0
+    copies: Copies = field(default_factory=Copies)
+
+    @property
+    def rows(self) -> dict[Waiting, OpenRows]:
+        """The rows by kind; kinds without any are left out."""
+        every = {
+            Waiting.CONFLICT: self.conflict,
+            Waiting.BLOCKED: self.blocked,
+            Waiting.UNCERTAIN: self.forgotten.beside(self.uncertain),
+            Waiting.REFUSED: self.refused,
+            Waiting.HELD: self.held,
+            Waiting.UNCONFIRMED: self.unconfirmed,
+            Waiting.DRIFT: self.drift,
+            Waiting.VANISHED: self.vanished,
+            Waiting.EARLIER: self.earlier,
+            Waiting.WARNING: self.warning,
+        }
+        return {kind: rows for kind, rows in every.items() if rows.count}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of entries by kind."""
+        return {kind.value: rows.count for kind, rows in self.rows.items()}
+
+
+NOTHING = Standing()
+"""Nothing waits for a person."""
+
+_ROWS = TypeAdapter(dict[Waiting, OpenRows])
+
+
+def dump_standing(standing: Standing) -> str:
+    """Write the counts and first keys as JSON in ASCII."""
+    return json.dumps({kind: asdict(rows) for kind, rows in standing.rows.items()})
+
+
+def load_standing(stored: str) -> Mapping[Waiting, OpenRows]:
+    """Read what `dump_standing` wrote."""
+    return _ROWS.validate_json(stored)
+
+
+def waits(kind: Waiting, scope_id: int, now: datetime | None) -> ColumnElement[bool]:
+    """Return the predicate on a feed's entries that wait for this reason. `now`: events that are over by then do not wait."""
+    return and_(_is_of_feed(kind, scope_id), _is_kind(kind, scope_id, now), ~IS_SET_ASIDE)
+
+
+def has_earlier(scope_id: int, now: datetime | None) -> ColumnElement[bool]:
+    """Return the predicate on entries with earlier events that a person still has to remove."""
+    is_there = and_(EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None), _is_to_come(EARLIER.c.ends_at, now))
+    of_feed = (_is_of_feed(Waiting.EARLIER, scope_id), is_there, _IS_REPLACED)
+    return ENTRY.c.id.in_(select(EARLIER.c.entry_id).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).where(*of_feed))
+
+
+def has_warning(scope_id: int, now: datetime | None) -> ColumnElement[bool]:
+    """Return the predicate on problem rows that are warnings of entries which wait."""
+    is_listed = and_(PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "", PROBLEM.c.scope_id == scope_id)
+    of_entry = (ENTRY.c.scope_id == scope_id, ENTRY.c.row_key == PROBLEM.c.row_key)
+    return and_(is_listed, exists().where(*of_entry, *_is_warned(now), ~IS_SET_ASIDE))
+
+
+def read_standing(connection: Connection, scope_id: int, now: datetime | None, key_memory_s: float | None = None) -> Standing:
+    """Return what waits.
+
+    `key_memory_s`: for how many seconds the service is trusted to remember the key of an attempt; None: nothing is forgotten.
+    """
+
+    def of(kind: Waiting, *which: ColumnElement[bool]) -> OpenRows:
+        return _open_rows(connection, waits(kind, scope_id, now), *which)
+
+    is_late = false() if key_memory_s is None or now is None else is_forgotten(now, key_memory_s)
+    refused = of(Waiting.REFUSED)
+    drift = of(Waiting.DRIFT)
+    return Standing(
+        conflict=of(Waiting.CONFLICT),
+        blocked=of(Waiting.BLOCKED),
+        uncertain=of(Waiting.UNCERTAIN, ~is_late),
+        forgotten=of(Waiting.UNCERTAIN, is_late),
+        refused=refused,
+        held=of(Waiting.HELD),
+        unconfirmed=of(Waiting.UNCONFIRMED),
+        drift=drift,
+        vanished=of(Waiting.VANISHED),
+        earlier=of(Waiting.EARLIER),
+        warning=of(Waiting.WARNING),
+        drifts=_by_kind(connection, scope_id, now) if drift.count else {},
+        asked=_count_asked(connection, scope_id) if refused.count else 0,
+        copies=_read_copies(connection, scope_id, now),
+    )
+
+
+def _is_of_feed(kind: Waiting, scope_id: int) -> ColumnElement[bool]:
+    """Return the predicate on a feed's entries; the few with earlier events are found without an index of all entries."""
+    column = ENTRY.c.scope_id + 0 if kind is Waiting.EARLIER else ENTRY.c.scope_id
+    return column == scope_id
+
+
+def _is_kind(kind: Waiting, scope_id: int, now: datetime | None) -> ColumnElement[bool]:  # noqa: PLR0911
+    is_kept = and_(ENTRY.c.removed_at.is_(None), _is_to_come(ENTRY.c.ends_at, now))
+    match kind:
+        case Waiting.REFUSED | Waiting.BLOCKED:  # nothing was created: a row that is gone leaves nothing to do
+            return and_(ENTRY.c.state == kind.value, ENTRY.c.fingerprint != "", _IS_PRESENT, is_kept)
+        case Waiting.HELD:
+            return and_(ENTRY.c.state == kind.value, _IS_PRESENT, is_kept)
+        case Waiting.CONFLICT | Waiting.UNCERTAIN | Waiting.UNCONFIRMED:
+            return and_(ENTRY.c.state == kind.value, is_kept)
+        case Waiting.DRIFT:
+            is_returned = and_(ENTRY.c.drift_kind == DriftKind.RETURNED.value, _IS_PRESENT)
+            is_there = or_(ENTRY.c.removed_at.is_(None), is_returned)
+            return and_(ENTRY.c.drift_kind.is_not(None), is_there, _is_to_come(ENTRY.c.ends_at, now))
+        case Waiting.VANISHED:
+            return and_(ENTRY.c.vanished_at.is_not(None), MAY_BE_OUT, is_kept)
+        case Waiting.EARLIER:
+            return has_earlier(scope_id, now)
+        case Waiting.WARNING:
+            listed = (PROBLEM.c.scope_id == scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
+            return and_(ENTRY.c.row_key.in_(select(PROBLEM.c.row_key).where(*listed)), *_is_warned(now))
+        case _:
+            assert_never(kind)
+
+
+def _is_warned(now: datetime | None) -> tuple[ColumnElement[bool], ...]:
+    is_asked_for = and_(ENTRY.c.fingerprint != "", ENTRY.c.state != EntryState.SUPERSEDED.value, _IS_PRESENT)
+    return is_asked_for, ENTRY.c.removed_at.is_(None), _is_to_come(ENTRY.c.ends_at, now)
+
+
+def _is_to_come(ends_at: ColumnElement[datetime | None], now: datetime | None) -> ColumnElement[bool]:
+    return true() if now is None else or_(ends_at.is_(None), ends_at > now)
+
+
+def _open_rows(connection: Connection, *which: ColumnElement[bool]) -> OpenRows:
+    count = connection.execute(select(func.count()).select_from(ENTRY).where(*which)).scalar_one()
+    if not count:
+        return _NONE
+    first = select(ENTRY.c.row_key).where(*which).order_by(ENTRY.c.id).limit(_NAMED)
+    return OpenRows(count, tuple(RowKey(key) for key in connection.execute(first).scalars()))
+
+
+def _read_copies(connection: Connection, scope_id: int, now: datetime | None) -> Copies:
+    is_kept = and_(ENTRY.c.removed_at.is_(None), _is_to_come(ENTRY.c.ends_at, now), ~IS_SET_ASIDE)
+    several = (ENTRY.c.scope_id == scope_id, ENTRY.c.copies > 1, is_kept)
+    count = connection.execute(select(func.count()).select_from(ENTRY).where(*several)).scalar_one()
+    most = select(ENTRY.c.row_key, ENTRY.c.copies).where(*several).order_by(ENTRY.c.copies.desc(), ENTRY.c.id).limit(_NAMED)
+    return Copies(count, tuple((RowKey(key), copies) for key, copies in connection.execute(most))) if count else Copies()
+
+
+def _by_kind(connection: Connection, scope_id: int, now: datetime | None) -> Mapping[DriftKind, int]:
+    drifted = select(ENTRY.c.drift_kind, func.count()).where(waits(Waiting.DRIFT, scope_id, now)).group_by(ENTRY.c.drift_kind)
+    return {DriftKind(kind): count for kind, count in connection.execute(drifted)}
+
+
+def _count_asked(connection: Connection, scope_id: int) -> int:
+    """Count the events that the source asks for: those of the last read where it was whole, else the known ones."""
+    reads = select(RUN.c.is_whole, RUN.c.read_account).where(RUN.c.scope_id == scope_id, RUN.c.read_account.is_not(None))
+    last = connection.execute(reads.order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)).first()
+    if last is not None and last.is_whole:
+        return load_read(last.read_account).wanted
+    return count_unmarked(connection, scope_id, _NEWEST)

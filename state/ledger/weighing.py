@@ -1,0 +1,144 @@
+"""What a choice would do to rows: each entry is read with what stands beside it, and the decision table is asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, exists, select
+
+from mappings.row_key import FeedName, RowKey
+from state.database import reading
+from state.enums import ProblemKind
+from state.ledger.choices import AsItIs, Beside, Change, Choice, NotPossibleError, Other, SameAs, SetAside, TakeBack, decide
+from state.ledger.entries import earlier_events
+from state.ledger.row_record import RECORDS, Book, RowRecord, as_record
+from state.ledger.undo import Kept, load_kept
+from state.tables import ENTRY, PROBLEM, SCOPE, storable
+
+Record = Row[*tuple[Any, ...]]
+_WITH_SCOPE = RECORDS.add_columns(SCOPE.c.feed, SCOPE.c.destination, SCOPE.c.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What a choice would do to a row: the error where it is not possible, None where the ledger has no such row."""
+
+    row_key: RowKey
+    outcome: Change | AsItIs | NotPossibleError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One entry as it is decided on, with what stands beside it. `giver`: the entry whose event it takes over or gives back."""
+
+    row: Record
+    record: RowRecord
+    beside: Beside
+    giver: Record | None = None
+    kept: Kept | None = None
+
+
+def raise_all(outcomes: Collection[Change | AsItIs | NotPossibleError | None]) -> None:
+    """Raise all that is not possible as one error."""
+    problems = [outcome for outcome in outcomes if isinstance(outcome, NotPossibleError)]
+    if problems:
+        hints = dict.fromkeys(problem.hint for problem in problems)
+        raise NotPossibleError("\n".join(map(str, problems)), hint=" ".join(hints))
+
+
+def outcome_of(situation: Situation | None, choice: Choice) -> Change | AsItIs | NotPossibleError | None:
+    """Return what a choice does to an entry, None where there is none."""
+    if situation is None:
+        return None
+    try:
+        return decide(situation.record, choice, situation.beside)
+    except NotPossibleError as problem:
+        return problem
+
+
+def without_rivals(
+    row_keys: Sequence[RowKey], outcomes: Sequence[Change | AsItIs | NotPossibleError | None]
+) -> list[Change | AsItIs | NotPossibleError | None]:
+    """Return the outcomes; of several rows that would take over the same event, none can."""
+    adopted = [outcome.adopted if isinstance(outcome, Change) and outcome.decision else None for outcome in outcomes]
+    claims = Counter(other.record.entry_id for other in adopted if other is not None)
+    return [
+        outcome
+        if other is None or claims[other.record.entry_id] == 1
+        else NotPossibleError(
+            f"{row_key}: the event of {other} cannot become {claims[other.record.entry_id]} rows",
+            hint="name one row with `--same-as`; `--release` sends the others",
+        )
+        for row_key, outcome, other in zip(row_keys, outcomes, adopted, strict=True)
+    ]
+
+
+def situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice: Choice) -> Situation | None:
+    """Read an entry with what a choice has to know beside it; None where the ledger has no such row."""
+    row = connection.execute(_WITH_SCOPE.where(ENTRY.c.scope_id == scope_id, ENTRY.c.row_key == row_key)).one_or_none()
+    if row is None:
+        return None
+    record = record_of(connection, row)
+    match choice:
+        case SameAs():
+            giver = _giver(connection, row, choice)
+            return Situation(row, record, Beside(other=_other(connection, row, giver)), giver)
+        case SetAside():
+            return Situation(row, record, Beside(has_warnings=_has_warnings(connection, row)))
+        case TakeBack() if row.undo:
+            kept = load_kept(row.undo)
+            giver = None if kept.adopted_id is None else find_entry_or_none(connection, ENTRY.c.id == kept.adopted_id)
+            return Situation(row, record, Beside(other=_other(connection, row, giver), undo=kept.undo), giver, kept)
+        case _:
+            return Situation(row, record, Beside())
+
+
+def _giver(connection: Connection, row: Record, choice: SameAs) -> Record | None:
+    """Return the entry that has the event: the one named, of the same feed or the candidate; else the candidate."""
+    candidate = None if row.candidate_id is None else find_entry_or_none(connection, ENTRY.c.id == row.candidate_id)
+    if choice.row_key is None:
+        return candidate
+    named = find_entry_or_none(connection, ENTRY.c.scope_id == row.scope_id, ENTRY.c.row_key == choice.row_key)
+    if named is None and (candidate is None or candidate.row_key != choice.row_key):
+        raise NotPossibleError(f"there is no row {choice.row_key}", hint=f"`eventsync rows {row.feed}` shows the keys")
+    return candidate if named is None else named
+
+
+def _other(connection: Connection, row: Record, giver: Record | None) -> Other | None:
+    if giver is None:
+        return None
+    is_near = giver.scope_id == row.scope_id
+    place = ("", "") if is_near else (giver.feed, giver.destination)
+    return Other(record_of(connection, giver), giver.scope_id, FeedName(place[0]), place[1])
+
+
+def _has_warnings(connection: Connection, row: Record) -> bool:
+    listed = (PROBLEM.c.scope_id == row.scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
+    return bool(connection.execute(select(exists().where(*listed, PROBLEM.c.row_key == storable(row.row_key)))).scalar())
+
+
+def find_entry(connection: Connection, *which: Any) -> Record:
+    """Read the one entry that meets these conditions, with its scope."""
+    return connection.execute(_WITH_SCOPE.where(*which)).one()
+
+
+def find_entry_or_none(connection: Connection, *which: Any) -> Record | None:
+    """Read it, None where there is none."""
+    return connection.execute(_WITH_SCOPE.where(*which)).one_or_none()
+
+
+def record_of(connection: Connection, row: Record) -> RowRecord:
+    """Return an entry as people are shown it, with its earlier events."""
+    return replace(as_record(row), earlier_event_ids=earlier_events(connection, [row.id]).get(row.id, ()))
+
+
+def weigh(engine: Engine, book: Book, row_keys: Sequence[RowKey], choice: Choice) -> tuple[Weighed, ...]:
+    """Return what a choice would do to these rows; nothing is written."""
+    with reading(engine) as connection:
+        scopes = select(SCOPE.c.id).where(SCOPE.c.destination == book.destination, SCOPE.c.feed == book.feed)
+        scope_id = connection.execute(scopes).scalar_one()
+        outcomes = [outcome_of(situation_of(connection, scope_id, row_key, choice), choice) for row_key in row_keys]
+    return tuple(Weighed(*pair) for pair in zip(row_keys, without_rivals(row_keys, outcomes), strict=True))

@@ -1,0 +1,158 @@
+"""Stopping in good order: the first signal asks, the second one leaves, and no result is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pipelines.run.signals import raise_if_stopped, run_async, signals_deferred, signals_raised, wait_to_be_stopped
+
+
+@pytest.fixture(autouse=True)
+def _own_signals() -> Iterator[None]:
+    """Here tests signal their own process, which is not meant to end the suite."""
+    former = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in former.items():
+        signal.signal(number, handler)
+
+
+class Work:
+    """Work in an event loop that ends once it is asked to."""
+
+    def __init__(self) -> None:
+        self._asked = asyncio.Event()
+
+    async def run(self) -> str:
+        asyncio.get_running_loop().call_soon(_interrupt)
+        await self._asked.wait()
+        return "in good order"
+
+    def stop(self, signals: int) -> None:
+        assert signals == 1
+        self._asked.set()
+
+
+def _interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_what_the_work_returns_is_returned_and_what_it_raises_raised() -> None:
+    async def work(*, fails: bool) -> int:
+        await asyncio.sleep(0)
+        return 7 // (not fails)
+
+    with signals_deferred():
+        assert run_async(lambda: work(fails=False)) == 7
+        with pytest.raises(ZeroDivisionError):
+            run_async(lambda: work(fails=True))
+
+
+def test_a_signal_asks_the_work_to_stop_and_its_result_is_returned() -> None:
+    work = Work()
+    with signals_deferred():
+        assert run_async(work.run, work.stop) == "in good order"
+
+
+def test_a_signal_that_was_kept_stops_work_that_begins() -> None:
+    stopped: list[int] = []
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+
+    with signals_deferred():
+        _interrupt()
+        run_async(work, stopped.append)
+    assert stopped == [1]
+
+
+def test_work_of_which_nothing_has_to_be_finished_is_cancelled_and_the_signal_raised() -> None:
+    async def work() -> None:
+        asyncio.get_running_loop().call_soon(_interrupt)
+        await asyncio.sleep(60)
+
+    with signals_deferred(), pytest.raises(KeyboardInterrupt):
+        run_async(work)
+
+
+def test_the_exception_of_an_orchestrator_is_raised_once_the_work_has_ended() -> None:
+    class Withdrawn(BaseException):
+        """How an orchestrator interrupts its steps."""
+
+    def withdraw(_signal: int, _frame: object) -> None:
+        raise Withdrawn
+
+    work, ended = Work(), []
+
+    async def observed() -> None:
+        ended.append(await work.run())
+
+    signal.signal(signal.SIGINT, withdraw)
+    with signals_deferred(), pytest.raises(Withdrawn):
+        run_async(observed, work.stop)
+    assert ended == ["in good order"]
+
+
+def test_a_signal_waits_for_a_block_that_writes_and_interrupts_one_that_reads() -> None:
+    done: list[str] = []
+    with signals_deferred():
+        _interrupt()
+        done.append("written")
+        with pytest.raises(KeyboardInterrupt), signals_raised():
+            done.append("read")
+    assert done == ["written"]
+
+
+def test_a_signal_that_was_kept_is_raised_at_the_end_of_the_block() -> None:
+    with pytest.raises(KeyboardInterrupt), signals_deferred():
+        _interrupt()
+
+
+_STUCK = """
+import asyncio, signal, threading, time
+from pipelines.run.signals import leaving_on_second_signal, run_async
+
+async def stuck():
+    interrupt = lambda: signal.raise_signal(signal.SIGINT)
+    asyncio.get_running_loop().call_later(0.1, interrupt)
+    asyncio.get_running_loop().call_later(1.0, interrupt)
+    await asyncio.to_thread(time.sleep, 60)
+
+with leaving_on_second_signal(lambda: print("it hung")):
+    run_async(stuck, lambda signals: None)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_hangs_is_left_at_the_second_signal_with_its_last_words() -> None:
+    left = subprocess.run([sys.executable, "-c", _STUCK], capture_output=True, text=True, check=False, timeout=50)
+    assert (left.returncode, left.stdout) == (130, "it hung\n")
+
+
+@pytest.mark.parametrize("listen", [raise_if_stopped, wait_to_be_stopped])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_that_comes_where_nothing_can_be_raised_is_raised_a_moment_later(listen: Callable[[], None]) -> None:
+    class Doomed:
+        def __del__(self) -> None:
+            _interrupt()
+
+    doomed = [Doomed()]
+    with signals_deferred(), signals_raised():
+        doomed.clear()
+        with pytest.raises(KeyboardInterrupt):
+            listen()
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.01, 0.1, 0.25])
+def test_a_signal_ends_a_wait_at_whatever_moment_it_comes(delay_s: float) -> None:
+    with signals_deferred():
+        threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        with pytest.raises(KeyboardInterrupt):
+            wait_to_be_stopped()

@@ -84,7 +84,7 @@ docs: $(VENV)/.installed-test ## the pages of docs/ as a site in site/; every li
 docs-serve: $(VENV)/.installed-test ## the same at http://127.0.0.1:8000, built anew as you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --livereload --config-file docs/site/mkdocs.yml
 
-reference: $(VENV)/.installed-test ## the pages of docs/ that are written from the code: commands, documents, assets
+reference: $(VENV)/.installed-test ## every page and schema that is generated from the code
 	PYTHONPATH=tests $(BIN)/python -m reference_pages
 
 lock: ## compile the lock files anew (needs uv)

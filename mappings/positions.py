@@ -5,10 +5,10 @@ What the keys mean is the models' business; nothing here gives a scalar a type: 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import yaml
 
@@ -225,3 +225,10 @@ class PlaceElsewhere(tuple[int, int]):  # noqa: SLOT001 - a tuple of a variable 
         marked = super().__new__(cls, place)
         marked.path, marked.text = path, text
         return marked
+
+
+def walk(node: object, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:
+    """Yield every part of a plain document with its place, an outer part before the parts inside it."""
+    yield loc, node
+    for key, inner in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield from walk(inner, (*loc, key))

@@ -17,9 +17,9 @@ from connectors.event_api.contract_page import ContractPage
 from connectors.event_api.lists import PAGE_SIZE
 from connectors.event_api.media import LONGEST_KEY_END
 from connectors.event_api.transport import API_PREFIX
+from mappings.outgoing import Outgoing
 from mappings.patterns import PatternError, compile_pattern
 from mappings.row_key import FeedName, RowKey, idempotency_key
-from mappings.spec.values import Outgoing
 
 Severity = Literal["error", "warning"]
 """error: every row would be refused, or no answer understood. warning: some rows, or none yet."""

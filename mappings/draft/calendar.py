@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mappings.draft.file import FileDraft
 from mappings.draft.moments import Guessed
 from mappings.draft.write_yaml import scalar
-from mappings.fill_in import FILL_IN_NAME
+from mappings.lint.values import FILL_IN_NAME
 
 _KEY = '"UID" is a calendar\'s own identifier; RECURRENCE-ID tells a single day that was changed from its series'
 _NO_ZONE = "zone of events that name none: put the one whose clocks the partner means, such as Europe/Lisbon"

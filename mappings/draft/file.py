@@ -14,7 +14,7 @@ from mappings.draft.moments import Guessed, Moments
 from mappings.draft.roles import KeyGuess, RoleGuess, Surety
 from mappings.draft.write_yaml import column_text, comment, listed, one_or_list, scalar
 from mappings.draft.zones import UNKNOWN, ZoneGuess, country_language
-from mappings.fill_in import FILL_IN, FILL_IN_NAME
+from mappings.lint.values import FILL_IN, FILL_IN_NAME
 
 _MOST_MAPPED = 40
 _CANCELLED = ("cancel", "annul", "abgesagt", "odwolan", "odwołan", "storn", "canceled", "中止", "취소", "取消")

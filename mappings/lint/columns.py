@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from mappings.event import ApproxLocation, City, Event, Offer
-from mappings.lint.soundness import outgoing_of
-from mappings.positions import Loc, Problem
+from mappings.outgoing import Outgoing, outgoing_of
+from mappings.positions import Loc, Problem, walk
 from mappings.refusals import did_you_mean
 from mappings.spec.feed import FeedMapping
-from mappings.spec.values import Entry, Fields, ForEach, Items, Outgoing, Value
+from mappings.spec.values import Entry, Fields, ForEach, Items, Value
 
 _NAMING = ("from", "column", "by_column")
 
@@ -30,35 +30,28 @@ def find_missing_columns(
 
 
 def _places(document: Mapping[str, Any], name: str) -> Iterator[Loc]:
-    yield from (("key", *loc) for loc in _named_in_list(document.get("key"), name))
     source = document.get("source")
-    if isinstance(source, dict):
-        yield from (("source", "required", *loc) for loc in _named_in_list(source.get("required"), name))
+    lists: dict[Loc, object] = {
+        ("key",): document.get("key"),
+        ("source", "required"): source.get("required") if isinstance(source, dict) else None,
+    }
+    for loc, listed in lists.items():
+        if listed == name:
+            yield loc
+        for position, inner in enumerate(listed if isinstance(listed, list) else ()):
+            if inner == name or (isinstance(inner, dict) and inner.get("column") == name):
+                yield (*loc, position)
     for part in ("let", "rows", "event"):
-        yield from ((part, *loc) for loc in _named_by(document.get(part), name))
-
-
-def _named_in_list(value: object, name: str) -> Iterator[Loc]:
-    if value == name:
-        yield ()
-    for position, inner in enumerate(value if isinstance(value, list) else ()):
-        if inner == name or (isinstance(inner, dict) and inner.get("column") == name):
-            yield (position,)
-
-
-def _named_by(value: object, name: str) -> Iterator[Loc]:
-    if isinstance(value, dict):
-        yield from ((key,) for key in _NAMING if value.get(key) == name)
-    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in entries:
-        yield from ((key, *loc) for loc in _named_by(inner, name))
+        for loc, node in walk(document.get(part), (part,)):
+            if isinstance(node, dict):
+                yield from ((*loc, key) for key in _NAMING if node.get(key) == name)
 
 
 _KNOWN: Mapping[str, tuple[str, ...]] = {
-    "": tuple(Event.model_fields),
-    "approxLocation": tuple(ApproxLocation.model_fields),
-    "approxLocation.city": tuple(City.model_fields),
-    "offers": tuple(Offer.model_fields),
+    "": tuple(Event.__annotations__),
+    "approxLocation": tuple(ApproxLocation.__annotations__),
+    "approxLocation.city": tuple(City.__annotations__),
+    "offers": tuple(Offer.__annotations__),
 }
 """The names that the spec spells out, by the object, or the list of objects, that they stand in."""
 _WORDS = {"offers": ("when", "require")}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mappings.lookup_table import Table
-from mappings.positions import Block, Loc, PlaceElsewhere, Problem
+from mappings.positions import Block, Loc, PlaceElsewhere, Problem, walk
 from mappings.spec.feed import FeedMapping
 from mappings.steps.lookups import Map, places_met
 
@@ -99,7 +99,7 @@ def has_lists(mapping: FeedMapping, document: Mapping[str, Any]) -> bool:
 
 
 def _places(document: Mapping[str, Any]) -> list[tuple[Loc, Mapping[str, Any]]]:
-    return [place for part in ("let", "event") for place in _blocks(document.get(part), (part,))]
+    return [place for part in ("let", "event") for place in walk(document.get(part), (part,)) if isinstance(place[1], dict)]
 
 
 def _stands_in(block: Mapping[str, Any], files: Collection[str]) -> bool:
@@ -110,14 +110,6 @@ def _stands_in(block: Mapping[str, Any], files: Collection[str]) -> bool:
 
 def _is_map(loc: Loc, block: Mapping[str, Any]) -> bool:
     return "do" in loc[-2:] and isinstance(block.get(Map.name), dict)
-
-
-def _blocks(node: object, loc: Loc) -> Iterator[tuple[Loc, Mapping[str, Any]]]:
-    if isinstance(node, dict):
-        yield loc, node
-    entries = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    for key, inner in entries:
-        yield from _blocks(inner, (*loc, key))
 
 
 def _place_of(table: str, places: Sequence[tuple[Loc, Mapping[str, Any]]]) -> Loc:

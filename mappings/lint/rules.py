@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mappings.positions import Loc, Problem
+from mappings.positions import Loc, Problem, walk
 
 _SUBJECTS = ("column", "value")
 _IMPLY_PRESENT = frozenset({"equals", "in", "matches", "contains", "before", "after", "less", "greater"})
@@ -20,7 +20,11 @@ def find_unreachable(document: Mapping[str, Any]) -> Iterator[Problem]:
     if isinstance(rules, list):
         yield from _rules(rules)
     for part in ("let", "event"):
-        yield from _branches(document.get(part), (part,))
+        for loc, node in walk(document.get(part), (part,)):
+            choices = node.get("choose") if isinstance(node, dict) else None
+            if isinstance(choices, list):
+                conditions = [one.get("when") if isinstance(one, dict) else None for one in choices]
+                yield from _dead_branches(conditions, (*loc, "choose"))
 
 
 def _rules(rules: Sequence[Any]) -> Iterator[Problem]:
@@ -47,19 +51,6 @@ def _takes_all(earlier: object, later: object) -> bool:
             return _excludes(first, second)
         case _:
             return False
-
-
-def _branches(value: object, loc: Loc) -> Iterator[Problem]:
-    if isinstance(value, list):
-        for position, inner in enumerate(value):
-            yield from _branches(inner, (*loc, position))
-    if not isinstance(value, dict):
-        return
-    choices = value.get("choose")
-    if isinstance(choices, list):
-        yield from _dead_branches([one.get("when") if isinstance(one, dict) else None for one in choices], (*loc, "choose"))
-    for name, inner in value.items():
-        yield from _branches(inner, (*loc, name))
 
 
 def _dead_branches(conditions: Sequence[Any], loc: Loc) -> Iterator[Problem]:

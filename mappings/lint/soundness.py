@@ -6,47 +6,22 @@ It looks at the plain document, so that it can speak even where some part is not
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import reduce
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from itertools import chain
 from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, judge
 from mappings.lookup_table import Table
-from mappings.positions import Loc, Problem
+from mappings.outgoing import JsonKind, Outgoing, outgoing_of
+from mappings.positions import Loc, Problem, walk
 from mappings.refusals import ReasonCode, did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.values import (
     COMPANIONS,
     MARKERS,
-    At,
-    ChannelValue,
-    Choose,
-    Entry,
     Fields,
-    FirstOf,
-    ForEach,
-    From,
-    Image,
-    Items,
-    Joined,
-    JsonKind,
-    Meta,
-    Outgoing,
-    Seen,
-    TableValue,
-    Value,
-    after,
-    either,
-    joined_objects,
-    one_of,
-    with_promise,
 )
-from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
-from mappings.steps.step import Kind, Step
-from mappings.steps.text import Truncate
 
 _CHECKED = re.compile(r"(?:^|\.)(?:timezone|status|countryCode|url|channelId|coverImage)$")
 _SINGLE = re.compile(
@@ -95,14 +70,11 @@ def find_overgrown(let: object) -> Iterator[Problem]:
             sizes[name], depths[name] = size, depth
 
 
-def item_names(node: object) -> frozenset[str]:
+def item_names(document: object) -> frozenset[str]:
     """Return what the items of all lists are called that a document goes through with `for_each`."""
-    if not isinstance(node, dict):
-        return frozenset().union(*map(item_names, node)) if isinstance(node, list) else frozenset()
-    called = node.get("as") if "for_each" in node else None
-    names = [called] if isinstance(called, str) else called if isinstance(called, list) else []
-    inside = frozenset().union(*map(item_names, node.values()))
-    return inside | {name for name in names if isinstance(name, str)}
+    called = [node.get("as") for _, node in walk(document) if isinstance(node, dict) and "for_each" in node]
+    names = [name for one in called for name in (one if isinstance(one, list) else [one])]
+    return frozenset(name for name in names if isinstance(name, str))
 
 
 def _missing(event: Mapping[str, Any], tables: Mapping[str, Table]) -> Iterator[Problem]:
@@ -175,13 +147,13 @@ def _nested(path: str, value: Any) -> Any:
     return value
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Extent:
     """How many parts a named value has, how deep they lie, and which other names it uses, each with how deep it stands."""
 
-    size: int = 0
-    depth: int = 0
-    uses: list[tuple[str, int]] = field(default_factory=list)
+    size: int
+    depth: int
+    uses: list[tuple[str, int]]
 
     @property
     def used(self) -> set[str]:
@@ -190,21 +162,14 @@ class _Extent:
 
 
 def _extents(let: object) -> dict[str, _Extent]:
+    extents: dict[str, _Extent] = {}
     if not isinstance(let, dict):
-        return {}
-    extents = {name: _Extent() for name in let}
-    for name, extent in extents.items():
-        _measure(let[name], 1, extent, extents)
+        return extents
+    for name, value in let.items():
+        parts = [(len(loc) + 1, node) for loc, node in walk(value)]
+        uses = [(node[1:], depth) for depth, node in parts if isinstance(node, str) and node[:1] == "$" and node[1:] in let]
+        extents[name] = _Extent(len(parts), max(depth for depth, _ in parts), uses)
     return extents
-
-
-def _measure(value: object, depth: int, extent: _Extent, known: Collection[str]) -> None:
-    extent.size += 1
-    extent.depth = max(extent.depth, depth)
-    if isinstance(value, str) and value[:1] == "$" and value[1:] in known:
-        extent.uses.append((value[1:], depth))
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _measure(inner, depth + 1, extent, known)
 
 
 def _circles(extents: Mapping[str, _Extent]) -> Iterator[list[str]]:
@@ -222,152 +187,8 @@ def _circles(extents: Mapping[str, _Extent]) -> Iterator[list[str]]:
         needs = {name: [other for other in others if other not in circle] for name, others in needs.items() if name not in circle}
 
 
-_MOMENT = Outgoing("string", sample="2030-05-01T19:30:00+02:00", longest=32)
-_LISTED = frozenset({"classifications"})
-_NEEDED = frozenset(REQUIRED_FIELDS)
 """A row without one of these is rejected before it is sent."""
-_KNOWN: Mapping[str, Outgoing] = {
-    "channelId": Outgoing("integer"),
-    "coverImage": Outgoing("integer"),
-    "startAt": _MOMENT,
-    "endAt": _MOMENT,
-    "status": Outgoing("string", values=frozenset({"draft", "published"})),
-    "timezone": Outgoing("string", sample="Europe/Lisbon"),
-    "approxLocation.city.countryCode": Outgoing("string", sample="PT", longest=2),
-    "offers[].url": Outgoing("string", sample="https://example.org/tickets?from=1"),
-}
 """What our own payload model (`event`) promises of a field, whatever the file says."""
-
-
-def outgoing_of(mapping: FeedMapping) -> Outgoing:
-    """Return what the payloads of a feed can be, as one object."""
-    return _Reading(mapping).object(mapping.event.root, "")
-
-
-class _Reading:
-    """Reads the values of one mapping."""
-
-    def __init__(self, mapping: FeedMapping) -> None:
-        self._mapping = mapping
-
-    def object(self, fields: Mapping[str, Value], path: str) -> Outgoing:
-        """Read an object; dotted names reach into objects inside."""
-        found: dict[str, Outgoing] = {}
-        for dotted, value in fields.items():
-            name, _, rest = dotted.partition(".")
-            inner = f"{path}.{name}" if path else name
-            read = self.object({rest: value}, inner) if rest else self.field(value, inner)
-            found[name] = joined_objects(found[name], read) if name in found else read
-        return Outgoing("object", any(one.is_always for one in found.values()), fields=found)
-
-    def field(self, value: Value, path: str) -> Outgoing:
-        """Read the value of one field, and add what our payload model promises of it."""
-        found = self.value(value, path)
-        if path in _LISTED:
-            texts = found.item or found
-            item = replace(texts, kind="string", is_always=True, item=None, fields={})
-            return Outgoing("array", item=item)
-        found = replace(found, is_always=found.is_always or path in _NEEDED)
-        return with_promise(found, _KNOWN[path]) if path in _KNOWN else found
-
-    def value(self, value: Value, path: str) -> Outgoing:  # noqa: C901, PLR0911, PLR0912  # one arm per kind of value
-        match value:
-            case str():
-                return self._text(value, path)
-            case Fields():
-                return self.object(value.root, path)
-            case Entry():
-                return replace(self.object(value.fields.root, path), is_always=False)
-            case Items():
-                return self._items(value, path)
-            case From():
-                found = self._steps(self._text(value.source, path) if value.source[0] == "$" else Outgoing("string"), value.do)
-            case FirstOf():
-                found = self._steps(either(self.value(part, path) for part in value.first_of), value.do)
-            case Joined():
-                found = self._steps(Outgoing("string"), value.do)
-            case Choose():
-                branches = [choice.then for choice in value.choose]
-                branches += [] if value.otherwise is None else [value.otherwise]
-                found = either(self.value(part, path) for part in branches)
-                found = replace(found, is_always=found.is_always and value.otherwise is not None)
-            case TableValue():
-                found = after((value.on_miss,), self._table(value.lookup, len(value.by), value.take, is_many=value.many))
-            case ForEach():
-                return after((value.on_empty, value.on_error), self._for_each(value, path))
-            case Meta():
-                found = self._steps(Outgoing("number" if value.meta == "row" else "string"), value.do)
-            case ChannelValue():
-                found = Outgoing("integer")
-            case At() | Seen():
-                found = _MOMENT
-            case Image():
-                return Outgoing("integer", is_always=False)
-        return after((value.on_empty, value.on_error), found)
-
-    def _text(self, text: str, path: str) -> Outgoing:
-        if not text.startswith("$"):
-            return one_of([text])
-        if text.startswith("$$"):
-            return one_of([text[1:]])
-        named = self._mapping.let.get(text[1:])
-        return Outgoing() if named is None else self.value(named, path)
-
-    def _items(self, value: Items, path: str) -> Outgoing:
-        parts = [self.field(part, f"{path}[]") if isinstance(part, str) else self._item(part, path) for part in value.root]
-        return Outgoing("array", any(part.is_always for part in parts), item=replace(either(parts), is_always=True))
-
-    def _for_each(self, value: ForEach, path: str) -> Outgoing:
-        item = self._item(value.give, path) if isinstance(value.give, Fields | Entry) else self.field(value.give, f"{path}[]")
-        return Outgoing("array", item=replace(item, is_always=True))
-
-    def _item(self, part: Value, path: str) -> Outgoing:
-        return self.value(part, f"{path}[]")
-
-    def _steps(self, source: Outgoing, steps: Iterable[Step]) -> Outgoing:
-        return reduce(self._step, steps, source)
-
-    def _step(self, before: Outgoing, step: Step) -> Outgoing:
-        """Read what a step makes of what it is given; a text step works on each item of a list."""
-        found = self._made(before, step)
-        if before.kind == "array" and step.takes is not Kind.LIST and found.kind != "array":
-            found = Outgoing("array", before.is_always and found.is_always, item=found)
-        return after((step.policy if isinstance(step, Map | Lookup | LastIn) else step.on_error,), found)
-
-    def _made(self, before: Outgoing, step: Step) -> Outgoing:
-        always = before.is_always
-        match step:
-            case Map() | Lookup() if step.keeps:
-                return Outgoing(None if isinstance(step, Lookup) and step.many else "string", always)
-            case Map():
-                item = one_of(chain.from_iterable(step.table.values()))
-                return Outgoing("array", always, item=item) if step.gives_several else replace(item, is_always=always)
-            case Lookup() | LastIn():
-                return replace(self._table(step.file, 1, step.take, is_many=step.many), is_always=always)
-            case Truncate():
-                return Outgoing("string", always, longest=step.length)
-            case _:
-                return Outgoing(_KINDS.get(step.result), always, sample=before.sample if step.gives is step.takes else "")
-
-    def _table(self, file: str, keys: int, take: tuple[str, ...] | None, *, is_many: bool) -> Outgoing:
-        table = self._mapping.tables[file]
-        results = split_columns(table, keys, take)[1]
-        columns = {name: [row[table.columns.index(name)] for row in table.rows] for name in results}
-        found = {name: replace(one_of(filter(None, cells)), is_always=all(cells)) for name, cells in columns.items()}
-        one = found[results[0]] if len(results) == 1 else Outgoing("object", fields=found)
-        return Outgoing("array", item=replace(one, is_always=True)) if is_many else one
-
-
-_KINDS: Mapping[Kind, JsonKind] = {
-    Kind.TEXT: "string",
-    Kind.DATE: "string",
-    Kind.CLOCK: "string",
-    Kind.WALL: "string",
-    Kind.MOMENT: "string",
-    Kind.NUMBER: "number",
-    Kind.BOOLEAN: "boolean",
-    Kind.LIST: "array",
-}
 _OBJECT_FIELDS: Mapping[str, str] = {
     "approxLocation": "approxLocation.city.placeId",
     "approxLocation.city": "approxLocation.city.placeId",

@@ -1,6 +1,6 @@
 """Values of a mapping file that do less than their author thinks: open formats, names without effect, fill-ins.
 
-It looks at the plain document, so that it can speak even where some part is not well-formed. Rules are `lint_rules`'.
+They are found in the plain document, so that they are found even where some part is not well-formed.
 """
 
 from __future__ import annotations
@@ -10,10 +10,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mappings.fill_in import FILL_IN, FILL_IN_NAME
-from mappings.positions import Loc, Problem
+from mappings.positions import Loc, Problem, walk
 from mappings.refusals import did_you_mean
+from mappings.spec.values import MARKERS
 
+FILL_IN = "fill-in"
+"""Stands for a text that only the author can know: a channel, a classification, a place."""
+FILL_IN_NAME = "fill_in_"
+"""A named value that begins so stands for something that had to have some value."""
 _SECRET = re.compile(
     r"(?P<before>://)[^/@\s:]+:[^/@\s]+(?P<after>@)"
     r"|(?P<name>[?&](?:[\w-]*(?:token|secret|signature|password|passwd|api[_-]?key)|key|sig|pwd|auth)=)[^&\s\"'#]+",
@@ -22,16 +26,20 @@ _SECRET = re.compile(
 _READERS = ("date", "datetime", "dates")
 _SAME_TWICE = frozenset({"trim", "collapse", "lower", "upper", "html_unescape", "html_to_text", "unique", "strip_control", "url"})
 _CASES = {"lower": str.lower, "upper": str.upper}
-_SOURCES = ("from", "first_of", "join", "choose", "at", "in_zone", "lookup", "channel", "image")
 
 
 def find_weak_values(document: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield what is allowed, and does nothing, or not what it seems to."""
-    yield from _secrets(document.get("source"), ("source",))
+    for loc, node in walk(document.get("source"), ("source",)):
+        if isinstance(node, str) and _SECRET.search(node):
+            hint = "everybody who reads this file can use it: ask for an address that needs none, or fetch the file beforehand"
+            yield Problem(loc, "a secret stands in this address", hint)
     yield from _unused_names(document)
     for part in ("let", "event"):
-        yield from _fill_ins(document.get(part), (part,))
-        yield from _values(document.get(part), (part,))
+        for loc, node in walk(document.get(part), (part,)):
+            yield from _fill_ins(node, loc)
+            if isinstance(node, dict):
+                yield from _weak_steps(node, loc)
 
 
 def without_secrets(text: str) -> str:
@@ -39,19 +47,12 @@ def without_secrets(text: str) -> str:
     return _SECRET.sub(lambda found: f"{found['before'] or found['name']}***{found['after'] or ''}", text)
 
 
-def _secrets(value: object, loc: Loc) -> Iterator[Problem]:
-    if isinstance(value, str) and _SECRET.search(value):
-        hint = "everybody who reads this file can use it: ask for an address that needs none, or fetch the file beforehand"
-        yield Problem(loc, "a secret stands in this address", hint)
-    for key, inner in _entries(value):
-        yield from _secrets(inner, (*loc, key))
-
-
 def _unused_names(document: Mapping[str, Any]) -> Iterator[Problem]:
     let = document.get("let")
     if not isinstance(let, dict):
         return
-    used = Counter(text[1:] for part in ("let", "rows", "event") for text in _texts(document.get(part)) if text.startswith("$"))
+    nodes = (node for part in ("let", "rows", "event") for _, node in walk(document.get(part)))
+    used = Counter(node[1:] for node in nodes if isinstance(node, str) and node.startswith("$"))
     unknown = [name for name in used if name not in let]
     for name in let:
         if not used[name]:
@@ -61,19 +62,18 @@ def _unused_names(document: Mapping[str, Any]) -> Iterator[Problem]:
             )
 
 
-def _fill_ins(value: object, loc: Loc) -> Iterator[Problem]:
-    open_places = [key for key, inner in _entries(value) if inner == FILL_IN]
+def _fill_ins(node: object, loc: Loc) -> Iterator[Problem]:
+    entries = dict(node) if isinstance(node, dict) else dict(enumerate(node)) if isinstance(node, list) else {}
+    open_places = [key for key, inner in entries.items() if inner == FILL_IN]
     if open_places:
         count = f"{len(open_places)} values are" if len(open_places) > 1 else "a value is"
         place = (*loc, open_places[0])
         yield Problem(place, f'{count} still to be filled in ("{FILL_IN}")', _hint(place))
-    for key, inner in _entries(value):
-        if loc == ("let",) and isinstance(key, str) and key.startswith(FILL_IN_NAME):
-            what = key.removeprefix(FILL_IN_NAME)
-            yield Problem(
-                (*loc, key), f"the {what} is still to be filled in", f'put the right one for "{inner}", and call it {what}'
-            )
-        yield from _fill_ins(inner, (*loc, key))
+    for name in entries if loc == ("let",) else ():
+        if str(name).startswith(FILL_IN_NAME):
+            what = str(name).removeprefix(FILL_IN_NAME)
+            hint = f'put the right one for "{entries[name]}", and call it {what}'
+            yield Problem((*loc, name), f"the {what} is still to be filled in", hint)
 
 
 _HINTS = {
@@ -87,16 +87,12 @@ def _hint(loc: Loc) -> str:
     return next((_HINTS[str(part)] for part in reversed(loc) if part in _HINTS), "only you can know what belongs there")
 
 
-def _values(value: object, loc: Loc) -> Iterator[Problem]:
-    if isinstance(value, dict):
-        steps = value.get("do")
-        if isinstance(steps, list):
-            yield from _steps(steps, (*loc, "do"))
-        for name in _READERS:
-            if isinstance(value.get(name), list) and not any(marker in value for marker in _SOURCES):
-                yield from _formats(value[name], (*loc, name))
-    for key, inner in _entries(value):
-        yield from _values(inner, (*loc, key))
+def _weak_steps(block: Mapping[str, Any], loc: Loc) -> Iterator[Problem]:
+    if isinstance(block.get("do"), list):
+        yield from _steps(block["do"], (*loc, "do"))
+    for name in _READERS:
+        if isinstance(block.get(name), list) and not any(marker in block for marker in MARKERS):
+            yield from _formats(block[name], (*loc, name))
 
 
 def _formats(formats: Sequence[Any], loc: Loc) -> Iterator[Problem]:
@@ -114,16 +110,16 @@ def _formats(formats: Sequence[Any], loc: Loc) -> Iterator[Problem]:
 
 
 def _steps(steps: Sequence[Any], loc: Loc) -> Iterator[Problem]:
-    names = [step if isinstance(step, str) else next(iter(step), "") if isinstance(step, dict) else "" for step in steps]
-    for position, name in enumerate(names):
-        if position and name in _SAME_TWICE and names[position - 1] == name and steps[position] == steps[position - 1]:
+    before, case = "", ""
+    for position, step in enumerate(steps):
+        name = step if isinstance(step, str) else next(iter(step), "") if isinstance(step, dict) else ""
+        if name in _SAME_TWICE and position and step == steps[position - 1]:
             yield Problem((*loc, position), f'the step "{name}" does nothing a second time', "drop it")
-        if position and name == "trim" and names[position - 1] == "collapse":
+        if name == "trim" and before == "collapse":
             yield Problem((*loc, position), 'the step "trim" does nothing after "collapse"', "drop it: collapse trims, too")
-        step = steps[position]
-        case = next((names[place] for place in range(position - 1, -1, -1) if names[place] in _CASES), "")
         if name == "map" and case and isinstance(step, dict):
             yield from _unmet_keys(step, case, (*loc, position))
+        before, case = name, name if name in _CASES else case
 
 
 def _unmet_keys(step: Mapping[str, Any], case: str, loc: Loc) -> Iterator[Problem]:
@@ -136,20 +132,6 @@ def _unmet_keys(step: Mapping[str, Any], case: str, loc: Loc) -> Iterator[Proble
             yield Problem(
                 (*loc, "map", key), f'"{key}" is never met: the step "{case}" comes before', f'write "{_CASES[case](key)}"'
             )
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    for _, inner in _entries(value):
-        yield from _texts(inner)
-
-
-def _entries(value: object) -> Iterator[tuple[str | int, Any]]:
-    if isinstance(value, dict):
-        yield from value.items()
-    elif isinstance(value, list):
-        yield from enumerate(value)
 
 
 def order_of(spelling: str) -> str:

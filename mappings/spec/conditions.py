@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from mappings.choices import OneOf
 from mappings.file_context import Referring
 from mappings.lookup_table import Ignorable
 from mappings.measures import OneOrMany, Pattern, PlainNumber, Text, Texts, mistake
@@ -97,6 +96,6 @@ Condition = Annotated[
     | Annotated[All, Tag("when:all")]
     | Annotated[Any, Tag("when:any")]
     | Annotated[Not, Tag("when:not")],
-    OneOf(_kind_of_condition),
+    Discriminator(_kind_of_condition),
 ]
 """What must be true of a row."""

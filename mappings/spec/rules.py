@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from mappings.choices import OneOf
 from mappings.measures import Duration, Text, Texts, mistake
 from mappings.spec.conditions import Condition
 from mappings.spec.values import Value
@@ -225,6 +224,6 @@ Rule = Annotated[
     | Annotated[Group, Tag("rule:group")]
     | Annotated[Duplicates, Tag("rule:duplicates")]
     | Annotated[Window, Tag("rule:window")],
-    OneOf(_kind_of_rule),
+    Discriminator(_kind_of_rule),
 ]
 """One rule. Those that look at rows or their events apply in their order; explode comes before recur."""

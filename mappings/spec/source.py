@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, Tag, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from mappings.choices import OneOf
 from mappings.measures import Duration, OneOrMany, Pattern, Share, Text, mistake
 from mappings.spec.soql import (
     ApiName,
@@ -41,32 +40,14 @@ from mappings.spec.source_words import (
 from mappings.strict import Strict
 
 """A number of bytes."""
-
-
 """The name of the file that says that another one is finished."""
-
-
 """How a part of a sheet is written, in upper case and without dollar signs."""
-
-
 """Those that partners' files are in, to tell an author which was probably meant."""
-
-
 """Codecs of Python that make texts of bytes, and are no character sets of files; UTF-7 is none of the web (WHATWG), and slow."""
-
-
 """One character that parts cells: no line break. A tab may be spelt out."""
-
-
 """The same, or null: files are text, and `null` is how they say that there is none."""
-
-
 """The name of a text encoding, as Python's `codecs` knows it."""
-
-
 """A part of a sheet, in upper case without dollar signs; either half may lack its letters or its number."""
-
-
 """Names of columns, or other texts; one needs no list around it."""
 _DAILY = timedelta(days=1)
 _NEVER = timedelta(days=36_500)
@@ -244,14 +225,8 @@ class RecordSource(FileSource):
 
 
 """The API name of an object or a relationship."""
-
-
 """The API name of a field, after those of the relationships that lead to it."""
-
-
 """One SELECT."""
-
-
 """How a field is compared."""
 
 
@@ -508,7 +483,7 @@ SourceSpec = Annotated[
     | Annotated[IcsSource, Tag("kind:ics")]
     | Annotated[GoogleSheetsSource, Tag("kind:google_sheets")]
     | Annotated[SalesforceSource, Tag("kind:salesforce")],
-    OneOf(_kind_of_source),
+    Discriminator(_kind_of_source),
 ]
 """The closed union of source kinds, discriminated by `kind`."""
 SOURCES: tuple[type[AnySource], ...] = (

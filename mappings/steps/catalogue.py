@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Union
 
-from pydantic import Tag
+from pydantic import Discriminator, Tag
 
-from mappings.choices import OneOf
 from mappings.steps import (
     countries,
     dates,
@@ -93,7 +92,6 @@ FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
     "Kinds": (text.ToText, text.Part),
 }
 """The steps by family, in the order of the reference page."""
-
 STEPS: Mapping[str, type[Step]] = {step.name: step for family in FAMILIES.values() for step in family}
 TAG = "step:"
 
@@ -116,6 +114,6 @@ if TYPE_CHECKING:
 else:
     AnyStep = Annotated[
         Union[tuple(Annotated[step, Tag(TAG + name)] for name, step in STEPS.items())],  # noqa: UP007 - built from the catalogue
-        OneOf(_kind_of_step),
+        Discriminator(_kind_of_step),
     ]
 """Any step, told apart by its name."""

@@ -29,8 +29,8 @@ if IS_WORKING:
     from pipelines.clock import monotonic_s, new_run_id, now
     from pipelines.run.backfill import BACKFILL, PATIENCE_S, BackfillPlan, Window, is_awaited, is_of, make_plan, plan_of_record
     from pipelines.run.brakes import brake_error
-    from pipelines.run.context import Workshop, open_workshop, require_service
-    from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
+    from pipelines.run.context import RunContext, open_context, require_service
+    from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import RunOptions
     from pipelines.run.outcome import ExitCode, Outcome, outcome_of
     from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
@@ -245,9 +245,9 @@ class SliceRuns:
         return self._in_dagster(options) if self.uses_dagster else self._by_engine(options, title)
 
     def _by_engine(self, options: RunOptions, title: str) -> RunReport:
-        with self.output.progress(title) as bar, open_workshop(self.settings, self.output.aside) as workshop:
-            ticket = RunTicket(new_run_id(now()), BACKFILL)
-            result = FeedAtWork(workshop, self.mapping, ticket, options, watcher_of(bar)).run()
+        with self.output.progress(title) as bar, open_context(self.settings, self.output.aside) as workshop:
+            ticket = RunIdentity(new_run_id(now()), BACKFILL)
+            result = FeedRun(workshop, self.mapping, ticket, options, watcher_of(bar)).run()
             return report_of(workshop, self.mapping, ticket.run_id, result.outcome)
 
     def _in_dagster(self, options: RunOptions) -> RunReport:
@@ -284,7 +284,7 @@ def backfill_feed(wish: Wish, output: Output) -> int:
     Raises:
         SyncError: no backfill is meant, another process is at it, or the state DB fails.
     """
-    with open_workshop(wish.settings, output.aside) as workshop:
+    with open_context(wish.settings, output.aside) as workshop:
         kept = Backfills(workshop.engine, wish.settings.destination, wish.mapping.feed, now)
         record = _meant(wish, kept, output)
         _check_alone(wish, record, Books(workshop.engine))
@@ -576,7 +576,7 @@ def _rehearsed(wish: Wish, plan: BackfillPlan, slices: tuple[Window, ...]) -> It
         existing_database(wish.settings.state_url) as engine,
         rehearsal_copy(engine, wish.settings.destination, wish.mapping.feed) as copy,
     ):
-        workshop = Workshop(wish.settings, copy)
+        workshop = RunContext(wish.settings, copy)
         for days in slices:
             one = _stage(workshop, wish, wish.options.model_copy(update={"window": days, "status": plan.status}))
             yield RehearsedSlice(days, *one)
@@ -584,10 +584,10 @@ def _rehearsed(wish: Wish, plan: BackfillPlan, slices: tuple[Window, ...]) -> It
                 return
 
 
-def _stage(workshop: Workshop, wish: Wish, options: RunOptions) -> tuple[Outcome, Staged | None]:
-    ticket = RunTicket(new_run_id(now()), "a rehearsal")
+def _stage(workshop: RunContext, wish: Wish, options: RunOptions) -> tuple[Outcome, Staged | None]:
+    ticket = RunIdentity(new_run_id(now()), "a rehearsal")
     try:
-        staged = FeedAtWork(workshop, wish.mapping, ticket, options, Watcher()).stage()
+        staged = FeedRun(workshop, wish.mapping, ticket, options, Watcher()).stage()
     except SyncError as error:
         return outcome_of(error), None
     except KeyboardInterrupt:

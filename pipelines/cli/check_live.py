@@ -21,16 +21,16 @@ from connectors.notify import Message, Tone, deliver_over, find_fault
 from connectors.sources.catalogue import look_at_org, open_source
 from connectors.sources.errors import MissingColumnsError
 from connectors.sources.header import Asked, matched
-from mappings.compiler.mapper import Directory, attempt
+from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import ConfigError, SyncError
-from mappings.fill_in import FILL_IN
-from mappings.lint.soundness import outgoing_of
+from mappings.lint.values import FILL_IN
 from mappings.lookup_table import Table
+from mappings.outgoing import Outgoing, outgoing_of
 from mappings.refusals import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 from mappings.spec.source_words import WriteBack
-from mappings.spec.values import Choose, FirstOf, From, Items, Outgoing, TableValue, Value
+from mappings.spec.values import Choose, FirstOf, From, Items, TableValue, Value
 from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
 from mappings.strict import Policy, Use
 from pipelines.channels import Channels, Recipient
@@ -98,7 +98,7 @@ def _probed(met: Meaning, listing: str, tail: str) -> LiveFinding:
 def _channels(told: dict[str, int] | SyncError, mapping: FeedMapping) -> LiveFinding:
     if isinstance(told, SyncError):
         return refused("channels", told)
-    problems = attempt(mapping, Directory(channels=told))[1]
+    problems = compile_with_problems(mapping, Directory(channels=told))[1]
     missing = [f"{problem.message}, {problem.hint}" if problem.hint else problem.message for problem in problems]
     missing += [f"the key has no channel with the id {number}" for number in _numbers(mapping) if number not in told.values()]
     if missing:
@@ -314,7 +314,7 @@ def of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]
 
 
 def _of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]:
-    columns = attempt(mapping, Directory())[0].columns
+    columns = compile_with_problems(mapping, Directory())[0].columns
     if isinstance(mapping.source, SalesforceSource):
         yield _of_org(settings, mapping.source, columns)
         return

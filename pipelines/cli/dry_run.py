@@ -15,11 +15,11 @@ from pipelines.cli.output.console import Output, Progress
 from pipelines.cli.output.words import BRAKE_COLUMNS, REJECTION_COLUMNS, brake_rows, read_line, rejection_rows, worst
 from pipelines.clock import new_run_id, now
 from pipelines.run.brakes import BrakeError, brake_error, pass_the_gate
-from pipelines.run.context import Workshop
-from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
+from pipelines.run.context import RunContext
+from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
-from pipelines.run.publish import Published
+from pipelines.run.publish import PublishReport
 from pipelines.run.signals import InterruptedRunError, is_stop_asked
 from pipelines.run.stage import Staged
 from pipelines.run.standing import outcome_of_publish
@@ -184,10 +184,10 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar
             existing_database(settings.state_url) as engine,
             rehearsal_copy(engine, settings.destination, mapping.feed) as copy,
         ):
-            run = FeedAtWork(
-                workshop=Workshop(settings, copy),
+            run = FeedRun(
+                workshop=RunContext(settings, copy),
                 mapping=mapping,
-                ticket=RunTicket(new_run_id(now()), _LAUNCHED_BY),
+                ticket=RunIdentity(new_run_id(now()), _LAUNCHED_BY),
                 options=options,
                 watcher=Watcher(read=bar.advance),
             )
@@ -199,7 +199,7 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar
         return Rehearsal(mapping.feed, outcome_of(interrupted))
 
 
-def _on_copy(run: FeedAtWork) -> Rehearsal:
+def _on_copy(run: FeedRun) -> Rehearsal:
     feed = run.mapping.feed
     staged = None if run.options.publish_only else run.stage()
     rehearsed = Outcome("rehearsed", ExitCode.DONE)
@@ -212,12 +212,12 @@ def _on_copy(run: FeedAtWork) -> Rehearsal:
     except BrakeError as closed:
         return Rehearsal(feed, outcome_of(closed), staged)
     owed = _owed(run)
-    told = outcome_of_publish(Published(PublishAccount(), None, 0.0, standing=owed.standing), run.mapping)
+    told = outcome_of_publish(PublishReport(PublishAccount(), None, 0.0, standing=owed.standing), run.mapping)
     outcome = replace(told, name=rehearsed.name) if told.exit_code is ExitCode.DONE else told
     return Rehearsal(feed, outcome, staged, owed, _waiting(run))
 
 
-def _waiting(run: FeedAtWork) -> Mapping[str, int]:
+def _waiting(run: FeedRun) -> Mapping[str, int]:
     """Count what would wait for a person after the run, before any answer of the service."""
     (status,) = Books(run.workshop.engine, run.workshop.now).status(
         destination=run.workshop.settings.destination, feed=run.mapping.feed
@@ -225,7 +225,7 @@ def _waiting(run: FeedAtWork) -> Mapping[str, int]:
     return status.waiting
 
 
-def _owed(run: FeedAtWork) -> Owed:
+def _owed(run: FeedRun) -> Owed:
     """Return how many rows the run would send, the first of them in the order of sending, and what nobody has decided on."""
     with run.workshop.lease(run.mapping, _LAUNCHED_BY, is_patient=False) as lease:
         outbox = run.workshop.publish_job(run.mapping, run.ticket.run_id, lease, run.options, run.watcher.settled).outbox
@@ -244,7 +244,7 @@ def _rest(outbox: Outbox) -> int:
     return count
 
 
-def _sending(run: FeedAtWork, intent: Intent) -> Sending:
+def _sending(run: FeedRun, intent: Intent) -> Sending:
     book = Book(run.workshop.settings.destination, run.mapping.feed)
     entry = Books(run.workshop.engine).rows(book, RowFilter(row_key=intent.row_key))[0]
     return Sending(entry.origin, intent.row_key, intent.key, json.loads(intent.body))

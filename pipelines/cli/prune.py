@@ -36,8 +36,6 @@ def prune(
         eventsync prune --older-than 90d --dry-run
         # Once a month, by cron
         eventsync prune --older-than 90d
-        # Then give the room back to the disk
-        eventsync state compact
 
     Nothing that protects against a duplicate is touched: every row keeps its entry, its key, its body, its event id and what
     a person decided. What a feed has on its list stays, however old, and so do the runs that its brakes learn from. Runs may
@@ -123,5 +121,5 @@ def _lines(found: Pruned) -> list[tuple[object, ...]]:
 
 def _room(kind: str) -> str:
     if kind == "sqlite":
-        return "the room is used again by later rows; `eventsync state compact` gives it back to the disk"
+        return "the room is used again by later rows; `VACUUM` in the sqlite3 shell gives it back to the disk"
     return "autovacuum makes the room free for later rows; `VACUUM FULL` on these tables gives it back to the disk"

@@ -10,7 +10,7 @@ from mappings.spec.feed import FeedMapping
 from pipelines.cli.output.console import Output
 from pipelines.cli.output.words import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
 from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
-from pipelines.run.context import Workshop
+from pipelines.run.context import RunContext
 from pipelines.run.outcome import ExitCode, Outcome, message_and_hint
 from pipelines.run.sending import pace_line
 from state.enums import Waiting
@@ -115,7 +115,7 @@ class RunReport:
 
 
 def report_of(
-    workshop: Workshop, mapping: FeedMapping, run_id: str, outcome: Outcome | None = None, *, dagster_status: str = ""
+    workshop: RunContext, mapping: FeedMapping, run_id: str, outcome: Outcome | None = None, *, dagster_status: str = ""
 ) -> RunReport:
     """Return the report of a run; where it never reached the books, what Dagster or `outcome` says of it."""
     books = Books(workshop.engine)

@@ -5,7 +5,6 @@ What a verb does stands in a module of its own.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -19,8 +18,6 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
-    from state.archive.compacting import Compaction
-    from state.archive.compacting import compact as compact_compacting
     from state.archive.export_file import Carried, export_to, import_from
     from state.archive.moving import migrate as migrate_moving
     from state.archive.moving import rename_service
@@ -46,23 +43,20 @@ def verify(as_json: AsJson = False) -> int:
     return show_findings(as_json=as_json)
 
 
-def compact(as_json: AsJson = False) -> int:
-    """Make the state DB smaller: pack the bodies of delivered rows, and give the room back.
+def compact(as_json: AsJson = False) -> int:  # noqa: ARG001 # scripts of 0.1 may pass --json; the error is then a document
+    """Gone since 0.2: it packed the bodies of delivered rows, which are stored as they were sent again.
 
     For example:
 
-        # Once in a while, or by cron at night
-        eventsync state compact
-        # What it came to, for a script
-        eventsync state compact --json
+        # In its place, to make the state DB smaller
+        eventsync prune --older-than 90d
 
-    Everything reads as before, and what may still be sent is left as it is, byte for byte. Runs may be at work meanwhile. At
-    the end SQLite writes its file anew: that takes as much disk again for a moment, and runs that write then wait for up to
-    30 s. Exit codes: 0 done, 2 and 6 as for `run`; cut short or not, it can be started again at any time.
+    Scripts that call it can drop the call: nothing needs it. Exit code: 2.
     """
-    # keeps `--help` fast
-
-    return show_compaction(as_json=as_json)
+    raise ConfigError(
+        "`state compact` is gone: bodies are stored as they were sent, and nothing needs to be packed",
+        hint="drop the call; `eventsync prune --older-than 90d` removes history",
+    )
 
 
 def export(
@@ -296,29 +290,6 @@ def _show(output: Output, name: str, found: Examination) -> int:
     output.table(f"{looked_at}: {len(rows):,} finding{'s' * (len(rows) != 1)}", _COLUMNS_of_verifying, rows)
     output.note(_WHAT_HELPS)
     return ExitCode.ATTENTION
-
-
-_MB = 1_000_000
-_COLUMNS_of_compacting = ("bodies packed", "MB less in bodies", "MB before", "MB after")
-
-
-def show_compaction(*, as_json: bool) -> int:
-    """Compact the state DB and tell what it came to; return 0.
-
-    Raises:
-        SyncError: it cannot be read or written.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    name = shown_url(settings.state_url)
-    with existing_database(settings.state_url) as engine, output.progress("packing bodies") as bar:
-        done = Compaction(0, 0, 0, 0) if engine is None else compact_compacting(engine, bar.advance)
-    output.document({"state_db": name, **asdict(done)})
-    if engine is None:
-        output.note(f"there is no state DB at {name} yet: the first run makes it")
-        return ExitCode.DONE
-    sizes = (f"{size / _MB:,.1f}" for size in (done.spared, done.before, done.after))
-    output.table(name, _COLUMNS_of_compacting, [(done.packed, *sizes)])
-    return ExitCode.DONE
 
 
 HELP = "The state DB as a whole: sound, saved, moved."

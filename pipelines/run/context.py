@@ -29,7 +29,7 @@ from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing, Timing
 from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
-from connectors.sources.files.snapshot import look_at
+from connectors.sources.files.snapshot import take_snapshot
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.compiler.rows import is_unfolding
 from mappings.errors import ConfigError, SyncError
@@ -38,17 +38,17 @@ from mappings.spec.feed import FeedMapping, PublishPolicy
 from pipelines.clock import monotonic_s, now
 from pipelines.run.backfill import PATIENCE_S, comes_between, say_waiting, within
 from pipelines.run.drain import Advance, Departures
-from pipelines.run.images import Covers
+from pipelines.run.images import CoverImages
 from pipelines.run.lease import LeaseKeeper
 from pipelines.run.options import RunOptions
 from pipelines.run.preflight import ListMemory, Preflight
-from pipelines.run.reading import AtHand, Sameness, approach_of
+from pipelines.run.reading import ChangeProbe, ReadInputs, plan_read
 from pipelines.run.sending import PublishJob, watching_rows
 from pipelines.run.signals import run_async, signals_deferred, signals_raised
 from pipelines.run.stage import StageJob
 from pipelines.run.systemic_failure import SystemicFailure, patience_with
 from pipelines.settings import Settings
-from pipelines.telemetry.tracing import UNTOLD, Telemetry, Wanted, wanted_of
+from pipelines.telemetry.tracing import NO_TELEMETRY, Telemetry, Wanted, wanted_of
 from state.database import StateDb, open_database
 from state.holders import HeldByAnotherError, seconds_since_boot
 from state.ledger.lease import Lease
@@ -119,7 +119,7 @@ def require_service(settings: Settings) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ServiceLists:
     """What the service told about itself: what mappings are resolved against, and its list of classifications, if it did."""
 
     directory: Directory
@@ -134,7 +134,7 @@ class Told:
         return json.dumps([sorted(channels.items()), None if slugs is None else sorted(slugs)])
 
 
-async def ask_lists(api: EventApi) -> Told:
+async def ask_lists(api: EventApi) -> ServiceLists:
     """Ask which channels and classifications there are.
 
     Where the key may not list its channels, the channels of the directory are a list that nobody may look into: a
@@ -149,7 +149,7 @@ async def ask_lists(api: EventApi) -> Told:
     except (ScopeMissingError, RequestRefusedError) as refusal:
         channels = _Untold(refusal)
     told = await _classifications(api)
-    return Told(Directory(channels=channels, classifications=told.slugs if told else None), told)
+    return ServiceLists(Directory(channels=channels, classifications=told.slugs if told else None), told)
 
 
 class _Untold(Mapping[str, int]):
@@ -206,7 +206,7 @@ def _log(sentence: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class RunContext:
     """The open state DB and the settings that everything else is made from; `tell` reaches whoever watches the run.
 
     `leaves_traces`: sheets whose owners ask for it are told what became of their rows, and the next read finds what this one
@@ -218,7 +218,7 @@ class Workshop:
     tell: Tell = _log
     insistence: RetryPolicy = INSISTENCE
     leaves_traces: bool = False
-    telemetry: Telemetry = UNTOLD
+    telemetry: Telemetry = NO_TELEMETRY
     now: Callable[[], datetime] = now
 
     def ledger(self, mapping: FeedMapping) -> Ledger:
@@ -246,12 +246,12 @@ class Workshop:
         notices = () if change is None else (str(change),)
         self.notice(mapping, run_id, notices)
         ledger = self.ledger(mapping)
-        known = AtHand(mapping, mapper, told.evidence, self.now())
-        approach = approach_of(known, options, ledger.bookmark())
-        source = self.source(within(mapping, options.window, mapper), mapper, since=approach.since)
-        look = partial(look_at, mapping.source, mapping.path.parent)
-        sameness = Sameness(look, known.fit_today, known.began) if self.leaves_traces else None
-        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, approach, sameness)
+        known = ReadInputs(mapping, mapper, told.evidence, self.now())
+        plan = plan_read(known, options, ledger.bookmark())
+        source = self.source(within(mapping, options.window, mapper), mapper, since=plan.since)
+        snapshot = partial(take_snapshot, mapping.source, mapping.path.parent)
+        probe = ChangeProbe(snapshot, known.fit_today, known.began) if self.leaves_traces else None
+        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, plan, probe)
 
     def publish_job(
         self, mapping: FeedMapping, run_id: str, lease: LeaseKeeper, options: RunOptions, advance: Advance
@@ -287,11 +287,11 @@ class Workshop:
         manner = Manner(self.insistence, self.now, self.telemetry.seen)
         return open_api(self.settings, mapping.publish, passage, sharing, manner)
 
-    def covers(self, mapping: FeedMapping) -> Covers:
+    def covers(self, mapping: FeedMapping) -> CoverImages:
         """Return what fetches, checks and uploads the cover images of a feed."""
         limits = ImageLimits(allows_private=self.settings.allow_private_images)
         fetcher = ImageFetcher(limits, sleep=asyncio.sleep, random=random.random, in_flight=mapping.publish.most_in_flight)
-        return Covers(fetcher, MediaMemory(self.engine, self.settings.destination), self.settings.namespace, self.now)
+        return CoverImages(fetcher, MediaMemory(self.engine, self.settings.destination), self.settings.namespace, self.now)
 
     def source(self, mapping: FeedMapping, mapper: RowMapper, *, since: str = "") -> Source:
         """Return the feed's source, not yet opened; to go on from the cursor `since`, if it has such."""
@@ -329,8 +329,8 @@ class Workshop:
         if told:
             add_notices(self.engine, self.settings.destination, mapping.feed, run_id, told)
 
-    def _compiled(self, mapping: FeedMapping) -> tuple[RowMapper, Told]:
-        async def ask() -> Told:
+    def _compiled(self, mapping: FeedMapping) -> tuple[RowMapper, ServiceLists]:
+        async def ask() -> ServiceLists:
             async with self.api(mapping) as api:
                 return await ask_lists(api)
 
@@ -353,12 +353,12 @@ class Workshop:
                 time.sleep(PATIENCE_S)  # noqa: TID251  # a person asked to wait, and may interrupt
 
 
-OpenWorkshop = Callable[[], AbstractContextManager[Workshop]]
+OpenContext = Callable[[], AbstractContextManager[RunContext]]
 """What opens a workshop for the length of a block; whoever is to do something later is given this."""
 
 
 @contextmanager
-def open_workshop(settings: Settings, tell: Tell = _log) -> Iterator[Workshop]:
+def open_context(settings: Settings, tell: Tell = _log) -> Iterator[RunContext]:
     """Open the state DB for the length of the block. `tell` is given sentences for whoever watches, while a run works.
 
     Raises:
@@ -366,7 +366,7 @@ def open_workshop(settings: Settings, tell: Tell = _log) -> Iterator[Workshop]:
     """
     engine = open_database(settings.state_url)
     try:
-        yield Workshop(settings, engine, tell, leaves_traces=True, telemetry=telemetry_of(settings))
+        yield RunContext(settings, engine, tell, leaves_traces=True, telemetry=telemetry_of(settings))
     finally:
         engine.dispose()
 
@@ -378,7 +378,7 @@ def telemetry_of(settings: Settings) -> Telemetry:
     """Return whom runs tell of themselves. What cannot be had is told once in the log, and costs no run anything."""
     wanted = wanted_of(settings.otel)
     if not wanted.is_any and not wanted.problems:
-        return UNTOLD
+        return NO_TELEMETRY
     for name, value in settings.otel.items():
         os.environ.setdefault(name, value)  # its SDK reads the environment itself, and knows no `.env` file
     return _opened(wanted, settings.trace_requests)
@@ -390,10 +390,10 @@ def _opened(wanted: Wanted, trace_requests: float) -> Telemetry:
     for problem in wanted.problems:
         structlog.get_logger().warning("not everything is told to OpenTelemetry", problem=problem)
     if not wanted.is_any:
-        return UNTOLD
+        return NO_TELEMETRY
     try:
         from pipelines.telemetry.otel import open_recorder  # noqa: PLC0415  # an extra, and half a second of imports
     except ModuleNotFoundError as missing:
         structlog.get_logger().warning("nothing is told to OpenTelemetry", problem=f"{missing}", hint=_INSTALL)
-        return UNTOLD
+        return NO_TELEMETRY
     return open_recorder(wanted, trace_requests, random.random)

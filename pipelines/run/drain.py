@@ -18,7 +18,7 @@ from connectors.event_api.transport import may_leave
 from mappings.delivery import Answer, Intent, Postponed, Superseded, Verdict
 from mappings.errors import SyncError
 from pipelines.run.signals import InterruptedRunError
-from pipelines.run.systemic_failure import Caution, SystemicFailure
+from pipelines.run.systemic_failure import CautiousStart, SystemicFailure
 from state.ledger.outbox import Outbox, Settled
 from state.trouble import StateBusyError
 
@@ -153,7 +153,7 @@ class Drain:
     is_wary: Callable[[], bool] = lambda: False
     stopped: Callable[[], SyncError | None] = lambda: None
     systemic: SystemicFailure = field(default_factory=SystemicFailure)
-    caution: Caution = field(default_factory=Caution)
+    caution: CautiousStart = field(default_factory=CautiousStart)
     departures: Departures = field(default_factory=Unwatched)
     close_route: Callable[[SyncError], None] = lambda _cause: None
     cause: SyncError | None = None

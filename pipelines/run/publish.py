@@ -17,7 +17,7 @@ from state.ledger.standing import NOTHING, Standing
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishReport:
     """A drain that ended: `cause` says why it ended before everything was sent, if it did; `standing` what waits for a
     person, since this drain or longer; `pace` how fast it went, in numbers.
     """
@@ -32,7 +32,7 @@ class Published:
     written_back: WrittenBack = field(default_factory=WrittenBack)
 
 
-def publish(job: PublishJob) -> Published:
+def publish(job: PublishJob) -> PublishReport:
     """Send what is owed, oldest first, several in flight; never needs the source.
 
     COMMIT POINT 2: a slot takes its next intent in the transaction that settles its last answer.
@@ -49,7 +49,7 @@ def publish(job: PublishJob) -> Published:
     account.check()
     duration_s = job.clock_s() - started
     settled = account.new + account.carried_over - account.pending
-    return Published(
+    return PublishReport(
         account,
         sending.drain.cause,
         duration_s,

@@ -23,10 +23,10 @@ from mappings.delivery import Intent, Postponed, Receipt, Verdict
 from mappings.errors import SyncError
 from mappings.measures import written, written_rate
 from pipelines.run.drain import Advance, Deliver, Departures, Drain, Unwatched
-from pipelines.run.images import CoverProblem, Covers, Dressed, names_cover
+from pipelines.run.images import CoverImages, CoverProblem, Dressed, names_cover
 from pipelines.run.lease import TellLoss
 from pipelines.run.preflight import CLEAR, Preflight
-from pipelines.run.systemic_failure import Caution, SameRefusalError, SystemicFailure
+from pipelines.run.systemic_failure import CautiousStart, SameRefusalError, SystemicFailure
 from state.ledger.outbox import Outbox
 
 OUTAGE = "outage"
@@ -45,7 +45,7 @@ class PublishJob:
 
     outbox: Outbox
     open_api: Callable[[], AbstractAsyncContextManager[EventApi]]
-    open_covers: Callable[[], Covers]
+    open_covers: Callable[[], CoverImages]
     in_flight: int
     advance: Advance
     clock_s: Callable[[], float]
@@ -139,14 +139,14 @@ class Sending:
         if self._job.preflight is not None and self._job.outbox.owed:
             self.outlook = await self._job.preflight.look(api)
             api.expect_upload_in(self.outlook.upload_field)
-            self.drain.caution = Caution(self.outlook.doubts, self._job.outbox.owed)
+            self.drain.caution = CautiousStart(self.outlook.doubts, self._job.outbox.owed)
 
     def _look_back(self) -> None:
         """Remember it where a row has passed that the page would have refused."""
         if self._job.preflight is not None and self.drain.caution.has_passed:
             self._job.preflight.disprove()
 
-    async def _send(self, api: EventApi, covers: Covers, intent: Intent) -> Verdict:
+    async def _send(self, api: EventApi, covers: CoverImages, intent: Intent) -> Verdict:
         if intent.cover is None:
             return await api.deliver(intent)
         dressed = await covers.dress(api, intent, intent.cover)

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import structlog
 
 from connectors.addresses import is_loopback
-from connectors.sources.boards import open_board
-from connectors.sources.marks import Mark, MarkBoard, MarkedRow
+from connectors.sources.catalogue import open_board
+from connectors.sources.write_back import Mark, MarkBoard, MarkedRow
 from mappings.compiler.key import ReadKey, compile_key
 from mappings.delivery import Answer
 from mappings.errors import SyncError
@@ -23,7 +23,7 @@ from mappings.row_key import RowKey, names_of
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource
 from mappings.spec.source_words import WriteBack
-from pipelines.run.context import Workshop
+from pipelines.run.context import RunContext
 from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.settings import Settings
 from state.enums import DriftKind, EntryState, ProblemKind
@@ -40,7 +40,7 @@ _LONGEST = 500
 
 
 @dataclass(frozen=True, slots=True)
-class RowMark:
+class RowStatus:
     """What is said of one row: the word, the ids of its events, and what is wrong, "" if nothing is."""
 
     status: str
@@ -52,11 +52,11 @@ class RowMark:
         """The ids as a cell shows them."""
         return ", ".join(map(str, self.event_ids))
 
-    def beside(self, other: RowMark) -> RowMark:
+    def beside(self, other: RowStatus) -> RowStatus:
         """Return what is said of a row that both are said of: the graver word, all ids, all problems."""
         status = min(self.status, other.status, key=_GRAVEST_FIRST.index)
         problems = dict.fromkeys(filter(None, (*self.problem.split("\n"), other.problem)))
-        return RowMark(status, (*self.event_ids, *other.event_ids), "\n".join(problems)[:_LONGEST])
+        return RowStatus(status, (*self.event_ids, *other.event_ids), "\n".join(problems)[:_LONGEST])
 
 
 @dataclass(slots=True)
@@ -65,16 +65,16 @@ class RowMarks:
 
     row_parts: int
     """So many columns make a row's key."""
-    by_key: dict[RowKey, RowMark] = field(default_factory=dict)
+    by_key: dict[RowKey, RowStatus] = field(default_factory=dict)
 
-    def add(self, key: RowKey, mark: RowMark) -> None:
+    def add(self, key: RowKey, mark: RowStatus) -> None:
         """Add what is said of one event, or of a row that gave none."""
         row = next(names_of(key, self.row_parts))
         known = self.by_key.get(row)
         self.by_key[row] = mark if known is None else known.beside(mark)
 
 
-def marks_of(books: Books, book: Book, row_parts: int) -> Mapping[RowKey, RowMark]:
+def marks_of(books: Books, book: Book, row_parts: int) -> Mapping[RowKey, RowStatus]:
     """Return what is to be said of every row of a feed that the ledger, or its last read, knows by its key."""
     marks = RowMarks(row_parts)
     for record in books.every_row(book, RowFilter()):
@@ -85,21 +85,21 @@ def marks_of(books: Books, book: Book, row_parts: int) -> Mapping[RowKey, RowMar
     return marks.by_key
 
 
-def of_problem(record: ProblemRecord) -> RowMark:
+def of_problem(record: ProblemRecord) -> RowStatus:
     """Return the mark of a row that the last read could not use."""
-    return RowMark(REJECTED, problem=_short(_told(record.reasons)))
+    return RowStatus(REJECTED, problem=_short(_told(record.reasons)))
 
 
-def of_entry(record: RowRecord) -> RowMark:
+def of_entry(record: RowRecord) -> RowStatus:
     """Tell of a row by where it stands with the service."""
     is_gone = record.event_id is None or record.removed_at is not None
     ids = (*record.earlier_event_ids, *(() if is_gone or record.event_id is None else (record.event_id,)))
     if record.is_set_aside:
-        return RowMark(ASIDE, ids)
+        return RowStatus(ASIDE, ids)
     if record.removed_at is not None:
-        return RowMark(WAITS, ids, _DRIFTS[DriftKind.RETURNED]) if record.drift_kind else RowMark(ASIDE, ids)
+        return RowStatus(WAITS, ids, _DRIFTS[DriftKind.RETURNED]) if record.drift_kind else RowStatus(ASIDE, ids)
     status, problem = _standing(record)
-    return RowMark(status, ids, _short(problem))
+    return RowStatus(status, ids, _short(problem))
 
 
 def _standing(record: RowRecord) -> tuple[str, str]:
@@ -177,7 +177,7 @@ class WriteBackJob:
     board: MarkBoard
     columns: WriteBack
     read_key: ReadKey
-    marks: Mapping[RowKey, RowMark]
+    marks: Mapping[RowKey, RowStatus]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ def _portion(marks: Iterable[Mark]) -> Iterator[Mark]:
             return
 
 
-def cell_texts(columns: WriteBack, mark: RowMark) -> Mapping[str, str]:
+def cell_texts(columns: WriteBack, mark: RowStatus) -> Mapping[str, str]:
     """Return what the owner's columns say of a row; without a column for problems, the status says them as well."""
     is_told_apart = bool(columns.problem) or not mark.problem
     status = mark.status if is_told_apart else f"{mark.status}: {mark.problem}"
@@ -285,7 +285,7 @@ _REHEARSING = "nothing was written back into the sheet: the service is one of th
 _STOPPED = "somebody asked to stop: what is missing will be written by the next run"
 
 
-def mark_rows(workshop: Workshop, mapping: FeedMapping, run_id: str) -> WrittenBack:
+def write_back_rows(workshop: RunContext, mapping: FeedMapping, run_id: str) -> WrittenBack:
     """Write back into the feed's source what became of each of its rows, where its mapping file asks for it.
 
     Never fails the run: what goes wrong is told in the log, and as a notice on the run's page. Whoever asks to stop does not
@@ -303,7 +303,7 @@ def mark_rows(workshop: Workshop, mapping: FeedMapping, run_id: str) -> WrittenB
     return told
 
 
-def _unless_stopped(workshop: Workshop, mapping: FeedMapping, sheet: GoogleSheetsSource, columns: WriteBack) -> WrittenBack:
+def _unless_stopped(workshop: RunContext, mapping: FeedMapping, sheet: GoogleSheetsSource, columns: WriteBack) -> WrittenBack:
     """Write back where signals are heard: a busy service may keep us waiting for minutes."""
     if is_stop_asked():
         return WrittenBack(problem=_STOPPED)
@@ -314,7 +314,7 @@ def _unless_stopped(workshop: Workshop, mapping: FeedMapping, sheet: GoogleSheet
         return WrittenBack(problem=_STOPPED)
 
 
-def _marked(workshop: Workshop, mapping: FeedMapping, sheet: GoogleSheetsSource, columns: WriteBack) -> WrittenBack:
+def _marked(workshop: RunContext, mapping: FeedMapping, sheet: GoogleSheetsSource, columns: WriteBack) -> WrittenBack:
     settings, keys = workshop.settings, mapping.key_columns
     if _is_rehearsed(settings):
         return WrittenBack(problem=_REHEARSING)

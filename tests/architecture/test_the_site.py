@@ -45,7 +45,7 @@ class Html(HTMLParser):
 
 @pytest.mark.parametrize(("name", "write"), [("commands.md", write_commands), ("documents.md", write_documents)])
 def test_a_page_written_from_the_code_is_what_the_code_says(name: str, write: Callable[[], str]) -> None:
-    assert (DOCS / name).read_text("utf-8") == write(), "write it anew: make reference"
+    assert (DOCS / name).read_text("utf-8") == write(), "generate it again: make reference"
 
 
 def test_every_verb_is_told_by_example() -> None:

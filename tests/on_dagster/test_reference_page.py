@@ -8,4 +8,4 @@ PAGE = Path(__file__).parents[2] / "docs" / "assets.md"
 
 
 def test_the_page_about_assets_is_what_the_definitions_say() -> None:
-    assert PAGE.read_text("utf-8") == write_assets(), "write it anew: make reference"
+    assert PAGE.read_text("utf-8") == write_assets(), "generate it again: make reference"

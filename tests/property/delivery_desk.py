@@ -38,7 +38,7 @@ from pipelines.run.drain import Departures, Drain
 from pipelines.run.images import CoverProblem
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
-from pipelines.run.publish import Published
+from pipelines.run.publish import PublishReport
 from pipelines.run.sending import PublishJob, Sending
 from pipelines.run.stage import StageJob, stage
 from pipelines.run.standing import outcome_of_publish
@@ -234,7 +234,7 @@ class Worker:
         drain = self._drained(sending)
         account = outbox.account()
         account.check()
-        published = Published(account, drain.cause, 0.0, standing=outbox.standing())
+        published = PublishReport(account, drain.cause, 0.0, standing=outbox.standing())
         outcome = outcome_of_publish(published, _mapping())
         ledger.finish_run(
             run_id, outcome=outcome.name, exit_code=outcome.exit_code, message=outcome.told, publish_account=account

@@ -36,7 +36,6 @@ DOCUMENTS: Mapping[str, Any] = {
     "runs": runs.PastRuns | runs.OneRun,
     "sandbox": others.SandboxAnnouncement,
     "schema": others.SchemaFile | others.AnySchema,
-    "state compact": others.Compacted,
     "state export": others.Exported,
     "state import": others.Imported,
     "state migrate": others.Migrated,

@@ -65,16 +65,6 @@ class Verified(TypedDict):
     findings: list[Finding]
 
 
-class Compacted(TypedDict):
-    """How many bodies were packed, what they take less, and the size of the whole before and after, all in bytes."""
-
-    state_db: str
-    packed: int
-    spared: int
-    before: int
-    after: int
-
-
 class PrunedCounts(TypedDict):
     """How many went: raw cells of old problems, accounts of old runs, answers of delivered rows, backfills that are done or
     cancelled, and notices that something is over which reached nobody.

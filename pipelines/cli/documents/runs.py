@@ -10,7 +10,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from pipelines.cli.run_report import RunReport
-from pipelines.run.brakes import BrakeVerdict
+from pipelines.run.brakes import BrakeResult
 from state.backfills import BackfillState, SliceState
 from state.enums import Phase, Waiting
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow, StageReport
@@ -53,7 +53,7 @@ class Rehearsal(TypedDict):
     past: NotRequired[int]
     withdrawn: NotRequired[int]
     rejections: NotRequired[list[RejectedRow]]
-    brakes: NotRequired[list[BrakeVerdict]]
+    brakes: NotRequired[list[BrakeResult]]
     would_send: int
     first: list[Sending]
     waiting: Mapping[str, int]

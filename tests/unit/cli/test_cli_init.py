@@ -320,13 +320,8 @@ FOUND: dict[str, tuple[str, str, str, list[str], int | None]] = {
     "w3c-csvw-events.csv": ("Name", "Start Date", "", ["Ticket Url"], 2),
 }
 """What a person sees in each file: the columns of the title, the first and the last day and a key, and how many events it has."""
-ZONES = {
-    "de-ticketmaster.csv": ("Europe/Berlin", True),
-    "../../../mappings/feeds/samples/osaka-fireworks.csv": ("Asia/Tokyo", False),
-    "pl-krakow.csv": ("Europe/Warsaw", False),
-    "pl-krakow-tiktak.csv": ("Europe/Warsaw", False),
-}
-"""Whose clocks their cities or their letters speak for, and whether that is likely; nothing speaks for the others'."""
+ZONES = {"de-ticketmaster.csv": ("Europe/Berlin", True)}
+"""Whose clocks their cities speak for, and whether that is likely; nothing speaks for the others'."""
 SURE_KEYS = {"../../../mappings/feeds/samples/osaka-fireworks.csv"}
 """All others have no identifier that is the partner's own, and the file must say so."""
 

@@ -12,8 +12,7 @@ import yaml
 
 from connectors.event_api.contract_check import Drift, compare
 from connectors.event_api.contract_page import ContractPage, read_page
-from mappings.lint.soundness import outgoing_of
-from mappings.spec.values import Outgoing
+from mappings.outgoing import Outgoing, outgoing_of
 from mappings.yaml.loader import load_feed
 
 ROOT = Path(__file__).parents[3]

@@ -13,7 +13,7 @@ from unit.connectors_contract.pages import ROOT, Change, Tree, create, drifts, e
 
 from connectors.event_api.contract_check import compare, upload_field
 from connectors.event_api.contract_page import ContractPage
-from mappings.lint.soundness import outgoing_of
+from mappings.outgoing import outgoing_of
 from mappings.yaml.loader import load_feed
 
 FEEDS = sorted([*(ROOT / "mappings" / "feeds").glob("*.yaml"), *(ROOT / "tests" / "feeds").glob("[!_]*.yaml")])

@@ -15,11 +15,12 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_vocabulary_page_is_what_the_code_says() -> None:
-    assert (ROOT / "docs" / "vocabulary.md").read_text("utf-8") == write_reference()
+    assert (ROOT / "docs" / "vocabulary.md").read_text("utf-8") == write_reference(), "generate it again: make reference"
 
 
 def test_the_published_json_schema_is_what_the_code_says(editor: Draft202012Validator) -> None:
-    assert json.loads((ROOT / "mappings" / "eventsync.schema.json").read_text("utf-8")) == editor.schema
+    published = json.loads((ROOT / "mappings" / "eventsync.schema.json").read_text("utf-8"))
+    assert published == editor.schema, "generate it again: make reference"
 
 
 def test_the_json_schema_knows_every_step_and_each_of_its_parameters(editor: Draft202012Validator) -> None:

@@ -21,7 +21,7 @@ from connectors.errors import OutageError, PausedError
 from connectors.event_api.client import EventApi
 from connectors.retry import RetryPolicy
 from mappings.errors import SyncError, TransientError
-from pipelines.run.images import Covers
+from pipelines.run.images import CoverImages
 from pipelines.run.sending import PublishJob, Sending
 
 IDS = count(1)
@@ -60,7 +60,9 @@ def _cause(world: World, rows: int, answers: Answers, *, in_flight: int = 4, att
             yield api
 
     async def main() -> SyncError | None:
-        job = PublishJob(world.outbox(), open_api, lambda: cast("Covers", NoCovers()), in_flight, lambda _: None, lambda: 0.0)
+        job = PublishJob(
+            world.outbox(), open_api, lambda: cast("CoverImages", NoCovers()), in_flight, lambda _: None, lambda: 0.0
+        )
         sending = Sending(job)
         await sending.run()
         return sending.drain.cause

@@ -19,7 +19,7 @@ from virtual_time import at_once, now
 from connectors.event_api.client import EventApi
 from connectors.event_api.media import ImageFetcher, ImageLimits
 from mappings.outcome import Cover
-from pipelines.run.images import Covers
+from pipelines.run.images import CoverImages
 from pipelines.run.sending import PublishJob, Sending
 from state.notes import MediaMemory
 
@@ -80,8 +80,8 @@ def _publish(world: World, service: Forgetful) -> None:
             async with http:
                 yield api
 
-        def open_covers() -> Covers:
-            return Covers(fetcher, MediaMemory(world.engine, DESTINATION), "tests", now)
+        def open_covers() -> CoverImages:
+            return CoverImages(fetcher, MediaMemory(world.engine, DESTINATION), "tests", now)
 
         job = PublishJob(world.outbox(), open_api, open_covers, 2, lambda _rows: None, lambda: 0.0)
         await Sending(job).run()

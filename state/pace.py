@@ -42,7 +42,7 @@ class SharedRate:
 
     def read(self) -> tuple[str, float]:
         """Return the text ("" at first) and how many seconds ago it was written, below 0 where the clock was set back."""
-        with reading(self.engine, is_one_statement=True) as connection:
+        with reading(self.engine) as connection:
             return self._kept(connection)[:2]
 
     def change(self, turn: Callable[[str, float], str]) -> None:

@@ -12,8 +12,8 @@ from typing import assert_never
 from urllib.parse import urlsplit
 
 from connectors.addresses import is_loopback
-from connectors.sources.boards import open_board
-from connectors.sources.marks import Mark, MarkBoard, MarkedRow
+from connectors.sources.catalogue import open_board
+from connectors.sources.write_back import Mark, MarkBoard, MarkedRow
 from mappings.compiler.key import ReadKey, compile_key
 from mappings.delivery import Answer
 from mappings.errors import SyncError

@@ -18,7 +18,7 @@ from structlog.contextvars import bound_contextvars
 
 from connectors.errors import OutageError
 from connectors.event_api.client import EventApi
-from connectors.rate_limit import Pace
+from connectors.rate_limit import RateReport
 from mappings.delivery import Intent, Postponed, Receipt, Verdict
 from mappings.errors import SyncError
 from mappings.measures import written, written_rate
@@ -65,7 +65,7 @@ class Sending:
         self.drain = Drain(job.outbox, job.in_flight, GRACE_S, job.advance, systemic=job.systemic, departures=job.departures)
         self.cover_problems: list[CoverProblem] = []
         self.outlook = CLEAR
-        self.pace: Pace | None = None
+        self.pace: RateReport | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -221,7 +221,7 @@ _MOST_USED = 1.05
 """A bucket that was full lets through a little more than its rate."""
 
 
-def pace_numbers(pace: Pace, rows: int, duration_s: float) -> dict[str, float]:
+def pace_numbers(pace: RateReport, rows: int, duration_s: float) -> dict[str, float]:
     """Return the numbers of a drain that settled so many rows; without the rate and its share where no limit is known.
 
     The share is left out where it says nothing: the rate was learned too late in the drain to compare it with.
@@ -231,7 +231,7 @@ def pace_numbers(pace: Pace, rows: int, duration_s: float) -> dict[str, float]:
         "limited": pace.limited,
         "pauses": pace.pauses,
         "paused_s": round(pace.paused_s, 1),
-        "most_under_way": pace.most_under_way,
+        "most_under_way": pace.most_in_flight,
         "workers": pace.workers,
     }
     if pace.rate_per_s is not None and pace.used_share is not None:

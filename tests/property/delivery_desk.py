@@ -25,7 +25,7 @@ from virtual_time import at_once
 
 from connectors.event_api.client import EventApi
 from connectors.event_api.transport import open_http
-from connectors.rate_limit import Pacer, Patience, Surroundings
+from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
 from connectors.sources.contract import Reading
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
@@ -264,8 +264,8 @@ class Worker:
         policy = RetryPolicy(key_memory_s=KEY_MEMORY_S)
         async with open_http("https://events.example.org", SecretStr(SECRET), transport=transport) as http:
             http.passage = departures
-            pacer = Pacer(Surroundings(_loop_s, asyncio.sleep, lambda: 1.0, self.clock), patience=Patience())
-            yield EventApi(http, pacer=pacer, policy=policy, now=self.clock, sleep=asyncio.sleep, random=lambda: 1.0)
+            limiter = RateLimiter(Timing(_loop_s, asyncio.sleep, lambda: 1.0, self.clock))
+            yield EventApi(http, limiter=limiter, policy=policy, now=self.clock, sleep=asyncio.sleep, random=lambda: 1.0)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from connectors.event_api.client import EventApi
 from connectors.event_api.contract_page import ContractPage, NoPage, PageBody, read_page
 from connectors.event_api.lists import Classifications
 from connectors.event_api.transport import key_tail, open_http
-from connectors.rate_limit import Pacer, Patience, Surroundings
+from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
 from mappings.compiler.mapper import Directory
 from mappings.errors import SyncError
@@ -89,9 +89,9 @@ def _asked(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceLists]
 
 async def _over_http(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceLists]]) -> ServiceLists:
     async with open_http(settings.base_url, settings.api_key, in_flight=2) as http:
-        around = Surroundings(monotonic_s, asyncio.sleep, random.random, now)
-        pacer = Pacer(around, patience=Patience(max_pause_s=_PATIENCE_S))
-        api = EventApi(http, pacer=pacer, policy=WHILE_SOMEBODY_WAITS, now=now, sleep=asyncio.sleep, random=random.random)
+        timing = Timing(monotonic_s, asyncio.sleep, random.random, now)
+        limiter = RateLimiter(timing, max_pause_s=_PATIENCE_S)
+        api = EventApi(http, limiter=limiter, policy=WHILE_SOMEBODY_WAITS, now=now, sleep=asyncio.sleep, random=random.random)
         return replace(await ask(api), key_tail=key_tail(http))
 
 

@@ -99,8 +99,6 @@ class Report(TypedDict):
 
 _COLUMNS = ("what", "rows", "new")
 _LINK = re.compile(r"https?://[^\s\"'<>]*\{id\}[^\s\"'<>]*", re.ASCII)
-
-
 _LONGEST = 300
 """Characters of one text; an editor recognises a cell by its beginning."""
 _NOT_ACCEPTED = "The service did not accept it."

@@ -272,7 +272,5 @@ def _tell(output: Output, title: str, done: Carried) -> None:
 
 _COLUMNS_of_verifying = ("what", "feed", "row or run", "finding")
 _WHAT_HELPS = "findings in the file or its tables: restore a backup; any other: please report them as a fault of eventsync"
-
-
 HELP = "The state DB as a whole: sound, saved, moved."
 COMMANDS = (verify, compact, export, import_, migrate, rename)

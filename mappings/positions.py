@@ -193,16 +193,16 @@ Loc = tuple[int | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class ValuePosition:
     """Where a value stands: in the file, in the payload; and whether it may be empty there."""
 
     loc: Loc
     path: str = ""
     may_be_empty: bool = False
 
-    def inner(self, *loc: int | str, may_be_empty: bool | None = None) -> Spot:
+    def inner(self, *loc: int | str, may_be_empty: bool | None = None) -> ValuePosition:
         """Return the spot of a value inside this one."""
-        return Spot(self.loc + loc, self.path, self.may_be_empty if may_be_empty is None else may_be_empty)
+        return ValuePosition(self.loc + loc, self.path, self.may_be_empty if may_be_empty is None else may_be_empty)
 
 
 @dataclass(frozen=True, slots=True)

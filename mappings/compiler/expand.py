@@ -26,7 +26,7 @@ from mappings.compiler.recurrence import (
 )
 from mappings.compiler.row_rules import OVER, TOO_FAR
 from mappings.outcome import Silence
-from mappings.positions import Loc, Spot
+from mappings.positions import Loc, ValuePosition
 from mappings.refusals import ReasonCode, Refusal
 from mappings.row_key import RowKey, event_key
 from mappings.spec.feed import KeyColumn
@@ -316,7 +316,7 @@ class _Recurring:
 
 def compile_first_day(compiler: Compiler, asked: Recurrence, loc: Loc) -> FirstDay:
     """Compile the first day of a recurrence: the row's own day, on which `$day` cannot bear."""
-    spot = Spot((*loc, "recur"))
+    spot = ValuePosition((*loc, "recur"))
     if asked.start is not None:
         return _first_day(_dated(compiler, asked.start, spot.inner("from")))
     return _earliest(_maybe(compiler, asked.days, spot.inner("days"), _dated))
@@ -324,7 +324,7 @@ def compile_first_day(compiler: Compiler, asked: Recurrence, loc: Loc) -> FirstD
 
 def compile_recurrence(compiler: Compiler, asked: Recurrence, loc: Loc, days: Days, start: FirstDay) -> Unfold:
     """Compile a recurrence, as seen from the start of the run."""
-    spot = Spot((*loc, "recur"))
+    spot = ValuePosition((*loc, "recur"))
     listed = _maybe(compiler, asked.days, spot.inner("days"), _dated)
     return _Recurring(
         when=None if asked.when is None else compiler.condition(asked.when, (*spot.loc, "when")),
@@ -358,7 +358,7 @@ def _earliest(listed: Getter | None) -> FirstDay:
     return earliest
 
 
-def _day_rule(compiler: Compiler, asked: Recurrence, spot: Spot) -> Callable[[RowState], DayRule]:
+def _day_rule(compiler: Compiler, asked: Recurrence, spot: ValuePosition) -> Callable[[RowState], DayRule]:
     if asked.rrule is not None:
         text = compiler.value(asked.rrule, spot.inner("rrule")).get
         return lambda row: read_rule(str(text(row) or ""))
@@ -375,12 +375,15 @@ def _day_rule(compiler: Compiler, asked: Recurrence, spot: Spot) -> Callable[[Ro
 
 
 def _maybe(
-    compiler: Compiler, value: Value | None, spot: Spot, compile_one: Callable[[Compiler, Value, Spot], Compiled] = Compiler.value
+    compiler: Compiler,
+    value: Value | None,
+    spot: ValuePosition,
+    compile_one: Callable[[Compiler, Value, ValuePosition], Compiled] = Compiler.value,
 ) -> Getter | None:
     return None if value is None else lenient(compile_one(compiler, value, spot).get)
 
 
-def _dated(compiler: Compiler, value: Value, spot: Spot) -> Compiled:
+def _dated(compiler: Compiler, value: Value, spot: ValuePosition) -> Compiled:
     compiled = compiler.value(value, spot)
     is_text = compiled.flow.kind is Kind.TEXT and (compiled.is_cell or compiled.column)
     if compiled.flow.kind not in _DATES or is_text:

@@ -20,7 +20,7 @@ from mappings.compiler.values import compile_cover, compile_loop
 from mappings.event import NO_TEXT, dump, judge
 from mappings.outcome import MappedRow, Rejection, SourceRow
 from mappings.plain_events import IsPlain, is_plainly, plain_test, unknown
-from mappings.positions import Loc, Problem, Spot
+from mappings.positions import Loc, Problem, ValuePosition
 from mappings.refusals import Reason, ReasonCode, Refusal, did_you_mean, nearest
 from mappings.row_key import RowKey, fingerprint, row_digest, twin_digest
 from mappings.spec.values import Entry, Fields, ForEach, Image, Items, Value
@@ -173,7 +173,9 @@ def _parts(compiler: Compiler, payload: Payload, branch: _Branch, place: _Place)
         if isinstance(inner, _Branch):
             settled = _object(compiler, payload, inner, inside)
         else:
-            settled = _field(compiler, payload, inner[0], Spot(inner[1], inside.path, may_be_empty=name in place.required))
+            settled = _field(
+                compiler, payload, inner[0], ValuePosition(inner[1], inside.path, may_be_empty=name in place.required)
+            )
         if not settled.is_constant:
             varying.add(name)
         if settled.always is UNSET:
@@ -255,7 +257,7 @@ class _Field:
 _LEFT_OUT = _Field(always=None)
 
 
-def _field(compiler: Compiler, payload: Payload, value: Value, spot: Spot) -> _Field:
+def _field(compiler: Compiler, payload: Payload, value: Value, spot: ValuePosition) -> _Field:
     if isinstance(value, Image):
         return _image(compiler, payload, value, spot)
     if isinstance(value, ForEach):
@@ -298,9 +300,9 @@ def _same_in_all_rows(compiler: Compiler, compiled: Compiled) -> Any:
     return UNSET if row.warnings or row.reasons else found
 
 
-def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: Spot) -> Getter:
+def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: ValuePosition) -> Getter:
     items = tuple(
-        _item(compiler, payload, item, Spot((*spot.loc, position), f"{spot.path}[{position}]"))
+        _item(compiler, payload, item, ValuePosition((*spot.loc, position), f"{spot.path}[{position}]"))
         for position, item in enumerate(value.root)
     )
 
@@ -315,7 +317,7 @@ def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: S
     return build
 
 
-def _item(compiler: Compiler, payload: Payload, item: Value, spot: Spot) -> Getter:
+def _item(compiler: Compiler, payload: Payload, item: Value, spot: ValuePosition) -> Getter:
     """Compile one entry of a list in the payload."""
     if isinstance(item, Fields):
         return _object(compiler, payload, _branch(compiler, item, spot.loc), _Place(spot.path, in_list=True)).getter
@@ -324,7 +326,7 @@ def _item(compiler: Compiler, payload: Payload, item: Value, spot: Spot) -> Gett
     return _guarded(_field(compiler, payload, item, spot), spot.path)
 
 
-def _entry(compiler: Compiler, payload: Payload, entry: Entry, spot: Spot) -> Getter:
+def _entry(compiler: Compiler, payload: Payload, entry: Entry, spot: ValuePosition) -> Getter:
     """Compile an object of a list that is wanted under a condition, or with some of its fields only."""
     branch = _branch(compiler, entry.fields, spot.loc)
     for position, name in enumerate(entry.require):
@@ -346,7 +348,7 @@ def _entry(compiler: Compiler, payload: Payload, entry: Entry, spot: Spot) -> Ge
     return wanted
 
 
-def _image(compiler: Compiler, payload: Payload, value: Image, spot: Spot) -> _Field:
+def _image(compiler: Compiler, payload: Payload, value: Image, spot: ValuePosition) -> _Field:
     if spot.path != "coverImage":
         compiler.misfit(spot, "an image has its place in coverImage only")
         return _LEFT_OUT

@@ -14,9 +14,6 @@ from mappings.lookup_table import Ignorable
 from mappings.measures import OneOrMany, Pattern, PlainNumber, Text, Texts, mistake
 from mappings.strict import Strict
 
-TESTS = ("equals", "in", "matches", "contains", "is", "before", "after", "less", "greater")
-"""The tests of a condition, by the keys that name them."""
-
 
 class Test(Strict):
     """One column or named value, and what must be true of it: every test named must hold."""
@@ -42,19 +39,11 @@ class Test(Strict):
     def _check_shape(self) -> Self:
         if (self.column is None) == (self.value is None):
             raise mistake("a condition looks at one column or at one value", 'write "column: NAME" or "value: $name"')
-        tests = (
-            self.equals,
-            self.among,
-            self.matches,
-            self.contains,
-            self.state,
-            self.before,
-            self.after,
-            self.less,
-            self.greater,
-        )
-        if all(test is None for test in tests):
-            raise mistake("a condition needs a test", f"one of {', '.join(TESTS)}")
+        tests = {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
+        for key in ("column", "value", "ignore"):
+            del tests[key]
+        if all(test is None for test in tests.values()):
+            raise mistake("a condition needs a test", f"one of {', '.join(tests)}")
         if self.ignore and self.equals is None and self.among is None and self.contains is None:
             if self.matches is None:
                 raise mistake(

@@ -10,14 +10,14 @@ from pydantic_core import ErrorDetails
 from mappings.positions import Block, PlacedProblem, Position, locate
 from mappings.refusals import did_you_mean
 from mappings.spec.rules import RULES
-from mappings.spec.source import SOURCES, kind_word
+from mappings.spec.source import SOURCES
 from mappings.spec.values import MARKERS
 from mappings.steps.catalogue import STEPS
 
 _CHOICES = {
     "step": tuple(STEPS),
     "rule": RULES,
-    "kind": tuple(map(kind_word, SOURCES)),
+    "kind": tuple(SOURCES),
     "value": MARKERS,
     "policy": ("reject", "omit", "warn", "draft"),
     "when": ("column", "value", "all", "any", "not"),

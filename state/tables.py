@@ -143,10 +143,9 @@ class Scope(Row, table=True):
     """One feed at one destination: its gate, and what the last complete whole read of its source looked like.
 
     `released_id`: the highest entry that a gate has let out by itself, no person needed. `cursor`: the bookmark of a source
-    that is read by what changed, "" if the next read is a full one; `cursor_fit`: what its rows were mapped by. `body_base`: what
-    the bodies of its delivered rows are packed by (see `packing`); once there, it never changes. `marked_id`: the highest entry
-    that `duplicate_mark` covers. `stopped_by`: why its last drain was stopped, if that was an outage or a systemic refusal and
-    no row has passed since; "" otherwise.
+    that is read by what changed, "" if the next read is a full one; `cursor_fit`: what its rows were mapped by. `marked_id`: the
+    highest entry that `duplicate_mark` covers. `stopped_by`: why its last drain was stopped, if that was an outage or a
+    systemic refusal and no row has passed since; "" otherwise.
     """
 
     __tablename__ = "scope"
@@ -165,7 +164,6 @@ class Scope(Row, table=True):
     cursor: str = Field(default="", sa_type=PlainText)
     cursor_fit: str = Field(default="", sa_type=PlainText)
     full_read_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    body_base: bytes | None = None
     marked_id: int = Field(default=0, sa_type=BIG_ID)
     service: str = Field(default="", sa_type=PlainText, index=True)
     namespace: str = Field(default="", sa_type=PlainText)
@@ -334,14 +332,15 @@ class ProblemRow(Row, table=True):
     seen_at: datetime = Field(sa_type=UtcTime)
 
 
-class RecordMemory(Row, table=True):
-    """Which entries the records of a feed's source came to, when it was last read whole: pairs of `recall`, in parts."""
+class RowDigestPart(Row, table=True):
+    """The row digests of a feed's last whole read that begin with the byte `part`, in order, and the entry of each."""
 
-    __tablename__ = "record_memory"
+    __tablename__ = "row_digest_part"
 
     scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
     part: int = Field(primary_key=True)
-    pairs: bytes
+    digests: bytes
+    entries: bytes
 
 
 class SyncRun(Row, table=True):
@@ -472,7 +471,7 @@ SCOPE: Table = METADATA.tables["scope"]
 ENTRY: Table = METADATA.tables["ledger_entry"]
 DUPLICATE_MARK: Table = METADATA.tables["duplicate_mark"]
 SIDE_BY_SIDE: Table = METADATA.tables["side_by_side"]
-RECORD_MEMORY: Table = METADATA.tables["record_memory"]
+ROW_DIGESTS: Table = METADATA.tables["row_digest_part"]
 PROBLEM: Table = METADATA.tables["problem_row"]
 RUN: Table = METADATA.tables["sync_run"]
 LEASE: Table = METADATA.tables["lease"]

@@ -1,134 +1,224 @@
-"""What can be wrong with a state DB, as one closed list, and what is said of each to people.
+"""What can be wrong with a state DB: one closed list with what to do, and how the errors of the drivers are recognised.
 
-How a driver's error is recognised is told in `sqlite_codes` and `postgres_codes`.
+SQLite's result codes: https://sqlite.org/rescode.html. PostgreSQL's: https://www.postgresql.org/docs/current/errcodes-appendix.html.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import sqlite3
 from enum import Enum
+from pathlib import Path
+
+from sqlalchemy.exc import DBAPIError
 
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
 
 
 class StateUnavailableError(PermanentError):
-    """The state DB cannot be opened, read or written until somebody mends it; what could not be recorded was not sent."""
+    """The state DB cannot be opened, read or written until a person mends it; what could not be recorded was not sent."""
 
 
 class StateDamagedError(StateUnavailableError):
-    """What lies there is no database, or one with broken pages."""
+    """The file is no database, or one with broken pages."""
 
 
 class StateBusyError(TransientError):
-    """The state DB is held by another process for longer than we wait, or cannot be reached just now."""
+    """The state DB is locked by another process for longer than we wait, or cannot be reached just now."""
 
 
 class Trouble(Enum):
-    """What is wrong, by who can do something about it."""
+    """What is wrong: the kind of error, what the database does or is, and what helps."""
 
-    LOCKED = "locked"
-    AWAY = "away"
-    CROWDED = "crowded"
-    SLOW_POOL = "slow pool"
-    OUT_OF_FILES = "out of files"
-    READ_ONLY = "read-only"
-    FULL = "full"
-    BROKEN_DISK = "broken disk"
-    DAMAGED = "damaged"
-    MOVED = "moved"
-    NOT_OPENED = "not opened"
-    NO_DATABASE = "no database"
-    LOGIN = "login"
-    NO_RIGHTS = "no rights"
-    BAD_ADDRESS = "bad address"
-    STRANGE_TABLES = "strange tables"
-    STRANGE_VALUE = "strange value"
-    OTHER = "other"
-
-
-WORDS: dict[Trouble, tuple[type[SyncError], str, str]] = {
-    Trouble.LOCKED: (
+    LOCKED = (
         StateBusyError,
         "is held by another process",
         "run again when that one is done; `eventsync status` shows which run holds a feed",
-    ),
-    Trouble.AWAY: (
+    )
+    AWAY = (
         StateBusyError,
         "cannot be reached, or the connection was lost",
         "run again when the server is back: nothing is lost. If it never was there, check EVENTSYNC_STATE_URL",
-    ),
-    Trouble.CROWDED: (
+    )
+    CROWDED = (
         StateBusyError,
         "has no room for another connection or its work",
         "run again later, or let the server take more (max_connections, memory)",
-    ),
-    Trouble.SLOW_POOL: (StateBusyError, "did not answer in time", "run again later; look at the load of the server"),
-    Trouble.OUT_OF_FILES: (
+    )
+    SLOW_POOL = (StateBusyError, "did not answer in time", "run again later; look at the load of the server")
+    OUT_OF_FILES = (
         StateBusyError,
         "cannot be opened: this process or machine has too many files open",
         "end what holds them, or raise the limit (`ulimit -n`), then run again",
-    ),
-    Trouble.READ_ONLY: (
+    )
+    READ_ONLY = (
         StateUnavailableError,
         "is read-only",
         "let the user who runs this write to the file and its folder, or set EVENTSYNC_STATE_URL to another place",
-    ),
-    Trouble.FULL: (StateUnavailableError, "cannot be written: no room is left", "make room on its disk, then run again"),
-    Trouble.BROKEN_DISK: (
+    )
+    FULL = (StateUnavailableError, "cannot be written: no room is left", "make room on its disk, then run again")
+    BROKEN_DISK = (
         StateUnavailableError,
         "cannot be written or read: its disk fails, is full, or a quota or limit of file sizes is reached",
         "make room on its disk or mend it, then run again",
-    ),
-    Trouble.DAMAGED: (
+    )
+    DAMAGED = (
         StateDamagedError,
         "is damaged",
         "restore it from a backup, or move it away: a run from an empty state DB sends the same keys again",
-    ),
-    Trouble.MOVED: (
+    )
+    MOVED = (
         StateUnavailableError,
         "was deleted or replaced while it was in use",
         "run again: from an empty or older state DB the same keys are sent, and the service recognises them",
-    ),
-    Trouble.NOT_OPENED: (
+    )
+    NOT_OPENED = (
         StateUnavailableError,
         "cannot be opened",
         "make the folder and give it to the user who runs this, or set EVENTSYNC_STATE_URL to a place that can be written",
-    ),
-    Trouble.NO_DATABASE: (
+    )
+    NO_DATABASE = (
         StateUnavailableError,
         "does not exist on its server",
         "create it (`createdb`, encoding UTF8), or mend the name in EVENTSYNC_STATE_URL",
-    ),
-    Trouble.LOGIN: (
+    )
+    LOGIN = (
         StateUnavailableError,
         "does not let us in",
         "mend user and password in EVENTSYNC_STATE_URL, or the server's pg_hba.conf",
-    ),
-    Trouble.NO_RIGHTS: (
+    )
+    NO_RIGHTS = (
         StateUnavailableError,
         "does not let our role do what is needed",
         "its owner grants them: GRANT USAGE, CREATE ON SCHEMA public, and all rights on the tables there",
-    ),
-    Trouble.BAD_ADDRESS: (
+    )
+    BAD_ADDRESS = (
         ConfigError,
         "cannot be connected to as EVENTSYNC_STATE_URL asks",
         "for example postgresql://user@host/name; after `?` stand libpq's own connection options",
-    ),
-    Trouble.STRANGE_TABLES: (
+    )
+    STRANGE_TABLES = (
         StateUnavailableError,
         "does not have the tables that we expect",
         "`eventsync state verify` tells what differs; restore it from a backup, or set EVENTSYNC_STATE_URL to another place",
-    ),
-    Trouble.STRANGE_VALUE: (
+    )
+    STRANGE_VALUE = (
         StateUnavailableError,
         "cannot keep a value",
         "a PostgreSQL database needs the encoding UTF8; else please report this as a fault of eventsync",
-    ),
-    Trouble.OTHER: (StateUnavailableError, "cannot be used", "check that it is reachable and that you may write to it"),
+    )
+    OTHER = (StateUnavailableError, "cannot be used", "check that it is reachable and that you may write to it")
+
+    def error(self, name: str, reply: str) -> SyncError:
+        """Return the error for people: `name` of the database, `reply` of the driver or the system."""
+        kind: type[SyncError] = self.value[0]
+        _, what, hint = self.value
+        return kind(f"the state DB {name} {what}: {reply}", hint=hint)
+
+
+_PRIMARY = 0xFF
+_SQLITE_CODES = {
+    sqlite3.SQLITE_BUSY: Trouble.LOCKED,
+    sqlite3.SQLITE_LOCKED: Trouble.LOCKED,
+    sqlite3.SQLITE_PROTOCOL: Trouble.LOCKED,
+    sqlite3.SQLITE_READONLY: Trouble.READ_ONLY,
+    sqlite3.SQLITE_PERM: Trouble.READ_ONLY,
+    sqlite3.SQLITE_FULL: Trouble.FULL,
+    sqlite3.SQLITE_IOERR: Trouble.BROKEN_DISK,
+    sqlite3.SQLITE_CORRUPT: Trouble.DAMAGED,
+    sqlite3.SQLITE_NOTADB: Trouble.DAMAGED,
+    sqlite3.SQLITE_FORMAT: Trouble.DAMAGED,
+    sqlite3.SQLITE_ERROR: Trouble.STRANGE_TABLES,  # a statement that does not fit: all of ours fit our own tables
+    sqlite3.SQLITE_SCHEMA: Trouble.STRANGE_TABLES,
+    sqlite3.SQLITE_TOOBIG: Trouble.STRANGE_VALUE,
 }
-"""For each trouble the kind of error, what the database does or is, and what would help."""
+_TORN = {sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS}
+_OS_TROUBLES = {
+    errno.EMFILE: Trouble.OUT_OF_FILES,
+    errno.ENFILE: Trouble.OUT_OF_FILES,
+    errno.EROFS: Trouble.READ_ONLY,
+    errno.EPERM: Trouble.READ_ONLY,
+    errno.EACCES: Trouble.READ_ONLY,
+    errno.ENOSPC: Trouble.FULL,
+    errno.EDQUOT: Trouble.FULL,
+}
+_SQLSTATES = {
+    "25006": Trouble.READ_ONLY,
+    "25P03": Trouble.AWAY,  # idle in transaction for too long: the session was ended
+    "25P04": Trouble.AWAY,
+    "28000": Trouble.LOGIN,
+    "28P01": Trouble.LOGIN,
+    "3D000": Trouble.NO_DATABASE,
+    "40001": Trouble.LOCKED,
+    "40P01": Trouble.LOCKED,
+    "42501": Trouble.NO_RIGHTS,
+    "53100": Trouble.FULL,
+    "55P03": Trouble.LOCKED,
+    "57014": Trouble.LOCKED,  # a statement timeout of the server's own
+    "58030": Trouble.BROKEN_DISK,
+    "XX001": Trouble.DAMAGED,
+    "XX002": Trouble.DAMAGED,
+}
+_SQLSTATE_CLASSES = {
+    "08": Trouble.AWAY,
+    "22": Trouble.STRANGE_VALUE,
+    "3F": Trouble.STRANGE_TABLES,
+    "42": Trouble.STRANGE_TABLES,
+    "53": Trouble.CROWDED,
+    "57": Trouble.AWAY,
+    "58": Trouble.BROKEN_DISK,
+}
+# libpq keeps the SQLSTATE of a refused connection to itself; what follows are its and the server's words for people.
+_REFUSALS = (
+    ("authentication failed", Trouble.LOGIN),
+    ("no password supplied", Trouble.LOGIN),
+    ("pg_hba.conf", Trouble.LOGIN),
+    ("is not permitted to log in", Trouble.LOGIN),
+    ("permission denied for database", Trouble.NO_RIGHTS),
+    ("too many", Trouble.CROWDED),
+    ("connection slots", Trouble.CROWDED),
+    ("invalid connection option", Trouble.BAD_ADDRESS),
+    ("unrecognized configuration parameter", Trouble.BAD_ADDRESS),
+    ("invalid value for parameter", Trouble.BAD_ADDRESS),
+    ("invalid integer value", Trouble.BAD_ADDRESS),
+    ("certificate", Trouble.BAD_ADDRESS),
+    ("sslmode", Trouble.BAD_ADDRESS),
+    ("does not support ssl", Trouble.BAD_ADDRESS),
+)
 
 
-def told(trouble: Trouble, name: str, reply: str) -> SyncError:
-    """Return the error for people: `name` is the database's, `reply` what came back from it or from the system."""
-    kind, what, hint = WORDS[trouble]
-    return kind(f"the state DB {name} {what}: {reply}", hint=hint)
+def of_sqlite(error: sqlite3.Error, path: str | None) -> tuple[Trouble, str]:
+    """Return what is wrong and the reply. `path`: the file, where the database is one."""
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)  # the module's own complaints have none
+    if code & _PRIMARY == sqlite3.SQLITE_CANTOPEN:
+        return _cannot_open(path, str(error))
+    if code in _TORN:
+        return Trouble.DAMAGED, str(error)
+    return _SQLITE_CODES.get(code & _PRIMARY, Trouble.OTHER), str(error)
+
+
+def _cannot_open(path: str | None, reply: str) -> tuple[Trouble, str]:
+    """Open the file as SQLite would, to get the system's reason."""
+    if path is None:
+        return Trouble.NOT_OPENED, reply
+    try:
+        os.close(os.open(path, os.O_RDWR))
+        os.close(os.open(Path(path).parent, os.O_RDONLY))  # SQLite opens more than one file
+    except OSError as error:
+        return _OS_TROUBLES.get(error.errno or 0, Trouble.NOT_OPENED), f"{reply} ({error.strerror})"
+    return Trouble.NOT_OPENED, reply
+
+
+def of_postgres(error: DBAPIError) -> Trouble:
+    """Return what is wrong: by the SQLSTATE, or by the words of a refused connection, whose SQLSTATE libpq does not pass on."""
+    if state := str(getattr(error.orig, "sqlstate", None) or ""):
+        return _SQLSTATES.get(state) or _SQLSTATE_CLASSES.get(state[:2], Trouble.OTHER)
+    if error.connection_invalidated:
+        return Trouble.AWAY
+    if error.statement is not None:
+        return Trouble.STRANGE_VALUE
+    reply = str(error.orig).lower()
+    if "does not exist" in reply:
+        return Trouble.LOGIN if 'role "' in reply else Trouble.NO_DATABASE
+    return next((trouble for words, trouble in _REFUSALS if words in reply), Trouble.AWAY)

@@ -14,7 +14,7 @@ from types import TracebackType
 from connectors.masking import Mask
 from connectors.sources.contract import Ending, Reading, Source, stamp_of_all
 from connectors.sources.errors import BadSourceError, SourceUnavailableError
-from connectors.sources.formats.nested import Flattening, JsonTexts, Repeat, TooDeepError, picks_among, repeated
+from connectors.sources.formats.nested import Flattening, JsonParser, Repeat, TooDeepError, picks_among
 from connectors.sources.header import Asked, folded
 from connectors.sources.row_checks import short
 from mappings.errors import SyncError
@@ -77,7 +77,7 @@ class JsonCells:
                 cells.update(found)
                 for repeat in repeats:
                     used = [name for name in way.names if repeat.is_in(name)]
-                    (problems if used else warnings).extend(repeated(repeat, name) for name in used or [holder])
+                    (problems if used else warnings).extend(repeat.reason(name) for name in used or [holder])
         return replace(row, cells=cells, problems=tuple(problems), warnings=tuple(warnings))
 
 
@@ -91,7 +91,7 @@ class _Way:
     def __init__(self, holder: str, names: Sequence[str]) -> None:
         self._holder = holder
         self.names = tuple(names)
-        self._texts = JsonTexts()
+        self._texts = JsonParser()
         self._flattening = Flattening(picks_among(names, holder))
 
     def cells(self, text: str) -> tuple[dict[str, str], tuple[Repeat, ...]]:
@@ -205,8 +205,7 @@ class FeedSource:
             beside = (column for table in tables for column in table.columns)
             columns = tuple(dict.fromkeys((*reading.columns, *json_cells.wanted, *beside)))
             stamp = stamp_of_all([reading.stamp, *(table.stamp for table in tables)])
-            records = None if tables else reading.records
-            yield replace(reading, columns=columns, rows=rows, stamp=stamp, records=records)
+            yield replace(reading, columns=columns, rows=rows, stamp=stamp)
 
     def _table(self, join: Join) -> SecondTable:
         wanted = {name.removeprefix(join.prefix) for name in self.asked.columns if name.startswith(join.prefix)}

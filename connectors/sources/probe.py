@@ -15,7 +15,7 @@ from connectors.sources.catalogue import needed_extra
 from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.feed_source import Discretion
 from connectors.sources.files.choice import FileChoice
-from connectors.sources.files.source import choice_of, mark_of
+from connectors.sources.files.source import choice_of, file_digest
 from mappings.spec.source import AnySource, FileSource, GoogleSheetsSource
 from mappings.spec.source_words import secrets_of
 
@@ -70,22 +70,22 @@ def _files(unconnected: FileChoice) -> Glance:
     with unconnected.connected() as choice:
         spec, there = choice.spec, choice.found()
         meant = there[-1:] if spec.files == "newest" else there
-        left = choice.known_unfinished(meant)
+        left = choice.unfinished(meant, may_wait=False)
     if spec.files == "new":
         unfinished = {one.file for one in left}
-        return Glance(frozenset(mark_of(file) for file in meant if file not in unfinished), is_growing=True)
+        return Glance(frozenset(file_digest(file) for file in meant if file not in unfinished), is_growing=True)
     if left:
         return Glance(blind=str(left[0]))
     untold = next((file for file in meant if not file.version), None)
     if untold is not None:
         return Glance(blind=f"{untold.label} tells no version, or has only just been written")
-    return Glance(frozenset(map(mark_of, meant)))
+    return Glance(frozenset(map(file_digest, meant)))
 
 
 def _sheet(spec: GoogleSheetsSource, access: Access, clockwork: Clockwork) -> Glance:
     with needed_extra("sheets", spec.place):
         # Here, as feeds of files need not wait for what knows Google.
-        from connectors.sources.google_sheets.client import opened_spreadsheet  # noqa: PLC0415
+        from connectors.sources.google_sheets.spreadsheet import opened_spreadsheet  # noqa: PLC0415
     with opened_spreadsheet(spec, access, clockwork=clockwork) as sheet:
         version = sheet.version()
         mark = blake2b(f"{sheet.id} {version}".encode(), digest_size=9).hexdigest()

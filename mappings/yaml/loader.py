@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from mappings.compiler.mapper import Directory, attempt
+from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.feed_names import may_be_named, same_name
 from mappings.file_context import FileContext
@@ -162,7 +162,7 @@ def _parsed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
     mapping = mapping.loaded(path, _digest(document, tables.tables, mapping.publish), tables.tables)
     if overgrown := tuple(find_overgrown(let)):
         raise _error(path, text, [*problems, *_placed(document, overgrown)], unwise)
-    mapper, misfits = attempt(mapping, Directory())
+    mapper, misfits = compile_with_problems(mapping, Directory())
     circles = tuple(find_circles(let))
     found = (
         *(misfits or circles),

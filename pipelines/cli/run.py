@@ -31,7 +31,7 @@ if IS_WORKING:
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import Output, Progress
     from pipelines.cli.output.words import worst
-    from pipelines.cli.run_report import RunReport, report_of, show_reports
+    from pipelines.cli.run_report import RunReport, Runs, report_of, show_reports
     from pipelines.clock import new_run_id, now
     from pipelines.orchestration.dagster_home import prepare_dagster_home
     from pipelines.orchestration.webserver import (
@@ -43,8 +43,8 @@ if IS_WORKING:
         wanted_assets,
         webserver_url,
     )
-    from pipelines.run.context import open_workshop, require_service
-    from pipelines.run.feed_run import FeedAtWork, RunTicket, Watcher
+    from pipelines.run.context import open_context, require_service
+    from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions
     from pipelines.run.outcome import ExitCode, FaultError, faults_as_errors, outcome_of
     from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
@@ -158,10 +158,10 @@ def tell_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
     """Tell of those feeds whose last run was lost. What cannot be told is logged, and keeps no run from beginning."""
     if not settings.channels.addresses:
         return
-    from pipelines.notifications.notices import nothing_fails, teller_of  # see the door sign
+    from pipelines.notifications.notices import nothing_fails, notifier_of  # see the door sign
 
-    with nothing_fails(), open_workshop(settings) as workshop:
-        teller_of(settings, workshop.engine).tell_of_lost_runs(feeds)
+    with nothing_fails(), open_context(settings) as workshop:
+        notifier_of(settings, workshop.engine).tell_of_lost_runs(feeds)
 
 
 def tell_after(
@@ -178,15 +178,15 @@ def tell_after(
     if not settings.channels.addresses:
         return
     from pipelines.notifications.causes import Cause, Concern  # as above
-    from pipelines.notifications.notices import nothing_fails, teller_of  # see the door sign
+    from pipelines.notifications.notices import nothing_fails, notifier_of  # see the door sign
 
     crashes = {
         FeedName(report.feed): Concern(Cause.FAILED, report.message, report.hint)
         for report in reports
         if report.exit_code == ExitCode.ATTENTION and report.outcome == "failed"
     }
-    with suppress(KeyboardInterrupt), nothing_fails(), open_workshop(settings) as workshop:
-        teller = teller_of(settings, workshop.engine)
+    with suppress(KeyboardInterrupt), nothing_fails(), open_context(settings) as workshop:
+        teller = notifier_of(settings, workshop.engine)
         files, concerns = ((), {}) if broken is None else teller.files(broken, feeds)
         about = {one.feed: one for one in (*files, *feeds)}
         teller.tell(about.values(), {**crashes, **concerns})
@@ -270,7 +270,7 @@ class _Said:
     def at_last(self) -> None:
         """Print the document, in place of whatever the process hangs in."""
         if not self.is_out:
-            self.output.document({"exit_code": int(ExitCode.INTERRUPTED), "runs": self.reports})
+            self.output.document(Runs(exit_code=int(ExitCode.INTERRUPTED), runs=self.reports))
 
 
 def _asked(request: Request, feeds: Sequence[LoadedFeed]) -> list[FeedMapping]:
@@ -303,8 +303,8 @@ def runner_of(request: Request, settings: Settings, output: Output) -> Runner:
 
 def _with_engine(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> Iterator[RunReport]:
     def run(mapping: FeedMapping, run_id: str) -> RunReport:
-        with output.progress(mapping.feed) as bar, open_workshop(settings, output.aside) as workshop:
-            result = FeedAtWork(workshop, mapping, RunTicket(run_id, "cli"), options, watcher_of(bar)).run()
+        with output.progress(mapping.feed) as bar, open_context(settings, output.aside) as workshop:
+            result = FeedRun(workshop, mapping, RunIdentity(run_id, "cli"), options, watcher_of(bar)).run()
             return report_of(workshop, mapping, run_id, result.outcome)
 
     for mapping in feeds:
@@ -326,7 +326,7 @@ def _on_webserver(
         except KeyboardInterrupt:
             yield _left_alone(mapping, run_id, str(server.http.base_url.join(f"/runs/{run_id}")))
             return
-        with open_workshop(settings) as workshop:
+        with open_context(settings) as workshop:
             yield report_of(workshop, mapping, run_id, dagster_status=status)
 
 
@@ -350,12 +350,12 @@ def run_in_process(
         from pipelines.orchestration.in_process import run_job  # as above
 
         wanted = {mapping.feed for mapping in feeds}
-        definitions = build_definitions(settings, lambda: open_workshop(settings, output.aside), wanted=wanted)
+        definitions = build_definitions(settings, lambda: open_context(settings, output.aside), wanted=wanted)
 
     def run(mapping: FeedMapping, run_id: str) -> RunReport:
         with output.waiting(f"running {mapping.feed}"):
             status = run_job(definitions, mapping, options, run_id, launched_by)
-        with open_workshop(settings) as workshop:
+        with open_context(settings) as workshop:
             return report_of(workshop, mapping, run_id, dagster_status=status)
 
     for mapping in feeds:

@@ -5,11 +5,12 @@ What a verb does stands in a module of its own.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.options import IS_WORKING, AsJson
 
@@ -19,13 +20,56 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
-    from state.archive.compacting import Compaction
-    from state.archive.compacting import compact as compact_compacting
+    from state.archive.entry_checks import Finding
     from state.archive.export_file import Carried, export_to, import_from
     from state.archive.moving import migrate as migrate_moving
     from state.archive.moving import rename_service
     from state.archive.verify import Examination, examine
     from state.database import existing_database, open_database, shown_url
+
+
+class Verified(TypedDict):
+    """What was looked at, and everything that is not as it must be."""
+
+    state_db: str
+    schema: str | None
+    entries: int
+    runs: int
+    findings: Sequence[Finding]
+
+
+class Exported(TypedDict):
+    """The file that the state DB was written to, with the number of rows of each table."""
+
+    state_db: str
+    file: Path
+    bytes: int
+    rows: Mapping[str, int]
+
+
+class Imported(TypedDict):
+    """The file that the state DB was filled from."""
+
+    state_db: str
+    file: Path
+    rows: Mapping[str, int]
+
+
+FromTo = TypedDict("FromTo", {"from": str, "to": str})
+
+
+class Migrated(FromTo):
+    """From where to where the state DB was moved."""
+
+    rows: Mapping[str, int]
+
+
+class Renamed(FromTo):
+    """From where to where a service has moved, the feeds that moved with it, and how many rows of each table."""
+
+    state_db: str
+    feeds: tuple[str, ...]
+    rows: Mapping[str, int]
 
 
 def verify(as_json: AsJson = False) -> int:
@@ -46,23 +90,20 @@ def verify(as_json: AsJson = False) -> int:
     return show_findings(as_json=as_json)
 
 
-def compact(as_json: AsJson = False) -> int:
-    """Make the state DB smaller: pack the bodies of delivered rows, and give the room back.
+def compact(as_json: AsJson = False) -> int:  # noqa: ARG001  # scripts of 0.1 may pass --json; the error is then a document
+    """Gone since 0.2: it packed the bodies of delivered rows, which are stored as they were sent again.
 
     For example:
 
-        # Once in a while, or by cron at night
-        eventsync state compact
-        # What it came to, for a script
-        eventsync state compact --json
+        # In its place, to make the state DB smaller
+        eventsync prune --older-than 90d
 
-    Everything reads as before, and what may still be sent is left as it is, byte for byte. Runs may be at work meanwhile. At
-    the end SQLite writes its file anew: that takes as much disk again for a moment, and runs that write then wait for up to
-    30 s. Exit codes: 0 done, 2 and 6 as for `run`; cut short or not, it can be started again at any time.
+    Scripts that call it can drop the call: nothing needs it. Exit code: 2.
     """
-    # keeps `--help` fast
-
-    return show_compaction(as_json=as_json)
+    raise ConfigError(
+        "`state compact` is gone: bodies are stored as they were sent, and nothing needs to be packed",
+        hint="drop the call; `eventsync prune --older-than 90d` removes history",
+    )
 
 
 def export(
@@ -171,7 +212,7 @@ def show_export(file: Path, *, as_json: bool) -> int:
             raise _nothing_at(name)
         done = export_to(engine, file, now(), bar.expect, bar.advance)
     size = file.stat().st_size
-    output.document({"state_db": name, "file": file, "bytes": size, "rows": done.rows})
+    output.document(Exported(state_db=name, file=file, bytes=size, rows=done.rows))
     _tell(output, f"{name} → {file}, {size / 1_000_000:,.1f} MB", done)
     return ExitCode.DONE
 
@@ -193,7 +234,7 @@ def show_import(file: Path, *, as_json: bool) -> int:
             done = import_from(engine, file, bar.advance)
     finally:
         engine.dispose()
-    output.document({"state_db": name, "file": file, "rows": done.rows})
+    output.document(Imported(state_db=name, file=file, rows=done.rows))
     _tell(output, f"{file} → {name}", done)
     output.note("what was written was read back and is the same; `eventsync state verify` looks at what it says")
     return ExitCode.DONE
@@ -278,16 +319,14 @@ def show_findings(*, as_json: bool) -> int:
     with existing_database(settings.state_url, upgrades=False) as engine:
         found = None if engine is None else examine(engine)
     if found is None:
-        output.document({"state_db": name, "schema": None, "entries": 0, "runs": 0, "findings": []})
+        output.document(Verified(state_db=name, schema=None, entries=0, runs=0, findings=[]))
         output.note(f"there is no state DB at {name} yet: the first run makes it")
         return ExitCode.DONE
     return _show(output, name, found)
 
 
 def _show(output: Output, name: str, found: Examination) -> int:
-    output.document(
-        {"state_db": name, "schema": found.schema, "entries": found.entries, "runs": found.runs, "findings": found.findings}
-    )
+    output.document(Verified(state_db=name, schema=found.schema, entries=found.entries, runs=found.runs, findings=found.findings))
     looked_at = f"{name}: schema {found.schema or 'none'}, {found.entries:,} entries, {found.runs:,} runs"
     if not found.findings:
         output.note(f"{looked_at}: all is as it must be")
@@ -296,29 +335,6 @@ def _show(output: Output, name: str, found: Examination) -> int:
     output.table(f"{looked_at}: {len(rows):,} finding{'s' * (len(rows) != 1)}", _COLUMNS_of_verifying, rows)
     output.note(_WHAT_HELPS)
     return ExitCode.ATTENTION
-
-
-_MB = 1_000_000
-_COLUMNS_of_compacting = ("bodies packed", "MB less in bodies", "MB before", "MB after")
-
-
-def show_compaction(*, as_json: bool) -> int:
-    """Compact the state DB and tell what it came to; return 0.
-
-    Raises:
-        SyncError: it cannot be read or written.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    name = shown_url(settings.state_url)
-    with existing_database(settings.state_url) as engine, output.progress("packing bodies") as bar:
-        done = Compaction(0, 0, 0, 0) if engine is None else compact_compacting(engine, bar.advance)
-    output.document({"state_db": name, **asdict(done)})
-    if engine is None:
-        output.note(f"there is no state DB at {name} yet: the first run makes it")
-        return ExitCode.DONE
-    sizes = (f"{size / _MB:,.1f}" for size in (done.spared, done.before, done.after))
-    output.table(name, _COLUMNS_of_compacting, [(done.packed, *sizes)])
-    return ExitCode.DONE
 
 
 HELP = "The state DB as a whole: sound, saved, moved."

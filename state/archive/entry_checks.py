@@ -13,8 +13,6 @@ from sqlalchemy import Row
 from mappings.row_key import fingerprint, idempotency_key
 from state.enums import Decision, DriftKind, EntryState
 from state.ledger.records import load_answer
-from state.packing import unpacked
-from state.trouble import StateDamagedError
 
 Check = Literal["file", "tables", "entry", "key", "body", "event", "account"]
 """What is looked at: the file and its tables as such, an entry, its key, its pinned body, its event id, a run's accounts."""
@@ -82,14 +80,9 @@ def _check_key(record: Record, namespace: str) -> Iterator[Finding]:
 
 
 def _check_body(
-    record: Record, kept: bytes, on_record: str | None, cover_url: str, signs: Signs, what: str = "pinned body"
+    record: Record, body: bytes, on_record: str | None, cover_url: str, signs: Signs, what: str = "pinned body"
 ) -> Iterator[Finding]:  # fmt: skip
     feed = (record.destination, record.feed)
-    try:
-        body = unpacked(kept, record.body_base)
-    except StateDamagedError as damage:
-        yield Finding("body", f"{damage}", *_who(record))
-        return
     if cover_url or _COVER in body:
         signs.with_covers.add(feed)
     if not _is_payload(body):

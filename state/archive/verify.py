@@ -22,7 +22,7 @@ from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, RUN, SCOPE
 from state.trouble import StateDamagedError
 
 _PAGE = 1_000
-_OF_FEED = (SCOPE.c.destination, SCOPE.c.namespace, SCOPE.c.feed, SCOPE.c.body_base)
+_OF_FEED = (SCOPE.c.destination, SCOPE.c.namespace, SCOPE.c.feed)
 _CANDIDATE = ENTRY.alias()
 _ENTRIES = (
     select(ENTRY, *_OF_FEED, _CANDIDATE.c.id.is_not(None).label("has_candidate"))

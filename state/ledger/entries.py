@@ -34,7 +34,6 @@ from state.ledger.duplicates import Candidate, mark_anew
 from state.ledger.lease import Turn
 from state.ledger.plan import Known, Past, content_of, drafted, ends_at_of, is_of_change, revision_of, status_of
 from state.ledger.terms import Terms
-from state.packing import unpacked
 from state.tables import EARLIER, ENTRY, NO_DRIFT, SCOPE
 
 _KEPT = (
@@ -70,11 +69,7 @@ _EVENTS = (
     .where(EARLIER.c.entry_id.in_(_SOME), EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None))
     .order_by(EARLIER.c.replaced_at)
 )
-_BODIES = (
-    select(ENTRY.c.id, _SHOWN["body"].label("body"), SCOPE.c.body_base)
-    .join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
-    .where(ENTRY.c.id.in_(_SOME))
-)
+_BODIES = select(ENTRY.c.id, _SHOWN["body"].label("body")).where(ENTRY.c.id.in_(_SOME))
 _PUT_BACK = (
     update(ENTRY)
     .where(ENTRY.c.id == bindparam("entry"))
@@ -156,7 +151,7 @@ def earlier_events(connection: Connection, entries: Collection[int]) -> Mapping[
 def shown_bodies(connection: Connection, entries: Collection[int]) -> Mapping[int, bytes]:
     """Return the baselines of these entries."""
     rows = connection.execute(_BODIES, {"entries": list(entries)})
-    return {row.id: unpacked(row.body, row.body_base) for row in rows}
+    return {row.id: row.body for row in rows}
 
 
 def waiting(connection: Connection, scope_id: int) -> Iterator[int]:
@@ -263,6 +258,12 @@ _KEY_OF_CANDIDATE = (
         .scalar_subquery()
     )
 )
+
+
+def entry_ids(connection: Connection, scope_id: int, row_keys: Collection[str]) -> set[int]:
+    """Return the ids of the entries of these rows."""
+    ids = select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id, ENTRY.c.row_key.in_(row_keys))
+    return set(connection.execute(ids).scalars()) if row_keys else set()
 
 
 def find_known(connection: Connection, scope_id: int, row_keys: Collection[str]) -> dict[str, Known]:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, Interval, Row, Select, bindparam, fun
 
 from mappings.errors import TransientError
 from mappings.row_key import FeedName, IdempotencyKey, RowKey, idempotency_key
-from state.database import insert_if_new, let_go_of_pages, writing
+from state.database import free_pages, insert_if_new, writing
 from state.enums import Phase
 from state.holders import Holder, Pulse, held_by, is_free, seconds_since_boot
 from state.tables import LEASE, RUN
@@ -63,7 +63,7 @@ class Lease:
         """Say that we are alive. Raises `LeaseLostError` if another run has taken over."""
         with writing(self.engine) as connection:
             show_token(connection, self.scope_id, self.token, self.keeping)
-            let_go_of_pages(connection)
+            free_pages(connection)
 
     def release(self) -> None:
         """Let the next run in at once. A lease that was lost is left alone."""

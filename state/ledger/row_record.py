@@ -13,8 +13,7 @@ from mappings.delivery import Answer
 from mappings.row_key import FeedName, IdempotencyKey, RowKey
 from state.enums import Decision, DriftKind, EntryState
 from state.ledger.records import load_answer
-from state.packing import unpacked
-from state.tables import ENTRY, SCOPE
+from state.tables import ENTRY
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class RowRecord:
         return payload
 
 
-RECORDS = select(ENTRY, SCOPE.c.body_base).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+RECORDS = select(ENTRY)
 
 
 def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
@@ -112,7 +111,7 @@ def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
         state=EntryState(row.state),
         key=IdempotencyKey(row.idempotency_key),
         revision=row.revision,
-        body=unpacked(row.body, row.body_base),
+        body=row.body,
         channel_id=row.channel_id,
         event_id=row.event_id,
         attempts=row.attempts,
@@ -132,7 +131,7 @@ def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
         copies=row.copies,
         is_asked_for=bool(row.fingerprint),
         is_denied=bool(row.denied_request_id),
-        baseline_body=row.baseline_body and unpacked(row.baseline_body, row.body_base),
+        baseline_body=row.baseline_body,
         ends_at=row.ends_at,
         past_at=row.past_at,
         removed_at=row.removed_at,

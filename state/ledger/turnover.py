@@ -15,9 +15,8 @@ from state.enums import EntryState
 from state.ledger.accounts import READS_THAT_TELL, StageReport
 from state.ledger.lease import Turn
 from state.ledger.over import MAY_BE_OUT, in_fews
-from state.ledger.seen import Seen
-from state.packing import unpacked
-from state.tables import ENTRY, RUN, SCOPE
+from state.ledger.seen import ReadMarks
+from state.tables import ENTRY, RUN
 
 MOST_COMPARED = 100_000
 """So many of the youngest absent entries, and of the new rows, are compared: some 25 MB, and a second at most."""
@@ -31,22 +30,20 @@ _NEW = (
     .order_by(ENTRY.c.id)
     .limit(MOST_COMPARED)
 )
-_BODIES = (
-    select(func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body).label("body"), SCOPE.c.body_base)
-    .join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
-    .where(ENTRY.c.id.in_(bindparam("entries", expanding=True)))
+_BODIES = select(func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body).label("body")).where(
+    ENTRY.c.id.in_(bindparam("entries", expanding=True))
 )
 
 
-def count_alike(connection: Connection, turn: Turn, seen: Seen, *, is_whole: bool, released_id: int) -> int:
+def count_alike(connection: Connection, turn: Turn, marks: ReadMarks, *, is_whole: bool, released_id: int) -> int:
     """Count the new rows that agree with an entry that is not in the source any more in two of title, start and place.
 
     Both within one channel; the entry's event may be over. `released_id`: the highest entry that an earlier read has let out.
     """
     known = connection.execute(_KNOWN if is_whole else _MARKED, {"scope": turn.scope_id}).scalars()
-    absent = [entry_id for entry_id in known if not is_whole or not seen.is_present(entry_id)]
+    absent = [entry_id for entry_id in known if not is_whole or not marks.is_present(entry_id)]
     if not is_whole:
-        absent = [*absent, *islice(filter(seen.is_gone, seen.gone), MOST_COMPARED)][:MOST_COMPARED]
+        absent = [*absent, *islice(filter(marks.is_deleted, marks.deleted), MOST_COMPARED)][:MOST_COMPARED]
     if not absent:
         return 0
     pairs = set[int]()
@@ -88,8 +85,7 @@ def _gained(stored: dict[str, Any]) -> int:
 
 def _bodies(connection: Connection, entries: Iterable[int]) -> Iterator[bytes]:
     for few in in_fews(entries):
-        for row in connection.execute(_BODIES, {"entries": few}):
-            yield unpacked(row.body, row.body_base)
+        yield from connection.execute(_BODIES, {"entries": few}).scalars()
 
 
 def _pairs(body: bytes) -> Iterator[int]:

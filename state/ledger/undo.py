@@ -14,7 +14,6 @@ from state.enums import Decision, DriftKind, EntryState
 from state.ledger.choices import Change, Undo
 from state.ledger.entries import CANCELLED, kind_of_drift
 from state.ledger.plan import may_be_pinned_anew
-from state.packing import unpacked
 from state.tables import NO_DRIFT
 
 _DECIDED = ("decision", "decided_at", "decided_by", "ignored_fingerprint")
@@ -100,15 +99,15 @@ def kept_of(row: Record, change: Change, columns: Mapping[str, Any]) -> Kept:
 
 
 def columns_of(row: Record, names: Collection[str]) -> dict[str, Any]:
-    """Return columns of an entry, bodies unpacked."""
-    return {name: _plain(row, name) for name in names}
+    """Return columns of an entry."""
+    return {name: getattr(row, name) for name in names}
 
 
 def shown_of(row: Record) -> Asked:
     """Return the baseline of an entry."""
     if row.baseline_body is not None:
         return Asked(row.baseline_fingerprint, row.baseline_body)
-    return Asked(row.fingerprint, unpacked(row.body, row.body_base))
+    return Asked(row.fingerprint, row.body)
 
 
 def asked_of(row: Record) -> Asked:
@@ -175,10 +174,6 @@ def _is_repinned(before: Mapping[str, Any]) -> bool:
     """Whether the next read may pin another body."""
     is_unanswered = before["unanswered_at"] is not None
     return may_be_pinned_anew(EntryState(before["state"]), before["attempts"], is_unanswered=is_unanswered)
-
-
-def _plain(row: Record, name: str) -> Any:
-    return unpacked(row.body, row.body_base) if name == "body" else getattr(row, name)
 
 
 def _encoded(name: str, value: Any) -> Any:

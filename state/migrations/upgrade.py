@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest revision in `versions`; a constant, so that a database which has it opens without importing Alembic."""
 
 _OF_ROW_KEYS = frozenset(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from connectors.sources.contract import Reading
 from connectors.sources.errors import BadSourceError
-from connectors.sources.files.opened_file import FileAt, OpenedFile, opened, told_of_change, whole
+from connectors.sources.files.opened_file import FileAt, OpenedFile, detect_change, opened, whole
 from connectors.sources.formats.sheet_grid import (
     LAST_COLUMN,
     LAST_ROW,
@@ -26,9 +26,9 @@ from connectors.sources.formats.sheet_grid import (
 )
 from connectors.sources.formats.xlsx_cells import CellTexts, cell_texts
 from connectors.sources.formats.xlsx_package import XlsxPackage
-from connectors.sources.formats.xml import XmlPieces
+from connectors.sources.formats.xml import XmlParser
 from connectors.sources.header import Asked, column_letters, column_number, read_header, wanted_columns
-from connectors.sources.row_checks import LARGEST_CELL, MOST_VALUES, CellFaults, OddRows, within_limits
+from connectors.sources.row_checks import LARGEST_CELL, MOST_VALUES, CellChecks, RowChecks, within_limits
 from mappings.spec.source import WorkbookSource
 
 
@@ -46,7 +46,7 @@ def sheet_rows(package: XlsxPackage, part: str, texts: CellTexts, area: Area, *,
 
 def _stored(package: XlsxPackage, part: str, texts: CellTexts, area: Area) -> Iterator[SheetRow]:
     listener = _Rows(texts, area)
-    for _ in XmlPieces(f"{package.name} ({part})", listener).told(package.chunks(part)):
+    for _ in XmlParser(f"{package.name} ({part})", listener).feed(package.chunks(part)):
         if listener.count > MOST_VALUES:
             message = f"more than {MOST_VALUES} rows have the number of an earlier one, or a lower one"
             raise BadSourceError(f"{package.name} ({part})", message, hint="open it in a spreadsheet program and save it again")
@@ -173,7 +173,7 @@ class Workbook:
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A row's number is the sheet's own; its place is `Programme!A17`."""
         with opened(self.file, unpacks=False) as file:
-            with told_of_change(file):
+            with detect_change(file):
                 reading = self._opened(file)
             yield Reading(reading.columns, whole(file, reading.rows), file.stamp)
 
@@ -185,6 +185,8 @@ class Workbook:
         present = read_header(self.spec.header, name, lambda: cells_of(next(stored, None)), hint="check `source.range`")
         columns = wanted_columns(present, self.asked, name)
         rows = source_rows(
-            stored, f"{sheet}!{column_letters(area.left)}", OddRows(self.spec, columns.names, CellFaults(self.asked.columns, ()))
+            stored,
+            f"{sheet}!{column_letters(area.left)}",
+            RowChecks(self.spec, columns.names, CellChecks(self.asked.columns, ())),
         )
         return Reading(columns.names, within_limits(rows, self.spec)).with_empty(columns.absent)

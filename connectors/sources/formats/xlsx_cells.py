@@ -15,7 +15,7 @@ from datetime import date, timedelta
 from connectors.sources.errors import BadSourceError
 from connectors.sources.formats.sheet_grid import Fault, NumberFormat, number_format, number_text
 from connectors.sources.formats.xlsx_package import XlsxPackage
-from connectors.sources.formats.xml import XmlPieces
+from connectors.sources.formats.xml import XmlParser
 from connectors.sources.row_checks import LARGEST_CELL
 
 _MOST_TEXT = 256 * 1024 * 1024
@@ -105,7 +105,7 @@ def _number(text: str | None) -> int:
 
 def _strings(package: XlsxPackage, part: str) -> Sequence[str]:
     listener = _Strings()
-    for _ in XmlPieces(f"{package.name} ({part})", listener).told(package.chunks(part)):
+    for _ in XmlParser(f"{package.name} ({part})", listener).feed(package.chunks(part)):
         if listener.held > LARGEST_CELL:
             message = f"text {len(listener.found) + 1} of the workbook is larger than {LARGEST_CELL // 2**20} million characters"
             raise BadSourceError(package.name, message, hint="no spreadsheet program writes such: is it the right file?")

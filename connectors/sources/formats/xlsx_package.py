@@ -15,7 +15,7 @@ from rapidfuzz import process
 
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.files.unpacking import opened_archive, opened_member
-from connectors.sources.formats.xml import XmlPieces
+from connectors.sources.formats.xml import XmlParser
 from connectors.sources.header import folded
 from connectors.sources.row_checks import MOST_VALUES
 
@@ -88,7 +88,7 @@ class XlsxPackage:
         """
         found: list[Element] = []
         count = 0
-        for _ in XmlPieces(f"{self.name} ({part})", _Collecting(names, found)).told(self.chunks(part)):
+        for _ in XmlParser(f"{self.name} ({part})", _Collecting(names, found)).feed(self.chunks(part)):
             count += len(found)
             if count > MOST_VALUES:
                 message = f"more than {MOST_VALUES} elements {' or '.join(names)}"

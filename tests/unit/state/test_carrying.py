@@ -21,7 +21,6 @@ from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 from mappings.delivery import Conflict, Receipt, Refusal
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName, RowKey, idempotency_key
-from state.archive.compacting import compact
 from state.archive.contents import TABLES, Sum, UnlikeError, compare, form_of
 from state.archive.export_file import export_to, import_from
 from state.archive.moving import MOVER, migrate
@@ -46,7 +45,7 @@ def silent(_count: int) -> None:
 
 
 def lived_in(world: World) -> World:
-    """A ledger in which something of everything has happened, in letters that are not ASCII, a body packed, ids gone."""
+    """A ledger in which something of everything has happened, in letters that are not ASCII, ids gone."""
     drafting = Terms(on_change="create_draft_again")
     long = "An evening of songs, tales & slow dances in the old mill by the river"
     world.stage(
@@ -60,7 +59,6 @@ def lived_in(world: World) -> World:
     with writing(world.engine) as connection:
         newest = connection.execute(select(func.max(ENTRY.c.id))).scalar_one()
         connection.execute(delete(ENTRY).where(ENTRY.c.id == newest))
-    compact(world.engine, silent)
     return world
 
 

@@ -22,9 +22,9 @@ HOLD = """
 import sys
 from datetime import datetime
 from state.database import open_database
-from state.ledger import Ledger
-from state.lease import Keeping
-from state.pulse import Pulse
+from state.ledger.ledger import Ledger
+from state.ledger.lease import Keeping
+from state.holders import Pulse
 now = datetime.fromisoformat(sys.argv[4])
 keeping = Keeping(lambda: now, Pulse("this boot", now.timestamp))
 ledger = Ledger(open_database(sys.argv[1]), sys.argv[2], sys.argv[3], namespace="tests", now=lambda: now, keeping=keeping)

@@ -13,7 +13,7 @@ from unit.state.world import World, row
 
 from mappings.errors import ConfigError, SyncError
 from state.database import open_database, parse, shown_url, writing
-from state.trouble import WORDS, StateBusyError, StateDamagedError, StateUnavailableError, Trouble
+from state.trouble import StateBusyError, StateDamagedError, StateUnavailableError, Trouble
 
 SECRET = "s3cret-0f-the-b00ks"
 
@@ -132,7 +132,7 @@ def test_a_file_that_was_moved_away_is_noticed_before_and_after_a_transaction(tm
 
 @pytest.mark.parametrize("trouble", Trouble)
 def test_the_page_tells_each_trouble_with_its_exit_code(trouble: Trouble) -> None:
-    kind, what, _ = WORDS[trouble]
+    kind, what, _ = trouble.value
     code = 6 if issubclass(kind, StateBusyError) else 2
     page = (Path(__file__).parents[3] / "docs" / "state.md").read_text("utf-8")
     assert [line for line in page.splitlines() if line.startswith(f"| {what} | ") and line.endswith(f" | {code} |")], what

@@ -234,8 +234,6 @@ def _payload_path(text: str) -> str:
 
 PayloadPath = Annotated[str, AfterValidator(_payload_path)]
 ListVersion = Annotated[str, AfterValidator(_list_version), WithJsonSchema({"type": "string", "examples": ["2026-04-01"]})]
-
-
 _Payload = dict[str, Annotated[object, BeforeValidator(plain)]]
 
 

@@ -207,7 +207,7 @@ def _examples(step: type[Step]) -> Grid:
 def _event() -> Iterator[Section]:
     told = "These fields are checked before anything is sent. Any other field that the service takes is declared with `extra`."
     required = {path.split(".", 1)[0] for path in REQUIRED_FIELDS}
-    rows = tuple((f"`{name}`", "yes" if name in required else "no") for name in Event.model_fields)
+    rows = tuple((f"`{name}`", "yes" if name in required else "no") for name in Event.__annotations__)
     yield Section("The event", "The event", told, (Grid(("field", "required"), rows),), 2)
 
 

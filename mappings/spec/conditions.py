@@ -5,7 +5,7 @@ How a condition is decided for a row is `deciding`'s.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -13,6 +13,10 @@ from mappings.file_context import Referring
 from mappings.lookup_table import Ignorable
 from mappings.measures import OneOrMany, Pattern, PlainNumber, Text, Texts, mistake
 from mappings.strict import Strict
+
+TestName = Literal["equals", "among", "matches", "contains", "state", "before", "after", "less", "greater"]
+"""The tests of a condition, by their fields."""
+_FIELDS: tuple[TestName, ...] = get_args(TestName)
 
 
 class Test(Strict):
@@ -35,15 +39,18 @@ class Test(Strict):
         default=(), description="Differences that do not count for equals, in and contains; case also for matches."
     )
 
+    @property
+    def tests(self) -> tuple[TestName, ...]:
+        """The tests that are named."""
+        return tuple(name for name in _FIELDS if getattr(self, name) is not None)
+
     @model_validator(mode="after")
     def _check_shape(self) -> Self:
         if (self.column is None) == (self.value is None):
             raise mistake("a condition looks at one column or at one value", 'write "column: NAME" or "value: $name"')
-        tests = {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
-        for key in ("column", "value", "ignore"):
-            del tests[key]
-        if all(test is None for test in tests.values()):
-            raise mistake("a condition needs a test", f"one of {', '.join(tests)}")
+        if not self.tests:
+            spelt = (type(self).model_fields[name].alias or name for name in _FIELDS)
+            raise mistake("a condition needs a test", f"one of {', '.join(spelt)}")
         if self.ignore and self.equals is None and self.among is None and self.contains is None:
             if self.matches is None:
                 raise mistake(

@@ -1,7 +1,4 @@
-"""The words that every room shares about rows: where one came from, what became of it, why it was refused.
-
-How a mapping file is spelt is `schema`'s; what is said to the service is `event`'s.
-"""
+"""Rows as their source wrote them, and what becomes of them: an event, a rejection, a skip, a part of another row, a deletion."""
 
 from __future__ import annotations
 

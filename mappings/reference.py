@@ -176,7 +176,7 @@ def _event() -> Iterator[str]:
     yield "## The event"
     yield "These fields are checked before anything is sent. Any other field that the service takes is declared with `extra`."
     required = {path.split(".", 1)[0] for path in REQUIRED_FIELDS}
-    lines = [f"| `{name}` | {'yes' if name in required else 'no'} |" for name in Event.model_fields]
+    lines = [f"| `{name}` | {'yes' if name in required else 'no'} |" for name in Event.__annotations__]
     yield "\n".join(["| field | required |", "|---|---|", *lines])
 
 

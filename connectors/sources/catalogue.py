@@ -6,7 +6,7 @@ Each kind lives in its own module; a kind that is missing here is a type error.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
@@ -24,7 +24,7 @@ from connectors.sources.formats.records import RecordFile
 from connectors.sources.formats.xlsx import Workbook
 from connectors.sources.formats.xml import XmlRecords
 from connectors.sources.header import Asked
-from connectors.sources.salesforce.look import OrgLook
+from connectors.sources.write_back import MarkBoard
 from mappings.errors import ConfigError
 from mappings.spec.source import (
     CsvSource,
@@ -43,7 +43,9 @@ from mappings.spec.source import (
 from mappings.spec.source_words import is_address, secrets_of
 
 if TYPE_CHECKING:
-    from connectors.sources.salesforce.records import SalesforceRecords
+    from connectors.sources.salesforce.read import OrgLook
+    from connectors.sources.salesforce.source import SalesforceRecords
+
 
 FileSpec = CsvSource | TsvSource | WorkbookSource | JsonSource | NdjsonSource | XmlSource | IcsSource
 """The kinds that are files."""
@@ -105,14 +107,14 @@ def look_at_org(spec: SalesforceSource, columns: frozenset[str], *, access: Acce
 def _google_sheet(spec: GoogleSheetsSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> Source:
     with needed_extra("sheets", spec.place):
         # Here, as it takes a third of a second that feeds of other kinds need not wait.
-        from connectors.sources.google_sheets.sheet import GoogleSheet  # noqa: PLC0415
+        from connectors.sources.google_sheets.source import GoogleSheet  # noqa: PLC0415
     return GoogleSheet(spec, asked, access, clockwork, since)
 
 
 def _salesforce(spec: SalesforceSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> SalesforceRecords:
     with needed_extra("salesforce", spec.place):
         # Here, as feeds of other kinds need not wait for it.
-        from connectors.sources.salesforce.records import SalesforceRecords  # noqa: PLC0415
+        from connectors.sources.salesforce.source import SalesforceRecords  # noqa: PLC0415
     return SalesforceRecords(spec, asked, access, since, clockwork)
 
 
@@ -146,3 +148,17 @@ def needed_extra(name: str, place: str) -> Iterator[None]:
 
 def _is_read_once(spec: SourceSpec) -> bool:
     return isinstance(spec, FileSource) and spec.files == "new"
+
+
+def open_board(spec: GoogleSheetsSource, keys: frozenset[str], access: Access) -> AbstractContextManager[MarkBoard]:
+    """Return the board of a sheet that its owner lets us write into, to be opened; `keys` are the columns of a row's key.
+
+    Raises:
+        ConfigError: its client is not installed, or there are no credentials.
+    """
+    try:
+        from connectors.sources.google_sheets.write_back import opened_board  # noqa: PLC0415  # an extra: not everybody has it
+    except ModuleNotFoundError as error:
+        message = f"to write back into {spec.place}, the module {error.name} is missing"
+        raise ConfigError(message, hint="pip install 'eventsync[sheets]'") from error
+    return opened_board(spec, keys, access)

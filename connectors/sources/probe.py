@@ -85,7 +85,7 @@ def _files(unconnected: FileChoice) -> Glance:
 def _sheet(spec: GoogleSheetsSource, access: Access, clockwork: Clockwork) -> Glance:
     with needed_extra("sheets", spec.place):
         # Here, as feeds of files need not wait for what knows Google.
-        from connectors.sources.google_sheets.client import opened_spreadsheet  # noqa: PLC0415
+        from connectors.sources.google_sheets.spreadsheet import opened_spreadsheet  # noqa: PLC0415
     with opened_spreadsheet(spec, access, clockwork=clockwork) as sheet:
         version = sheet.version()
         mark = blake2b(f"{sheet.id} {version}".encode(), digest_size=9).hexdigest()

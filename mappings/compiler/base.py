@@ -1,7 +1,4 @@
-"""What all compiled values share: where they stand, what they give, and the named values of one mapping.
-
-How each kind of value is compiled is `compiled_values`'s; the payload they fill is `settling`'s.
-"""
+"""The compiler of one mapping: compiled values, the named values of `let`, and the problems found on the way."""
 
 from __future__ import annotations
 
@@ -13,13 +10,13 @@ from typing import Any
 from mappings.compiler.conditions import Holds, compile_condition, untimely
 from mappings.compiler.evaluation import (
     UNSET,
+    CompiledStep,
     Ends,
     Flow,
     Getter,
     MisfitError,
     Reads,
     RowState,
-    Stage,
     Watch,
     column_reader,
     compile_step,
@@ -77,7 +74,6 @@ _TOLD: Mapping[type[object], str] = {
     ChannelValue: "channel",
 }
 """The kinds of values of which `explain` tells, beside their steps, what they gave."""
-
 CompileValue = Callable[["Compiler", Value, Spot], Compiled]
 
 
@@ -190,7 +186,7 @@ class Compiler:
 
     def through(self, source: Compiled, steps: tuple[AnyStep, ...], ends: Ends, spot: Spot) -> Compiled:
         """Pass a value through steps."""
-        stages: list[Stage] = []
+        stages: list[CompiledStep] = []
         flow, refuses = source.flow, source.refuses
         for position, step in enumerate(steps):
             before = flow

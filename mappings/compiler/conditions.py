@@ -1,4 +1,4 @@
-"""Conditions compiled to functions of one row, and what of them cannot be. How they are spelt is `conditions`'s."""
+"""Conditions compiled to functions of one row."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mappings.refusals import ReasonCode, Refusal
 from mappings.spec.conditions import All, Condition, Not, Test
 from mappings.spec.conditions import Any as AnyOf
 from mappings.steps.patterns import short_enough
+from mappings.zones import EndOfDay
 
 Holds = Callable[[RowState], bool]
 """A compiled condition. Raises Refusal where the value it looks at is unusable."""
@@ -216,7 +217,7 @@ def _as_text(value: Any) -> str:
             return value
         case bool():
             return "true" if value else "false"
-        case date() | time():
+        case date() | time() | EndOfDay():
             return value.isoformat()
         case _:
             return str(value)

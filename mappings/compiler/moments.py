@@ -1,6 +1,6 @@
-"""What a day and a clock make on the wall: all-day rules, times that only stand for "all day", 24:00, ends written exclusively.
+"""The values `at` and `in_zone`: a day and a time of day become a moment in a zone, or a moment is shown in one.
 
-In which zone that wall hangs is `moment_values`'s.
+Here are the rules for whole days, times that only stand for "all day", 24:00, and ends written exclusively.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mappings.refusals import ReasonCode, Refusal
 from mappings.spec.values import At, Choose, FirstOf, From, Seen, Value, Wall
 from mappings.steps.step import Kind
 from mappings.strict import Use
-from mappings.zones import DAY_END, Gap, Localise, find_zone, localiser
+from mappings.zones import EndOfDay, Gap, Localise, TimeOfDay, find_zone, localiser
 
 _CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -57,7 +57,7 @@ def wall_reader(day: Getter, clock: Getter | None, wall: Wall, clock_column: str
     return read
 
 
-def together(day: Any, clock: time, back: int = 0) -> datetime:
+def together(day: Any, clock: TimeOfDay, back: int = 0) -> datetime:
     """Return a day at a time of day, `back` days earlier; 24:00 is the next day's midnight."""
     if type(day) is str:
         day = day_from_text(day)
@@ -65,7 +65,7 @@ def together(day: Any, clock: time, back: int = 0) -> datetime:
         day = day.date()
     if not isinstance(day, date):
         raise Refusal(ReasonCode.NOT_A_DATE, "a date and a time of day are needed here", found=str(day))
-    if clock is DAY_END:
+    if isinstance(clock, EndOfDay):
         return shifted(datetime.combine(day, time()), 1 - back)
     wall = datetime.combine(day, clock)
     return shifted(wall, -back) if back else wall
@@ -99,21 +99,21 @@ def day_from_text(text: str) -> date:
     return day
 
 
-def _own_clock(on: Any) -> time | None:
+def _own_clock(on: Any) -> TimeOfDay | None:
     return on.time() if isinstance(on, datetime) else None
 
 
-def _shown(clock: Any) -> time | None:
-    if clock is None or isinstance(clock, time):
+def _shown(clock: Any) -> TimeOfDay | None:
+    if clock is None or isinstance(clock, TimeOfDay):
         return clock
     if type(clock) is str:
         return clock_from_text(clock)
     raise Refusal(ReasonCode.NOT_A_TIME, "a time of day is needed here", found=str(clock))
 
 
-def _minute(clock: time) -> int:
+def _minute(clock: TimeOfDay) -> int:
     """The minute of the day; 24:00 is none of the day's own."""
-    return -1 if clock is DAY_END else clock.hour * 60 + clock.minute
+    return -1 if isinstance(clock, EndOfDay) else clock.hour * 60 + clock.minute
 
 
 _DAYS = (Kind.DATE, Kind.WALL, Kind.ANY)

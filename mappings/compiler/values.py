@@ -1,4 +1,4 @@
-"""The value `meta`, compiled: what is known of a row beside its cells. Where a row stands is said by its `RowLocation`."""
+"""Each kind of value compiled to a function of one row: columns, choices, joins, lookups, channels, lists, images, facts."""
 
 from __future__ import annotations
 

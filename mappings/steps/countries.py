@@ -1,4 +1,4 @@
-"""The countries' codes, and names for them that people write. How a country is read is `countries`'."""
+"""The step `country`, and the names that people write for countries."""
 
 from __future__ import annotations
 
@@ -105,7 +105,6 @@ class Country(Step):
         return languages
 
     def function(self) -> Run:
-        """Return the step's function."""
         codes = country_codes(self.languages)
         known = tuple(sorted(set(_names(self.languages))))
 

@@ -1,6 +1,6 @@
-"""What a partner's editor is told whose text is no date or time: how to write it, in plain words and never in strptime notation.
+"""The steps `date`, `time` and `datetime`: ordered formats in strptime notation, never a guess.
 
-Words that say that there is no date yet get an answer of their own: such a date is never guessed.
+A refusal shows the partner's editor how to write it, in plain words; words such as "TBA" get an answer of their own.
 """
 
 from __future__ import annotations
@@ -198,7 +198,6 @@ class Date(_Dated):
     formats: Texts = Field(alias="date", min_length=1, description=_FORMATS)
 
     def function(self) -> Run:
-        """Return the step's function."""
         choose_year = year_chooser(self.year)
         forms = compile_formats(self.formats, self.locale)
         read: Read = lambda form, text: read_date(form, text, choose_year)  # noqa: E731 - one line, where it is used
@@ -228,7 +227,6 @@ class Time(_Formatted):
     day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
 
     def function(self) -> Run:
-        """Return the step's function."""
         forms = compile_formats(self.formats, self.locale)
         read: Read = _read_to_day_end if self.day_end == "next_day" else read_clock
         return _Reading(forms, read, ReasonCode.NOT_A_TIME, self.locale).reader()
@@ -252,7 +250,6 @@ class Datetime(_Dated):
     formats: Texts = Field(alias="datetime", min_length=1, description=_FORMATS)
 
     def function(self) -> Run:
-        """Return the step's function."""
         choose_year = year_chooser(self.year)
         forms = compile_formats(self.formats, self.locale)
         read: Read = lambda form, text: read_datetime(form, text, choose_year)  # noqa: E731 - one line, where it is used

@@ -1,4 +1,4 @@
-"""Steps that turn HTML and Markdown into text. What the text then means is other steps' business."""
+"""Steps that turn HTML and Markdown into text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,6 @@ class HtmlUnescape(Step):
     switch: Switch = Field(default=True, alias="html_unescape")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return unescape
 
 
@@ -69,7 +68,6 @@ class Unescape(Step):
     form: Literal["percent", "backslash"] = Field(alias="unescape", description="How the characters are written.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return unquote if self.form == "percent" else _without_backslashes
 
 
@@ -85,7 +83,6 @@ class HtmlToText(Step):
     switch: Switch = Field(default=True, alias="html_to_text")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return html_to_text
 
 
@@ -100,7 +97,6 @@ class MarkdownToText(Step):
     switch: Switch = Field(default=True, alias="markdown_to_text")
 
     def function(self) -> Run:
-        """Return the step's function."""
         from markdown_it import MarkdownIt  # noqa: PLC0415  # sixty modules, for the few feeds that read Markdown
 
         render = MarkdownIt("commonmark").render

@@ -1,7 +1,4 @@
-"""Steps that give one text another form: what is put around it, how much of it stays, how long it must be.
-
-Tidying is `text`'s, single characters are `characters`'.
-"""
+"""Steps on lists, and steps that give a text another form: split, join, slice, truncate, default, length."""
 
 from __future__ import annotations
 
@@ -31,7 +28,6 @@ class Prefix(Step):
     text: Text = Field(alias="prefix", min_length=1, description="What the value begins with afterwards.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         text = self.text
         return lambda value: value if value.startswith(text) else text + value
 
@@ -45,7 +41,6 @@ class Suffix(Step):
     text: Text = Field(alias="suffix", min_length=1, description="What the value ends with afterwards.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         text = self.text
         return lambda value: value if value.endswith(text) else value + text
 
@@ -64,7 +59,6 @@ class Pad(Step):
     filler: Text = Field(default="0", alias="with", min_length=1, max_length=1, description="The character that fills up.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         length, filler = self.length, self.filler
         return lambda text: text.rjust(length, filler)
 
@@ -88,7 +82,6 @@ class Characters(Step):
         return self
 
     def function(self) -> Run:
-        """Return the step's function."""
         span = span_of(self.first, self.last)
         return lambda text: text[span]
 
@@ -137,7 +130,6 @@ class Length(Step):
     bounds: Bounds = Field(alias="length", description="`at_least` and `at_most`, in characters.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         least, most = self.bounds.at_least, self.bounds.at_most
 
         def length(text: str) -> str:
@@ -172,7 +164,6 @@ class Split(Step):
         return separators
 
     def function(self) -> Run:
-        """Return the step's function."""
         first, *others = self.separators
         keeps = self.keep_empty
 
@@ -204,7 +195,6 @@ class Nth(Step):
         return position
 
     def function(self) -> Run:
-        """Return the step's function."""
         position = self.position
         place = position - 1 if position > 0 else position
 
@@ -228,7 +218,6 @@ class First(Step):
     switch: Switch = Field(default=True, alias="first")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return lambda parts: parts[0] if parts else ""
 
 
@@ -243,7 +232,6 @@ class Last(Step):
     switch: Switch = Field(default=True, alias="last")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return lambda parts: parts[-1] if parts else ""
 
 
@@ -257,7 +245,6 @@ class JoinParts(Step):
     separator: Text = Field(alias="join", description="What stands between the parts.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         join = self.separator.join
         return lambda parts: join([part if type(part) is str else text_of(part) for part in parts])
 
@@ -282,7 +269,6 @@ class Slice(Step):
         return self
 
     def function(self) -> Run:
-        """Return the step's function."""
         span = span_of(self.first, self.last)
         return lambda parts: parts[span]
 
@@ -298,7 +284,6 @@ class Count(Step):
     switch: Switch = Field(default=True, alias="count")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return len
 
 
@@ -313,7 +298,6 @@ class Sort(Step):
     switch: Switch = Field(default=True, alias="sort")
 
     def function(self) -> Run:
-        """Return the step's function."""
         same = normaliser(("accents", "case"))
         return lambda parts: sorted(parts, key=lambda part: (same(text_of(part)), text_of(part)))
 
@@ -329,7 +313,6 @@ class Unique(Step):
     switch: Switch = Field(default=True, alias="unique")
 
     def function(self) -> Run:
-        """Return the step's function."""
 
         def unique(parts: list[Any]) -> list[Any]:
             if all(type(part) is str for part in parts):

@@ -1,7 +1,4 @@
-"""Ways in which a text meets the keys of a list: as a whole, by its beginning, by a word in it, by a pattern.
-
-What the list then says is `lookups`'s.
-"""
+"""The steps `map`, `lookup` and `last_in`: a text is found among keys as a whole, by its beginning, a word, or a pattern."""
 
 from __future__ import annotations
 
@@ -296,7 +293,6 @@ class Map(_Lookup):
         return self
 
     def function(self) -> Run:
-        """Return the step's function."""
         return find_in([(key, list(texts)) for key, texts in self.table.items()], self.search, tuple(self.table))
 
     @property

@@ -1,4 +1,4 @@
-"""Steps that read numbers as one language writes them, and round them. Prices are `prices`', yes and no `kinds`'."""
+"""Steps that read numbers as one language writes them, round them, and read yes and no."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ class Number(Step):
     decimal_sign: Literal[".", ","] = Field(alias="number", description="The sign before the decimals.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         shape, sign = _SHAPES[self.decimal_sign], self.decimal_sign
 
         def number(text: str) -> Decimal:
@@ -60,7 +59,6 @@ class Round(Step):
     decimals: int = Field(alias="round", ge=0, le=12, description="How many decimals stay.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         unit = Decimal(1).scaleb(-self.decimals)
 
         def rounded(number: Decimal | int) -> Decimal:
@@ -107,7 +105,6 @@ class YesNo(Step):
         return "" in self.words.yes + self.words.no
 
     def function(self) -> Run:
-        """Return the step's function."""
         same = normaliser(self.ignore)
         known = {same(word): True for word in self.words.yes} | {same(word): False for word in self.words.no}
         wanted = ", ".join(f'"{word}"' for word in (self.words.yes + self.words.no)[:8])

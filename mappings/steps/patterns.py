@@ -44,7 +44,6 @@ class RegexExtract(Step):
         return self
 
     def function(self) -> Run:
-        """Return the step's function."""
         pattern = compile_pattern(self.pattern)
         group = min(1, pattern.groups) if self.group is None else self.group
 
@@ -68,7 +67,6 @@ class RegexAll(Step):
     )
 
     def function(self) -> Run:
-        """Return the step's function."""
         pattern = compile_pattern(self.pattern)
         group = min(1, pattern.groups)
 
@@ -90,7 +88,6 @@ class RegexSplit(Step):
     pattern: EveryPattern = Field(alias="regex_split", description="A regular expression (RE2): what stands between the parts.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         pattern = compile_pattern(self.pattern)
 
         def split(text: str) -> list[str]:
@@ -121,7 +118,6 @@ class RegexReplace(Step):
         return self
 
     def function(self) -> Run:
-        """Return the step's function."""
         replaced = compile_pattern(self.pattern).replacing(self.new)
         return lambda text: replaced(short_enough(text))
 

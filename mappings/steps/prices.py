@@ -1,4 +1,7 @@
-"""What people write for currencies, for nothing to pay and for paying what one likes. How a price is read is `prices`'."""
+"""The step `price`: amounts, ranges, currencies by sign, code or word, and words for nothing to pay.
+
+Ours because libraries read one amount only, and guess the currency of a sign and the decimal sign.
+"""
 
 from __future__ import annotations
 
@@ -466,7 +469,6 @@ class Price(Step):
         return _KINDS.get(self.take[0], Kind.NUMBER)
 
     def function(self) -> Run:
-        """Return the step's function."""
         read = lru_cache(maxsize=_MEMO)(PriceReader(self.decimal_sign, self.currency, self.free).read)
         take = self.take
         if take is None:

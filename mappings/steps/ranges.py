@@ -1,7 +1,4 @@
-"""Days written together, of which one says what the other leaves out: 3-5 May 2026, 28 Feb - 2 Mar 2026, 3, 5 and 7 May 2026.
-
-The formats come from the author; only month and year may be left out, and only where the neighbour writes them.
-"""
+"""Days written together, of which one leaves out what the other says: 3-5 May 2026, 28 Feb - 2 Mar 2026, 3, 5 and 7 May 2026."""
 
 from __future__ import annotations
 
@@ -159,7 +156,6 @@ class RangeStart(Step):
     switch: Switch = Field(default=True, alias="range_start")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return lambda text: _range(text)[0]
 
 
@@ -171,7 +167,6 @@ class RangeEnd(Step):
     switch: Switch = Field(default=True, alias="range_end")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return lambda text: _range(text)[1]
 
 
@@ -220,7 +215,6 @@ class DateRange(_Days):
     formats: Texts = Field(min_length=1, description=_FORMATS)
 
     def function(self) -> Run:
-        """Return the step's function."""
         forms, choose_year = self._spans(), year_chooser(self.year)
         place = 0 if self.which == "start" else 1
 
@@ -272,7 +266,6 @@ class Dates(_Days):
         return self
 
     def function(self) -> Run:
-        """Return the step's function."""
         forms, choose_year = self._spans(), year_chooser(self.year)
         cut = re.compile("|".join(re.escape(separator) for separator in sorted(self.by, key=len, reverse=True)))
 

@@ -1,7 +1,4 @@
-"""ISO 8601 in all of its spellings: extended and basic, T or a space, any offset, days of the week and of the year.
-
-Which of them a feed takes is the step `iso`'s.
-"""
+"""What machines write for a moment: ISO 8601 in all of its spellings, seconds since 1970, the numbers of spreadsheets."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from mappings.steps.dates import MIDNIGHT, DayEnd, no_date_hint, no_time_hint
 from mappings.steps.formats import EARLIEST_YEAR, NotRealError, real_day
 from mappings.steps.step import Kind, Run, Shown, Step
 from mappings.steps.text import SPACES
-from mappings.zones import DAY_END
+from mappings.zones import DAY_END, EndOfDay, TimeOfDay
 
 IsoKind = Literal["moment", "wall", "date", "time"]
 Forms = Literal["week", "ordinal"]
@@ -67,7 +64,7 @@ def plain_moment(text: str) -> datetime | None:
     return moment if moment.year >= EARLIEST_YEAR and moment.tzinfo is not None else None
 
 
-def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end: bool) -> date | time | datetime | None:
+def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end: bool) -> date | TimeOfDay | None:
     """Return what the whole text writes, or None if it has another shape.
 
     Raises:
@@ -155,7 +152,7 @@ def _clock(found: re.Match[str]) -> time | None:
         raise NotRealError("hours go from 0 to 23, minutes and seconds from 0 to 59") from None
 
 
-def _day_end(*, has_day_end: bool) -> time:
+def _day_end(*, has_day_end: bool) -> EndOfDay:
     if has_day_end:
         return DAY_END
     raise NotRealError("midnight is 00:00 of the day that begins: write that, with its date")
@@ -213,7 +210,6 @@ class Iso(Step):
         return _KINDS[self.kind]
 
     def function(self) -> Run:
-        """Return the step's function."""
         kind, forms, has_day_end = self.kind, frozenset(self.forms), self.day_end == "next_day"
         example = (iso_example(kind),)
         is_time = kind == "time"
@@ -238,7 +234,6 @@ class Epoch(Step):
     unit: Literal["s", "ms"] = Field(alias="epoch", description="What is counted: s or ms.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         per_second = 1 if self.unit == "s" else 1000
         example = str(1_782_928_800 * per_second)
 
@@ -280,7 +275,6 @@ class Serial(Step):
         return Kind.CLOCK if self.system == "time" else Kind.WALL
 
     def function(self) -> Run:
-        """Return the step's function."""
         match self.system:
             case "time":
                 return _remembering(_part_of_a_day, ReasonCode.NOT_A_TIME, lambda text: no_time_hint(text, ["0.8125"]))

@@ -1,7 +1,4 @@
-"""What every step is: a model of its parameters that compiles to one pure function of one value.
-
-The steps themselves live in the modules beside this one, one family each; `catalogue` lists them all.
-"""
+"""What every step is: a model of its parameters, with examples, that compiles to one pure function of one value."""
 
 from __future__ import annotations
 

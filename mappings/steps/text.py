@@ -1,4 +1,4 @@
-"""Steps that tidy one text. What gives it another form is `shaping`'s, its capitals are `cases`', mark-up `markup`'s."""
+"""Steps that tidy one text: spaces, characters, letters, damaged encodings, hashes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mappings.lookup_table import Ignorable, normaliser
 from mappings.measures import OneOrMany, Switch, Text, Texts, mistake
 from mappings.refusals import ReasonCode, Refusal, Repaired
 from mappings.steps.step import Kind, Run, Shown, Step
+from mappings.zones import EndOfDay
 
 INVISIBLE = "\u200b\u200c\u2060\ufeff\u180e\u00ad"
 _BLANKS = re.compile(rf"[\s{INVISIBLE}]+")
@@ -34,7 +35,6 @@ class Trim(Step):
     switch: Switch = Field(default=True, alias="trim")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return lambda text: text.strip(SPACES)
 
 
@@ -47,7 +47,6 @@ class Collapse(Step):
     switch: Switch = Field(default=True, alias="collapse")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return collapse
 
 
@@ -69,7 +68,6 @@ class Newlines(Step):
     by: Text = Field(alias="newlines", description="What stands between the lines instead.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         by = self.by.replace("\\", "\\\\")
         return lambda text: _LINES.sub(by, text.strip(SPACES))
 
@@ -83,7 +81,6 @@ class StripPrefix(Step):
     prefixes: Texts = Field(alias="strip_prefix", description="The beginnings to remove.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         prefixes = self.prefixes
 
         def strip_prefix(text: str) -> str:
@@ -101,7 +98,6 @@ class StripSuffix(Step):
     suffixes: Texts = Field(alias="strip_suffix", description="The endings to remove.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         suffixes = self.suffixes
 
         def strip_suffix(text: str) -> str:
@@ -120,7 +116,6 @@ class Replace(Step):
     new: Text = Field(default="", alias="with", description="What stands there instead (default: nothing).")
 
     def function(self) -> Run:
-        """Return the step's function."""
         old, new = self.old, self.new
         return lambda text: text.replace(old, new)
 
@@ -134,7 +129,6 @@ class StripControl(Step):
     switch: Switch = Field(default=True, alias="strip_control")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return lambda text: _CONTROLS.sub("", text)
 
 
@@ -151,7 +145,6 @@ class Truncate(Step):
     ellipsis: Text = Field(default="…", max_length=10, description="What marks the cut.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         length, ellipsis = self.length, self.ellipsis
 
         def truncate(text: str) -> str:
@@ -173,7 +166,6 @@ class Default(Step):
     text: Text = Field(alias="default", min_length=1, description="The text to use.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         fallback = self.text
         return lambda text: fallback if not text or text.isspace() else text
 
@@ -197,7 +189,6 @@ class EmptyIf(Step):
     ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(default=(), description="Differences that do not count.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         same = normaliser(self.ignore)
         empty = frozenset(map(same, self.texts))
         return lambda text: "" if same(text) in empty else text
@@ -238,7 +229,6 @@ class Lower(_Case):
     switch: Switch = Field(default=True, alias="lower")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return self._lower
 
 
@@ -254,7 +244,6 @@ class Upper(_Case):
     switch: Switch = Field(default=True, alias="upper")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return self._upper
 
 
@@ -270,7 +259,6 @@ class Title(_Case):
     switch: Switch = Field(default=True, alias="title")
 
     def function(self) -> Run:
-        """Return the step's function."""
         if self.locale is None:
             return lambda text: _WORD.sub(lambda word: word[0].capitalize(), text)
         return lambda text: _WORD.sub(lambda word: _turkic_upper(word[0][0]) + _turkic_lower(word[0][1:]), text)
@@ -287,7 +275,6 @@ class Sentence(_Case):
     switch: Switch = Field(default=True, alias="sentence")
 
     def function(self) -> Run:
-        """Return the step's function."""
         lower, upper = self._lower, self._upper
         return lambda text: _BEGINNING.sub(lambda found: upper(found[0]), lower(text))
 
@@ -316,7 +303,6 @@ class StripChars(Step):
     chars: Text = Field(alias="strip_chars", min_length=1, description="The characters, one after the other.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         chars = self.chars
         return lambda text: text.strip(chars)
 
@@ -337,7 +323,6 @@ class MapCharacters(Step):
         return self
 
     def function(self) -> Run:
-        """Return the step's function."""
         table = str.maketrans(self.table)
         return lambda text: text.translate(table)
 
@@ -354,7 +339,6 @@ class Normalize(Step):
     form: Literal["NFC", "NFKC"] = Field(alias="normalize", description="The form; every text is sent in NFC anyway.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         form = self.form
         return lambda text: text if text.isascii() else unicodedata.normalize(form, text)
 
@@ -374,7 +358,6 @@ class Slugify(Step):
     separator: Literal["-", "_"] = Field(default="-", alias="slugify", description="What joins the words: - or _.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         sign = self.separator
 
         def slugify(text: str) -> str:
@@ -396,7 +379,6 @@ class Hash(Step):
     digits: int = Field(alias="hash", ge=8, le=64, description="How many digits, 8 to 64; fewer than 16 may meet by chance.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         digits = self.digits
 
         def digest(text: str) -> str:
@@ -430,7 +412,6 @@ class FixMojibake(Step):
         return False
 
     def function(self) -> Run:
-        """Return the step's function."""
         return _told_if_fixed
 
 
@@ -467,7 +448,6 @@ class ToText(Step):
     switch: Switch = Field(default=True, alias="to_text")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return text_of
 
 
@@ -485,7 +465,6 @@ class Part(Step):
     part: Text = Field(alias="part", min_length=1, description="The part's name: a column of the lookup, or a part of the price.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         part = self.part
         return lambda found: found.get(part, "")
 
@@ -505,13 +484,11 @@ def text_of(value: Any) -> str:
             return f"{value:f}"
         case int():
             return str(value)
-        case date() | time():
+        case date() | time() | EndOfDay():
             return value.isoformat()
         case _:
             raise Refusal(ReasonCode.BAD_TEXT, "one text, number, date or time is needed here; `part` takes one of an object")
 
 
 """Characters a pattern may look at: collecting all its matches can take the square of the length."""
-
-
 """A pattern of which all matches are wanted."""

@@ -19,7 +19,7 @@ from mappings.steps.dates import MIDNIGHT, DayEnd, no_time_hint
 from mappings.steps.formats import NotRealError
 from mappings.steps.step import Kind, Run, Shown, Step
 from mappings.steps.text import SPACES
-from mappings.zones import DAY_END
+from mappings.zones import DAY_END, EndOfDay, TimeOfDay
 
 _LONGEST = 60
 _BEFORE = r"(?:(?P<before>alle ore|a las|kl\.?|klo|um|at|à|às|as|alle|ore|om|godz\.?|ab|o)\s*)?"
@@ -62,7 +62,7 @@ class Manner:
     has_day_end: bool = False
 
 
-def read_clock_words(text: str, manner: Manner) -> time | None:
+def read_clock_words(text: str, manner: Manner) -> TimeOfDay | None:
     """Return the time of day that the whole text says, DAY_END for 24:00, or None if it says none.
 
     Raises:
@@ -72,7 +72,7 @@ def read_clock_words(text: str, manner: Manner) -> time | None:
     return None if written is None or written.is_bare else _time(written, manner)
 
 
-def read_clock_span(text: str, manner: Manner) -> tuple[time, time | None] | None:
+def read_clock_span(text: str, manner: Manner) -> tuple[TimeOfDay, TimeOfDay | None] | None:
     """Return the two times of a range (None: the text says one), or None if it is no range.
 
     A start without AM or PM has that of the end if it is then the earlier one; a bare hour beside a time is an hour too.
@@ -127,7 +127,7 @@ def _written(text: str) -> Written | None:
     return Written(int(found["hour"]), int(minute or 0), int(found["second"] or 0), half, is_bare)
 
 
-def _time(written: Written, manner: Manner) -> time:
+def _time(written: Written, manner: Manner) -> TimeOfDay:
     if written.half is not None:
         return _of_half_a_day(written)
     if written.hour == _LAST_HOUR + 1 and not (written.minute or written.second):
@@ -143,7 +143,7 @@ def _of_half_a_day(written: Written) -> time:
     return _clock(written.hour % _NOON_HOUR + (written.half or 0), written)
 
 
-def _midnight(manner: Manner) -> time:
+def _midnight(manner: Manner) -> EndOfDay:
     if manner.has_day_end:
         return DAY_END
     raise NotRealError("midnight is 00:00 of the day that begins: write that, with its date")
@@ -182,7 +182,6 @@ class Clock(Step):
     day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
 
     def function(self) -> Run:
-        """Return the step's function."""
         manner = Manner(self.half == "am_pm", self.day_end == "next_day")
         return _remembering(lambda text: read_clock_words(text, manner), CLOCKS_SHOWN)
 
@@ -209,7 +208,6 @@ class ClockRange(Step):
     day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
 
     def function(self) -> Run:
-        """Return the step's function."""
         manner = Manner(self.half == "am_pm", self.day_end == "next_day")
         place = 0 if self.which == "start" else 1
 

@@ -41,7 +41,6 @@ class EncodeSpaces(Step):
     switch: Switch = Field(default=True, alias="encode_spaces")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return lambda text: re.sub(r"\s", "%20", text.strip(SPACES))
 
 
@@ -61,7 +60,6 @@ class Url(Step):
     switch: Switch = Field(default=True, alias="url")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return clean_url
 
 
@@ -148,7 +146,6 @@ class DropQuery(Step):
     names: Texts = Field(alias="drop_query", min_length=1, description="Their names; * stands for any characters.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         is_dropped = _matcher(self.names)
 
         def drop(text: str) -> str:
@@ -169,7 +166,6 @@ class SetQuery(Step):
     parameters: dict[str, Text] = Field(alias="set_query", min_length=1, description="The parameters and their values.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         wanted = {name: f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.parameters.items()}
 
         def change(pairs: list[str]) -> list[str]:
@@ -192,7 +188,6 @@ class Resolve(Step):
     base: Address = Field(alias="resolve", description="The address that they are seen from.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         base = self.base
 
         def resolve(text: str) -> str:
@@ -227,7 +222,6 @@ class UrlTemplate(Step):
         return template
 
     def function(self) -> Run:
-        """Return the step's function."""
         before, after = self.template.split("{}")
         return lambda text: before + quote(text.strip(SPACES), safe="", errors="replace") + after
 
@@ -243,7 +237,6 @@ class OnlyHosts(Step):
     hosts: Texts = Field(alias="only_hosts", min_length=1, description="The hosts; * stands for any characters.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         is_allowed = _matcher(tuple(host.lower() for host in self.hosts))
         wanted = f"an address at {' or '.join(self.hosts)} would be accepted"
 
@@ -267,7 +260,6 @@ class Email(Step):
     switch: Switch = Field(default=True, alias="email")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return _first_mailbox
 
 

@@ -1,4 +1,4 @@
-"""Steps that move a date or time: into a zone, seen from another, later or earlier. Reading them from text is `times`'s."""
+"""Steps that move a date or time into a zone, show it in another, shift it, and read a zone's name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ class WallTimeIn(Step):
     overlap: Overlap = Field(default="earlier", description="A time that happens twice.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return localiser(find_zone(self.zone) or find_zone("UTC"), self.gap, self.overlap)  # type: ignore[arg-type] # both exist
 
 
@@ -52,7 +51,6 @@ class InZone(Step):
     zone: Zone = Field(alias="in_zone", description="The IANA zone to show it in.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         zone = find_zone(self.zone)
 
         def in_zone(moment: datetime) -> datetime:
@@ -77,7 +75,6 @@ class Plus(Step):
     length: Duration = Field(alias="plus", description="How much: 90m, 1h30m, 2d; -1d is a day earlier.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         length = self.length
 
         def plus(value: object) -> date | datetime:
@@ -121,7 +118,6 @@ class DayOf(Step):
     switch: Switch = Field(default=True, alias="day_of")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return lambda value: value.date() if isinstance(value, datetime) else _dated(value)
 
     def misfit(self, kind: Kind) -> str:
@@ -140,7 +136,6 @@ class ClockOf(Step):
     switch: Switch = Field(default=True, alias="clock_of")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return lambda value: value.time() if isinstance(value, datetime) else None
 
     def misfit(self, kind: Kind) -> str:
@@ -170,7 +165,6 @@ class NamedZone(Step):
     switch: Switch = Field(default=True, alias="zone")
 
     def function(self) -> Run:
-        """Return the step's function."""
         known = _known_names()
 
         def zone(text: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from mappings.compiler.mapper import Directory, attempt
+from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.feed_names import may_be_named, same_name
 from mappings.file_context import FileContext
@@ -164,7 +164,7 @@ def _parsed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
     mapping = mapping.loaded(path, _digest(document, context.tables, mapping.publish), context.tables)
     if overgrown := tuple(find_overgrown(document.get("let"))):
         raise _error(path, text, [*told, *_placed(document, overgrown)], unwise)
-    mapper, misfits = attempt(mapping, Directory())
+    mapper, misfits = compile_with_problems(mapping, Directory())
     circles = tuple(find_circles(document.get("let")))
     told.extend(_placed(document, misfits or circles))
     told.extend(_placed(document, find_problems(document, context.tables)))

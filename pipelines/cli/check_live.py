@@ -21,7 +21,7 @@ from connectors.notify import Message, Tone, deliver_over, find_fault
 from connectors.sources.catalogue import look_at_org, open_source
 from connectors.sources.errors import MissingColumnsError
 from connectors.sources.header import Asked, matched
-from mappings.compiler.mapper import Directory, attempt
+from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import ConfigError, SyncError
 from mappings.lint.values import FILL_IN
 from mappings.lookup_table import Table
@@ -98,7 +98,7 @@ def _probed(met: Meaning, listing: str, tail: str) -> LiveFinding:
 def _channels(told: dict[str, int] | SyncError, mapping: FeedMapping) -> LiveFinding:
     if isinstance(told, SyncError):
         return refused("channels", told)
-    problems = attempt(mapping, Directory(channels=told))[1]
+    problems = compile_with_problems(mapping, Directory(channels=told))[1]
     missing = [f"{problem.message}, {problem.hint}" if problem.hint else problem.message for problem in problems]
     missing += [f"the key has no channel with the id {number}" for number in _numbers(mapping) if number not in told.values()]
     if missing:
@@ -314,7 +314,7 @@ def of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]
 
 
 def _of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]:
-    columns = attempt(mapping, Directory())[0].columns
+    columns = compile_with_problems(mapping, Directory())[0].columns
     if isinstance(mapping.source, SalesforceSource):
         yield _of_org(settings, mapping.source, columns)
         return

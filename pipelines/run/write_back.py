@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import structlog
 
 from connectors.addresses import is_loopback
-from connectors.sources.boards import open_board
-from connectors.sources.marks import Mark, MarkBoard, MarkedRow
+from connectors.sources.catalogue import open_board
+from connectors.sources.write_back import Mark, MarkBoard, MarkedRow
 from mappings.compiler.key import ReadKey, compile_key
 from mappings.delivery import Answer
 from mappings.errors import SyncError

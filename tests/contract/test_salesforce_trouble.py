@@ -13,8 +13,8 @@ from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_o
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.salesforce.bulk import LONGEST_WAIT_S
 from connectors.sources.salesforce.org import POLICY
+from connectors.sources.salesforce.read import LONGEST_WAIT_S
 from mappings.errors import ConfigError, SyncError
 from mappings.spec.source import CsvSource
 

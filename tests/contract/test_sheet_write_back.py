@@ -12,11 +12,10 @@ from lookalikes.sheets import ACCOUNT, Fault, Google, google_on
 from lookalikes.sheets_book import Book, Cell, Sheet
 
 from connectors.sources.access import Access, GoogleAccess
-from connectors.sources.boards import open_board
-from connectors.sources.catalogue import open_source
+from connectors.sources.catalogue import open_board, open_source
 from connectors.sources.clockwork import Clockwork
-from connectors.sources.google_sheets.board import opened_board
-from connectors.sources.marks import Mark
+from connectors.sources.google_sheets.write_back import opened_board
+from connectors.sources.write_back import Mark
 from mappings.compiler.key import compile_key
 from mappings.errors import SyncError
 from mappings.row_key import RowKey
@@ -208,7 +207,7 @@ sys.modules["gspread"] = None
 from connectors.sources.access import NO_ACCESS
 from connectors.sources.boards import open_board
 from mappings.errors import ConfigError
-from mappings.source_specs import GoogleSheetsSource
+from mappings.spec.source import GoogleSheetsSource
 try:
     open_board(GoogleSheetsSource(kind="google_sheets", spreadsheet="{BOOK}"), frozenset(), NO_ACCESS)
 except ConfigError as error:

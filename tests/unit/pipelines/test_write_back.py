@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sources.errors import MissingColumnsError, SourceUnavailableError
-from connectors.sources.marks import Mark, MarkedRow
+from connectors.sources.write_back import Mark, MarkedRow
 from mappings.compiler.key import compile_key
 from mappings.row_key import RowKey
 from mappings.spec.feed import KeyColumn

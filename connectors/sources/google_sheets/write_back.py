@@ -14,12 +14,10 @@ from itertools import groupby
 from connectors.sources.access import Access
 from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.feed_source import Discretion
-from connectors.sources.google_sheets.client import opened_spreadsheet
-from connectors.sources.google_sheets.parts import part_of
-from connectors.sources.google_sheets.sheet import GoogleSheet
-from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet, quoted
+from connectors.sources.google_sheets.source import GoogleSheet, part_of
+from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet, opened_spreadsheet, quoted
 from connectors.sources.header import Asked, column_letters
-from connectors.sources.marks import Mark, MarkedRow
+from connectors.sources.write_back import Mark, MarkedRow
 from mappings.spec.source import GoogleSheetsSource
 
 

@@ -226,7 +226,7 @@ def _is_of(name: str, joins: Sequence[Join]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreetSource:
+class MaskedSource:
     """The same source; its errors and notices hold none of the secrets that `mask` knows by then."""
 
     source: Source
@@ -235,12 +235,12 @@ class DiscreetSource:
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`."""
-        with Discretion(self.mask), self.source.read() as reading:
+        with masked_errors(self.mask), self.source.read() as reading:
             yield replace(reading, ending=self._told(reading.ending))
 
     def _told(self, ending: Callable[[], Ending]) -> Callable[[], Ending]:
         def told() -> Ending:
-            with Discretion(self.mask):
+            with masked_errors(self.mask):
                 said = ending()
             return replace(said, notices=tuple(map(self.mask.hide, said.notices)))
 
@@ -248,7 +248,7 @@ class DiscreetSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Discretion(AbstractContextManager[None]):
+class masked_errors(AbstractContextManager[None]):
     """Takes the secrets out of every error that leaves the block, and cuts off causes that repeat them."""
 
     mask: Mask

@@ -13,7 +13,7 @@ from connectors.masking import Mask
 from connectors.sources.access import Access
 from connectors.sources.catalogue import needed_extra
 from connectors.sources.clockwork import REAL, Clockwork
-from connectors.sources.feed_source import Discretion
+from connectors.sources.feed_source import masked_errors
 from connectors.sources.files.choice import FileChoice
 from connectors.sources.files.source import choice_of, file_digest
 from mappings.spec.source import AnySource, FileSource, GoogleSheetsSource
@@ -42,7 +42,7 @@ def glance_at(spec: AnySource, base: Path, *, access: Access, clockwork: Clockwo
     Raises:
         SyncError: it cannot be looked at; whoever reads it fails as well.
     """
-    with Discretion(access.mask):
+    with masked_errors(access.mask):
         own = _own(spec, base, access, clockwork)
         if own.blind or own.is_growing:
             return own
@@ -58,7 +58,7 @@ def glance_at(spec: AnySource, base: Path, *, access: Access, clockwork: Clockwo
 def _own(spec: AnySource, base: Path, access: Access, clockwork: Clockwork) -> Glance:
     match spec:
         case FileSource():
-            with Discretion(Mask(secrets_of(spec.path))):
+            with masked_errors(Mask(secrets_of(spec.path))):
                 return _files(choice_of(spec, base, clockwork))
         case GoogleSheetsSource():
             return _sheet(spec, access, clockwork)

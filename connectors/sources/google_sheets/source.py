@@ -417,9 +417,7 @@ class _Copying:
 
     def _has_formulas(self, looked: Spreadsheet) -> bool:
         """Look at the whole tab: what a formula works out may spill into the part from beside it."""
-        return (
-            self.first.has_formulas if _is_tab(self.part, looked) else self.sheet.has_formulas(_tab_of_part(self.part, looked))
-        )
+        return self.first.has_formulas if _is_tab(self.part, looked) else self.sheet.has_formulas(_tab_of_part(self.part, looked))
 
     def stamp(self, looked: Spreadsheet) -> str:
         """Return evidence of the content's version, "" where there is none that can be trusted."""

@@ -19,7 +19,7 @@ How one kind of source keeps the promise is that kind's module; which kinds exis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -43,51 +43,6 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Some records of a file, one behind the other: from which byte on, how many bytes, and on which line they begin."""
-
-    offset: int
-    length: int
-    line: int
-
-
-class Records(Protocol):
-    """The records of a source as bytes, for whoever remembers what became of each: an optional door of a reading.
-
-    Where records begin and end is guessed from the bytes. The guess is safe: what bears the digest of a row that was sealed is
-    that very row, as long as whatever stands before it consists of such, and of pieces that `only` gives without an error.
-    """
-
-    @property
-    def layout(self) -> str:
-        """What else a record's meaning depends on; never ""."""
-        ...
-
-    def seal(self) -> None:
-        """Let each row bear the digest of its bytes (`SourceRow.record`), if it is well-formed. Before the first row."""
-        ...
-
-    def digests(self) -> Iterator[Sequence[bytes]]:
-        """Yield the digests of all records in their order, a chunk at a time; the reading then has no rows, but for `only`.
-
-        Raises:
-            BadSourceError: the records cannot be told by their bytes.
-        """
-        ...
-
-    def pieces(self, places: Iterable[tuple[int, Sequence[int]]]) -> Iterator[Piece]:
-        """Yield what to read for some records: the number of a chunk that `digests` gave, and places in it, from 0, in order."""
-        ...
-
-    def only(self, pieces: Iterable[Piece]) -> None:
-        """Let the reading's rows be those of these pieces. Before the first row.
-
-        A piece that does not end where a row ends raises `BadSourceError` while rows are asked for.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
 class Reading:
     """One pass over a source.
 
@@ -96,8 +51,7 @@ class Reading:
     stamps of one source mean equal content; "" means that the source gives no evidence. `is_whole`: the rows are all
     there are, so that an absent one has vanished; else only those that changed since, and the deleted among them say
     so themselves (`SourceRow.is_gone`). `has_known_end`: something proves that the source came whole; else rows may be missing
-    behind those that are given, and nobody can tell. `ending` is asked once the rows are consumed. `records`: the same rows as
-    bytes, None where the source has no such.
+    behind those that are given, and nobody can tell. `ending` is asked once the rows are consumed.
     """
 
     columns: tuple[str, ...]
@@ -105,7 +59,6 @@ class Reading:
     stamp: str = ""
     is_whole: bool = True
     ending: Callable[[], Ending] = Ending
-    records: Records | None = None
     has_known_end: bool = True
 
     def with_empty(self, columns: tuple[str, ...]) -> Reading:

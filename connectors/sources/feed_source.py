@@ -205,8 +205,7 @@ class FeedSource:
             beside = (column for table in tables for column in table.columns)
             columns = tuple(dict.fromkeys((*reading.columns, *json_cells.wanted, *beside)))
             stamp = stamp_of_all([reading.stamp, *(table.stamp for table in tables)])
-            records = None if tables else reading.records
-            yield replace(reading, columns=columns, rows=rows, stamp=stamp, records=records)
+            yield replace(reading, columns=columns, rows=rows, stamp=stamp)
 
     def _table(self, join: Join) -> SecondTable:
         wanted = {name.removeprefix(join.prefix) for name in self.asked.columns if name.startswith(join.prefix)}

@@ -318,7 +318,6 @@ class Validator:
             row.cells,
             cover,
             row.warnings + tuple(state.warnings),
-            record=row.record,
         )
 
     def digest(self, cells: Mapping[str, str]) -> bytes:

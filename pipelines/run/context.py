@@ -30,7 +30,7 @@ from connectors.rate_limit_state import Sharing
 from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
-from connectors.sources.files.snapshot import look_at
+from connectors.sources.files.snapshot import take_snapshot
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.compiler.rows import is_unfolding
 from mappings.errors import ConfigError, SyncError
@@ -43,7 +43,7 @@ from pipelines.run.images import CoverImages
 from pipelines.run.lease import LeaseKeeper
 from pipelines.run.options import RunOptions
 from pipelines.run.preflight import ListMemory, Preflight
-from pipelines.run.reading import AtHand, Sameness, approach_of
+from pipelines.run.reading import ChangeProbe, ReadInputs, plan_read
 from pipelines.run.sending import PublishJob, watching_rows
 from pipelines.run.signals import run_async, signals_deferred, signals_raised
 from pipelines.run.stage import StageJob
@@ -249,12 +249,12 @@ class RunContext:
         notices = () if change is None else (str(change),)
         self.notice(mapping, run_id, notices)
         ledger = self.ledger(mapping)
-        known = AtHand(mapping, mapper, told.evidence, self.now())
-        approach = approach_of(known, options, ledger.bookmark())
-        source = self.source(within(mapping, options.window, mapper), mapper, since=approach.since)
-        look = partial(look_at, mapping.source, mapping.path.parent)
-        sameness = Sameness(look, known.fit_today, known.began) if self.leaves_traces else None
-        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, approach, sameness)
+        known = ReadInputs(mapping, mapper, told.evidence, self.now())
+        plan = plan_read(known, options, ledger.bookmark())
+        source = self.source(within(mapping, options.window, mapper), mapper, since=plan.since)
+        snapshot = partial(take_snapshot, mapping.source, mapping.path.parent)
+        probe = ChangeProbe(snapshot, known.fit_today, known.began) if self.leaves_traces else None
+        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, plan, probe)
 
     def publish_job(
         self, mapping: FeedMapping, run_id: str, lease: LeaseKeeper, options: RunOptions, advance: Advance

@@ -26,7 +26,7 @@ SETTLED_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class SeenFile:
+class SnapshotFile:
     """One file as it stands now, and what opens it."""
 
     found: FoundFile
@@ -46,7 +46,7 @@ class SeenFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class FileSnapshot:
     """The files of a source as they stand now. `stamp`: evidence of which they are, and of their sizes and times; `read_as`: the
     very stamp of a reading of them; `size` in bytes, of all together.
 
@@ -57,7 +57,7 @@ class Sight:
     read_as: str
     size: int
     is_settled: bool
-    files: tuple[SeenFile, ...]
+    files: tuple[SnapshotFile, ...]
 
     def digest(self) -> str:
         """Digest the bytes of all files: one pass over them; "" where one is another file by now, or out of reach."""
@@ -73,11 +73,11 @@ class Sight:
         return digest.hexdigest()
 
 
-Look = Callable[[], Sight | None]
+TakeSnapshot = Callable[[], FileSnapshot | None]
 """Looks at what a source would read now; None where it cannot be told by a look."""
 
 
-def look_at(spec: AnySource, base: Path, clockwork: Clockwork = REAL) -> Sight | None:
+def take_snapshot(spec: AnySource, base: Path, clockwork: Clockwork = REAL) -> FileSnapshot | None:
     """Look at the files of this machine that a source reads, its second tables among them; None where there are none, for every
     other source, and for files that may have to be waited for, or that are read once each.
     """
@@ -86,11 +86,11 @@ def look_at(spec: AnySource, base: Path, clockwork: Clockwork = REAL) -> Sight |
         return None
     sights = [own]
     for join in spec.join:
-        beside = look_at(join.source, base, clockwork)
+        beside = take_snapshot(join.source, base, clockwork)
         if beside is None:
             return None
         sights.append(beside)
-    return Sight(
+    return FileSnapshot(
         stamp=" ".join(sight.stamp for sight in sights),
         read_as=stamp_of_all([sight.read_as for sight in sights]),
         size=sum(sight.size for sight in sights),
@@ -99,7 +99,7 @@ def look_at(spec: AnySource, base: Path, clockwork: Clockwork = REAL) -> Sight |
     )
 
 
-def _look_at_files(spec: FileSource, base: Path, clockwork: Clockwork) -> Sight | None:
+def _look_at_files(spec: FileSource, base: Path, clockwork: Clockwork) -> FileSnapshot | None:
     if not spec.is_at_hand or spec.files == "new" or spec.settle is not None or spec.marker:
         return None
     local = LocalFiles(base)
@@ -107,10 +107,10 @@ def _look_at_files(spec: FileSource, base: Path, clockwork: Clockwork) -> Sight 
         found = FileChoice(spec, local, clockwork).all_finished()
     except SyncError:
         return None  # whoever reads it says what is wrong
-    files = tuple(SeenFile(file, partial(local.open, file.path)) for file in found)
+    files = tuple(SnapshotFile(file, partial(local.open, file.path)) for file in found)
     is_choice = is_pattern(spec.path) or is_dated(spec.path)
     now = clockwork.now()
-    return Sight(
+    return FileSnapshot(
         stamp=_stamp(found),
         read_as=stamp_of_files((file.name, file.version) for file in found) if is_choice else found[0].version,
         size=sum(file.size or 0 for file in found),

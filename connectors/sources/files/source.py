@@ -112,7 +112,7 @@ class WebSource:
                 return
             self._check_finished(stored)
             with self.open_one(stored.reopened).read() as reading:
-                yield replace(reading, ending=lambda: Ending(stored.version), records=None)
+                yield replace(reading, ending=lambda: Ending(stored.version))
 
     def _check_finished(self, stored: StoredFile) -> None:
         """Ask for a young file, or one of unknown age, once more after a while: it should be the same."""

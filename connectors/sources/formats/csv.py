@@ -6,20 +6,17 @@ Which column a cell belongs to is `csv_file`'s.
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from hashlib import blake2b
+from dataclasses import dataclass
 from typing import Any
 
 from connectors.sources.contract import Reading
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
-from connectors.sources.files.opened_file import FileAt, OpenedFile, detect_change, opened, whole
+from connectors.sources.files.opened_file import FileAt, detect_change, opened, whole
 from connectors.sources.files.text import Lines, chosen_encoding
 from connectors.sources.header import Asked, read_header, wanted_columns
-from connectors.sources.raw_records import RawRecords, is_told_by_bytes, sealed
 from connectors.sources.row_checks import LARGEST_CELL, CellChecks, RowChecks, replaced_bytes, within_limits
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.source import DelimitedSource
@@ -139,50 +136,23 @@ class CsvFile:
             faults = CellChecks(self.asked.columns, self.spec.encoding)
             is_strict = self.spec.short_rows == "reject"
             odd = RowChecks(self.spec, columns.names, faults, self.spec.delimiter, rejects_short=is_strict)
-            raw = _raw(file, self.spec, records, columns.names)
-            rows = within_limits(whole(file, _asked_rows(self.spec, records, odd, raw)), self.spec)
-            reading = Reading(columns.names, rows, file.stamp, records=raw, has_known_end=file.has_known_end)
+            rows = within_limits(whole(file, _rows(records, odd)), self.spec)
+            reading = Reading(columns.names, rows, file.stamp, has_known_end=file.has_known_end)
             yield reading.with_empty(columns.absent)
 
 
-def _raw(file: OpenedFile, spec: DelimitedSource, records: CsvRecords, columns: Sequence[str]) -> RawRecords | None:
-    """Return the file's records as bytes; None where these do not tell what is a record, or a row depends on those around it."""
-    encoding = records.lines.encoding
-    if not is_told_by_bytes(encoding) or spec.escape or spec.until is not None or spec.footer:
-        return None
-    quote = (spec.quote or "").encode(encoding, "replace")
-    return RawRecords(file.name, file.stream, quote, records.next_line - 1, _layout(encoding, columns))
-
-
-def _layout(encoding: str, columns: Sequence[str]) -> str:
-    return blake2b(json.dumps([encoding, *columns]).encode(), digest_size=16).hexdigest()
-
-
-def _asked_rows(spec: DelimitedSource, records: CsvRecords, odd: RowChecks, raw: RawRecords | None) -> Iterator[SourceRow]:
-    """Give the rows of the file, or of the pieces of it that were asked for."""
-    if raw is None or raw.chosen is None:
-        yield from _rows(records, odd, is_sealing=raw is not None and raw.is_sealing)
-        return
-    for piece in raw.chosen:
-        lines = Lines(raw.opened(piece), records.lines.encoding, raw.name, piece.line - 1, delimiter=spec.delimiter)
-        yield from _rows(CsvRecords(lines, raw.name, spec), odd, is_sealing=raw.is_sealing)
-
-
-def _rows(records: CsvRecords, odd: RowChecks, *, is_sealing: bool) -> Iterator[SourceRow]:
+def _rows(records: CsvRecords, odd: RowChecks) -> Iterator[SourceRow]:
     name, reader, lines, columns = records.name, records.reader, records.lines, odd.columns
     width, before = len(columns), lines.before + 1
-    seal = sealed(lines) if is_sealing else bytes
     start = records.next_line
     while not lines.is_exhausted:
         try:
             for cells in reader:
                 origin = RowLocation(f"{name}:{start}", start)
                 if len(cells) == width and not lines.is_tainted:
-                    yield SourceRow(origin, dict(zip(columns, cells, strict=True)), record=seal())
-                elif lines.is_tainted:
-                    yield odd.row(origin, cells)
+                    yield SourceRow(origin, dict(zip(columns, cells, strict=True)))
                 else:
-                    yield replace(odd.row(origin, cells), record=seal())
+                    yield odd.row(origin, cells)
                 start = reader.line_num + before
                 lines.clear()
         except csv.Error:

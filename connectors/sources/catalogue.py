@@ -14,7 +14,7 @@ from connectors.masking import Mask
 from connectors.sources.access import NO_ACCESS, Access
 from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Source
-from connectors.sources.feed_source import FeedSource, MaskedSource, asked_of_itself, masked_errors
+from connectors.sources.feed_source import FeedSource, MaskedSource, masked_errors, own_columns
 from connectors.sources.files.opened_file import FileAt
 from connectors.sources.files.source import open_files
 from connectors.sources.formats.csv import CsvFile
@@ -101,7 +101,7 @@ def look_at_org(spec: SalesforceSource, columns: frozenset[str], *, access: Acce
         SyncError: as reading it does; what the feed needs and the org lacks is told with what is nearest.
     """
     with masked_errors(access.mask):
-        return _salesforce(spec, asked_of_itself(spec, Asked.of(spec, columns)), access, "", clockwork).look()
+        return _salesforce(spec, own_columns(spec, Asked.of(spec, columns)), access, "", clockwork).look()
 
 
 def _google_sheet(spec: GoogleSheetsSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> Source:

@@ -6,13 +6,14 @@ What a backfill does is `backfilling.slices`'; what its runs do, `pipelines.feed
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import date
-from typing import Annotated, Any
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Annotated, Literal
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.completion import brake_words
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
@@ -41,6 +42,7 @@ if IS_WORKING:
     from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
     from state.database import existing_database
     from state.holders import HeldByAnotherError
+    from state.ledger.accounts import ReadAccount
     from state.notes import ServiceNotes
     from state.views.books import Books
 
@@ -115,6 +117,84 @@ def backfill(  # the options of the surface
     return do_as_told(words, is_list=list_all, is_cancel=cancel)
 
 
+Days = TypedDict("Days", {"from": date, "to": date})
+
+
+class Slice(Days):
+    """One slice of a backfill: its days, how far it has come, and its run."""
+
+    number: int
+    state: SliceState
+    run_id: str
+    exit_code: int | None
+    message: str
+    counts: Mapping[str, int]
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class Backfill(Days):
+    """One backfill: the days asked for, and its slices; so many are `left`."""
+
+    id: str
+    by: str
+    column: str
+    slice: str
+    status: Literal["draft"] | None
+    state: BackfillState
+    created_at: datetime
+    left: int
+    slices: Sequence[Slice]
+
+
+class RehearsedSlice(Days):
+    """What one slice would come to."""
+
+    outcome: str
+    exit_code: int
+    message: str
+    hint: str
+    read: ReadAccount | None
+    would_send: int
+    brakes: Sequence[str]
+    notices: Sequence[str]
+
+
+class BackfillAtWork(TypedDict):
+    """What a backfill has come to so far: rows `read` and `sent` by this command, and where it stands as a whole."""
+
+    exit_code: int
+    feed: str
+    read: int
+    sent: int
+    backfill: Backfill
+
+
+class BackfillRehearsal(TypedDict):
+    """What a backfill would do; nothing was written or sent."""
+
+    feed: str
+    by: str
+    slice: str
+    exit_code: int
+    would_send: int
+    slices: Sequence[RehearsedSlice]
+
+
+class BackfillList(TypedDict):
+    """The backfills of a feed, youngest first."""
+
+    feed: str
+    backfills: Sequence[Backfill]
+
+
+class CancelledBackfill(TypedDict):
+    """The backfill that was cancelled."""
+
+    feed: str
+    backfill: Backfill
+
+
 _COLUMNS = ("backfill", "days", "state", "slices", "left", "asked for at")
 _SLICE_COLUMNS = ("slice", "days", "state", "read", "new", "delivered", "rejected", "how it ended", "run")
 
@@ -123,7 +203,7 @@ def list_backfills(settings: Settings, mapping: FeedMapping, output: Output) -> 
     """Show the feed's backfills, and the slices of the one that is open, or else of the last; return 0."""
     with _kept(settings, mapping) as kept:
         records = kept.all() if kept else ()
-    output.document({"feed": mapping.feed, "backfills": [document_of(record) for record in records]})
+    output.document(BackfillList(feed=mapping.feed, backfills=[document_of(record) for record in records]))
     if not records:
         output.note(f"{mapping.feed}: no backfill was asked for yet")
         return 0
@@ -145,7 +225,7 @@ def cancel_backfill(settings: Settings, mapping: FeedMapping, plan: BackfillPlan
         record = open_one(mapping, kept.all() if kept else (), plan)
         count = kept.cancel(record.backfill_id) if kept else 0
         ended = kept.one(record.backfill_id) if kept else record
-    output.document({"feed": mapping.feed, "backfill": document_of(ended)})
+    output.document(CancelledBackfill(feed=mapping.feed, backfill=document_of(ended)))
     output.note(f"{mapping.feed}: backfill {record.backfill_id} is cancelled, {count} of {len(record.slices)} slices undone")
     if record.is_at_work:
         output.note("a run that is at one of its slices ends that one first; what is staged is sent by the feed's next run")
@@ -168,7 +248,7 @@ def open_one(mapping: FeedMapping, records: Sequence[BackfillRecord], plan: Back
     return found[0]
 
 
-def document_of(record: BackfillRecord) -> dict[str, Any]:
+def document_of(record: BackfillRecord) -> Backfill:
     """Return a backfill as scripts read it."""
     plan = plan_of_record(record)
     return {
@@ -186,11 +266,11 @@ def document_of(record: BackfillRecord) -> dict[str, Any]:
     }
 
 
-def _slice_document(one: SliceRecord) -> dict[str, Any]:
+def _slice_document(one: SliceRecord) -> Slice:
     return {
         "number": one.number,
-        "from": one.first,
-        "to": one.last,
+        "from": date.fromisoformat(one.first),
+        "to": date.fromisoformat(one.last),
         "state": one.state,
         "run_id": one.run_id,
         "exit_code": one.exit_code,
@@ -432,14 +512,14 @@ class Journey:
         rest = f", about {_spelt(taken_s / self.done * left)} left" if left and self.done else ""
         return f"slice {through} of {len(self.record.slices)}, {written(self.rows / taken_s)} rows/s{rest}"
 
-    def _document(self, exit_code: int) -> dict[str, object]:
-        return {
-            "exit_code": exit_code,
-            "feed": self.wish.mapping.feed,
-            "read": self.rows,
-            "sent": self.sent,
-            "backfill": document_of(self.record),
-        }
+    def _document(self, exit_code: int) -> BackfillAtWork:
+        return BackfillAtWork(
+            exit_code=exit_code,
+            feed=self.wish.mapping.feed,
+            read=self.rows,
+            sent=self.sent,
+            backfill=document_of(self.record),
+        )
 
 
 def _line_of_slices(report: RunReport) -> str:
@@ -490,7 +570,7 @@ _COLUMNS_of_rehearsal = ("days", "read", "would send", "unchanged", "drifted", "
 
 
 @dataclass(frozen=True, slots=True)
-class RehearsedSlice:
+class DrySlice:
     """What one slice would come to; `staged` is None where it would not come to its end."""
 
     days: Window
@@ -502,7 +582,7 @@ class RehearsedSlice:
         """So many rows would be staged to be sent."""
         return self.staged.report.account.new if self.staged and not self.staged.stopping else 0
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> RehearsedSlice:
         """Return it as scripts read it."""
         staged = self.staged
         return {
@@ -512,7 +592,7 @@ class RehearsedSlice:
             "exit_code": int(self.outcome.exit_code),
             "message": self.outcome.message,
             "hint": self.outcome.hint,
-            "read": asdict(staged.report.account) if staged else None,
+            "read": staged.report.account if staged else None,
             "would_send": self.would_send,
             "brakes": [verdict.name for verdict in staged.stopping] if staged else [],
             "notices": staged.notices if staged else (),
@@ -542,8 +622,16 @@ def rehearse_backfill(wish: Wish, output: Output) -> int:
             bar.advance()
     exit_code = worst({int(one.outcome.exit_code) for one in rehearsed})
     would_send = sum(one.would_send for one in rehearsed)
-    document = {"feed": wish.mapping.feed, "by": plan.window.by, "slice": plan.slice, "exit_code": exit_code}
-    output.document({**document, "would_send": would_send, "slices": [one.document() for one in rehearsed]})
+    output.document(
+        BackfillRehearsal(
+            feed=wish.mapping.feed,
+            by=plan.window.by,
+            slice=plan.slice,
+            exit_code=exit_code,
+            would_send=would_send,
+            slices=[one.document() for one in rehearsed],
+        )
+    )
     output.table(f"{wish.mapping.feed}: {plan}", _COLUMNS_of_rehearsal, (one.line() for one in rehearsed))
     for notice in dict.fromkeys(notice for one in rehearsed if one.staged for notice in one.staged.notices):
         if "belong to no window" in notice:
@@ -552,7 +640,7 @@ def rehearse_backfill(wish: Wish, output: Output) -> int:
     return exit_code
 
 
-def _show_end(output: Output, rehearsed: list[RehearsedSlice], would_send: int) -> None:
+def _show_end(output: Output, rehearsed: list[DrySlice], would_send: int) -> None:
     last = rehearsed[-1] if rehearsed else None
     if last and last.outcome.exit_code is not ExitCode.DONE:
         output.note(f"it would stop at {last.days}: {last.outcome.told}")
@@ -570,7 +658,7 @@ def _meant_of_rehearsal(wish: Wish) -> tuple[BackfillPlan, tuple[Window, ...]]:
     return plan, tuple(map(plan.window_of, record.left))
 
 
-def _rehearsed(wish: Wish, plan: BackfillPlan, slices: tuple[Window, ...]) -> Iterator[RehearsedSlice]:
+def _rehearsed(wish: Wish, plan: BackfillPlan, slices: tuple[Window, ...]) -> Iterator[DrySlice]:
     """Stage one slice after the other, as far as a backfill would come."""
     with (
         existing_database(wish.settings.state_url) as engine,
@@ -579,7 +667,7 @@ def _rehearsed(wish: Wish, plan: BackfillPlan, slices: tuple[Window, ...]) -> It
         workshop = RunContext(wish.settings, copy)
         for days in slices:
             one = _stage(workshop, wish, wish.options.model_copy(update={"window": days, "status": plan.status}))
-            yield RehearsedSlice(days, *one)
+            yield DrySlice(days, *one)
             if one[0].exit_code is not ExitCode.DONE:
                 return
 

@@ -36,8 +36,8 @@ from mappings.strict import Policy, Use
 from pipelines.channels import Channels, Recipient
 from pipelines.cli.feed_files import source_words
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
-from pipelines.cli.service_lists import Lists, ask_everything
-from pipelines.cli.state_reader import open_shelf
+from pipelines.cli.service_lists import ServiceLists, ask_everything
+from pipelines.cli.state_reader import open_state
 from pipelines.clock import now
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
 from pipelines.run.preflight import ListMemory, change_between
@@ -52,7 +52,7 @@ _LET_THROUGH = (
 _ORDER = "`events:create` unless the service looks at fields before scopes"
 
 
-def of_account(base_url: str, lists: Lists, mapping: FeedMapping) -> Iterator[LiveFinding]:
+def of_account(base_url: str, lists: ServiceLists, mapping: FeedMapping) -> Iterator[LiveFinding]:
     """Yield what the service says of itself, of the key and of the channels."""
     taken = "" if isinstance(lists.channels, SyncError) else f" and takes the key {lists.key_tail}"
     yield well("service", f"{base_url} answers{taken}")
@@ -70,7 +70,7 @@ def refused(asked: str, error: SyncError) -> LiveFinding:
     return wrong(asked, told, code)
 
 
-def _scopes(lists: Lists) -> LiveFinding:
+def _scopes(lists: ServiceLists) -> LiveFinding:
     listing = "" if isinstance(lists.channels, SyncError) else "the key has `channels:read`; "
     if lists.probe is None:
         return well("scopes", listing + _UNPROVEN)
@@ -359,12 +359,12 @@ def ask_for(
     """
     lists = ask_everything(settings, is_probing=is_probing)
     problems = ask_channels(settings, mappings, is_sending=is_telling)
-    with _memory(settings) as memory, open_shelf(settings) as shelf:
-        estranged = shelf.estranged()
+    with _memory(settings) as memory, open_state(settings) as reader:
+        estranged = reader.estranged()
         return {
             mapping.path: (
                 *_service(settings, lists, mapping, memory),
-                *(unwise("ledger", told) for told in estranged if not shelf.has_delivered(mapping.feed)),
+                *(unwise("ledger", told) for told in estranged if not reader.has_delivered(mapping.feed)),
                 *of_source(settings, mapping),
                 *of_channels(settings, mapping, problems, is_sending=is_telling),
             )
@@ -379,7 +379,7 @@ def _memory(settings: Settings) -> Iterator[ListMemory | None]:
         yield None if engine is None else ListMemory(ServiceNotes(engine, settings.destination, now))
 
 
-def _service(settings: Settings, lists: Lists, mapping: FeedMapping, memory: ListMemory | None) -> Iterator[LiveFinding]:
+def _service(settings: Settings, lists: ServiceLists, mapping: FeedMapping, memory: ListMemory | None) -> Iterator[LiveFinding]:
     if lists.refusal is not None:
         yield refused("service", lists.refusal)
         return

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.options import IS_WORKING, AsJson
 
@@ -57,6 +58,14 @@ def demo(
     return show_demo(folder, as_json=as_json)
 
 
+class Demo(TypedDict):
+    """Both rounds of the demo; in the second one nothing is sent."""
+
+    first: Sequence[RunReport]
+    second: Sequence[RunReport]
+    sent_twice: int
+
+
 SANDBOX = "sandbox"
 """Where in the demo's folder the service keeps its own; what tells a demo's folder from somebody's."""
 
@@ -74,7 +83,7 @@ def show_demo(folder: Path, *, as_json: bool) -> int:
         first = play_round(settings, output, "First run: every row ends somewhere", show_report)
         second = play_round(settings, output, "Second run: nothing has changed, nothing is sent", show_accounts)
     sent = sum(sent_in(report) for report in second)
-    output.document({"first": first, "second": second, "sent_twice": sent})
+    output.document(Demo(first=first, second=second, sent_twice=sent))
     output.note(
         f"\nSecond run: {sent} sent. See it all in the Dagster UI, with the published pages: make ui (or eventsync ui --demo)"
     )

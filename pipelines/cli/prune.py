@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.options import IS_WORKING, AsJson
 
@@ -46,6 +47,36 @@ def prune(
     return show_pruning(older_than, is_dry=dry_run, as_json=as_json)
 
 
+class PrunedCounts(TypedDict):
+    """How many went: raw cells of old problems, accounts of old runs, answers of delivered rows, backfills that are done or
+    cancelled, and notices that something is over which reached nobody.
+    """
+
+    problems: int
+    runs: int
+    answers: int
+    backfills: int
+    notices: int
+
+
+class KeptCounts(TypedDict):
+    """How many stayed though as old: on a feed's present list, needed by its next run or its brakes, with slices left."""
+
+    problems: int
+    runs: int
+    backfills: int
+
+
+class Pruning(TypedDict):
+    """What was taken out that is older than `before`, or would be (`is_dry`)."""
+
+    state_db: str
+    before: datetime
+    is_dry: bool
+    removed: PrunedCounts
+    kept: KeptCounts
+
+
 _COLUMNS = ("what", "", "stays, though as old", "because")
 _LEAST = timedelta(days=1)
 
@@ -62,15 +93,15 @@ def show_pruning(older_than: str, *, is_dry: bool, as_json: bool) -> int:
     name = shown_url(settings.state_url)
     with existing_database(settings.state_url) as engine, output.progress("taking out") as bar:
         found = Pruned() if engine is None else prune_pruning(engine, before, bar.advance, is_dry=is_dry)
-    went = {
-        "problems": found.problems,
-        "runs": found.runs,
-        "answers": found.answers,
-        "backfills": found.backfills,
-        "notices": found.notices,
-    }
-    stayed = {"problems": found.standing_problems, "runs": found.telling_runs, "backfills": found.open_backfills}
-    output.document({"state_db": name, "before": before, "is_dry": is_dry, "removed": went, "kept": stayed})
+    went = PrunedCounts(
+        problems=found.problems,
+        runs=found.runs,
+        answers=found.answers,
+        backfills=found.backfills,
+        notices=found.notices,
+    )
+    stayed = KeptCounts(problems=found.standing_problems, runs=found.telling_runs, backfills=found.open_backfills)
+    output.document(Pruning(state_db=name, before=before, is_dry=is_dry, removed=went, kept=stayed))
     if engine is None:
         output.note(f"there is no state DB at {name} yet: the first run makes it")
         return ExitCode.DONE

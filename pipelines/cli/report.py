@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
@@ -20,7 +21,7 @@ if IS_WORKING:
     from mappings.measures import parse_duration
     from pipelines.cli.output.console import Output, Progress
     from pipelines.cli.output.partner_page import Line, Page, Room, Section, SectionName, Teller, write_page
-    from pipelines.cli.state_reader import Shelf, open_shelf
+    from pipelines.cli.state_reader import StateReader, open_state
     from pipelines.clock import now
     from pipelines.settings import current_settings
     from state.enums import EntryState, ProblemKind, Waiting
@@ -60,6 +61,30 @@ def report(
     return show_report(feed, html=html, since=since, link=link, as_json=as_json)
 
 
+class SectionCounts(TypedDict):
+    """How many rows a section of the page tells of, how many of them since the last one, how many are shown."""
+
+    rows: int
+    new: int
+    shown: int
+
+
+class Report(TypedDict):
+    """The page for a partner's editor: where it was written (`html`), as of which read, and what is on it."""
+
+    feed: str
+    service: str
+    made_at: datetime
+    read_at: datetime | None
+    is_whole: bool
+    rows_read: int | None
+    since: datetime | None
+    stopped_by: Sequence[str]
+    sections: Mapping[SectionName, SectionCounts]
+    html: Path | None
+    bytes: int | None
+
+
 _COLUMNS = ("what", "rows", "new")
 _LINK = re.compile(r"https?://[^\s\"'<>]*\{id\}[^\s\"'<>]*", re.ASCII)
 
@@ -76,12 +101,12 @@ def show_report(feed: str, *, html: Path | None, since: str | None, link: str | 
     """
     settings, output, made_at = current_settings(), Output(json=as_json), now()
     link, chosen = _link(link), _since(since, made_at)
-    with open_shelf(settings) as shelf, output.progress("looking through rows") as bar:
-        name = shelf.feed_name(feed)
-        status = _status(shelf, name)
-        page = _page(shelf, name, status, Teller(chosen or _last_read(status), link), made_at, bar)
+    with open_state(settings) as reader, output.progress("looking through rows") as bar:
+        name = reader.feed_name(feed)
+        status = _status(reader, name)
+        page = _page(reader, name, status, Teller(chosen or _last_read(status), link), made_at, bar)
     size = 0 if html is None else write_page(page, html)
-    output.document(_document(page) | {"html": html, "bytes": size})
+    output.document(_document(page, html, size))
     if page.read_at is None:
         output.note(f"{name} was not read yet")
     rows = [(section.heading.title, section.total, section.new or "") for section in page.sections]
@@ -90,20 +115,20 @@ def show_report(feed: str, *, html: Path | None, since: str | None, link: str | 
     return 0
 
 
-def _status(shelf: Shelf, feed: str) -> FeedStatus | None:
-    book = shelf.book(feed)
-    return next((one for one in shelf.statuses(feed) if one.book == book), None)
+def _status(reader: StateReader, feed: str) -> FeedStatus | None:
+    book = reader.book(feed)
+    return next((one for one in reader.statuses(feed) if one.book == book), None)
 
 
 def _last_read(status: FeedStatus | None) -> datetime | None:
     return status.last_read.started_at if status and status.last_read else None
 
 
-def _page(shelf: Shelf, feed: str, status: FeedStatus | None, teller: Teller, made_at: datetime, bar: Progress) -> Page:
+def _page(reader: StateReader, feed: str, status: FeedStatus | None, teller: Teller, made_at: datetime, bar: Progress) -> Page:
     sections: tuple[Section, ...] = tuple(map(Section, SectionName))
-    if shelf.books is not None and status is not None:
-        room, reader = Room(), _Reader(shelf.books, status.book, teller, bar)
-        sections = tuple(room.fill(section, reader.lines(section.name)) for section in sections)
+    if reader.books is not None and status is not None:
+        room, rows = Room(), _Reader(reader.books, status.book, teller, bar)
+        sections = tuple(room.fill(section, rows.lines(section.name)) for section in sections)
     read = status.last_read if status else None
     return Page(
         feed=feed,
@@ -186,15 +211,17 @@ def _link(text: str | None) -> str:
     return text
 
 
-def _document(page: Page) -> dict[str, object]:
-    return {
-        "feed": page.feed,
-        "service": page.service,
-        "made_at": page.made_at,
-        "read_at": page.read_at,
-        "is_whole": page.is_whole,
-        "rows_read": page.rows_read,
-        "since": page.since,
-        "stopped_by": page.brakes,
-        "sections": {one.name: {"rows": one.total, "new": one.new, "shown": len(one.lines)} for one in page.sections},
-    }
+def _document(page: Page, html: Path | None, size: int) -> Report:
+    return Report(
+        feed=page.feed,
+        service=page.service,
+        made_at=page.made_at,
+        read_at=page.read_at,
+        is_whole=page.is_whole,
+        rows_read=page.rows_read,
+        since=page.since,
+        stopped_by=page.brakes,
+        sections={one.name: SectionCounts(rows=one.total, new=one.new, shown=len(one.lines)) for one in page.sections},
+        html=html,
+        bytes=size,
+    )

@@ -31,7 +31,7 @@ if IS_WORKING:
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import Output, Progress
     from pipelines.cli.output.words import worst
-    from pipelines.cli.run_report import RunReport, report_of, show_reports
+    from pipelines.cli.run_report import RunReport, Runs, report_of, show_reports
     from pipelines.clock import new_run_id, now
     from pipelines.orchestration.dagster_home import prepare_dagster_home
     from pipelines.orchestration.webserver import (
@@ -270,7 +270,7 @@ class _Said:
     def at_last(self) -> None:
         """Print the document, in place of whatever the process hangs in."""
         if not self.is_out:
-            self.output.document({"exit_code": int(ExitCode.INTERRUPTED), "runs": self.reports})
+            self.output.document(Runs(exit_code=int(ExitCode.INTERRUPTED), runs=self.reports))
 
 
 def _asked(request: Request, feeds: Sequence[LoadedFeed]) -> list[FeedMapping]:

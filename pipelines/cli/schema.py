@@ -19,7 +19,7 @@ if IS_WORKING:
     from mappings.errors import ConfigError
     from mappings.refusals import did_you_mean
     from mappings.spec.json_schema import feed_json_schema
-    from pipelines.cli.documents.catalogue import DOCUMENTS, document_schema, file_name
+    from pipelines.cli.documents import DOCUMENTS, SchemaFile, document_schema, file_name
     from pipelines.cli.output.console import Output
 
 
@@ -82,7 +82,7 @@ def give(schema: Mapping[str, Any], out: Path | None, note: str = "", *, as_json
         return 0
     write(schema, out)
     output = Output(json=as_json)
-    output.document({"schema": out.resolve()})
+    output.document(SchemaFile(schema=out.resolve()))
     output.note(f"{out} is written{note}")
     return 0
 
@@ -127,6 +127,6 @@ def write_document_schemas(folder: Path, *, as_json: bool) -> int:
     for verb in DOCUMENTS:
         write(document_schema(verb), folder / file_name(verb), "--documents")
     output = Output(json=as_json)
-    output.document({"schema": folder.resolve()})
+    output.document(SchemaFile(schema=folder.resolve()))
     output.note(f"{len(DOCUMENTS)} schemas are written to {folder}")
     return 0

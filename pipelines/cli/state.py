@@ -5,10 +5,12 @@ What a verb does stands in a module of its own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.options import IS_WORKING, AsJson
 
@@ -18,11 +20,56 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
+    from state.archive.entry_checks import Finding
     from state.archive.export_file import Carried, export_to, import_from
     from state.archive.moving import migrate as migrate_moving
     from state.archive.moving import rename_service
     from state.archive.verify import Examination, examine
     from state.database import existing_database, open_database, shown_url
+
+
+class Verified(TypedDict):
+    """What was looked at, and everything that is not as it must be."""
+
+    state_db: str
+    schema: str | None
+    entries: int
+    runs: int
+    findings: Sequence[Finding]
+
+
+class Exported(TypedDict):
+    """The file that the state DB was written to, with the number of rows of each table."""
+
+    state_db: str
+    file: Path
+    bytes: int
+    rows: Mapping[str, int]
+
+
+class Imported(TypedDict):
+    """The file that the state DB was filled from."""
+
+    state_db: str
+    file: Path
+    rows: Mapping[str, int]
+
+
+FromTo = TypedDict("FromTo", {"from": str, "to": str})
+
+
+class Migrated(FromTo):
+    """From where to where the state DB was moved."""
+
+    rows: Mapping[str, int]
+
+
+class Renamed(FromTo):
+    """From where to where a service has moved, the feeds that moved with it, and how many rows of each table."""
+
+    state_db: str
+    feeds: tuple[str, ...]
+    rows: Mapping[str, int]
 
 
 def verify(as_json: AsJson = False) -> int:
@@ -43,7 +90,7 @@ def verify(as_json: AsJson = False) -> int:
     return show_findings(as_json=as_json)
 
 
-def compact(as_json: AsJson = False) -> int:  # noqa: ARG001 # scripts of 0.1 may pass --json; the error is then a document
+def compact(as_json: AsJson = False) -> int:  # noqa: ARG001  # scripts of 0.1 may pass --json; the error is then a document
     """Gone since 0.2: it packed the bodies of delivered rows, which are stored as they were sent again.
 
     For example:
@@ -165,7 +212,7 @@ def show_export(file: Path, *, as_json: bool) -> int:
             raise _nothing_at(name)
         done = export_to(engine, file, now(), bar.expect, bar.advance)
     size = file.stat().st_size
-    output.document({"state_db": name, "file": file, "bytes": size, "rows": done.rows})
+    output.document(Exported(state_db=name, file=file, bytes=size, rows=done.rows))
     _tell(output, f"{name} → {file}, {size / 1_000_000:,.1f} MB", done)
     return ExitCode.DONE
 
@@ -187,7 +234,7 @@ def show_import(file: Path, *, as_json: bool) -> int:
             done = import_from(engine, file, bar.advance)
     finally:
         engine.dispose()
-    output.document({"state_db": name, "file": file, "rows": done.rows})
+    output.document(Imported(state_db=name, file=file, rows=done.rows))
     _tell(output, f"{file} → {name}", done)
     output.note("what was written was read back and is the same; `eventsync state verify` looks at what it says")
     return ExitCode.DONE
@@ -272,16 +319,14 @@ def show_findings(*, as_json: bool) -> int:
     with existing_database(settings.state_url, upgrades=False) as engine:
         found = None if engine is None else examine(engine)
     if found is None:
-        output.document({"state_db": name, "schema": None, "entries": 0, "runs": 0, "findings": []})
+        output.document(Verified(state_db=name, schema=None, entries=0, runs=0, findings=[]))
         output.note(f"there is no state DB at {name} yet: the first run makes it")
         return ExitCode.DONE
     return _show(output, name, found)
 
 
 def _show(output: Output, name: str, found: Examination) -> int:
-    output.document(
-        {"state_db": name, "schema": found.schema, "entries": found.entries, "runs": found.runs, "findings": found.findings}
-    )
+    output.document(Verified(state_db=name, schema=found.schema, entries=found.entries, runs=found.runs, findings=found.findings))
     looked_at = f"{name}: schema {found.schema or 'none'}, {found.entries:,} entries, {found.runs:,} runs"
     if not found.findings:
         output.note(f"{looked_at}: all is as it must be")

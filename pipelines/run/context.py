@@ -25,8 +25,7 @@ from connectors.event_api.client import EventApi
 from connectors.event_api.lists import Classifications
 from connectors.event_api.media import ImageFetcher, ImageLimits
 from connectors.event_api.transport import Passage, Seen, open_http
-from connectors.rate_limit import Crowd, OpenSharing, Pacer, Patience, Surroundings
-from connectors.rate_limit_state import Sharing
+from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing, Timing
 from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
@@ -38,24 +37,24 @@ from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping, PublishPolicy
 from pipelines.clock import monotonic_s, now
 from pipelines.run.backfill import PATIENCE_S, comes_between, say_waiting, within
-from pipelines.run.drain import Advance, Departures
+from pipelines.run.drain import Advance, InFlight
 from pipelines.run.images import CoverImages
 from pipelines.run.lease import LeaseKeeper
 from pipelines.run.options import RunOptions
 from pipelines.run.preflight import ListMemory, Preflight
+from pipelines.run.publish import PublishJob
 from pipelines.run.reading import ChangeProbe, ReadInputs, plan_read
-from pipelines.run.sending import PublishJob, watching_rows
 from pipelines.run.signals import run_async, signals_deferred, signals_raised
 from pipelines.run.stage import StageJob
 from pipelines.run.systemic_failure import SystemicFailure, patience_with
 from pipelines.settings import Settings
 from pipelines.telemetry.tracing import NO_TELEMETRY, Telemetry, Wanted, wanted_of
 from state.database import StateDb, open_database
-from state.holders import HeldByAnotherError, seconds_since_boot, this_process
+from state.holders import HeldByAnotherError, seconds_since_boot
 from state.ledger.lease import Lease
 from state.ledger.ledger import Ledger
 from state.notes import MediaMemory, ServiceNotes, add_notices
-from state.pace import PaceBook
+from state.pace import SharedRate
 
 INSISTENCE = RetryPolicy()
 """How long a worker insists on one request."""
@@ -78,12 +77,12 @@ async def open_api(
     settings: Settings,
     policy: PublishPolicy,
     passage: Passage = nullcontext,
-    sharing: OpenSharing | None = None,
+    sharing: Sharing | None = None,
     manner: Manner = _USUAL,
 ) -> AsyncIterator[EventApi]:
     """Open a client of the configured service, with the feed's patience and number of requests in flight.
 
-    Each request goes through `passage`, which may hold it back; `sharing` opens the pace that other workers share.
+    Each request goes through `passage`, which may hold it back; `sharing` opens the rate limit that other workers share.
     It is insisted upon as `manner` says, but never beyond the feed's trust in the service's memory of keys.
 
     Raises:
@@ -94,16 +93,14 @@ async def open_api(
         http.passage = passage
         if manner.seen is not None:
             http.watch(manner.seen)
-        patience = Patience(max_pause_s=policy.max_pause_s)
-        crowd = Crowd(policy.most_in_flight, adapts=policy.in_flight == "auto")
-        pacer = Pacer(
-            Surroundings(monotonic_s, asyncio.sleep, random.random, manner.now), patience=patience, sharing=sharing, crowd=crowd
-        )
+        concurrency = ConcurrencyLimit(policy.most_in_flight, adapts=policy.in_flight == "auto")
+        timing = Timing(monotonic_s, asyncio.sleep, random.random, manner.now)
+        limiter = RateLimiter(timing, max_pause_s=policy.max_pause_s, sharing=sharing, concurrency=concurrency)
         bounded = replace(manner.retries, key_memory_s=policy.key_memory_s, longest_probe_wait_s=policy.max_pause_s)
         try:
-            yield EventApi(http, pacer=pacer, policy=bounded, now=manner.now, sleep=asyncio.sleep, random=random.random)
+            yield EventApi(http, limiter=limiter, policy=bounded, now=manner.now, sleep=asyncio.sleep, random=random.random)
         finally:
-            pacer.leave()
+            limiter.leave()
 
 
 def require_service(settings: Settings) -> None:
@@ -179,10 +176,10 @@ async def _classifications(api: EventApi) -> Classifications | None:
         return None
 
 
-def sharing_over(engine: StateDb, settings: Settings, now: Callable[[], datetime] = now) -> OpenSharing:
-    """Return what opens a route's shared pace, for one worker: one open client of the service. `now` is the time of day."""
-    worker, limited = str(this_process(secrets.token_hex(8))), limited_together(settings)
-    return lambda route: Sharing(PaceBook(engine, limited, route, worker, now), monotonic_s, _log_once)
+def sharing_over(engine: StateDb, settings: Settings, now: Callable[[], datetime] = now) -> Sharing:
+    """Return how one open client shares the rate limits of the service's routes with all that use this state DB."""
+    destination = limited_together(settings)
+    return Sharing(lambda route: SharedRate(engine, destination, route, now), secrets.token_hex(4), _log_once)
 
 
 def limited_together(settings: Settings) -> str:
@@ -198,7 +195,7 @@ def limited_together(settings: Settings) -> str:
 
 
 def _log_once(trouble: SyncError) -> None:
-    structlog.get_logger().warning("the pace is not shared any more: this run goes on alone", trouble=str(trouble))
+    structlog.get_logger().warning("the rate limit is not shared any more: this run goes on alone", trouble=str(trouble))
 
 
 Tell = Callable[[str], None]
@@ -268,15 +265,15 @@ class RunContext:
             key_memory_s=mapping.publish.key_memory_s,
             row_parts=len(mapping.key_columns) if is_unfolding(mapping.rows) else None,
         )
-        departures = Departures(lease.assure, lease.is_fresh)
+        requests = InFlight(lease.assure, lease.is_fresh)
         return PublishJob(
             outbox=outbox,
-            open_api=lambda: self.api(mapping, departures),
+            open_api=lambda: self.api(mapping, requests),
             open_covers=lambda: self.covers(mapping),
-            departures=departures,
+            requests=requests,
             on_loss=lease.on_loss,
             tell=lambda sentence: self.tell(f"{mapping.feed}: {sentence}"),
-            watch=partial(watching_rows, is_traced=self.telemetry.seen is not None),
+            is_traced=self.telemetry.seen is not None,
             in_flight=mapping.publish.most_in_flight,
             advance=advance,
             clock_s=monotonic_s,

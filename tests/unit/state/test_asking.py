@@ -1,4 +1,4 @@
-"""Lists of names in statements: few lengths, and nothing else asked for."""
+"""ServiceLists of names in statements: few lengths, and nothing else asked for."""
 
 from __future__ import annotations
 

@@ -29,7 +29,6 @@ from worker import FIELDS
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.event import dump, judge
 from mappings.outcome import MappedRow, RowLocation, SourceRow
-from mappings.plain_events import plain_test
 from mappings.row_key import fingerprint, row_digest, twin_digest
 from mappings.yaml.loader import load_feed
 
@@ -46,8 +45,6 @@ PLAIN = {
     "offers": "[{name: 12 €, url: https://tickets.example.org/1, availability: available}]",
 }
 """The same fields as constants: what a field costs is what the row costs less without it."""
-VOUCHED = ("channelId", "startAt", "endAt", "timezone", "status", "classifications", "approxLocation.city")
-"""The fields that are constant or remembered, and were looked at before."""
 WAYS = {
     "title: html_unescape, collapse": ("title",),
     "two dates, two times, a zone": ("startAt", "endAt"),
@@ -102,12 +99,10 @@ def endings(map_row: RowMapper, rows: Sequence[SourceRow]) -> dict[str, float]:
     assert isinstance(outcome, MappedRow), outcome
     payload, body = orjson.loads(outcome.body), outcome.body
     used = [rows[0].cells[column] for column in sorted(map_row.columns)]
-    is_plain = plain_test(payload, VOUCHED)
     place = (payload["channelId"], payload["title"], payload["startAt"], "pt-lisboa Hall")
     works: dict[str, Callable[[SourceRow], object]] = {
         "key, blank?, state": map_row.opened,
-        "plainly an event?": lambda _row: is_plain(payload),
-        "(the model, for what is not plain)": lambda _row: judge(payload),
+        "validation by pydantic": lambda _row: judge(payload),
         "dump: canonical JSON": lambda _row: dump(payload),
         "digest of the body": lambda _row: fingerprint(body),
         "digest of the cells": lambda _row: row_digest(bytes(16), used),

@@ -23,10 +23,9 @@ from rich.table import Table
 from connectors.sources.access import Access, SalesforceAccess
 from connectors.sources.clockwork import REAL
 from connectors.sources.header import Asked
-from connectors.sources.salesforce.org import Org
-from connectors.sources.salesforce.records import SalesforceRecords
-from connectors.sources.salesforce.selection import select_object
-from connectors.sources.salesforce.shape import Shapes
+from connectors.sources.salesforce.org import Org, Shapes
+from connectors.sources.salesforce.query import select_object
+from connectors.sources.salesforce.source import SalesforceRecords
 from mappings.spec.source import SalesforceSource
 
 TESTS = Path(__file__).parents[1] / "tests"

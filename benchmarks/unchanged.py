@@ -18,12 +18,12 @@ from pathlib import Path
 from publish import pin, write_feed
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.files.snapshot import look_at
+from connectors.sources.files.snapshot import take_snapshot
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.delivery import Answer, Receipt
 from mappings.yaml.loader import load_feed
 from pipelines.run.options import RunOptions
-from pipelines.run.reading import AtHand, Sameness, approach_of
+from pipelines.run.reading import ChangeProbe, ReadInputs, plan_read
 from pipelines.run.stage import Staged, StageJob, stage
 from state.database import open_database
 from state.ledger.ledger import Ledger
@@ -50,12 +50,12 @@ class Feed:
         run_id = f"run-{self.runs}"
         self.ledger.begin_run(run_id, launched_by="benchmark")
         mapper = compile_feed(self.mapping, Directory(), NOW)
-        known = AtHand(self.mapping, mapper, "", NOW)
-        approach = approach_of(known, RunOptions(), self.ledger.bookmark())
-        sameness = Sameness(partial(look_at, self.mapping.source, self.folder), known.fit_today, NOW)
+        known = ReadInputs(self.mapping, mapper, "", NOW)
+        plan = plan_read(known, RunOptions(), self.ledger.bookmark())
+        probe = ChangeProbe(partial(take_snapshot, self.mapping.source, self.folder), known.fit_today, NOW)
         source = open_source(self.mapping.source, self.folder, mapper.columns)
         told = (self.mapping, source, mapper, self.ledger, RunOptions(), lambda _rows: None)
-        return stage(StageJob(run_id, self.lease.token, *told, (), approach, None if is_plain else sameness))
+        return stage(StageJob(run_id, self.lease.token, *told, (), plan, None if is_plain else probe))
 
     def deliver_all(self) -> None:
         outbox = self.ledger.open_outbox("run-1", self.lease.token)

@@ -1,31 +1,28 @@
-"""All that can be said to the service when an event is created (spec: Resources, Event), and the bytes that say it.
-
-How a row becomes this is `engine`'s; how it is sent is `connectors.event_api`'s.
-"""
+"""The payload of an event: all that can be sent when one is created (spec: Resources, Event), and its canonical bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from functools import lru_cache
+from typing import Annotated, Any, Literal, Required
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from pydantic_core import ErrorDetails
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from mappings.measures import mistake
 from mappings.refusals import ReasonCode, Refusal
 from mappings.zones import find_zone
 
-MOMENT = (
+_MOMENT = (
     r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$"
 )
-URL = r"^https?://[!-~]+$"
-COUNTRY = "^[A-Z]{2}$"
-STATES = ("draft", "published")
 
 
-def _in_the_calendar(text: str) -> str:
+@lru_cache(maxsize=4096)
+def _check_calendar(text: str) -> str:
     try:
         datetime.fromisoformat(text)
     except ValueError:
@@ -33,60 +30,61 @@ def _in_the_calendar(text: str) -> str:
     return text
 
 
-def _known_zone(name: str) -> str:
+def _check_zone(name: str) -> str:
     if find_zone(name) is None:
         raise mistake(f'"{name}" is not an IANA zone')
     return name
 
 
-Filled = Annotated[str, Field(min_length=1)]
-Moment = Annotated[str, Field(pattern=MOMENT), AfterValidator(_in_the_calendar)]
-ZoneName = Annotated[str, AfterValidator(_known_zone)]
-WebAddress = Annotated[str, Field(pattern=URL)]
+_Text = Annotated[str, Field(min_length=1)]
+_Moment = Annotated[str, Field(pattern=_MOMENT), AfterValidator(_check_calendar)]
+_ZoneName = Annotated[str, AfterValidator(_check_zone)]
+_Url = Annotated[str, Field(pattern=r"^https?://[!-~]+$")]
+# Dictionaries rather than models: every row is checked, and budget 3 has no room for building models of it.
+_open = with_config(ConfigDict(strict=True, extra="allow"))
+"""Strict in the fields the spec spells out, open to the optional ones that it only names."""
 
 
-class _Payload(BaseModel):
-    """Strict in the fields the spec spells out, open to the optional ones that it only names."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="allow")
-
-
-class City(_Payload):
+@_open
+class City(TypedDict, total=False):
     """The city of an event: the one exact place the service asks for."""
 
-    placeId: Filled  # noqa: N815 - the service's spelling
-    name: Filled | None = None
-    countryCode: Annotated[str, Field(pattern=COUNTRY)] | None = None  # noqa: N815 - as above
+    placeId: Required[_Text]
+    name: _Text | None
+    countryCode: Annotated[str, Field(pattern="^[A-Z]{2}$")] | None
 
 
-class ApproxLocation(_Payload):
+@_open
+class ApproxLocation(TypedDict):
     """Where the event is, roughly."""
 
     city: City
 
 
-class Offer(_Payload):
+@_open
+class Offer(TypedDict, total=False):
     """A link to tickets sold elsewhere."""
 
-    name: Filled | None = None
-    url: WebAddress | None = None
-    availability: Filled | None = None
+    name: _Text | None
+    url: _Url | None
+    availability: _Text | None
 
 
-class Event(_Payload):
+@_open
+class Event(TypedDict, total=False):
     """The create payload (spec: Event). Texts are never empty; moments carry their offset."""
 
-    channelId: int  # noqa: N815 - the service's spelling
-    title: Filled
-    startAt: Moment  # noqa: N815 - as above
-    endAt: Moment | None = None  # noqa: N815 - as above
-    timezone: ZoneName
-    status: Literal["draft", "published"] | None = None
-    classifications: Annotated[list[Filled], Field(min_length=1)]
-    approxLocation: ApproxLocation  # noqa: N815 - as above
-    locationName: Filled | None = None  # noqa: N815 - as above
-    coverImage: int | None = None  # noqa: N815 - as above
-    offers: Annotated[list[Offer], Field(min_length=1)] | None = None
+    channelId: Required[int]
+    title: Required[_Text]
+    startAt: Required[_Moment]
+    endAt: _Moment | None
+    timezone: Required[_ZoneName]
+    status: Literal["draft", "published"] | None
+    classifications: Required[Annotated[list[_Text], Field(min_length=1)]]
+    approxLocation: Required[ApproxLocation]
+    locationName: _Text | None
+    coverImage: int | None
+    offers: Annotated[list[Offer], Field(min_length=1)] | None
 
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)

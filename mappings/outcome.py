@@ -1,7 +1,4 @@
-"""The words that every room shares about rows: where one came from, what became of it, why it was refused.
-
-How a mapping file is spelt is `schema`'s; what is said to the service is `event`'s.
-"""
+"""Rows as their source wrote them, and what becomes of them: an event, a rejection, a skip, a part of another row, a deletion."""
 
 from __future__ import annotations
 
@@ -35,8 +32,7 @@ class SourceRow:
     `cells` maps the header's names (as matched, trimmed) to raw text. `problems` are what the reader already knows to
     be wrong with the row (ragged, undecodable); a row with problems is rejected, with the mapper's own reasons added.
     `warnings` are what the reader noticed in cells that the mapping does not use: counted and shown, nothing more.
-    `is_gone`: the source says that this row was deleted; only the cells of its key mean anything. `record`: a digest of the
-    bytes that the row is all of, b"" where nobody asked for it or it has none.
+    `is_gone`: the source says that this row was deleted; only the cells of its key mean anything.
     """
 
     origin: RowLocation
@@ -44,7 +40,6 @@ class SourceRow:
     problems: tuple[Reason, ...] = ()
     warnings: tuple[Reason, ...] = ()
     is_gone: bool = False
-    record: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +87,7 @@ class MappedRow:
 
     `fingerprint` digests the body and the cover's address; `row_digest` the used cells and the mapping;
     `twin_digest` (channel, title, start, place), to notice a delivered event under a new row key. `warnings` are
-    problems that the mapping tolerates, counted and shown. `record` is the source row's. `outside`: the label of the window
+    problems that the mapping tolerates, counted and shown.  `outside`: the label of the window
     or horizon that keeps the event from being sent for the first time, "" if none does.
     """
 
@@ -107,7 +102,6 @@ class MappedRow:
     cover: Cover | None = None
     warnings: tuple[Reason, ...] = ()
     part: Part = WHOLE_ROW
-    record: bytes = b""
     outside: str = ""
 
 

@@ -4,9 +4,9 @@ RE2 has fewer constructs than Python, and means ASCII where Python means Unicode
 pattern is translated: a set of characters becomes the ranges that `re` finds in all of Unicode. A pattern finds what `re`
 finds; a construct without a translation is a `PatternError`.
 
-Three things have no spelling in RE2, and are put into the text that is searched: `$` before a last line break is RE2's end
+Two things have no spelling in RE2, and are put into the text that is searched: `$` before a last line break is RE2's end
 of a line, with a stand-in for every other line break; `\b` is RE2's ASCII `\b`, with an underscore before and after each
-letter beyond ASCII; lone surrogates, which UTF-8 lacks, have stand-ins. Stand-ins are private characters, U+10F7FE and above.
+letter beyond ASCII. Stand-ins are private characters, U+10F7FE and above. Lone surrogates, which UTF-8 lacks, count as `?`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import re
 import sys
 import warnings
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import accumulate
 from typing import Any
 
 import re2
 
 _MOST_TIMES = 1_000
-_UNDERSCORE, _NEWLINE, _SURROGATES = "\U0010f7fe", "\U0010f7ff", 0x10F800
-_FOR_SURROGATES = {0xD800 + offset: _SURROGATES + offset for offset in range(0x800)}
-_FAR_LETTER = re.compile(rf"[^\W\x00-\x7f]|{_UNDERSCORE}")
+_UNDERSCORE, _NEWLINE = "\U0010f7fe", "\U0010f7ff"
+_FAR_LETTER = re.compile(r"[^\W\x00-\x7f]|_")
 _TIMES = r"(?:[*+?]|\{(?:\d+(?:,\d*)?|,\d*)\})"
 _CLASSES = "write the characters that are meant, such as [0-9] or [A-Za-z]"
 _LACKING = (
@@ -66,7 +67,6 @@ _PLAIN_SET = re.compile(r"\[\^?(?:[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9 ,;:.!?'\"/(
 _LAST_CASED = 0x20000
 _LINE_START, _LINE_END, _END = "(?m:^)", "(?m:(?:$))", "(?m:$)"
 _PLACES = {("^", False): r"\A", ("^", True): _LINE_START, ("$", False): _END, ("$", True): _LINE_END}
-_CONTINUATION = re.compile(b"[\x80-\xbf]*")
 _NOTHING = r"[^\x{0}-\x{10ffff}]"
 
 
@@ -111,19 +111,34 @@ class CompiledPattern:
         """Return whether the pattern is found anywhere in the text."""
         if self.has_edges:
             return self.search(text) is not None
-        return self.matcher.search(self._encoded(text)) is not None
+        return self.matcher.search(self._encoded(text)[0]) is not None
 
     def search(self, text: str) -> Found | None:
         """Return the first match."""
         return next(self.finditer(text), None)
 
     def finditer(self, text: str) -> Iterator[Found]:
-        """Yield the matches from left to right; one may be empty, and begin where the last one ended."""
-        encoded = self._encoded(text)
-        index_of = _indexer(encoded, "_" if self.has_edges else "") if len(encoded) > len(text) else None
-        for spans in self._spans(encoded):
-            places = spans if index_of is None else _places(spans, index_of)
-            yield Found(*places[0], tuple([text[start:end] if start >= 0 else None for start, end in places]))
+        """Yield the matches from left to right, as `re` does: after an empty match, a longer one may begin at its place."""
+        encoded, offsets = self._encoded(text)
+        index, was_empty = 0, False
+        while index < len(offsets):
+            found = self._not_empty(encoded, offsets[index]) if was_empty else None
+            if was_empty and found is None:
+                index += 1
+            if found is None and index < len(offsets):
+                found = self.matcher.search(encoded, offsets[index])
+            if found is None:
+                return
+            start, end = found.span()
+            index = bisect_left(offsets, start)
+            was_empty = start == end and start == offsets[index]
+            if start != offsets[index]:  # an edge within a letter's own underscores is none
+                continue
+            index = bisect_left(offsets, end)
+            spans = [found.span(group) for group in range(self.groups + 1)]
+            places = [(bisect_left(offsets, first), bisect_left(offsets, last)) if first >= 0 else None for first, last in spans]
+            texts = [None if place is None else text[slice(*place)] for place in places]
+            yield Found(bisect_left(offsets, start), index, tuple(texts))
 
     def replacing(self, template: str) -> Callable[[str], str]:
         r"""Return the function that puts `template` in the place of each match; `\1` and `\g<name>` are groups.
@@ -143,52 +158,24 @@ class CompiledPattern:
 
         return replaced
 
-    def _encoded(self, text: str) -> bytes:
+    def _encoded(self, text: str) -> tuple[bytes, Sequence[int]]:
+        """Return the text as it is searched, and the offset at which each of its characters begins; the last is its end."""
         if self.has_end and "\n" in text:
             text = text[:-1].replace("\n", _NEWLINE) + text[-1]
+        if text.isascii() and not (self.has_edges and "_" in text):
+            return text.encode(), range(len(text) + 1)
+        chars = [char.encode("utf-8", "replace") for char in text]
         if self.has_edges:
-            text = _FAR_LETTER.sub(r"_\g<0>_", text.replace("_", _UNDERSCORE))
-        try:
-            return text.encode()
-        except UnicodeEncodeError:
-            return text.translate(_FOR_SURROGATES).encode()
+            far = {char: b"_%b_" % char.replace("_", _UNDERSCORE).encode() for char in set(_FAR_LETTER.findall(text))}
+            chars = [far.get(char, coded) for char, coded in zip(text, chars, strict=True)]
+        return b"".join(chars), [0, *accumulate(map(len, chars))]
 
-    def _spans(self, encoded: bytes) -> Iterator[tuple[tuple[int, int], ...]]:
-        """Yield what each match and its groups span, in bytes, as `re` does: after an empty match comes no second one."""
-        position, was_empty = 0, False
-        while position <= len(encoded):
-            found = self._not_empty(encoded, position) if was_empty else None
-            if was_empty and found is None:
-                position += self._step(encoded, position)
-            found = found or (self.matcher.search(encoded, position) if position <= len(encoded) else None)
-            if found is None:
-                return
-            start, position = found.span()
-            if self.has_edges and (inside := self._rest(encoded, start)):
-                position, was_empty = start + inside, False
-                continue
-            yield tuple(found.span(group) for group in range(self.groups + 1))
-            was_empty = start == position
-
-    def _not_empty(self, encoded: bytes, position: int) -> Any:
+    def _not_empty(self, encoded: bytes, offset: int) -> Any:
         """Return the longest match that begins here, None if it is empty too. RE2 cannot be asked for a shorter one."""
-        longest = _matcher(self.source, is_longest=True).match(encoded, position)
-        if longest is None or longest.end() == position:
+        longest = _matcher(self.source, is_longest=True).match(encoded, offset)
+        if longest is None or longest.end() == offset:
             return None
-        return self.matcher.fullmatch(encoded, position, longest.end())
-
-    def _rest(self, encoded: bytes, position: int) -> int:
-        """Return how much of a character is left at a place within its bytes, 0 at a place between two."""
-        if encoded.count(b"_", 0, position) % 2:
-            return encoded.index(b"_", position) + 1 - position
-        return next(_CONTINUATION.finditer(encoded, position)).end() - position
-
-    def _step(self, encoded: bytes, position: int) -> int:
-        """Return the length of the character that begins here."""
-        if self.has_edges and encoded.startswith(b"_", position):
-            return encoded.index(b"_", position + 1) + 1 - position
-        first = encoded[position] if position < len(encoded) else 0
-        return 1 if first < 0xC0 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+        return self.matcher.fullmatch(encoded, offset, longest.end())
 
 
 @lru_cache(maxsize=1_000)
@@ -295,9 +282,9 @@ def _one(written: str, *, ignore_case: bool, has_edges: bool) -> str:
 def _char(char: str, *, has_edges: bool) -> str:
     if char == "\n":
         return rf"[\n{_NEWLINE}]"
-    if has_edges and _FAR_LETTER.match(char.replace("_", _UNDERSCORE)):
+    if has_edges and _FAR_LETTER.match(char):
         return f"(?:_{char.replace('_', _UNDERSCORE)}_)"
-    return char if char.isascii() and char.isalnum() else rf"\x{{{_FOR_SURROGATES.get(ord(char), ord(char)):x}}}"
+    return char if char.isascii() and char.isalnum() else rf"\x{{{ord(char):x}}}"
 
 
 @cache
@@ -326,10 +313,9 @@ def _ranges(runs: re.Pattern[str], stretches: Iterable[tuple[int, str]]) -> str:
 
 @cache
 def _unicode() -> str:
-    """Return all characters, each at the index of its code point, and what a stand-in stands for at the stand-in's."""
+    """Return all characters, each at the index of its code point; a stand-in's index holds what it stands for."""
     codes = array("I", range(sys.maxunicode + 1))
     codes[ord(_UNDERSCORE)], codes[ord(_NEWLINE)] = ord("_"), ord("\n")
-    codes[_SURROGATES:] = array("I", range(0xD800, 0xE000))
     return codes.tobytes().decode(f"utf-32-{sys.byteorder[0]}e", "surrogatepass")
 
 
@@ -341,26 +327,6 @@ def _near_and_far() -> tuple[tuple[tuple[int, str], ...], ...]:
         for chars in (r"[\W\x00-\x5e\x60-\x7f]+", r"[^\W\x00-\x7f]+")
     )
     return (tuple(near), (*far, (ord(_UNDERSCORE), "_")))
-
-
-def _indexer(encoded: bytes, added: str) -> Callable[[int], int]:
-    """Return the function that gives the index of the character at an offset in bytes; offsets may only grow by and by."""
-    last_offset = last_index = 0
-
-    def index_of(offset: int) -> int:
-        nonlocal last_offset, last_index
-        if offset >= last_offset:
-            chars = encoded[last_offset:offset].decode()
-            last_offset, last_index = offset, last_index + len(chars) - (chars.count(added) if added else 0)
-            return last_index
-        return offset if offset < 0 else _indexer(encoded, added)(offset)
-
-    return index_of
-
-
-def _places(spans: tuple[tuple[int, int], ...], index_of: Callable[[int], int]) -> tuple[tuple[int, int], ...]:
-    indexes = {offset: index_of(offset) for offset in sorted({offset for span in spans for offset in span})}
-    return tuple((indexes[start], indexes[end]) for start, end in spans)
 
 
 def _template(python: re.Pattern[str], template: str) -> list[str | int]:

@@ -1,6 +1,6 @@
-"""How a step, a value or a lookup says no to a row, before that becomes a `Reason`.
+"""Why a row or a value cannot be used: reasons with their closed set of codes, and refusals, which steps raise.
 
-Raised and caught inside the mapper only: a bad row leaves it as a value, never as an exception.
+A refusal is raised and caught inside the mapper only: a bad row leaves it as a value, never as an exception.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Wall times and zones: what a clock on the wall shows becomes a moment, with the hours that do not exist or come twice.
+"""Time zones, from the IANA database of the package tzdata; wall times in a zone become moments, near a change of clocks too.
 
-Formats are read elsewhere; nothing here knows the machine's own zone.
+Nothing here reads the machine's own zone.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def _folder() -> Traversable:
     return resources.files("tzdata")
 
 
-class _DayEnd(time):
-    """Midnight at the end of the day: it is later than every other time of that day."""
+class EndOfDay:
+    """24:00, the midnight at which a day ends, where a time of day is expected: later than every time of that day."""
 
     __slots__ = ()
 
@@ -133,21 +133,7 @@ class _DayEnd(time):
     def __gt__(self, other: object) -> bool:
         return other is not self
 
-    def __le__(self, other: object) -> bool:
-        return other is self
 
-    def __ge__(self, other: object) -> bool:
-        return True
-
-    def __eq__(self, other: object) -> bool:
-        return other is self
-
-    def __ne__(self, other: object) -> bool:
-        return other is not self
-
-    def __hash__(self) -> int:
-        return hash("24:00")
-
-
-DAY_END = _DayEnd()
+DAY_END = EndOfDay()
 """The only one of its kind."""
+TimeOfDay = time | EndOfDay

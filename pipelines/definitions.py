@@ -20,7 +20,7 @@ from pipelines.orchestration.partitions import backfill_definitions
 from pipelines.orchestration.schedules import feed_schedules
 from pipelines.orchestration.sensors import feed_sensors, notices_sensors
 from pipelines.orchestration.workers import own_job
-from pipelines.run.context import OpenWorkshop, open_workshop
+from pipelines.run.context import OpenContext, open_context
 from pipelines.settings import Settings, current_settings
 from pipelines.telemetry.logs import configure_logs
 from state.private_files import keep_private
@@ -35,14 +35,14 @@ def defs() -> Definitions:
     keep_private()
     settings = current_settings()
     configure_logs(settings)
-    if (job := own_job()) and (ours := definitions_of_job(job, settings, lambda: open_workshop(settings))):
+    if (job := own_job()) and (ours := definitions_of_job(job, settings, lambda: open_context(settings))):
         return ours
     return build_definitions(
-        settings, lambda: open_workshop(settings), is_strict=bool(os.getenv("DAGSTER_IS_DEFS_VALIDATION_CLI"))
+        settings, lambda: open_context(settings), is_strict=bool(os.getenv("DAGSTER_IS_DEFS_VALIDATION_CLI"))
     )
 
 
-def definitions_of_job(job: str, settings: Settings, open_a_workshop: OpenWorkshop) -> Definitions | None:
+def definitions_of_job(job: str, settings: Settings, open_a_workshop: OpenContext) -> Definitions | None:
     """Return the definitions of the feed that a job runs, as they are among all; None where the job is no feed's."""
     group = names.group_of_job(job)
     built = build_definitions(settings, open_a_workshop, wanted=[group]) if group else None
@@ -50,7 +50,7 @@ def definitions_of_job(job: str, settings: Settings, open_a_workshop: OpenWorksh
 
 
 def build_definitions(
-    settings: Settings, open_a_workshop: OpenWorkshop, *, is_strict: bool = False, wanted: Collection[str] = ()
+    settings: Settings, open_a_workshop: OpenContext, *, is_strict: bool = False, wanted: Collection[str] = ()
 ) -> Definitions:
     """Return the definitions of a folder of feeds; `wanted` names the feeds, if only some are needed.
 
@@ -69,7 +69,7 @@ def build_definitions(
     return Definitions.merge(*parts, broken_definitions(broken_feeds(folder)), history_definitions(), shared)
 
 
-def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenWorkshop, settings: Settings) -> Definitions:
+def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenContext, settings: Settings) -> Definitions:
     mapping = feed.mapping
     job = define_asset_job(
         names.job_of(mapping.feed),

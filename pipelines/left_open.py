@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from mappings.spec.feed import FeedMapping
-from pipelines.run.context import Workshop
+from pipelines.run.context import RunContext
 from state.enums import Waiting
 from state.ledger.row_record import Book, RowRecord
 from state.views.books import Books
@@ -38,7 +38,7 @@ class LeftOpen:
     differing: tuple[Differing, ...] = ()
 
 
-def left_open(workshop: Workshop, mapping: FeedMapping) -> LeftOpen:
+def left_open(workshop: RunContext, mapping: FeedMapping) -> LeftOpen:
     """Ask the state DB what waits, of one feed.
 
     Raises:

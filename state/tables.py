@@ -332,14 +332,15 @@ class ProblemRow(Row, table=True):
     seen_at: datetime = Field(sa_type=UtcTime)
 
 
-class RecordMemory(Row, table=True):
-    """Which entries the records of a feed's source came to, when it was last read whole: pairs of `recall`, in parts."""
+class RowDigestPart(Row, table=True):
+    """The row digests of a feed's last whole read that begin with the byte `part`, in order, and the entry of each."""
 
-    __tablename__ = "record_memory"
+    __tablename__ = "row_digest_part"
 
     scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
     part: int = Field(primary_key=True)
-    pairs: bytes
+    digests: bytes
+    entries: bytes
 
 
 class SyncRun(Row, table=True):
@@ -470,7 +471,7 @@ SCOPE: Table = METADATA.tables["scope"]
 ENTRY: Table = METADATA.tables["ledger_entry"]
 DUPLICATE_MARK: Table = METADATA.tables["duplicate_mark"]
 SIDE_BY_SIDE: Table = METADATA.tables["side_by_side"]
-RECORD_MEMORY: Table = METADATA.tables["record_memory"]
+ROW_DIGESTS: Table = METADATA.tables["row_digest_part"]
 PROBLEM: Table = METADATA.tables["problem_row"]
 RUN: Table = METADATA.tables["sync_run"]
 LEASE: Table = METADATA.tables["lease"]

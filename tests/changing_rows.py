@@ -16,7 +16,7 @@ from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import LookupShelf, parse_feed
 from pipelines.run.options import RunOptions
-from pipelines.run.reading import Approach, AtHand, approach_of
+from pipelines.run.reading import ReadInputs, ReadPlan, plan_read
 from pipelines.run.stage import CHUNK_ROWS, Staged, StageJob, stage
 
 COLUMNS = ("REF", "TITLE", "DAYS")
@@ -118,9 +118,9 @@ class Desk:
     place: ChangingRows = field(default_factory=ChangingRows)
     lists: str = ""
 
-    def approach(self, options: RunOptions | None = None) -> Approach:
-        known = AtHand(self.mapping, self._mapper(), self.lists, self.world.clock())
-        return approach_of(known, options or RunOptions(), self.world.ledger.bookmark())
+    def approach(self, options: RunOptions | None = None) -> ReadPlan:
+        known = ReadInputs(self.mapping, self._mapper(), self.lists, self.world.clock())
+        return plan_read(known, options or RunOptions(), self.world.ledger.bookmark())
 
     def stage(
         self,
@@ -137,7 +137,7 @@ class Desk:
         job = StageJob(
             run_id, self.world.lease.token, self.mapping, source, self._mapper(), self.world.ledger, asked, lambda _: None
         )
-        return stage(replace(job, approach=approach))
+        return stage(replace(job, plan=approach))
 
     def _mapper(self) -> RowMapper:
         return compile_feed(self.mapping, Directory(), self.world.clock())

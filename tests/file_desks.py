@@ -13,15 +13,14 @@ from unit.state.world import DESTINATION, World, answer
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.clockwork import REAL, Clockwork
-from connectors.sources.contract import Source
-from connectors.sources.files.snapshot import look_at
-from mappings.compiler.mapper import Directory, compile_feed
+from connectors.sources.files.snapshot import take_snapshot
+from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import LookupShelf, parse_feed
 from pipelines.run.options import RunOptions
-from pipelines.run.reading import AtHand, Sameness, approach_of
+from pipelines.run.reading import ChangeProbe, ReadInputs, plan_read
 from pipelines.run.stage import Staged, StageJob, stage
 from state.enums import ProblemKind
 from state.ledger.choices import Choice, NotPossibleError
@@ -99,21 +98,21 @@ class Desk:
     read: list[int] = field(default_factory=list)
     is_doomed: bool = False
     events: int = 1000
-    watch: Callable[[Source], Source] = lambda source: source
+    watch: Callable[[RowMapper], RowMapper] = lambda mapper: mapper
 
     def stage(self, options: RunOptions | None = None, *, is_plain: bool | None = None) -> Staged:
         """Stage once, as a run does; `read` is told how many rows were looked at."""
         asked = options or RunOptions()
         is_plain = self.is_plain if is_plain is None else is_plain
         run_id, mapping = self.world.run(), self.feed.parsed(self.folder)
-        mapper = compile_feed(mapping, Directory(self.channels), self.world.clock())
-        known = AtHand(mapping, mapper, str(sorted(self.channels.items())), self.world.clock())
-        approach = approach_of(known, asked, self.world.ledger.bookmark())
-        look = partial(look_at, mapping.source, self.folder, self.clockwork)
-        sameness = None if is_plain else Sameness(look, known.fit_today, known.began)
-        source = self.watch(open_source(mapping.source, self.folder, mapper.columns))
+        mapper = self.watch(compile_feed(mapping, Directory(self.channels), self.world.clock()))
+        known = ReadInputs(mapping, mapper, str(sorted(self.channels.items())), self.world.clock())
+        plan = plan_read(known, asked, self.world.ledger.bookmark())
+        snapshot = partial(take_snapshot, mapping.source, self.folder, self.clockwork)
+        probe = None if is_plain else ChangeProbe(snapshot, known.fit_today, known.began)
+        source = open_source(mapping.source, self.folder, mapper.columns)
         token = self.world.lease.token
-        job = StageJob(run_id, token, mapping, source, mapper, self.world.ledger, asked, self._count, (), approach, sameness)
+        job = StageJob(run_id, token, mapping, source, mapper, self.world.ledger, asked, self._count, (), plan, probe)
         return stage(job)
 
     def _count(self, rows: int) -> None:

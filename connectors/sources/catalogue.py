@@ -6,7 +6,7 @@ Each kind lives in its own module; a kind that is missing here is a type error.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
@@ -14,7 +14,7 @@ from connectors.masking import Mask
 from connectors.sources.access import NO_ACCESS, Access
 from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Source
-from connectors.sources.feed_source import DiscreetSource, Discretion, FeedSource, asked_of_itself
+from connectors.sources.feed_source import FeedSource, MaskedSource, masked_errors, own_columns
 from connectors.sources.files.opened_file import FileAt
 from connectors.sources.files.source import open_files
 from connectors.sources.formats.csv import CsvFile
@@ -24,7 +24,7 @@ from connectors.sources.formats.records import RecordFile
 from connectors.sources.formats.xlsx import Workbook
 from connectors.sources.formats.xml import XmlRecords
 from connectors.sources.header import Asked
-from connectors.sources.salesforce.look import OrgLook
+from connectors.sources.write_back import MarkBoard
 from mappings.errors import ConfigError
 from mappings.spec.source import (
     CsvSource,
@@ -43,7 +43,9 @@ from mappings.spec.source import (
 from mappings.spec.source_words import is_address, secrets_of
 
 if TYPE_CHECKING:
-    from connectors.sources.salesforce.records import SalesforceRecords
+    from connectors.sources.salesforce.read import OrgLook
+    from connectors.sources.salesforce.source import SalesforceRecords
+
 
 FileSpec = CsvSource | TsvSource | WorkbookSource | JsonSource | NdjsonSource | XmlSource | IcsSource
 """The kinds that are files."""
@@ -76,7 +78,7 @@ def open_source(
                 source = open_files(
                     spec, base, asked, lambda file: _read_as(spec, file, asked), since=cursor, clockwork=clockwork
                 )
-                return DiscreetSource(source, Mask(secrets_of(spec.path))) if is_address(spec.path) else source
+                return MaskedSource(source, Mask(secrets_of(spec.path))) if is_address(spec.path) else source
             case GoogleSheetsSource():
                 return _google_sheet(spec, asked, access, cursor, clockwork)
             case SalesforceSource():
@@ -88,8 +90,8 @@ def open_source(
         return open_source(join.source, base, columns, access=access, clockwork=clockwork)
 
     if spec.join or spec.empty_if or spec.empty_in or spec.json_columns:
-        return DiscreetSource(FeedSource(spec, asked, open_rows, open_table), access.mask)
-    return DiscreetSource(open_rows(asked), access.mask)
+        return MaskedSource(FeedSource(spec, asked, open_rows, open_table), access.mask)
+    return MaskedSource(open_rows(asked), access.mask)
 
 
 def look_at_org(spec: SalesforceSource, columns: frozenset[str], *, access: Access, clockwork: Clockwork = REAL) -> OrgLook:
@@ -98,21 +100,21 @@ def look_at_org(spec: SalesforceSource, columns: frozenset[str], *, access: Acce
     Raises:
         SyncError: as reading it does; what the feed needs and the org lacks is told with what is nearest.
     """
-    with Discretion(access.mask):
-        return _salesforce(spec, asked_of_itself(spec, Asked.of(spec, columns)), access, "", clockwork).look()
+    with masked_errors(access.mask):
+        return _salesforce(spec, own_columns(spec, Asked.of(spec, columns)), access, "", clockwork).look()
 
 
 def _google_sheet(spec: GoogleSheetsSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> Source:
     with needed_extra("sheets", spec.place):
         # Here, as it takes a third of a second that feeds of other kinds need not wait.
-        from connectors.sources.google_sheets.sheet import GoogleSheet  # noqa: PLC0415
+        from connectors.sources.google_sheets.source import GoogleSheet  # noqa: PLC0415
     return GoogleSheet(spec, asked, access, clockwork, since)
 
 
 def _salesforce(spec: SalesforceSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> SalesforceRecords:
     with needed_extra("salesforce", spec.place):
         # Here, as feeds of other kinds need not wait for it.
-        from connectors.sources.salesforce.records import SalesforceRecords  # noqa: PLC0415
+        from connectors.sources.salesforce.source import SalesforceRecords  # noqa: PLC0415
     return SalesforceRecords(spec, asked, access, since, clockwork)
 
 
@@ -146,3 +148,17 @@ def needed_extra(name: str, place: str) -> Iterator[None]:
 
 def _is_read_once(spec: SourceSpec) -> bool:
     return isinstance(spec, FileSource) and spec.files == "new"
+
+
+def open_board(spec: GoogleSheetsSource, keys: frozenset[str], access: Access) -> AbstractContextManager[MarkBoard]:
+    """Return the board of a sheet that its owner lets us write into, to be opened; `keys` are the columns of a row's key.
+
+    Raises:
+        ConfigError: its client is not installed, or there are no credentials.
+    """
+    try:
+        from connectors.sources.google_sheets.write_back import opened_board  # noqa: PLC0415  # an extra: not everybody has it
+    except ModuleNotFoundError as error:
+        message = f"to write back into {spec.place}, the module {error.name} is missing"
+        raise ConfigError(message, hint="pip install 'eventsync[sheets]'") from error
+    return opened_board(spec, keys, access)

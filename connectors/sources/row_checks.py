@@ -1,6 +1,7 @@
-"""What is wrong with the text of a row's cells: a problem in a column that the mapping uses, a warning in any other.
+"""What is wrong with a row's cells or its width; limits of a record; which rows of a file are none (comments, footers).
 
-What is wrong with a row's shape is `odd_rows`'s.
+The limits are far beyond real files, and keep a small hostile file from taking the memory or the time of a run. Blank rows are
+rows, and left to the mapping.
 """
 
 from __future__ import annotations
@@ -15,46 +16,36 @@ from mappings.patterns import CompiledPattern, compile_pattern
 from mappings.refusals import Reason, ReasonCode
 from mappings.spec.source import GridSource
 
+LARGEST_RECORD = 64 * 1024 * 1024
+"""Characters of one record, one line, or anything that stands beside the records."""
+
+LARGEST_CELL = 10 * 1024 * 1024
+"""Characters. A larger cell is a quote that was never closed, far more often than it is text."""
+
+MOST_VALUES = 200_000
+"""Values of one record, however nested; cells or lines of one row; properties of one event; elements of one kind in a sheet."""
+
+MOST_COLUMNS = 16_384
+"""Columns of a source; as many as a sheet may have."""
+
+LONGEST_NAME = 1_000
+"""Characters of a column's name, made of the names that lead to it."""
+
+LONGEST_MARKUP = 1024 * 1024
+"""Bytes of one tag, comment or document type of XML."""
+
+BESIDE = " | "
+"""What people are shown between the cells of a source that has no delimiter."""
+
 _MOST_SHOWN = 200
 _NUL_HINT = "a NUL byte is no text: take it out, or export the file anew"
-
-
-@dataclass(frozen=True, slots=True)
-class CellFaults:
-    """Judges the cells of one source. `wanted` are the columns that the mapping uses, `encodings` those agreed."""
-
-    wanted: frozenset[str]
-    encodings: tuple[str, ...]
-
-    def row(self, origin: RowLocation, cells: Mapping[str, str], problems: tuple[Reason, ...] = ()) -> SourceRow:
-        """Return the row with its faults told; in its cells U+FFFD stands for each byte that is no text."""
-        spoilt, told = list(problems), list[Reason]()
-        for column, cell in cells.items():
-            for fault in self._faults(column, cell):
-                (spoilt if column in self.wanted else told).append(fault)
-        clean = {column: replaced_bytes(cell).replace("\0", "\N{REPLACEMENT CHARACTER}") for column, cell in cells.items()}
-        return SourceRow(origin, clean, tuple(spoilt), tuple(told))
-
-    def _faults(self, column: str, cell: str) -> Iterator[Reason]:
-        if has_undecodable(cell):
-            hint = f"save the file as {' or '.join(self.encodings)}"
-            yield Reason(ReasonCode.UNDECODABLE, "", column, short(cell), hint)
-        if "\0" in cell:
-            yield Reason(ReasonCode.BAD_TEXT, "", column, short(cell), _NUL_HINT)
+_UNDECODED = re.compile("[\ud800-\udfff]")
 
 
 def short(text: str) -> str:
     r"""Return a text as people are shown it: undecodable bytes as `\xe9`, NUL as `\x00`, no more than 200 characters."""
-    shown = shown_bytes(text[: _MOST_SHOWN + 1]).replace("\0", "\\x00")
+    shown = _UNDECODED.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text[: _MOST_SHOWN + 1]).replace("\0", "\\x00")
     return shown if len(shown) <= _MOST_SHOWN else shown[: _MOST_SHOWN - 1] + "…"
-
-
-_UNDECODED = re.compile("[\ud800-\udfff]")
-
-
-def shown_bytes(text: str) -> str:
-    r"""Return text for people in which each undecodable byte stands as `\xe9`."""
-    return _UNDECODED.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)
 
 
 def replaced_bytes(text: str) -> str:
@@ -73,17 +64,34 @@ def has_undecodable(text: str) -> bool:
     return False
 
 
-BESIDE = " | "
-"""What people are shown between the cells of a source that has no delimiter."""
+@dataclass(frozen=True, slots=True)
+class CellChecks:
+    """Checks the text of cells. `wanted` are the columns that the mapping uses, `encodings` those agreed."""
+
+    wanted: frozenset[str]
+    encodings: tuple[str, ...]
+
+    def row(self, origin: RowLocation, cells: Mapping[str, str], problems: tuple[Reason, ...] = ()) -> SourceRow:
+        """Return the row; a faulty cell is a problem in a wanted column, a warning in any other. U+FFFD replaces bad bytes."""
+        faults, warnings = list(problems), list[Reason]()
+        for column, cell in cells.items():
+            found = faults if column in self.wanted else warnings
+            if has_undecodable(cell):
+                hint = f"save the file as {' or '.join(self.encodings)}"
+                found.append(Reason(ReasonCode.UNDECODABLE, "", column, short(cell), hint))
+            if "\0" in cell:
+                found.append(Reason(ReasonCode.BAD_TEXT, "", column, short(cell), _NUL_HINT))
+        clean = {column: replaced_bytes(cell).replace("\0", "\N{REPLACEMENT CHARACTER}") for column, cell in cells.items()}
+        return SourceRow(origin, clean, tuple(faults), tuple(warnings))
 
 
 @dataclass(frozen=True, slots=True)
-class OddRows:
-    """Makes rows of one source's odd records. `columns` are the source's; `delimiter` parts the cells where people see them."""
+class RowChecks:
+    """Makes rows of records that are not as the header announced. `columns` are the source's, `delimiter` its own."""
 
     spec: GridSource
     columns: tuple[str, ...]
-    faults: CellFaults
+    cells: CellChecks
     delimiter: str = BESIDE
     rejects_short: bool = False
 
@@ -95,10 +103,10 @@ class OddRows:
         """
         filled = [*cells, *[""] * (len(self.columns) - len(cells))]
         named = dict(zip(self.columns, filled, strict=False))
-        return self.faults.row(origin, named, (*problems, *self._width(cells)))
+        return self.cells.row(origin, named, (*problems, *self._width(cells)))
 
     def misquoted(self, origin: RowLocation, cells: Sequence[str], text: str, quote: str | None) -> SourceRow:
-        """Return the row of a record with broken quotes: its cells as far as they can be told, and why it cannot be used."""
+        """Return the row of a record with broken quotes: its cells as far as they can be read, and the problem."""
         hint = f"inside a quoted cell write each {quote} twice"
         problem = Reason(ReasonCode.BAD_TEXT, "", "", short(text.rstrip("\r\n")), hint)
         return self.row(origin, cells[: len(self.columns)], (problem,))
@@ -107,34 +115,16 @@ class OddRows:
         counts = f"the header has {len(self.columns)} columns, this row has {len(cells)} cells"
         surplus = cells[len(self.columns) :]
         if self.spec.long_rows == "reject" and any(map(str.strip, surplus)):
-            hint = f"{counts}; {self._remedy()}"
-            yield Reason(ReasonCode.RAGGED, "", "", short(self.delimiter.join(surplus)), hint)
-        if self.rejects_short and len(cells) < self._named() and any(map(str.strip, cells)):
+            remedy = (
+                "name their columns in the header, leave them out by `source.range`, or say `long_rows: cut`"
+                if self.delimiter == BESIDE
+                else f"a cell that contains {self.delimiter!r} must stand in quotes"
+            )
+            yield Reason(ReasonCode.RAGGED, "", "", short(self.delimiter.join(surplus)), f"{counts}; {remedy}")
+        # Delimiters after the last column with a name are decoration.
+        named = (place for place, column in enumerate(self.columns, start=1) if column != f"#{place}")
+        if self.rejects_short and len(cells) < max(named, default=0) and any(map(str.strip, cells)):
             yield Reason(ReasonCode.RAGGED, "", "", short(self.delimiter.join(cells)), f"{counts}; is a line break in a cell?")
-
-    def _remedy(self) -> str:
-        if self.delimiter == BESIDE:
-            return "name their columns in the header, leave them out by `source.range`, or say `long_rows: cut`"
-        return f"a cell that contains {self.delimiter!r} must stand in quotes"
-
-    def _named(self) -> int:
-        """Return how many columns there are up to the last one with a name: delimiters after it are decoration."""
-        places = enumerate(self.columns, start=1)
-        return max((place for place, column in places if column != f"#{place}"), default=0)
-
-
-LARGEST_RECORD = 64 * 1024 * 1024
-"""Characters of one record, one line, or anything that stands beside the records."""
-LARGEST_CELL = 10 * 1024 * 1024
-"""Characters. A larger cell is a quote that nobody closed, far more often than it is text."""
-MOST_VALUES = 200_000
-"""Values of one record, however nested; cells or lines of one row; properties of one event; elements of one kind in a sheet."""
-MOST_COLUMNS = 16_384
-"""Columns of a source; as many as a sheet may have."""
-LONGEST_NAME = 1_000
-"""Characters of a column's name, made of the names that lead to it."""
-LONGEST_MARKUP = 1024 * 1024
-"""Bytes of one tag, comment or document type of XML."""
 
 
 def within_limits(rows: Iterator[SourceRow], spec: GridSource) -> Iterator[SourceRow]:
@@ -142,17 +132,13 @@ def within_limits(rows: Iterator[SourceRow], spec: GridSource) -> Iterator[Sourc
 
     Memory grows with `footer` and the blank rows within it, not with the file.
     """
-    if spec.comment:
-        rows = _without_comments(rows, spec.comment)
+    if mark := spec.comment:
+        rows = (row for row in rows if not next(iter(row.cells.values()), "").lstrip().startswith(mark))
     if spec.until is not None:
         rows = _until(rows, compile_pattern(spec.until))
     if spec.footer:
         rows = _without_footer(rows, spec.footer)
     return rows
-
-
-def _without_comments(rows: Iterator[SourceRow], mark: str) -> Iterator[SourceRow]:
-    return (row for row in rows if not next(iter(row.cells.values()), "").lstrip().startswith(mark))
 
 
 def _until(rows: Iterator[SourceRow], pattern: CompiledPattern) -> Iterator[SourceRow]:
@@ -165,16 +151,13 @@ def _until(rows: Iterator[SourceRow], pattern: CompiledPattern) -> Iterator[Sour
 
 
 def _without_footer(rows: Iterator[SourceRow], length: int) -> Iterator[SourceRow]:
-    held: deque[SourceRow] = deque()
+    held: deque[tuple[SourceRow, bool]] = deque()
     filled = 0
     for row in rows:
-        held.append(row)
-        filled += not _is_blank(row)
-        while filled > length or (filled == length and _is_blank(held[0])):
-            first = held.popleft()
-            filled -= not _is_blank(first)
+        is_filled = any(map(str.strip, row.cells.values()))
+        held.append((row, is_filled))
+        filled += is_filled
+        while filled > length or (filled == length and not held[0][1]):
+            first, was_filled = held.popleft()
+            filled -= was_filled
             yield first
-
-
-def _is_blank(row: SourceRow) -> bool:
-    return not any(map(str.strip, row.cells.values()))

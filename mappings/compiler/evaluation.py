@@ -1,6 +1,6 @@
-"""One row on its way to becoming an event: its cells, its named values, and the policies for what is empty or refused.
+"""The evaluation of one row: its state, the policies for what is empty or refused, and values passing through their steps.
 
-Which values are worked out, and in what order, is `compiling`'s.
+A value first takes the straight way through its steps; only where one refuses, it takes the careful way, which names the step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RowState:
     """A row being mapped, or one of the events that it stands for. `named` holds the values of `let` as they are first needed.
 
     `item` and `day` are what tells the event apart, None where nothing does. `cancelled`: the label under which the event
-    is called off. `is_doubtful`: its payload may not be an event, as a part of it does not look like one's. `rejected_by`: the
+    is called off. `rejected_by`: the
     place under `rows:` of the first rule that rejects the row, 0 if none does.
     """
 
@@ -37,7 +37,6 @@ class RowState:
         "cancelled",
         "cells",
         "day",
-        "is_doubtful",
         "is_draft",
         "item",
         "named",
@@ -53,7 +52,6 @@ class RowState:
         self.reasons: list[Reason] = []
         self.warnings: list[Reason] = []
         self.is_draft = False
-        self.is_doubtful = False
         self.cancelled = ""
         self.origin = NOWHERE
         self.item: Any = None
@@ -276,7 +274,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class CompiledStep:
     """One compiled step. `one` works on one item; `run` on all there is; `mend` is the step's own policy, if it has one;
     `path` the field of the event that the value is for.
     """
@@ -312,7 +310,7 @@ Watch = Callable[[str, str, Any, Any], None]
 """Is told, for `explain`, of each step: the field's path, the step, what went in, and what came out (or the Refusal)."""
 
 
-def watched(stage: Stage, path: str, watch: Watch) -> Stage:
+def watched(stage: CompiledStep, path: str, watch: Watch) -> CompiledStep:
     """Return the same stage, which tells of each use."""
 
     def told(run: Run) -> Run:
@@ -346,7 +344,7 @@ def told_value(get: Getter, name: str, path: str, watch: Watch) -> Getter:
     return value
 
 
-def compile_step(step: Step, flow: Flow, tables: Mapping[str, Table], path: str) -> tuple[Stage, Flow]:
+def compile_step(step: Step, flow: Flow, tables: Mapping[str, Table], path: str) -> tuple[CompiledStep, Flow]:
     """Compile one step for what reaches it, and say what it passes on.
 
     Raises:
@@ -360,11 +358,11 @@ def compile_step(step: Step, flow: Flow, tables: Mapping[str, Table], path: str)
         one = guarded(one, step.takes)
     mend = None if step.policy is None else mending(step.policy, path)
     every = _each(one, works_on_empty=works_on_empty) if is_each else one
-    stage = Stage(step.name, one, every, is_each, works_on_empty, mend, path, step.policy in (None, "warn", "draft"))
+    stage = CompiledStep(step.name, one, every, is_each, works_on_empty, mend, path, step.policy in (None, "warn", "draft"))
     return stage, _after(step, flow, is_each=is_each)
 
 
-def stepped(read: Getter, stages: tuple[Stage, ...], ends: Ends) -> Getter:
+def stepped(read: Getter, stages: tuple[CompiledStep, ...], ends: Ends) -> Getter:
     """Return the value that `read` gives once it has passed all stages."""
     works_on_empty = any(stage.works_on_empty for stage in stages)
     passed = _passed(stages, ends)
@@ -383,7 +381,7 @@ def stepped(read: Getter, stages: tuple[Stage, ...], ends: Ends) -> Getter:
     return value
 
 
-def _passed(stages: tuple[Stage, ...], ends: Ends) -> Walk:
+def _passed(stages: tuple[CompiledStep, ...], ends: Ends) -> Walk:
     runs = tuple((stage.run, stage.works_on_empty) for stage in stages)
     careful = _careful(stages, ends)
 
@@ -400,7 +398,7 @@ def _passed(stages: tuple[Stage, ...], ends: Ends) -> Walk:
     return passed
 
 
-def stepped_cell(column: str, stages: tuple[Stage, ...], ends: Ends) -> Getter:
+def stepped_cell(column: str, stages: tuple[CompiledStep, ...], ends: Ends) -> Getter:
     """Return the same for the text of a column: the hot path of the mapper, with nothing called that need not be."""
     if any(stage.works_on_empty for stage in stages):
         return stepped(column_reader(column), stages, ends)
@@ -426,7 +424,7 @@ def stepped_cell(column: str, stages: tuple[Stage, ...], ends: Ends) -> Getter:
     return value
 
 
-def _careful(stages: tuple[Stage, ...], ends: Ends) -> Walk:
+def _careful(stages: tuple[CompiledStep, ...], ends: Ends) -> Walk:
     """The same way once more, one stage at a time, so that the refusal names its step and the policies are heard."""
 
     def walk(row: RowState, found: Any) -> Any:
@@ -449,7 +447,7 @@ def _careful(stages: tuple[Stage, ...], ends: Ends) -> Walk:
     return careful
 
 
-def _try_stage(row: RowState, stage: Stage, current: Any, found: str, column: str) -> Any:
+def _try_stage(row: RowState, stage: CompiledStep, current: Any, found: str, column: str) -> Any:
     if stage.is_each and isinstance(current, list):
         items = current if stage.works_on_empty else _present(current)
         tried = [_try_one(row, stage, item, str(item), column) for item in items]
@@ -457,7 +455,7 @@ def _try_stage(row: RowState, stage: Stage, current: Any, found: str, column: st
     return _try_one(row, stage, current, found, column)
 
 
-def _try_one(row: RowState, stage: Stage, item: Any, found: str, column: str) -> Any:
+def _try_one(row: RowState, stage: CompiledStep, item: Any, found: str, column: str) -> Any:
     try:
         return stage.one(item)
     except Repaired as repaired:
@@ -505,7 +503,7 @@ def _whole(run: Run) -> Run:
     return lambda value: run(value if type(value) is list else [value])
 
 
-_MOST = 4096
+_MEMO_SIZE = 4096
 
 
 @dataclass(slots=True)
@@ -521,13 +519,12 @@ class Reads:
         self.is_more = self.is_more or other.is_more
 
 
-def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str], is_plain: Callable[[Any], bool]) -> Getter:
-    """Return the same settled value, remembered for some thousand different contents of the columns that decide it.
+def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str]) -> Getter:
+    """Return the same settled value, memoised by the cells that decide it: days and places come again (budget 3).
 
-    Only values that are plain, in rows of which there is nothing to tell, are remembered: every other row has its warnings
-    and refusals noted anew, and is doubtful where its value is not plain.
+    Only values of rows without warnings and refusals are kept: every other row has its own noted anew.
     """
-    pick: Callable[[Mapping[str, str]], Any] = itemgetter(*sorted(columns)) if columns else _no_cells
+    pick: Callable[[Mapping[str, str]], Any] = itemgetter(*sorted(columns)) if columns else lambda _cells: ()
     known: dict[Any, Any] = {}
 
     def value(row: RowState) -> Any:
@@ -540,16 +537,10 @@ def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str
             return found
         found = get(row)
         found = None if found is None else settle(found)
-        if found is not None and not is_plain(found):
-            row.is_doubtful = True
-        elif key is not UNSET and not row.warnings and not row.reasons:
-            if len(known) >= _MOST:
+        if key is not UNSET and not row.warnings and not row.reasons:
+            if len(known) >= _MEMO_SIZE:
                 known.clear()
             known[key] = found
         return found
 
     return value
-
-
-def _no_cells(_cells: Mapping[str, str]) -> tuple[()]:
-    return ()

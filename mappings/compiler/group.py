@@ -1,30 +1,28 @@
-"""Rows of one key found together, wherever they stand in the source: in memory, or as they come where the file is sorted.
-
-What becomes of rows that were found together is `engine`'s.
-"""
+"""Rows of one key: one of them is chosen, or they are grouped into one event, whose lists are gathered from all of them."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, time
+from datetime import date
 from decimal import Decimal
 from itertools import groupby
 from typing import Any, Protocol
 
 from mappings.compiler.base import Compiler
 from mappings.compiler.evaluation import Getter, RowState
-from mappings.compiler.expand import Strand
+from mappings.compiler.expand import ExpandedRow
 from mappings.compiler.payload import compile_payload
 from mappings.errors import ConfigError
 from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, RowOutcome, Skipped, SourceRow
-from mappings.positions import Loc, Problem, Spot
+from mappings.positions import Loc, Problem, ValuePosition
 from mappings.refusals import Reason, Refusal, did_you_mean
 from mappings.row_key import RowKey
 from mappings.spec.rules import Choosing, Grouping
 from mappings.spec.values import Fields
 from mappings.steps.step import Kind
+from mappings.zones import TimeOfDay
 
 HELD_AT_MOST = 100_000
 """So many rows wait in memory for the end of the file; some 100 MB."""
@@ -85,7 +83,7 @@ _RANKED = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.NUMBER, Kind.ANY)
 class OneByOne(Protocol):
     """A mapper of rows that know nothing of each other."""
 
-    def opened(self, row: SourceRow) -> Strand | Skipped | Gone:
+    def opened(self, row: SourceRow) -> ExpandedRow | Skipped | Gone:
         """Return what a row is before it is mapped, or why it is left out."""
         ...
 
@@ -129,7 +127,6 @@ class Joined:
             found = [*_listed(payload.get(name)), *self.lists.get(name, ())]
             if found:
                 payload[name] = [one for place, one in enumerate(found) if one not in found[:place]]
-        state.is_doubtful = True
         state.reasons.extend(self.reasons)
         state.warnings.extend(self.warnings)
         state.is_draft = state.is_draft or self.is_draft
@@ -163,7 +160,7 @@ def compile_choice(compiler: Compiler, asked: Choosing, loc: Loc) -> Join:
     """Compile the rule that chooses among rows with one key."""
     if asked.keep == "first":
         return _first_of_each
-    rank = None if asked.by is None else _rank(compiler, asked.by, Spot((*loc, "duplicates", "by")))
+    rank = None if asked.by is None else _rank(compiler, asked.by, ValuePosition((*loc, "duplicates", "by")))
 
     def choose(mapper: OneByOne, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
         for lot in lots(rows, lambda row: _key_of(mapper, row), is_sorted=asked.is_sorted):
@@ -193,14 +190,16 @@ def _first_of_each(mapper: OneByOne, rows: Iterable[SourceRow]) -> Iterator[RowO
 def _key_of(mapper: OneByOne, row: SourceRow) -> RowKey | None:
     """Return the key under which other rows may join this one; a row without one, or left out, stands alone."""
     opened = mapper.opened(row)
-    return opened.key if isinstance(opened, Strand) and opened.key and not row.problems else None
+    return opened.key if isinstance(opened, ExpandedRow) and opened.key and not row.problems else None
 
 
 def _grouped(mapper: OneByOne, lot: Lot, joined: Joined, build: Getter) -> Iterator[RowOutcome]:
     """Yield one event for a lot; rows that are called off join it no more, unless all of them are."""
     first, others = lot.rows[0], lot.rows[1:]
     if others and lot.key is not None:
-        opened = [(row, strand) for row, strand in ((row, mapper.opened(row)) for row in lot.rows) if isinstance(strand, Strand)]
+        opened = [
+            (row, strand) for row, strand in ((row, mapper.opened(row)) for row in lot.rows) if isinstance(strand, ExpandedRow)
+        ]
         (first, _), *wanted = [pair for pair in opened if not pair[1].state.cancelled] or opened
         others = tuple(row for row in lot.rows if row is not first)
         for row, strand in wanted:
@@ -209,7 +208,7 @@ def _grouped(mapper: OneByOne, lot: Lot, joined: Joined, build: Getter) -> Itera
     yield from (Absorbed(row.origin, lot.key or RowKey(""), Absorption.GROUPED) for row in others)
 
 
-def _rank(compiler: Compiler, by: Any, spot: Spot) -> Getter:
+def _rank(compiler: Compiler, by: Any, spot: ValuePosition) -> Getter:
     compiled = compiler.value(by, spot)
     if compiled.constant is not None or compiled.flow.is_list or compiled.flow.kind not in _RANKED:
         hint = 'name the column, and read it: {from: UPDATED, do: [{datetime: "%Y-%m-%d %H:%M"}]}'
@@ -231,13 +230,13 @@ def _newest(mapper: OneByOne, rows: Sequence[SourceRow], rank: Getter) -> Sequen
 
 def _ranked(mapper: OneByOne, row: SourceRow, rank: Getter) -> Any:
     opened = mapper.opened(row)
-    if not isinstance(opened, Strand):
+    if not isinstance(opened, ExpandedRow):
         return None
     try:
         found = rank(opened.state)
     except Refusal:
         return None
-    return found if isinstance(found, date | datetime | time | Decimal | int | float) else None
+    return found if isinstance(found, date | TimeOfDay | Decimal | int | float) else None
 
 
 def _listed(value: Any) -> list[Any]:

@@ -1,7 +1,4 @@
-"""The key of a row: the cells that identify it for life, checked for what spreadsheets do to them.
-
-How the parts become one name is `identity`'s.
-"""
+"""The key of a row: the cells that identify it for life, checked for what spreadsheets do to them."""
 
 from __future__ import annotations
 
@@ -22,7 +19,6 @@ _HINT = "a spreadsheet program has changed it: format the column as text, and pu
 _MOST_BYTES = 2_000
 """A PostgreSQL index entry holds 2,704 bytes; the rest is room for the scope and for escapes."""
 _SHOWN = 80
-
 ReadKey = Callable[[Mapping[str, str]], "RowKey | tuple[Reason, ...]"]
 
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from mappings.compiler.base import Compiler
 from mappings.compiler.evaluation import RowState, Watch, cells_reader
-from mappings.compiler.expand import Strand, given_item, is_of_item
+from mappings.compiler.expand import ExpandedRow, given_item, is_of_item
 from mappings.compiler.group import Joined
 from mappings.compiler.key import ReadKey, compile_key
-from mappings.compiler.payload import Judge, Payload, compile_payload
+from mappings.compiler.payload import Payload, Validator, compile_payload
 from mappings.compiler.row_rules import OVER, only
-from mappings.compiler.rows import PlacedRule, RowPlan, Way, as_one_row, compile_plan, needs_the_moment
+from mappings.compiler.rows import Expansion, PlacedRule, RowRules, as_one_row, compile_plan, needs_the_moment
 from mappings.compiler.values import compile_value
 from mappings.errors import ConfigError
 from mappings.outcome import Gone, MappedRow, RowOutcome, Skipped, SourceRow
@@ -27,6 +27,7 @@ from mappings.refusals import REASON_TEXTS, Refusal
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from mappings.spec.rules import Explode
+from mappings.zones import EndOfDay
 
 BLANK = "blank row"
 """The label of rows whose cells are all blank."""
@@ -53,9 +54,9 @@ class RowMapper:
     columns: frozenset[str]
     """The source columns that the mapping reads, those of the key included."""
     _read_key: ReadKey
-    _plan: RowPlan
+    _plan: RowRules
     _payload: Payload
-    _judge: Judge
+    _judge: Validator
     _named: int
     _days_asked: frozenset[str] = frozenset()
     _asks_the_line: bool = False
@@ -78,7 +79,7 @@ class RowMapper:
         if self._plan.ways:
             return self.outcomes(row)[0]
         opened = self.opened(row)
-        return self._ended(row, opened) if isinstance(opened, Strand) else opened
+        return self._ended(row, opened) if isinstance(opened, ExpandedRow) else opened
 
     def outcomes(self, row: SourceRow, joined: Joined | None = None) -> tuple[RowOutcome, ...]:
         """Return all that becomes of a row, and of the parts of other rows that `joined` it: one outcome at least."""
@@ -94,7 +95,7 @@ class RowMapper:
             strands = strands[:1]
         return as_one_row([self._ended(row, strand, joined) for strand in strands], strands, opened.key, self._plan.days)
 
-    def opened(self, row: SourceRow) -> Strand | Skipped | Gone:
+    def opened(self, row: SourceRow) -> ExpandedRow | Skipped | Gone:
         """Return what a row is before it is mapped, or why it is left out. Without a usable key, its key is ""."""
         found = self._read_key(row.cells)
         if row.is_gone:
@@ -109,7 +110,7 @@ class RowMapper:
             return Skipped(row.origin, label, key, rule=rule)
         if not isinstance(found, str):
             state.reasons.extend(found)
-        return Strand(key, state)
+        return ExpandedRow(key, state)
 
     def key_of(self, row: SourceRow) -> RowKey:
         """Return the row's key without mapping it, "" where it has none that can be used."""
@@ -143,7 +144,7 @@ class RowMapper:
         if self._plan.window is not None:
             return None
         days = self._plan.days
-        looked_at = () if days is None else (days.today, days.reach.first, days.reach.last)
+        looked_at = () if days is None else (days.today, days.range.first, days.range.last)
         return " ".join([*sorted(self._days_asked), *map(str, looked_at)])
 
     @property
@@ -166,13 +167,13 @@ class RowMapper:
         """The first and the last ISO day of recurring events whose absence means something; None where none recur."""
         return None if self._plan.days is None else self._plan.days.spoken_for
 
-    def _unfolded(self, opened: Strand) -> list[Strand]:
+    def _unfolded(self, opened: ExpandedRow) -> list[ExpandedRow]:
         strands = [opened]
         for way in self._plan.ways:
             strands = [event for strand in strands for event in _gone(way, strand)]
         return strands
 
-    def _ended(self, row: SourceRow, strand: Strand, joined: Joined | None = None) -> RowOutcome:
+    def _ended(self, row: SourceRow, strand: ExpandedRow, joined: Joined | None = None) -> RowOutcome:
         state = strand.state
         if strand.label and not row.problems:
             return Skipped(row.origin, strand.label, strand.key, rule=strand.rule)
@@ -210,7 +211,7 @@ def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | N
     Raises:
         ConfigError: a channel that the key does not have, or a window without the moment of the run.
     """
-    mapper, problems = attempt(mapping, directory, as_of)
+    mapper, problems = compile_with_problems(mapping, directory, as_of)
     if problems:
         told = "\n".join(f"{problem.message}, {problem.hint}" if problem.hint else problem.message for problem in problems)
         raise ConfigError(
@@ -222,7 +223,7 @@ def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | N
     return mapper
 
 
-def attempt(
+def compile_with_problems(
     mapping: FeedMapping, directory: Directory, as_of: datetime | None = None, watch: Watch | None = None
 ) -> tuple[RowMapper, tuple[Problem, ...]]:
     """Compile as far as possible: the mapper, and what could not be compiled (the mapper is then not to be used).
@@ -240,7 +241,7 @@ def attempt(
         _read_key=compile_key(mapping.key_columns),
         _plan=plan,
         _payload=payload,
-        _judge=Judge(
+        _judge=Validator(
             payload=payload,
             slugs=directory.classifications,
             used=cells_reader(sorted(columns)),
@@ -280,7 +281,7 @@ def _left_out(rules: Sequence[PlacedRule], state: RowState) -> tuple[str, int]:
     return "", 0
 
 
-def _gone(way: Way, strand: Strand) -> list[Strand]:
+def _gone(way: Expansion, strand: ExpandedRow) -> list[ExpandedRow]:
     """Return the events of one, each asked whether it is wanted."""
     if strand.label or strand.is_refused:
         return [strand]
@@ -335,7 +336,7 @@ def explain_row(mapping: FeedMapping, directory: Directory, row: SourceRow, as_o
         if told.refused:
             refused.add(field)
 
-    mapper, _ = attempt(mapping, directory, as_of, watch)
+    mapper, _ = compile_with_problems(mapping, directory, as_of, watch)
     return Explanation(outcomes=mapper.outcomes(row), steps=tuple(steps))
 
 
@@ -353,7 +354,7 @@ def _shown(value: Any) -> str:
             return ""
         case list():
             return " | ".join(map(_shown, value))
-        case datetime() | date() | time():
+        case date() | time() | EndOfDay():
             return value.isoformat()
         case dict():
             return ", ".join(f"{name}: {_shown(part)}" for name, part in value.items())

@@ -1,6 +1,6 @@
-"""Values as the payload holds them: texts in NFC, times in ISO 8601, empties left out.
+"""The payload: how its fields are compiled and filled for a row, and how the result is validated.
 
-Which field holds which value is `settling`'s; what the service accepts is `event`'s.
+Texts are in NFC, times in ISO 8601; what is empty is left out.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import orjson
@@ -19,25 +18,46 @@ from mappings.compiler.evaluation import UNSET, Flow, Getter, RowState, nfc, not
 from mappings.compiler.values import compile_cover, compile_loop
 from mappings.event import NO_TEXT, dump, judge
 from mappings.outcome import MappedRow, Rejection, SourceRow
-from mappings.plain_events import IsPlain, is_plainly, plain_test, unknown
-from mappings.positions import Loc, Problem, Spot
+from mappings.positions import Loc, Problem, ValuePosition
 from mappings.refusals import Reason, ReasonCode, Refusal, did_you_mean, nearest
 from mappings.row_key import RowKey, fingerprint, row_digest, twin_digest
 from mappings.spec.values import Entry, Fields, ForEach, Image, Items, Value
 from mappings.steps.step import Kind
+from mappings.zones import EndOfDay
 
 Settle = Callable[[Any], Any]
-_NUMBERED = frozenset({"channelId", "coverImage"})
-_LISTED = frozenset({"classifications"})
+"""Returns a value as the payload holds it, None where that is nothing."""
+_NUMBERS = frozenset({"channelId", "coverImage"})
+_LISTS = frozenset({"classifications"})
+_MOMENTS = frozenset({"startAt", "endAt"})
+_WITHOUT_ZONE = frozenset({Kind.DATE, Kind.CLOCK, Kind.WALL})
 
 
 def settle_for(path: str, flow: Flow) -> Settle:
-    """Return what makes a value of that flow what the payload holds at a path, None where that is nothing."""
-    if path in _NUMBERED:
+    """Return the function that settles a value of that flow for the field at a path."""
+    if path in _NUMBERS:
         return _settle_number
-    if path in _LISTED:
+    if path in _LISTS:
         return _settle_list
     return _settle_text if flow == Flow(Kind.TEXT) else settle
+
+
+def settle(value: Any) -> Any:
+    """Return a value as JSON holds it: texts in NFC, times in ISO 8601, empties as None."""
+    match value:
+        case str():
+            return None if not value or value.isspace() else nfc(value)
+        case date() | time() | EndOfDay():
+            return value.isoformat()
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case list():
+            return [item for item in map(settle, value) if item is not None] or None
+        case dict():
+            settled = {name: settle(part) for name, part in value.items()}
+            return {name: part for name, part in settled.items() if part is not None} or None
+        case _:
+            return value
 
 
 def _settle_text(value: Any) -> Any:
@@ -53,235 +73,164 @@ def _settle_number(value: Any) -> Any:
 
 
 def _settle_list(value: Any) -> Any:
-    if type(value) is str:
-        return [nfc(value)] if value and not value.isspace() else None
     settled = settle(value)
-    if settled is None or type(settled) is list:
-        return settled
-    return [settled]
-
-
-def settle(value: Any) -> Any:
-    """Return a value as JSON holds it: texts in NFC, times in ISO 8601, empties as None."""
-    match value:
-        case str():
-            return None if not value or value.isspace() else nfc(value)
-        case datetime() | date() | time():
-            return value.isoformat()
-        case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
-        case list():
-            return [item for item in map(settle, value) if item is not None] or None
-        case dict():
-            return {
-                name: part for name, part in ((name, settle(part)) for name, part in value.items()) if part is not None
-            } or None
-        case _:
-            return value
-
-
-_Asked = tuple[str, str, Getter, Settle | None]
-_MOMENTS = frozenset({"startAt", "endAt"})
-_UNPLACED = frozenset({Kind.DATE, Kind.CLOCK, Kind.WALL})
+    return settled if settled is None or type(settled) is list else [settled]
 
 
 @dataclass(slots=True)
 class Payload:
-    """A compiled payload: `build` gives it for a row and notes the reasons, `cover` its image; `columns` names each field's.
-
-    `is_plain`: the test whether what was built is plainly an event, for a row that is not doubtful.
-    """
+    """A compiled payload: `build` gives it for a row and notes the reasons, `cover` its image; `columns` names each field's."""
 
     build: Getter = nothing
     cover: Getter = nothing
     columns: dict[str, str] = field(default_factory=dict)
-    vouched: set[str] = field(default_factory=set)
-    """The fields that are plain in every row that is not doubtful."""
-    is_plain: IsPlain = unknown
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """The compiled fields of an object: those that are the same in every row, and those that are asked for each row.
-
-    `varying`: the fields that come from the row, not from constants alone.
-    """
-
-    fixed: dict[str, Any]
-    asked: tuple[_Asked, ...]
-    varying: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where an object stands in the payload: at a path, `in_list` or not. It is left out without one of its `required` fields."""
-
-    path: str = ""
-    in_list: bool = False
-    required: tuple[str, ...] = ()
-
-    def inner(self, name: str) -> _Place:
-        """Return the place of an object inside this one."""
-        return _Place(f"{self.path}.{name}" if self.path else name, self.in_list)
-
-
-_PLAIN = _Place()
-
-
-@dataclass(slots=True)
-class _Branch:
-    """An object on its way to being compiled: a field is a value with its place in the file, or a branch."""
-
-    fields: dict[str, _Branch | tuple[Value, Loc]] = field(default_factory=dict)
-
-
-def compile_payload(compiler: Compiler, event: Fields) -> Payload:
-    """Compile the whole payload; what cannot be compiled is noted with the compiler."""
-    payload = Payload()
-    root = _branch(compiler, event, ("event",))
-    payload.build = _assembled(_parts(compiler, payload, root, _PLAIN))
-    payload.is_plain = plain_test(root.fields, payload.vouched)
-    return payload
-
-
-def _branch(compiler: Compiler, fields: Fields, loc: Loc) -> _Branch:
-    """Unfold dotted names; two fields in one place are a problem."""
-    root = _Branch()
-    for dotted, value in fields.root.items():
-        *outer, last = dotted.split(".")
-        branch: _Branch | tuple[Value, Loc] = root
-        for name in outer:
-            branch = branch.fields.setdefault(name, _Branch()) if isinstance(branch, _Branch) else branch
-        if not isinstance(branch, _Branch) or last in branch.fields or not all((*outer, last)):
-            compiler.problems.append(Problem((*loc, dotted), f'the field "{dotted}" is filled in two places, or has no name'))
-            continue
-        branch.fields[last] = _unfolded(compiler, value, (*loc, dotted))
-    return root
-
-
-def _unfolded(compiler: Compiler, value: Value, loc: Loc) -> _Branch | tuple[Value, Loc]:
-    return _branch(compiler, value, loc) if isinstance(value, Fields) else (value, loc)
-
-
-def _parts(compiler: Compiler, payload: Payload, branch: _Branch, place: _Place) -> _Parts:
-    """Compile the fields of an object."""
-    fixed: dict[str, Any] = {}
-    asked: list[_Asked] = []
-    varying: set[str] = set()
-    for name, inner in branch.fields.items():
-        inside = place.inner(name)
-        if isinstance(inner, _Branch):
-            settled = _object(compiler, payload, inner, inside)
-        else:
-            settled = _field(compiler, payload, inner[0], Spot(inner[1], inside.path, may_be_empty=name in place.required))
-        if not settled.is_constant:
-            varying.add(name)
-        if settled.always is UNSET:
-            asked.append((name, inside.path, settled.get, settled.settle))
-        elif settled.always is not None:
-            fixed[name] = settled.always
-            if is_plainly(inside.path, settled.always):
-                payload.vouched.add(inside.path)
-    return _Parts(fixed, tuple(asked), frozenset(varying))
-
-
-def _object(compiler: Compiler, payload: Payload, branch: _Branch, place: _Place) -> _Field:
-    """Compile an object inside the payload; one in a list is left out where nothing of it comes from the row."""
-    parts = _parts(compiler, payload, branch, place)
-    if not parts.asked:
-        return _Field(always=parts.fixed or None)
-    build = _assembled_of_row(parts, place.required) if place.in_list else _assembled(parts)
-    return _Field(build, is_constant=not parts.varying)
-
-
-def _assembled(parts: _Parts) -> Getter:
-    """Return the object of a row."""
-    fixed, asked = parts.fixed, parts.asked
-
-    def build(row: RowState) -> Any:
-        built = fixed.copy()
-        _fill(built, asked, row)
-        return built or None
-
-    return build
-
-
-def _assembled_of_row(parts: _Parts, required: tuple[str, ...]) -> Getter:
-    """Return the object of a row, None without a field that it requires, or where only constants are left of it."""
-    first = tuple(one for one in parts.asked if one[0] in required)
-    others = tuple(one for one in parts.asked if one[0] not in required)
-
-    def build(row: RowState) -> Any:
-        built, told = parts.fixed.copy(), len(row.reasons)
-        _fill(built, first, row)
-        if len(row.reasons) == told and any(name not in built for name in required):
-            return None
-        _fill(built, others, row)
-        return None if parts.varying and parts.varying.isdisjoint(built) else built
-
-    return build
-
-
-def _fill(built: dict[str, Any], asked: tuple[_Asked, ...], row: RowState) -> None:
-    """Add the fields of a row; a refusal of a field becomes a reason of the row, and the field is left out."""
-    for name, path, get, settle_value in asked:
-        try:
-            value = get(row)
-        except Refusal as refusal:
-            row.reasons.append(refusal.reason(path))
-            continue
-        if value is not None and settle_value is not None:
-            value = settle_value(value)
-        if value is not None:
-            built[name] = value
+class _Tree(dict[str, "_Tree | tuple[Value, Loc]"]):
+    """The fields of an object by name, dotted names unfolded: a value with its place in the file, or an object."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A compiled field: its value, how the payload holds it (None: as it is); or what it `always` is, settled."""
+    """A compiled field: its value and how it is settled (None: it is already); or what it is in every row, settled."""
 
+    name: str
+    path: str
     get: Getter = nothing
     settle: Settle | None = None
     always: Any = UNSET
     is_constant: bool = False
 
-    @property
-    def getter(self) -> Getter:
-        """What gives the field for a row, not settled."""
-        always = self.always
-        return self.get if always is UNSET else lambda _row: always
+    def read(self, row: RowState) -> Any:
+        """Return the settled field of a row, None where it is left out; a refusal becomes a reason of the row."""
+        if self.always is not UNSET:
+            return self.always
+        try:
+            value = self.get(row)
+        except Refusal as refusal:
+            row.reasons.append(refusal.reason(self.path))
+            return None
+        return value if value is None or self.settle is None else self.settle(value)
 
 
-_LEFT_OUT = _Field(always=None)
+def compile_payload(compiler: Compiler, event: Fields) -> Payload:
+    """Compile the whole payload; what cannot be compiled is noted with the compiler."""
+    payload = Payload()
+    fields = _fields(compiler, payload, _tree(compiler, event, ("event",)), "")
+    payload.build = _object_reader(fields)
+    return payload
 
 
-def _field(compiler: Compiler, payload: Payload, value: Value, spot: Spot) -> _Field:
+def _tree(compiler: Compiler, fields: Fields, loc: Loc) -> _Tree:
+    """Unfold dotted names; two fields in one place are a problem."""
+    root = _Tree()
+    for dotted, value in fields.root.items():
+        *outer, last = dotted.split(".")
+        branch: _Tree | tuple[Value, Loc] = root
+        for name in outer:
+            branch = branch.setdefault(name, _Tree()) if isinstance(branch, _Tree) else branch
+        place = (*loc, dotted)
+        if not isinstance(branch, _Tree) or last in branch or not all((*outer, last)):
+            compiler.problems.append(Problem(place, f'the field "{dotted}" is filled in two places, or has no name'))
+            continue
+        branch[last] = _tree(compiler, value, place) if isinstance(value, Fields) else (value, place)
+    return root
+
+
+def _fields(
+    compiler: Compiler, payload: Payload, tree: _Tree, path: str, *, in_list: bool = False, required: tuple[str, ...] = ()
+) -> list[_Field]:
+    """Compile the fields of an object."""
+    fields = []
+    for name, inner in tree.items():
+        inside = f"{path}.{name}" if path else name
+        if isinstance(inner, _Tree):
+            fields.append(_object(name, inside, _fields(compiler, payload, inner, inside, in_list=in_list), in_list=in_list))
+        else:
+            spot = ValuePosition(inner[1], inside, may_be_empty=name in required)
+            fields.append(_field(compiler, payload, inner[0], spot, name))
+    return fields
+
+
+def _object(name: str, path: str, fields: list[_Field], *, in_list: bool) -> _Field:
+    is_constant = all(one.is_constant for one in fields)
+    if all(one.always is not UNSET for one in fields):
+        return _Field(name, path, always=_constants(fields) or None, is_constant=is_constant)
+    return _Field(name, path, _listed_object(fields, ()) if in_list else _object_reader(fields), is_constant=is_constant)
+
+
+def _constants(fields: Iterable[_Field]) -> dict[str, Any]:
+    return {one.name: one.always for one in fields if one.always is not UNSET and one.always is not None}
+
+
+def _object_reader(fields: Sequence[_Field]) -> Getter:
+    """Return the function that builds an object for a row. Written out, as it runs for every row (budget 3)."""
+    constants = _constants(fields)
+    varying = tuple((one.name, one.path, one.get, one.settle) for one in fields if one.always is UNSET)
+
+    def build(row: RowState) -> Any:
+        built = constants.copy()
+        for name, path, get, settle_value in varying:
+            try:
+                value = get(row)
+            except Refusal as refusal:
+                row.reasons.append(refusal.reason(path))
+                continue
+            if value is not None and settle_value is not None:
+                value = settle_value(value)
+            if value is not None:
+                built[name] = value
+        return built or None
+
+    return build
+
+
+def _listed_object(fields: Sequence[_Field], required: tuple[str, ...]) -> Getter:
+    """Return the function that builds an object of a list: None without a required field, or with constants alone."""
+    if all(one.always is not UNSET for one in fields):
+        constants = _constants(fields) or None
+        return lambda _row: constants
+    first = _object_reader([one for one in fields if one.name in required])
+    others = _object_reader([one for one in fields if one.name not in required])
+    from_row = {one.name for one in fields if not one.is_constant}
+
+    def build(row: RowState) -> Any:
+        count = len(row.reasons)
+        built = first(row) or {}
+        if len(row.reasons) == count and any(name not in built for name in required):
+            return None
+        built |= others(row) or {}
+        return None if from_row and from_row.isdisjoint(built) else built
+
+    return build
+
+
+def _field(compiler: Compiler, payload: Payload, value: Value, spot: ValuePosition, name: str = "") -> _Field:
     if isinstance(value, Image):
-        return _image(compiler, payload, value, spot)
+        if spot.path == "coverImage":
+            payload.cover = compile_cover(compiler, value, spot)
+        else:
+            compiler.misfit(spot, "an image has its place in coverImage only")
+        return _Field(name, spot.path, always=None)
     if isinstance(value, ForEach):
         loop = compile_loop(compiler, value, spot, lambda give, there: _item(compiler, payload, give, there))
         payload.columns[spot.path] = loop.column
-        return _Field(loop.get)
+        return _Field(name, spot.path, loop.get)
     if isinstance(value, Items) and any(isinstance(item, Fields | Entry) for item in value.root):
-        return _Field(_list_of_objects(compiler, payload, value, spot))
+        return _Field(name, spot.path, _list_of_objects(compiler, payload, value, spot))
     compiled = compiler.value(value, spot)
     payload.columns[spot.path] = compiled.column
-    if spot.path in _MOMENTS and compiled.flow.kind in _UNPLACED:
+    if spot.path in _MOMENTS and compiled.flow.kind in _WITHOUT_ZONE:
         hint = "say where its clocks are: {at: {day: ..., clock: ..., zone: ...}}, or the step wall_time_in"
         compiler.misfit(spot, f"{spot.path} is a moment, and a {compiled.flow.kind} is none", hint)
-    return _settled(compiler, payload, compiled, spot.path)
-
-
-def _settled(compiler: Compiler, payload: Payload, compiled: Compiled, path: str) -> _Field:
-    """Days, places and lists of categories are the same in many rows; titles and addresses are not."""
-    settle_value = settle_for(path, compiled.flow)
+    settle_value = settle_for(spot.path, compiled.flow)
     always = _same_in_all_rows(compiler, compiled)
     if always is not UNSET:
-        return _Field(always=None if always is None else settle_value(always), is_constant=True)
+        return _Field(name, spot.path, always=None if always is None else settle_value(always), is_constant=True)
     if compiler.watch is None and compiled.reads is not None and compiled.flow != Flow(Kind.TEXT):
-        payload.vouched.add(path)
-        return _Field(remembered(compiled.get, settle_value, compiled.reads, partial(is_plainly, path)))
-    return _Field(compiled.get, settle_value, is_constant=compiled.is_constant)
+        # Days, places and lists of categories are the same in many rows; titles and addresses are not.
+        return _Field(name, spot.path, remembered(compiled.get, settle_value, compiled.reads))
+    return _Field(name, spot.path, compiled.get, settle_value, is_constant=compiled.is_constant)
 
 
 def _same_in_all_rows(compiler: Compiler, compiled: Compiled) -> Any:
@@ -298,83 +247,41 @@ def _same_in_all_rows(compiler: Compiler, compiled: Compiled) -> Any:
     return UNSET if row.warnings or row.reasons else found
 
 
-def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: Spot) -> Getter:
-    items = tuple(
-        _item(compiler, payload, item, Spot((*spot.loc, position), f"{spot.path}[{position}]"))
-        for position, item in enumerate(value.root)
-    )
-
-    def build(row: RowState) -> Any:
-        built = []
-        for get in items:
-            one = get(row)
-            if one is not None:
-                built.append(one)
-        return built or None
-
-    return build
+def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: ValuePosition) -> Getter:
+    spots = [ValuePosition((*spot.loc, position), f"{spot.path}[{position}]") for position in range(len(value.root))]
+    items = tuple(_item(compiler, payload, item, there) for item, there in zip(value.root, spots, strict=True))
+    return lambda row: [built for get in items if (built := get(row)) is not None] or None
 
 
-def _item(compiler: Compiler, payload: Payload, item: Value, spot: Spot) -> Getter:
+def _item(compiler: Compiler, payload: Payload, item: Value, spot: ValuePosition) -> Getter:
     """Compile one entry of a list in the payload."""
     if isinstance(item, Fields):
-        return _object(compiler, payload, _branch(compiler, item, spot.loc), _Place(spot.path, in_list=True)).getter
+        return _listed_object(_fields(compiler, payload, _tree(compiler, item, spot.loc), spot.path, in_list=True), ())
     if isinstance(item, Entry):
         return _entry(compiler, payload, item, spot)
-    return _guarded(_field(compiler, payload, item, spot), spot.path)
+    return _field(compiler, payload, item, spot).read
 
 
-def _entry(compiler: Compiler, payload: Payload, entry: Entry, spot: Spot) -> Getter:
+def _entry(compiler: Compiler, payload: Payload, entry: Entry, spot: ValuePosition) -> Getter:
     """Compile an object of a list that is wanted under a condition, or with some of its fields only."""
-    branch = _branch(compiler, entry.fields, spot.loc)
+    tree = _tree(compiler, entry.fields, spot.loc)
     for position, name in enumerate(entry.require):
-        if name not in branch.fields:
-            hint = did_you_mean(name, branch.fields) or f"its fields are {', '.join(branch.fields)}"
+        if name not in tree:
+            hint = did_you_mean(name, tree) or f"its fields are {', '.join(tree)}"
             compiler.misfit(spot.inner("require", position), f'"{name}" is no field of this object', hint)
-    get = _object(compiler, payload, branch, _Place(spot.path, in_list=True, required=entry.require)).getter
+    get = _listed_object(_fields(compiler, payload, tree, spot.path, in_list=True, required=entry.require), entry.require)
     if entry.when is None:
         return get
     holds = compiler.condition(entry.when, (*spot.loc, "when"))
-
-    def wanted(row: RowState) -> Any:
-        try:
-            return get(row) if holds(row) else None
-        except Refusal as refusal:
-            row.reasons.append(refusal.reason(spot.path))
-            return None
-
-    return wanted
-
-
-def _image(compiler: Compiler, payload: Payload, value: Image, spot: Spot) -> _Field:
-    if spot.path != "coverImage":
-        compiler.misfit(spot, "an image has its place in coverImage only")
-        return _LEFT_OUT
-    payload.cover = compile_cover(compiler, value, spot)
-    return _LEFT_OUT
-
-
-def _guarded(item: _Field, path: str) -> Getter:
-    get, settle_value = item.getter, item.settle
-
-    def guarded(row: RowState) -> Any:
-        try:
-            value = get(row)
-        except Refusal as refusal:
-            row.reasons.append(refusal.reason(path))
-            return None
-        return value if value is None or settle_value is None else settle_value(value)
-
-    return guarded
+    return _Field("", spot.path, lambda row: get(row) if holds(row) else None).read
 
 
 _NO_ROW = ReasonCode.NOT_IN_LOOKUP
 """What a source says of a row whose other half is missing."""
-_NOTHING_TOLD: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class Validator:
     """What every payload of a feed is held against: the service's rules, and the classifications that it knows, if asked.
 
     `used` gives the cells that the mapping reads; `mapping`: the mapping's own digest; `joined`: what the columns of each joined
@@ -411,7 +318,6 @@ class Judge:
             row.cells,
             cover,
             row.warnings + tuple(state.warnings),
-            record=row.record,
         )
 
     def digest(self, cells: Mapping[str, str]) -> bytes:
@@ -420,14 +326,13 @@ class Judge:
 
     def _check(self, state: RowState, payload: dict[str, Any]) -> None:
         """Hold the payload against what the service accepts; a field that has a reason already gets no second one."""
-        told = {reason.field for reason in state.reasons} if state.reasons else _NOTHING_TOLD
-        is_plain = not state.is_doubtful and self.payload.is_plain(payload)
-        for path, refusal in () if is_plain else judge(payload):
-            if not any(_is_about(path, field) for field in told):
+        known = {reason.field for reason in state.reasons}
+        for path, refusal in judge(payload):
+            if not any(_is_about(path, field) for field in known):
                 column = self._column_of(path)
                 cell = state.cells.get(column, "") if refusal.is_empty else ""
-                told_of = nothing_left(column, cell) if cell.strip() else refusal.about(column, "", "")
-                state.reasons.append(told_of.reason(path))
+                found = nothing_left(column, cell) if cell.strip() else refusal.about(column, "", "")
+                state.reasons.append(found.reason(path))
         self.check_order(state, payload)
         if self.slugs is not None and isinstance(payload.get("classifications"), list):
             self._check_slugs(state, payload["classifications"], self.slugs)

@@ -1,7 +1,4 @@
-"""The rules about which rows are wanted, compiled: each says the label under which a row is left out, or nothing.
-
-How rules are spelt is `rules`'s; what one row stands for is `unfolding`'s, which rows belong together `gathering`'s.
-"""
+"""The rules that leave rows out, compiled: each returns the label under which a row is left out, or nothing."""
 
 from __future__ import annotations
 
@@ -20,11 +17,9 @@ from mappings.spec.rules import Assert, Cancelled, Keep, Rule, Skip, Window, Win
 
 LeaveOut = Callable[[RowState], str]
 """Returns the label under which the row is left out, "" if it is wanted; raises Refusal."""
-
 OVER = "already over"
 TOO_FAR = "beyond the horizon"
 TOO_LONG = "longer than wanted"
-
 AnyRule = TypeVar("AnyRule", bound=Rule)
 
 

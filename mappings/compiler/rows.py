@@ -1,7 +1,4 @@
-"""A feed's rules about rows, put together in their order: what is asked of a row, what it stands for, what then is asked.
-
-What each rule does is `row_rules`'s, `exploding`'s, `recurring`'s and `joining`'s.
-"""
+"""The rules about rows, in the order of the file: what leaves a row out, what it expands to, and which outcomes it then gives."""
 
 from __future__ import annotations
 
@@ -12,20 +9,10 @@ from datetime import UTC, date, datetime, tzinfo
 from itertools import chain
 
 from mappings.compiler.base import Compiler, nothing, unknown_name
-from mappings.compiler.expand import (
-    LONG_OVER,
-    Days,
-    FirstDay,
-    Strand,
-    Unfold,
-    compile_explosion,
-    compile_first_day,
-    compile_recurrence,
-    given_day,
-)
+from mappings.compiler.expand import Expand, ExpandedRow, compile_explosion, given_day
 from mappings.compiler.group import Join, compile_choice, compile_grouping
 from mappings.compiler.payload import once
-from mappings.compiler.recurrence import Reach
+from mappings.compiler.recurrence import LONG_OVER, DayRange, FirstDay, RunDays, compile_first_day, compile_recurrence
 from mappings.compiler.row_rules import OVER, CompiledWindow, LeaveOut, compile_rule, compile_window, only, window_of
 from mappings.outcome import MappedRow, Part, Rejection, RowOutcome, Silence, Skipped
 from mappings.positions import Problem
@@ -41,43 +28,43 @@ PlacedRule = tuple[int, LeaveOut]
 
 
 @dataclass(slots=True)
-class Way:
+class Expansion:
     """A rule that makes several events of one, and the rules that are asked of each of them."""
 
-    unfold: Unfold
+    unfold: Expand
     rules: list[PlacedRule]
 
 
 @dataclass(frozen=True, slots=True)
-class RowPlan:
+class RowRules:
     """The compiled rules of a feed. `rules` are asked of a row before the first of the `ways`; `window` of a payload.
 
     `days`: what a run looks at, where events recur.
     """
 
     rules: tuple[PlacedRule, ...]
-    ways: tuple[Way, ...]
+    ways: tuple[Expansion, ...]
     window: CompiledWindow | None
     join: Join | None
-    days: Days | None
+    days: RunDays | None
 
 
-def compile_plan(compiler: Compiler, mapping: FeedMapping, as_of: datetime | None) -> RowPlan:
+def compile_plan(compiler: Compiler, mapping: FeedMapping, as_of: datetime | None) -> RowRules:
     """Compile the rules of a feed for a run that starts at the aware moment `as_of`."""
     compiler.problems.extend(_misplaced(mapping))
     days = _days(mapping, as_of)
     first_day = _compile_day(compiler, mapping)
     before: list[PlacedRule] = []
-    ways: list[Way] = []
+    ways: list[Expansion] = []
     for position, rule in enumerate(mapping.rows):
         loc = ("rows", position)
         if isinstance(rule, Explode):
-            ways.append(Way(compile_explosion(compiler, rule.explode), []))
+            ways.append(Expansion(compile_explosion(compiler, rule.explode), []))
         elif isinstance(rule, Recur):
-            ways.append(Way(compile_recurrence(compiler, rule.recur, loc, days, first_day), []))
+            ways.append(Expansion(compile_recurrence(compiler, rule.recur, loc, days, first_day), []))
         elif (leave_out := compile_rule(compiler, rule, loc)) is not None:
             (ways[-1].rules if ways else before).append((position + 1, leave_out))
-    return RowPlan(
+    return RowRules(
         rules=tuple(before),
         ways=tuple(ways),
         window=compile_window(mapping.rows, as_of),
@@ -133,17 +120,17 @@ def _join(compiler: Compiler, mapping: FeedMapping) -> Join | None:
     return None
 
 
-def _days(mapping: FeedMapping, as_of: datetime | None) -> Days:
+def _days(mapping: FeedMapping, as_of: datetime | None) -> RunDays:
     """Return the days that a run looks at: those long over are left to the window, if that leaves out what is over."""
     recur, span = only(mapping.rows, Recur), window_of(mapping.rows)
     if recur is None or as_of is None:
-        return Days(None, Reach())
+        return RunDays(None, DayRange())
     zone = _zone(mapping)
     horizon = recur.recur.horizon
     is_past_skipped = span is not None and span.past == "skip"
     first = (as_of - LONG_OVER).astimezone(zone).date() if is_past_skipped else date.min
     last = date.max if horizon is None else (as_of + horizon).astimezone(zone).date()
-    return Days(as_of.astimezone(zone).date(), Reach(first, last))
+    return RunDays(as_of.astimezone(zone).date(), DayRange(first, last))
 
 
 def _zone(mapping: FeedMapping) -> tzinfo:
@@ -179,7 +166,7 @@ _REASONS_TOLD = 20
 
 
 def as_one_row(
-    outcomes: Sequence[RowOutcome], strands: Sequence[Strand], stem: RowKey, days: Days | None
+    outcomes: Sequence[RowOutcome], strands: Sequence[ExpandedRow], stem: RowKey, days: RunDays | None
 ) -> tuple[RowOutcome, ...]:
     """Return the outcomes of one row, whose own key is the `stem` of theirs; `strands` are what they came from.
 
@@ -203,11 +190,11 @@ def as_one_row(
     )
 
 
-def _silence(strand: Strand) -> Silence | None:
+def _silence(strand: ExpandedRow) -> Silence | None:
     return Silence(strand.key) if strand.is_refused and strand.key else strand.silence
 
 
-def _unmuted(rejection: Rejection, strand: Strand) -> Iterator[Reason]:
+def _unmuted(rejection: Rejection, strand: ExpandedRow) -> Iterator[Reason]:
     """Yield the reasons, without those that come of reading a whole list where an item was meant."""
     muted = (*strand.muted, *(f"{column}." for column in strand.muted))
     for reason in rejection.reasons:
@@ -219,7 +206,7 @@ def _label(outcome: RowOutcome) -> tuple[str, int]:
     return (outcome.because, outcome.rule) if isinstance(outcome, Skipped) and not outcome.is_cancelled else ("", 0)
 
 
-def _is_of_the_past(outcome: RowOutcome, strand: Strand, days: Days | None) -> bool:
+def _is_of_the_past(outcome: RowOutcome, strand: ExpandedRow, days: RunDays | None) -> bool:
     if days is None or days.today is None or strand.state.day is None:
         return False
     is_over = outcome.outside == OVER if isinstance(outcome, MappedRow) else _label(outcome) == (OVER, 0)

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from mappings.compiler.mapper import Directory, RowMapper, attempt
+from mappings.compiler.mapper import Directory, RowMapper, compile_with_problems
 from mappings.compiler.rows import needs_the_moment
 from mappings.draft.calendar import CalendarDraft
 from mappings.draft.columns import ColumnSeen, Role, see_columns
@@ -123,7 +123,7 @@ def with_examples(text: str, path: Path, rows: Sequence[Mapping[str, str]]) -> s
         MappingFileError: the draft is not a mapping that may run.
     """
     mapping = parse_feed(text, path, LookupShelf())
-    mapper, _ = attempt(mapping, Directory())
+    mapper, _ = compile_with_problems(mapping, Directory())
     several = [(row, mapper.outcomes(_row(mapper, row))) for row in rows[:_TRIED]]
     outcomes = [(row, each[0]) for row, each in several if len(each) == 1]
     as_of = _moment(outcomes) if needs_the_moment(mapping.rows) else ()

@@ -48,10 +48,10 @@ def _places(document: Mapping[str, Any], name: str) -> Iterator[Loc]:
 
 
 _KNOWN: Mapping[str, tuple[str, ...]] = {
-    "": tuple(Event.model_fields),
-    "approxLocation": tuple(ApproxLocation.model_fields),
-    "approxLocation.city": tuple(City.model_fields),
-    "offers": tuple(Offer.model_fields),
+    "": tuple(Event.__annotations__),
+    "approxLocation": tuple(ApproxLocation.__annotations__),
+    "approxLocation.city": tuple(City.__annotations__),
+    "offers": tuple(Offer.__annotations__),
 }
 """The names that the spec spells out, by the object, or the list of objects, that they stand in."""
 _WORDS = {"offers": ("when", "require")}

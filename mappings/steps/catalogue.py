@@ -92,7 +92,6 @@ FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
     "Kinds": (text.ToText, text.Part),
 }
 """The steps by family, in the order of the reference page."""
-
 STEPS: Mapping[str, type[Step]] = {step.name: step for family in FAMILIES.values() for step in family}
 TAG = "step:"
 

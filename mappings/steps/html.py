@@ -1,4 +1,4 @@
-"""Steps that turn HTML and Markdown into text. What the text then means is other steps' business."""
+"""Steps that turn HTML and Markdown into text."""
 
 from __future__ import annotations
 
@@ -41,27 +41,22 @@ def unescape(text: str) -> str:
     return text
 
 
-class HtmlUnescape(Step):
+class HtmlUnescape(Step, name="html_unescape", refuses=False):
     """Undo HTML's character references, however many times over they were escaped."""
 
-    name: ClassVar[str] = "html_unescape"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("html_unescape", "Jazz &amp;amp; blues &#8211; live", "Jazz & blues – live"),)
     switch: Switch = Field(default=True, alias="html_unescape")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return unescape
 
 
-class Unescape(Step):
+class Unescape(Step, name="unescape", refuses=False):
     """Undo one more way of writing characters that another program would misread.
 
     `percent`: as in web addresses; `backslash`: as in JSON and calendars. What is no escape stays as it is.
     """
 
-    name: ClassVar[str] = "unescape"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{unescape: percent}", "Caf%C3%A9%20Central 100%", "Café Central 100%"),
         Shown("{unescape: backslash}", r"Caf\u00e9\, Rua A\nLisboa", "Café, Rua A\nLisboa"),
@@ -69,15 +64,12 @@ class Unescape(Step):
     form: Literal["percent", "backslash"] = Field(alias="unescape", description="How the characters are written.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return unquote if self.form == "percent" else _without_backslashes
 
 
-class HtmlToText(Step):
+class HtmlToText(Step, name="html_to_text", refuses=False):
     """Keep the words of an HTML text: tags, scripts and comments go, paragraphs become lines."""
 
-    name: ClassVar[str] = "html_to_text"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("html_to_text", "<p>Jazz &amp; <b>blues</b></p><p>Live</p><script>x()</script>", "Jazz & blues\nLive"),
         Shown("html_to_text", "5 < 7 €", "5 < 7 €"),
@@ -85,14 +77,12 @@ class HtmlToText(Step):
     switch: Switch = Field(default=True, alias="html_to_text")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return html_to_text
 
 
-class MarkdownToText(Step):
+class MarkdownToText(Step, name="markdown_to_text"):
     """Keep the words of a Markdown text: marks and addresses of links go, paragraphs and list items become lines."""
 
-    name: ClassVar[str] = "markdown_to_text"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("markdown_to_text", "# Jazz\n\n**Live** at [Blå](https://example.org)\n\n* free", "Jazz\nLive at Blå\nfree"),
         Shown("markdown_to_text", "5 * 3 _ok", "5 * 3 _ok"),
@@ -100,7 +90,6 @@ class MarkdownToText(Step):
     switch: Switch = Field(default=True, alias="markdown_to_text")
 
     def function(self) -> Run:
-        """Return the step's function."""
         from markdown_it import MarkdownIt  # noqa: PLC0415  # sixty modules, for the few feeds that read Markdown
 
         render = MarkdownIt("commonmark").render

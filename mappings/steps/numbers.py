@@ -1,4 +1,4 @@
-"""Steps that read numbers as one language writes them, and round them. Prices are `prices`', yes and no `kinds`'."""
+"""Steps that read numbers as one language writes them, round them, and read yes and no."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ _SHAPES = {
 _LONGEST = 40
 
 
-class Number(Step):
+class Number(Step, name="number", gives=Kind.NUMBER):
     """Read a number; the decimal sign is said, never guessed, and thousands may be grouped by the other sign or a space."""
 
-    name: ClassVar[str] = "number"
-    gives: ClassVar[Kind] = Kind.NUMBER
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{number: ","}', "1.250,50", "1250.50"),
         Shown('{number: "."}', "12,50", ReasonCode.NOT_A_NUMBER),
@@ -33,7 +31,6 @@ class Number(Step):
     decimal_sign: Literal[".", ","] = Field(alias="number", description="The sign before the decimals.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         shape, sign = _SHAPES[self.decimal_sign], self.decimal_sign
 
         def number(text: str) -> Decimal:
@@ -50,17 +47,13 @@ class Number(Step):
         return number
 
 
-class Round(Step):
+class Round(Step, name="round", takes=Kind.NUMBER, gives=Kind.NUMBER):
     """Round a number to so many decimals; halves go away from zero, as in commerce."""
 
-    name: ClassVar[str] = "round"
-    takes: ClassVar[Kind] = Kind.NUMBER
-    gives: ClassVar[Kind] = Kind.NUMBER
     shown: ClassVar[tuple[Shown, ...]] = (Shown("{round: 0}", "12.50", "13"), Shown("{round: 2}", "12.344", "12.34"))
     decimals: int = Field(alias="round", ge=0, le=12, description="How many decimals stay.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         unit = Decimal(1).scaleb(-self.decimals)
 
         def rounded(number: Decimal | int) -> Decimal:
@@ -79,11 +72,9 @@ class YesNoWords(Strict):
     no: Texts = Field(alias="false", min_length=1, description='The texts that mean no; "" is an empty cell.')
 
 
-class YesNo(Step):
+class YesNo(Step, name="boolean", gives=Kind.BOOLEAN):
     """Read yes and no, in the words of the feed; any other text is refused."""
 
-    name: ClassVar[str] = "boolean"
-    gives: ClassVar[Kind] = Kind.BOOLEAN
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{boolean: {true: [sim, x], false: [nao, ""]}}', "x", "true"),
         Shown('{boolean: {true: [sim, x], false: [nao, ""]}}', "", "false"),
@@ -107,7 +98,6 @@ class YesNo(Step):
         return "" in self.words.yes + self.words.no
 
     def function(self) -> Run:
-        """Return the step's function."""
         same = normaliser(self.ignore)
         known = {same(word): True for word in self.words.yes} | {same(word): False for word in self.words.no}
         wanted = ", ".join(f'"{word}"' for word in (self.words.yes + self.words.no)[:8])

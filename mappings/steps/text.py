@@ -1,4 +1,4 @@
-"""Steps that tidy one text. What gives it another form is `shaping`'s, its capitals are `cases`', mark-up `markup`'s."""
+"""Steps that tidy one text: spaces, characters, letters, damaged encodings, hashes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mappings.lookup_table import Ignorable, normaliser
 from mappings.measures import OneOrMany, Switch, Text, Texts, mistake
 from mappings.refusals import ReasonCode, Refusal, Repaired
 from mappings.steps.step import Kind, Run, Shown, Step
+from mappings.zones import EndOfDay
 
 INVISIBLE = "\u200b\u200c\u2060\ufeff\u180e\u00ad"
 _BLANKS = re.compile(rf"[\s{INVISIBLE}]+")
@@ -25,29 +26,23 @@ SPACES = "".join(chr(code) for code in range(0x3001) if chr(code).isspace()) + I
 """Every Unicode space, and the invisible characters that look like none."""
 
 
-class Trim(Step):
+class Trim(Step, name="trim", refuses=False):
     """Remove white space of every kind (also no-break and zero-width) from both ends."""
 
-    name: ClassVar[str] = "trim"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("trim", " \u00a0Jazz\u200b ", "Jazz"),)
     switch: Switch = Field(default=True, alias="trim")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return lambda text: text.strip(SPACES)
 
 
-class Collapse(Step):
+class Collapse(Step, name="collapse", refuses=False):
     """Turn every run of white space, line ends included, into one space, and trim."""
 
-    name: ClassVar[str] = "collapse"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("collapse", "Jazz \u00a0 &\n blues ", "Jazz & blues"),)
     switch: Switch = Field(default=True, alias="collapse")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return collapse
 
 
@@ -60,30 +55,24 @@ def collapse(text: str) -> str:
     return _BLANKS.sub(" ", text).strip()
 
 
-class Newlines(Step):
+class Newlines(Step, name="newlines", refuses=False):
     """Replace every line end (with the space around it) by a text."""
 
-    name: ClassVar[str] = "newlines"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{newlines: ", "}', "Rua A\r\nLisboa\n", "Rua A, Lisboa"),)
     by: Text = Field(alias="newlines", description="What stands between the lines instead.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         by = self.by.replace("\\", "\\\\")
         return lambda text: _LINES.sub(by, text.strip(SPACES))
 
 
-class StripPrefix(Step):
+class StripPrefix(Step, name="strip_prefix", refuses=False):
     """Remove the first of these texts that the value begins with."""
 
-    name: ClassVar[str] = "strip_prefix"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{strip_prefix: ["Local: ", "Sala: "]}', "Sala: Azul", "Azul"),)
     prefixes: Texts = Field(alias="strip_prefix", description="The beginnings to remove.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         prefixes = self.prefixes
 
         def strip_prefix(text: str) -> str:
@@ -92,16 +81,13 @@ class StripPrefix(Step):
         return strip_prefix
 
 
-class StripSuffix(Step):
+class StripSuffix(Step, name="strip_suffix", refuses=False):
     """Remove the first of these texts that the value ends with."""
 
-    name: ClassVar[str] = "strip_suffix"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{strip_suffix: " (repeat)"}', "Hamlet (repeat)", "Hamlet"),)
     suffixes: Texts = Field(alias="strip_suffix", description="The endings to remove.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         suffixes = self.suffixes
 
         def strip_suffix(text: str) -> str:
@@ -110,39 +96,31 @@ class StripSuffix(Step):
         return strip_suffix
 
 
-class Replace(Step):
+class Replace(Step, name="replace", refuses=False):
     """Replace every occurrence of a text by another."""
 
-    name: ClassVar[str] = "replace"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("{replace: ' - ', with: ' – '}", "Hamlet - premiere", "Hamlet – premiere"),)
     old: Text = Field(alias="replace", min_length=1, description="The text to look for, taken literally.")
     new: Text = Field(default="", alias="with", description="What stands there instead (default: nothing).")
 
     def function(self) -> Run:
-        """Return the step's function."""
         old, new = self.old, self.new
         return lambda text: text.replace(old, new)
 
 
-class StripControl(Step):
+class StripControl(Step, name="strip_control", refuses=False):
     """Remove control characters, except tab and line ends."""
 
-    name: ClassVar[str] = "strip_control"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("strip_control", "Ja\u0007zz", "Jazz"),)
     switch: Switch = Field(default=True, alias="strip_control")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return lambda text: _CONTROLS.sub("", text)
 
 
-class Truncate(Step):
+class Truncate(Step, name="truncate", refuses=False):
     """Shorten to at most so many characters, at a word's end where there is one, with an ellipsis."""
 
-    name: ClassVar[str] = "truncate"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{truncate: 14}", "Jazz and the blues", "Jazz and the…"),
         Shown("{truncate: 40}", "Jazz and the blues", "Jazz and the blues"),
@@ -151,7 +129,6 @@ class Truncate(Step):
     ellipsis: Text = Field(default="…", max_length=10, description="What marks the cut.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         length, ellipsis = self.length, self.ellipsis
 
         def truncate(text: str) -> str:
@@ -164,16 +141,13 @@ class Truncate(Step):
         return truncate
 
 
-class Default(Step):
+class Default(Step, name="default", refuses=False):
     """Use this text where the value is empty by now."""
 
-    name: ClassVar[str] = "default"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("{default: Bilhetes}", "", "Bilhetes"), Shown("{default: x}", "5 €", "5 €"))
     text: Text = Field(alias="default", min_length=1, description="The text to use.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         fallback = self.text
         return lambda text: fallback if not text or text.isspace() else text
 
@@ -183,11 +157,9 @@ class Default(Step):
         return True
 
 
-class EmptyIf(Step):
+class EmptyIf(Step, name="empty_if", refuses=False):
     """Take these texts for an empty value: how this partner writes that there is nothing."""
 
-    name: ClassVar[str] = "empty_if"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{empty_if: [NA, "-"]}', " - ", ""),
         Shown("{empty_if: n/a, ignore: [case]}", "N/A", ""),
@@ -197,7 +169,6 @@ class EmptyIf(Step):
     ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(default=(), description="Differences that do not count.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         same = normaliser(self.ignore)
         empty = frozenset(map(same, self.texts))
         return lambda text: "" if same(text) in empty else text
@@ -226,11 +197,9 @@ class _Case(Step):
         return str.upper if self.locale is None else _turkic_upper
 
 
-class Lower(_Case):
+class Lower(_Case, name="lower", refuses=False):
     """Write in lower case."""
 
-    name: ClassVar[str] = "lower"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("lower", "JAZZ", "jazz"),
         Shown("{lower: true, locale: tr}", "IŞIK", "ışık"),
@@ -238,15 +207,12 @@ class Lower(_Case):
     switch: Switch = Field(default=True, alias="lower")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return self._lower
 
 
-class Upper(_Case):
+class Upper(_Case, name="upper", refuses=False):
     """Write in upper case."""
 
-    name: ClassVar[str] = "upper"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("upper", "jazz", "JAZZ"),
         Shown("{upper: true, locale: tr}", "izmir", "İZMİR"),
@@ -254,15 +220,12 @@ class Upper(_Case):
     switch: Switch = Field(default=True, alias="upper")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return self._upper
 
 
-class Title(_Case):
+class Title(_Case, name="title", refuses=False):
     """Begin every word with a capital, the rest in lower case; apostrophes do not begin a word."""
 
-    name: ClassVar[str] = "title"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("title", "THE DEVIL'S VIOLIN", "The Devil's Violin"),
         Shown("{title: true, locale: tr}", "İSTANBUL ŞENLİĞİ", "İstanbul Şenliği"),
@@ -270,24 +233,20 @@ class Title(_Case):
     switch: Switch = Field(default=True, alias="title")
 
     def function(self) -> Run:
-        """Return the step's function."""
         if self.locale is None:
             return lambda text: _WORD.sub(lambda word: word[0].capitalize(), text)
         return lambda text: _WORD.sub(lambda word: _turkic_upper(word[0][0]) + _turkic_lower(word[0][1:]), text)
 
 
-class Sentence(_Case):
+class Sentence(_Case, name="sentence", refuses=False):
     """Begin every sentence with a capital, the rest in lower case: for texts that are written in capitals throughout."""
 
-    name: ClassVar[str] = "sentence"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("sentence", "JAZZ AND BLUES. «LIVE» ON STAGE!", "Jazz and blues. «Live» on stage!"),
     )
     switch: Switch = Field(default=True, alias="sentence")
 
     def function(self) -> Run:
-        """Return the step's function."""
         lower, upper = self._lower, self._upper
         return lambda text: _BEGINNING.sub(lambda found: upper(found[0]), lower(text))
 
@@ -307,25 +266,20 @@ _QUOTES = re.compile(r"['’`]")
 _without_accents = normaliser(("accents",))
 
 
-class StripChars(Step):
+class StripChars(Step, name="strip_chars", refuses=False):
     """Remove these characters from both ends of a text, as often as they stand there."""
 
-    name: ClassVar[str] = "strip_chars"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{strip_chars: "*-# "}', "*** Jazz -- live #", "Jazz -- live"),)
     chars: Text = Field(alias="strip_chars", min_length=1, description="The characters, one after the other.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         chars = self.chars
         return lambda text: text.strip(chars)
 
 
-class MapCharacters(Step):
+class MapCharacters(Step, name="map_characters", refuses=False):
     """Replace single characters wherever they stand; one that becomes nothing is removed."""
 
-    name: ClassVar[str] = "map_characters"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("""{map_characters: {"“": '"', "”": '"', "•": ""}}""", "• “Jazz”", ' "Jazz"'),)
     table: dict[str, Text] = Field(alias="map_characters", min_length=1, description="The characters, and what each becomes.")
 
@@ -337,16 +291,13 @@ class MapCharacters(Step):
         return self
 
     def function(self) -> Run:
-        """Return the step's function."""
         table = str.maketrans(self.table)
         return lambda text: text.translate(table)
 
 
-class Normalize(Step):
+class Normalize(Step, name="normalize", refuses=False):
     """Bring a text to a Unicode form: NFKC also replaces full-width letters, ligatures and circled digits by plain ones."""
 
-    name: ClassVar[str] = "normalize"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{normalize: NFKC}", "Ｊａｚｚ ﬁnale ①", "Jazz finale 1"),
         Shown("{normalize: NFC}", "Ｊａｚｚ", "Ｊａｚｚ"),
@@ -354,18 +305,16 @@ class Normalize(Step):
     form: Literal["NFC", "NFKC"] = Field(alias="normalize", description="The form; every text is sent in NFC anyway.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         form = self.form
         return lambda text: text if text.isascii() else unicodedata.normalize(form, text)
 
 
-class Slugify(Step):
+class Slugify(Step, name="slugify"):
     """Write a text as a name for an address or an identifier: small letters and digits without accents, joined by a sign.
 
     Letters of other scripts stay as they are.
     """
 
-    name: ClassVar[str] = "slugify"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("slugify", "Ópera & Łódź: l'été!", "opera-lodz-lete"),
         Shown('{slugify: "_"}', "Große Halle", "grosse_halle"),
@@ -374,7 +323,6 @@ class Slugify(Step):
     separator: Literal["-", "_"] = Field(default="-", alias="slugify", description="What joins the words: - or _.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         sign = self.separator
 
         def slugify(text: str) -> str:
@@ -387,16 +335,13 @@ class Slugify(Step):
         return slugify
 
 
-class Hash(Step):
+class Hash(Step, name="hash", refuses=False):
     """Digest a text to so many hexadecimal digits: a short name for a long text, the same on every machine and for ever."""
 
-    name: ClassVar[str] = "hash"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("{hash: 12}", "Jazz and the blues", "e90d6ff8629f"),)
     digits: int = Field(alias="hash", ge=8, le=64, description="How many digits, 8 to 64; fewer than 16 may meet by chance.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         digits = self.digits
 
         def digest(text: str) -> str:
@@ -410,14 +355,13 @@ _MOST_ROUNDS = 3
 _SUSPECT = re.compile(r"[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u0192\u02c6\u02dc\u2013-\u2122]")
 
 
-class FixMojibake(Step):
+class FixMojibake(Step, name="fix_mojibake"):
     """Undo UTF-8 that somebody read as windows-1252, up to three times over.
 
     Only a text that becomes UTF-8 as a whole is changed; any other is left as it is. A row whose text was changed is
     counted and shown; with `on_error: draft` it is also sent as a draft, with omit, reject or {use: X} the text is not used.
     """
 
-    name: ClassVar[str] = "fix_mojibake"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("fix_mojibake", "St. Patrickâ€™s CafÃ©", "St. Patrick’s Café"),
         Shown("fix_mojibake", "«CAFÉ»", "«CAFÉ»"),
@@ -430,7 +374,6 @@ class FixMojibake(Step):
         return False
 
     def function(self) -> Run:
-        """Return the step's function."""
         return _told_if_fixed
 
 
@@ -458,26 +401,19 @@ def _byte(char: str) -> bytes:
     return char.encode("latin-1" if "\x80" <= char <= "\x9f" else "windows-1252")
 
 
-class ToText(Step):
+class ToText(Step, name="to_text", takes=Kind.ANY):
     """Write a number, a date, a time or yes and no as a text: plain digits with a point, ISO 8601, true and false."""
 
-    name: ClassVar[str] = "to_text"
-    takes: ClassVar[Kind] = Kind.ANY
     shown: ClassVar[tuple[Shown, ...]] = (Shown("to_text", "jazz", "jazz"),)
     switch: Switch = Field(default=True, alias="to_text")
 
     def function(self) -> Run:
-        """Return the step's function."""
         return text_of
 
 
-class Part(Step):
+class Part(Step, name="part", takes=Kind.OBJECT, gives=Kind.UNKNOWN, refuses=False):
     """Take one part of what a lookup or a price has found."""
 
-    name: ClassVar[str] = "part"
-    refuses: ClassVar[bool] = False
-    takes: ClassVar[Kind] = Kind.OBJECT
-    gives: ClassVar[Kind] = Kind.UNKNOWN
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{part: zone}", "placeId: pt-lisboa, zone: Europe/Lisbon", "Europe/Lisbon"),
         Shown("{part: name}", "placeId: pt-lisboa", ""),
@@ -485,7 +421,6 @@ class Part(Step):
     part: Text = Field(alias="part", min_length=1, description="The part's name: a column of the lookup, or a part of the price.")
 
     def function(self) -> Run:
-        """Return the step's function."""
         part = self.part
         return lambda found: found.get(part, "")
 
@@ -505,13 +440,11 @@ def text_of(value: Any) -> str:
             return f"{value:f}"
         case int():
             return str(value)
-        case date() | time():
+        case date() | time() | EndOfDay():
             return value.isoformat()
         case _:
             raise Refusal(ReasonCode.BAD_TEXT, "one text, number, date or time is needed here; `part` takes one of an object")
 
 
 """Characters a pattern may look at: collecting all its matches can take the square of the length."""
-
-
 """A pattern of which all matches are wanted."""

@@ -9,17 +9,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import time
-from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from mappings.refusals import ReasonCode, Refusal
+from mappings.refusals import ReasonCode
 from mappings.steps.dates import MIDNIGHT, DayEnd, no_time_hint
-from mappings.steps.formats import NotRealError
+from mappings.steps.formats import NotRealError, memoised
 from mappings.steps.step import Kind, Run, Shown, Step
-from mappings.steps.text import SPACES
-from mappings.zones import DAY_END
+from mappings.zones import DAY_END, EndOfDay, TimeOfDay
 
 _LONGEST = 60
 _BEFORE = r"(?:(?P<before>alle ore|a las|kl\.?|klo|um|at|à|às|as|alle|ore|om|godz\.?|ab|o)\s*)?"
@@ -62,7 +60,7 @@ class Manner:
     has_day_end: bool = False
 
 
-def read_clock_words(text: str, manner: Manner) -> time | None:
+def read_clock_words(text: str, manner: Manner) -> TimeOfDay | None:
     """Return the time of day that the whole text says, DAY_END for 24:00, or None if it says none.
 
     Raises:
@@ -72,7 +70,7 @@ def read_clock_words(text: str, manner: Manner) -> time | None:
     return None if written is None or written.is_bare else _time(written, manner)
 
 
-def read_clock_span(text: str, manner: Manner) -> tuple[time, time | None] | None:
+def read_clock_span(text: str, manner: Manner) -> tuple[TimeOfDay, TimeOfDay | None] | None:
     """Return the two times of a range (None: the text says one), or None if it is no range.
 
     A start without AM or PM has that of the end if it is then the earlier one; a bare hour beside a time is an hour too.
@@ -127,7 +125,7 @@ def _written(text: str) -> Written | None:
     return Written(int(found["hour"]), int(minute or 0), int(found["second"] or 0), half, is_bare)
 
 
-def _time(written: Written, manner: Manner) -> time:
+def _time(written: Written, manner: Manner) -> TimeOfDay:
     if written.half is not None:
         return _of_half_a_day(written)
     if written.hour == _LAST_HOUR + 1 and not (written.minute or written.second):
@@ -143,7 +141,7 @@ def _of_half_a_day(written: Written) -> time:
     return _clock(written.hour % _NOON_HOUR + (written.half or 0), written)
 
 
-def _midnight(manner: Manner) -> time:
+def _midnight(manner: Manner) -> EndOfDay:
     if manner.has_day_end:
         return DAY_END
     raise NotRealError("midnight is 00:00 of the day that begins: write that, with its date")
@@ -156,16 +154,13 @@ def _clock(hour: int, written: Written) -> time:
         raise NotRealError("hours go from 0 to 23, minutes and seconds from 0 to 59") from None
 
 
-_MEMO = 4096
 _HALVES = "any (the default): a time without AM or PM is one of 24 hours; am_pm: up to 12 o'clock it must say which."
 Half = Literal["any", "am_pm"]
 
 
-class Clock(Step):
+class Clock(Step, name="clock", gives=Kind.CLOCK):
     """Read a time of day as people write it, without formats: morning and afternoon are never guessed, nor a bare number."""
 
-    name: ClassVar[str] = "clock"
-    gives: ClassVar[Kind] = Kind.CLOCK
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("clock", "7.30pm", "19:30:00"),
         Shown("clock", "14h30", "14:30:00"),
@@ -182,19 +177,16 @@ class Clock(Step):
     day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
 
     def function(self) -> Run:
-        """Return the step's function."""
         manner = Manner(self.half == "am_pm", self.day_end == "next_day")
-        return _remembering(lambda text: read_clock_words(text, manner), CLOCKS_SHOWN)
+        return _memoised(lambda text: read_clock_words(text, manner), CLOCKS_SHOWN)
 
 
-class ClockRange(Step):
+class ClockRange(Step, name="clock_range", gives=Kind.CLOCK):
     """Read the start or the end of a range of times such as 7-9pm or 19h-20h30; a single time has no end.
 
     A start without AM or PM has that of the end where it is then the earlier one (7-9pm; 11-1pm is refused).
     """
 
-    name: ClassVar[str] = "clock_range"
-    gives: ClassVar[Kind] = Kind.CLOCK
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{clock_range: start}", "7-9pm", "19:00:00"),
         Shown("{clock_range: end}", "11am to 1pm", "13:00:00"),
@@ -209,7 +201,6 @@ class ClockRange(Step):
     day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
 
     def function(self) -> Run:
-        """Return the step's function."""
         manner = Manner(self.half == "am_pm", self.day_end == "next_day")
         place = 0 if self.which == "start" else 1
 
@@ -217,21 +208,8 @@ class ClockRange(Step):
             span = read_clock_span(text, manner)
             return None if span is None else ("" if span[place] is None else span[place])
 
-        return _remembering(one, ("19:00-20:30", "7-9pm", "11am-1pm"))
+        return _memoised(one, ("19:00-20:30", "7-9pm", "11am-1pm"))
 
 
-def _remembering(read: Callable[[str], Any], examples: tuple[str, ...]) -> Run:
-    """Partners repeat their times: the last few thousand are remembered."""
-
-    @lru_cache(maxsize=_MEMO)
-    def clock(text: str) -> Any:
-        text = text.strip(SPACES)
-        try:
-            found = read(text)
-        except NotRealError as error:
-            raise Refusal(ReasonCode.NOT_A_TIME, str(error)) from error
-        if found is None:
-            raise Refusal(ReasonCode.NOT_A_TIME, no_time_hint(text, examples))
-        return found
-
-    return clock
+def _memoised(read: Callable[[str], Any], examples: tuple[str, ...]) -> Run:
+    return memoised(read, ReasonCode.NOT_A_TIME, lambda text: no_time_hint(text, examples))

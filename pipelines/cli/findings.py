@@ -15,7 +15,7 @@ from typing import Literal
 from connectors.event_api.contract_check import Drift
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import MissingColumnsError, SourceRefusedError
-from mappings.compiler.mapper import Directory, RowMapper, attempt
+from mappings.compiler.mapper import Directory, RowMapper, compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.examples import ExampleFailure, run_examples
 from mappings.lint.columns import find_missing_columns
@@ -43,7 +43,7 @@ def find_unasked(mapping: FeedMapping) -> Iterator[Problem]:
     if not has_lists(mapping, document):
         return
     noting = asked(mapping)
-    mapper, _ = attempt(noting.mapping, Directory(), now(), noting.watch)
+    mapper, _ = compile_with_problems(noting.mapping, Directory(), now(), noting.watch)
     count = _Count()
     with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
         deque(mapper.over(count.of(islice(reading.rows, _MOST_ROWS + 1))), maxlen=0)
@@ -95,7 +95,7 @@ def look_at_source(mapping: FeedMapping) -> SourceFindings:
     """Read the first rows of a source that is at hand; nothing is found where it is not."""
     if not all(source.is_at_hand for source in (mapping.source, *(join.source for join in mapping.source.join))):
         return SourceFindings()
-    mapper, _ = attempt(mapping, Directory(), now())
+    mapper, _ = compile_with_problems(mapping, Directory(), now())
     try:
         return SourceFindings(warnings=at_places(mapping.path, _odd(mapping, mapper)))
     except MissingColumnsError as error:

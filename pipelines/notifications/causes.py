@@ -14,7 +14,7 @@ from mappings.spec.feed import Schedule
 from mappings.yaml.loader import readable_document
 from pipelines.run.backfill import BACKFILL
 from pipelines.run.outcome import ExitCode, message_and_hint
-from pipelines.run.standing import SAID
+from pipelines.run.standing import STANDING_TEXTS
 from pipelines.ticks import HOUR, gaps_of_day, last_tick, ticks_of_day
 from state.database import StateDb
 from state.views.books import last_came
@@ -128,7 +128,7 @@ def _of_rows(status: FeedStatus) -> Iterator[Concern]:
     for cause in Cause:
         if count := status.waiting.get(cause.value, 0):
             rows = "1 row" if count == 1 else f"{count:,} rows"
-            yield Concern(cause, f"{rows} {SAID[cause.value]}", HELP[cause.value].format(feed=status.book.feed), count)
+            yield Concern(cause, f"{rows} {STANDING_TEXTS[cause.value]}", HELP[cause.value].format(feed=status.book.feed), count)
 
 
 _SPELT = "%Y-%m-%d %H:%M UTC"

@@ -96,7 +96,7 @@ LONGEST = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
+class Notifier:
     """Who tells, and of what: the books of one destination, the channels, what delivers a message, the clock.
 
     `page`: the address at which a person looks at runs, "" if there is none.
@@ -282,9 +282,9 @@ class _Bulletin:
             yield FeedNews(feed, self.mappings[feed].owner, told, over, standing)
 
 
-def teller_of(settings: Settings, engine: StateDb, now: Callable[[], datetime] = now) -> Teller:
+def notifier_of(settings: Settings, engine: StateDb, now: Callable[[], datetime] = now) -> Notifier:
     """Return who tells the owners of feeds at the configured destination. `now` is the time of day."""
-    return Teller(engine, settings.destination, settings.channels, deliver_over(settings.mask), now, _page_of(settings))
+    return Notifier(engine, settings.destination, settings.channels, deliver_over(settings.mask), now, _page_of(settings))
 
 
 def tell_of_lost_books(feeds: Iterable[Owned], settings: Settings, trouble: SyncError) -> bool:

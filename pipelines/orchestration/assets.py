@@ -25,7 +25,7 @@ from dagster import (
     multi_observable_source_asset,
 )
 
-from connectors.sources.probe import glance_at
+from connectors.sources.probe import probe_source
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import LoadedFeed
 from pipelines.clock import monotonic_s
@@ -43,11 +43,11 @@ from pipelines.orchestration.metadata import (
 )
 from pipelines.orchestration.schedules import freshness_of
 from pipelines.run.brakes import brake_error
-from pipelines.run.context import OpenWorkshop
-from pipelines.run.feed_run import FeedAtWork, RunTicket
+from pipelines.run.context import OpenContext
+from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import BRAKE_TEXTS, RunOptions
 from pipelines.run.outcome import ExitCode, Outcome, outcome_of
-from pipelines.run.publish import Published
+from pipelines.run.publish import PublishReport
 from pipelines.run.stage import Staged
 from pipelines.run.standing import outcome_of_publish
 
@@ -90,7 +90,7 @@ def publish_specs(key: AssetKey) -> list[AssetCheckSpec]:
     return [AssetCheckSpec(name, asset=key, description=text) for name, text in PUBLISH_CHECKS.items()]
 
 
-def publish_results(key: AssetKey, published: Published, outcome: Outcome, left: LeftOpen) -> list[AssetCheckResult]:
+def publish_results(key: AssetKey, published: PublishReport, outcome: Outcome, left: LeftOpen) -> list[AssetCheckResult]:
     """Return what a finished drain says to each of its checks."""
     account, differing = published.account, {name: left.counts.get(name, 0) for name in ("drift", "vanished")}
     passed = {
@@ -122,12 +122,12 @@ SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=Backoff.
 """A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
 
 
-def feed_assets(feed: LoadedFeed, open_workshop: OpenWorkshop, state_kind: str) -> tuple[AssetsDefinition, ...]:
+def feed_assets(feed: LoadedFeed, open_workshop: OpenContext, state_kind: str) -> tuple[AssetsDefinition, ...]:
     """Return the three assets of one feed, in a group of its name; `state_kind` is the database that rows are staged in."""
     return _source(feed, open_workshop), _staged(feed.mapping, open_workshop, state_kind), _published(feed.mapping, open_workshop)
 
 
-def _source(feed: LoadedFeed, open_workshop: OpenWorkshop) -> AssetsDefinition:
+def _source(feed: LoadedFeed, open_workshop: OpenContext) -> AssetsDefinition:
     mapping = feed.mapping
     spec = AssetSpec(
         AssetKey(names.source_path(mapping.feed)),
@@ -140,7 +140,7 @@ def _source(feed: LoadedFeed, open_workshop: OpenWorkshop) -> AssetsDefinition:
 
     def glance(context: AssetExecutionContext) -> ObserveResult:
         with as_failures(context), open_workshop() as workshop:
-            seen = glance_at(mapping.source, mapping.path.parent, access=workshop.settings.access)
+            seen = probe_source(mapping.source, mapping.path.parent, access=workshop.settings.access)
         return ObserveResult(asset_key=spec.key, metadata=glance_metadata(seen))
 
     with warnings.catch_warnings():  # in beta, and so bound to the version of Dagster that pyproject.toml allows
@@ -150,7 +150,7 @@ def _source(feed: LoadedFeed, open_workshop: OpenWorkshop) -> AssetsDefinition:
     return made
 
 
-def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop, state_kind: str) -> AssetsDefinition:
+def _staged(mapping: FeedMapping, open_workshop: OpenContext, state_kind: str) -> AssetsDefinition:
     key = AssetKey(names.staged_path(mapping.feed))
 
     @asset(
@@ -167,7 +167,7 @@ def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop, state_kind: str) 
     def staged(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
         began_s = monotonic_s()
         with as_failures(context), interrupted_for_good(context), open_workshop() as workshop:
-            result = FeedAtWork(workshop, mapping, _ticket(context), options).stage()
+            result = FeedRun(workshop, mapping, _ticket(context), options).stage()
             is_last = bool(result.stopping) or options.stage_only
             waiting = waiting_metadata(left_open(workshop, mapping)) if is_last else {}
         seconds = monotonic_s() - began_s
@@ -183,7 +183,7 @@ def _staged(mapping: FeedMapping, open_workshop: OpenWorkshop, state_kind: str) 
     return staged
 
 
-def _published(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefinition:
+def _published(mapping: FeedMapping, open_workshop: OpenContext) -> AssetsDefinition:
     key = AssetKey(names.published_path(mapping.feed))
 
     @asset(
@@ -200,7 +200,7 @@ def _published(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefin
     )
     def published(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
         with as_failures(context), open_workshop() as workshop:
-            result = FeedAtWork(workshop, mapping, _ticket(context), options).publish()
+            result = FeedRun(workshop, mapping, _ticket(context), options).publish()
             for notice in result.outlook.notices:
                 context.log.warning(replaced(notice))
             if result.cause is not None:
@@ -217,9 +217,9 @@ def _published(mapping: FeedMapping, open_workshop: OpenWorkshop) -> AssetsDefin
     return published
 
 
-def _ticket(context: AssetExecutionContext) -> RunTicket:
+def _ticket(context: AssetExecutionContext) -> RunIdentity:
     launched_by = context.run.tags.get(names.LAUNCHED_BY_TAG) or _launcher_of(context)
-    return RunTicket(context.run.run_id, launched_by, context.run.run_id)
+    return RunIdentity(context.run.run_id, launched_by, context.run.run_id)
 
 
 def _launcher_of(context: AssetExecutionContext) -> str:

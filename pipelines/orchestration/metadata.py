@@ -11,13 +11,13 @@ from typing import Any
 
 from dagster import MetadataValue, TableRecord
 
-from connectors.sources.probe import Glance
+from connectors.sources.probe import SourceProbe
 from mappings.refusals import REASON_TEXTS
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from mappings.yaml.loader import LoadedFeed
 from pipelines.control_characters import replaced
 from pipelines.left_open import Differing, LeftOpen
-from pipelines.run.publish import Published
+from pipelines.run.publish import PublishReport
 from pipelines.run.stage import Staged
 from pipelines.run.standing import WAITING
 from state.ledger.accounts import RejectedRow
@@ -80,12 +80,12 @@ def observed_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
     }
 
 
-def glance_metadata(glance: Glance) -> Mapping[str, Any]:
+def glance_metadata(glance: SourceProbe) -> Mapping[str, Any]:
     """Return what a glance at a source has seen, without reading it: how many files or sheets, or why it says nothing."""
     return {"glance": glance.blind} if glance.blind else {"files": len(glance.marks)}
 
 
-def published_metadata(published: Published, left: LeftOpen) -> Mapping[str, Any]:
+def published_metadata(published: PublishReport, left: LeftOpen) -> Mapping[str, Any]:
     """Return the account of a drain, its speed in rows per second, and what waits for a person behind it."""
     account = published.account
     counts: dict[str, Any] = dict(asdict(account))

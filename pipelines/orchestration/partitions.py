@@ -33,17 +33,17 @@ from pipelines.orchestration import names
 from pipelines.orchestration.failures import StepContext, as_failures, interrupted_for_good
 from pipelines.run.backfill import BACKFILL, FIRST_SHOWN, Window, has_days, usual_way
 from pipelines.run.brakes import raise_if_braked
-from pipelines.run.context import OpenWorkshop, Workshop
-from pipelines.run.feed_run import FeedAtWork, RunTicket
+from pipelines.run.context import OpenContext, RunContext
+from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import RunOptions
-from pipelines.run.publish import Published
+from pipelines.run.publish import PublishReport
 from pipelines.run.stage import Staged
 
 DAYS = DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
 """Every day from the first that anybody may want back, up to today, in UTC."""
 
 
-def backfill_definitions(mapping: FeedMapping, open_workshop: OpenWorkshop) -> Definitions:
+def backfill_definitions(mapping: FeedMapping, open_workshop: OpenContext) -> Definitions:
     """Return what brings windows of one feed's past in: a job, and the asset whose days it makes where the source has days."""
     if not has_days(mapping):
         return Definitions(jobs=[_window_job(mapping, open_workshop)])
@@ -60,7 +60,7 @@ def backfill_definitions(mapping: FeedMapping, open_workshop: OpenWorkshop) -> D
         return Definitions(assets=[_backfilled(mapping, open_workshop, key)], jobs=[whole])
 
 
-def _backfilled(mapping: FeedMapping, open_workshop: OpenWorkshop, key: AssetKey) -> AssetsDefinition:
+def _backfilled(mapping: FeedMapping, open_workshop: OpenContext, key: AssetKey) -> AssetsDefinition:
     @asset(
         key=key,
         deps=[AssetKey(names.source_path(mapping.feed))],
@@ -79,7 +79,7 @@ def _backfilled(mapping: FeedMapping, open_workshop: OpenWorkshop, key: AssetKey
     return backfilled
 
 
-def _window_job(mapping: FeedMapping, open_workshop: OpenWorkshop) -> JobDefinition:
+def _window_job(mapping: FeedMapping, open_workshop: OpenContext) -> JobDefinition:
     name = names.backfill_job_of(mapping.feed)
 
     @op(name=f"window_of_{names.group_of(mapping.feed)}", pool="event-api")
@@ -112,10 +112,10 @@ def _with_days(context: AssetExecutionContext, mapping: FeedMapping, options: Ru
     return options.model_copy(update={"window": window, "wait": True})
 
 
-def _bring_in(context: StepContext, workshop: Workshop, mapping: FeedMapping, options: RunOptions) -> Mapping[str, Any]:
+def _bring_in(context: StepContext, workshop: RunContext, mapping: FeedMapping, options: RunOptions) -> Mapping[str, Any]:
     """Stage and publish one window; return its accounts as numbers."""
-    ticket = RunTicket(context.run.run_id, context.run.tags.get(names.LAUNCHED_BY_TAG, BACKFILL), context.run.run_id)
-    work = FeedAtWork(workshop, mapping, ticket, options)
+    ticket = RunIdentity(context.run.run_id, context.run.tags.get(names.LAUNCHED_BY_TAG, BACKFILL), context.run.run_id)
+    work = FeedRun(workshop, mapping, ticket, options)
     staged = work.stage()
     raise_if_braked(staged.stopping, mapping.feed)
     published = work.publish()
@@ -124,7 +124,7 @@ def _bring_in(context: StepContext, workshop: Workshop, mapping: FeedMapping, op
     return _metadata(options, staged, published)
 
 
-def _metadata(options: RunOptions, staged: Staged, published: Published) -> Mapping[str, Any]:
+def _metadata(options: RunOptions, staged: Staged, published: PublishReport) -> Mapping[str, Any]:
     window = options.window
     answered = {name: count for name, count in asdict(published.account).items() if name != "new"}
     days = {"days": str(window), "by": window.by if window else ""}

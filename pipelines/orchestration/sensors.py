@@ -28,19 +28,19 @@ from dagster import (
 )
 
 from connectors.sources.access import Access
-from connectors.sources.probe import Glance, glance_at
+from connectors.sources.probe import SourceProbe, probe_source
 from mappings.errors import ConfigError, SyncError, TransientError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import FeedFolder
 from pipelines.clock import now
 from pipelines.notifications.causes import Cause, Concern
-from pipelines.notifications.notices import Teller, tell_of_lost_books, teller_of
+from pipelines.notifications.notices import Notifier, notifier_of, tell_of_lost_books
 from pipelines.orchestration import names
 from pipelines.orchestration.history import ENDED
 from pipelines.orchestration.schedules import at_work
 from pipelines.run.backfill import SCHEDULE
-from pipelines.run.context import OpenWorkshop
+from pipelines.run.context import OpenContext
 from pipelines.settings import Settings
 from state.views.books import Books
 
@@ -77,7 +77,7 @@ def feed_sensors(mapping: FeedMapping, access: Access) -> list[SensorDefinition]
         if busy is not None:  # and looked at again later, with what it knows now: a file may come while a run is at work
             return busy
         try:
-            glance = glance_at(mapping.source, mapping.path.parent, access=access)
+            glance = probe_source(mapping.source, mapping.path.parent, access=access)
         except TransientError as error:
             return SkipReason(f"{error}; looked at again later")
         except SyncError as error:
@@ -96,7 +96,7 @@ def feed_sensors(mapping: FeedMapping, access: Access) -> list[SensorDefinition]
     ]
 
 
-def _judged(mapping: FeedMapping, seen: Seen | None, glance: Glance) -> SensorResult | SkipReason:
+def _judged(mapping: FeedMapping, seen: Seen | None, glance: SourceProbe) -> SensorResult | SkipReason:
     """Ask for a run where there is news; the first look is always some, as nobody knows what earlier runs have read."""
     if glance.blind:
         return SkipReason(glance.blind)
@@ -149,7 +149,7 @@ class Place:
         return self.looked - self.steady >= STEADY_S
 
 
-def notices_sensors(folder: FeedFolder, settings: Settings, open_workshop: OpenWorkshop) -> Sequence[SensorDefinition]:
+def notices_sensors(folder: FeedFolder, settings: Settings, open_workshop: OpenContext) -> Sequence[SensorDefinition]:
     """Return the sensor, running from the start; none where the environment names nobody to be told."""
     feeds = [feed.mapping for feed in folder.feeds]
     if not settings.channels.addresses:
@@ -160,7 +160,7 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_workshop: OpenW
         ended = context.instance.get_run_records(_ended_since(place), limit=_AT_ONCE, order_by="update_timestamp", ascending=True)
         try:
             with open_workshop() as workshop:
-                teller = teller_of(settings, workshop.engine, workshop.now)
+                teller = notifier_of(settings, workshop.engine, workshop.now)
                 late = teller.newly_overdue(feeds) if place.is_steady else frozenset[FeedName]()
                 told = _tell(teller, context.instance, folder, ended, late)
         except ConfigError as trouble:
@@ -196,7 +196,7 @@ def _ended_since(place: Place) -> RunsFilter:
 
 
 def _tell(
-    teller: Teller, instance: DagsterInstance, folder: FeedFolder, ended: Sequence[RunRecord], late: Collection[FeedName]
+    teller: Notifier, instance: DagsterInstance, folder: FeedFolder, ended: Sequence[RunRecord], late: Collection[FeedName]
 ) -> tuple[FeedName, ...]:
     """Tell of files that cannot be used, of feeds whose runs have ended or do not come, and of what is due; return of which."""
     feeds = [feed.mapping for feed in folder.feeds]
@@ -208,7 +208,7 @@ def _tell(
     return tuple(about)
 
 
-def _crash(teller: Teller, instance: DagsterInstance, feed: FeedName) -> Concern | None:
+def _crash(teller: Notifier, instance: DagsterInstance, feed: FeedName) -> Concern | None:
     """Return that the feed's last run failed, where its books do not say so: what they say is better, as is a retry."""
     last = next(iter(instance.get_run_records(RunsFilter(tags={names.FEED_TAG: feed}), limit=1)), None)
     if last is None or last.dagster_run.status is not DagsterRunStatus.FAILURE:
@@ -223,7 +223,7 @@ def _crash(teller: Teller, instance: DagsterInstance, feed: FeedName) -> Concern
     return Concern(Cause.FAILED, told, "look at the run in the Dagster UI; the state is intact: the next run goes on")
 
 
-def _has_run_since(teller: Teller, feed: FeedName, run: RunRecord) -> bool:
+def _has_run_since(teller: Notifier, feed: FeedName, run: RunRecord) -> bool:
     """Whether the feed was run elsewhere after this run of Dagster, by cron for example."""
     youngest = next(iter(Books(teller.engine).runs(destination=teller.destination, feed=feed, limit=1)), None)
     return youngest is not None and youngest.run_id != run.dagster_run.run_id and youngest.started_at > run.create_timestamp

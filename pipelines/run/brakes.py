@@ -30,7 +30,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class BrakeVerdict:
+class BrakeResult:
     """One brake's answer: `measured` and `allowed` are shares (0 to 1) or counts, as `sentence` says."""
 
     name: BrakeName
@@ -46,14 +46,14 @@ class BrakeVerdict:
         return self.is_tripped and not self.is_accepted
 
 
-def judge(report: StageReport, limits: Brakes, accepted: tuple[BrakeName, ...]) -> tuple[BrakeVerdict, ...]:
+def judge(report: StageReport, limits: Brakes, accepted: tuple[BrakeName, ...]) -> tuple[BrakeResult, ...]:
     """Ask every brake of one finished stage, those that a person accepted included."""
     verdicts = (
         *(_rejected(report, limits), _shrink(report, limits), _left_out(report, limits), _new(report, limits)),
         *(_copies(report), _scope(report), _keys(report)),
     )
     return tuple(
-        BrakeVerdict(name, tripped, name in accepted, measured, allowed, sentence)
+        BrakeResult(name, tripped, name in accepted, measured, allowed, sentence)
         for name, tripped, measured, allowed, sentence in verdicts
     )
 
@@ -233,13 +233,13 @@ def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by:
     )
 
 
-def raise_if_braked(stopping: Sequence[BrakeVerdict], feed: str) -> None:
+def raise_if_braked(stopping: Sequence[BrakeResult], feed: str) -> None:
     """Raise a `BrakeError` where brakes stopped the stage."""
     if stopping:
         raise brake_error(stopping, feed)
 
 
-def brake_error(stopping: Sequence[BrakeVerdict], feed: str) -> BrakeError:
+def brake_error(stopping: Sequence[BrakeResult], feed: str) -> BrakeError:
     """Return the error for these brakes, with how a person may pass them for one run."""
     names = tuple(verdict.name for verdict in stopping)
     in_spite = f"`eventsync run {feed} {_accepting(names)}`"

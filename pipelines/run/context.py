@@ -25,12 +25,11 @@ from connectors.event_api.client import EventApi
 from connectors.event_api.lists import Classifications
 from connectors.event_api.media import ImageFetcher, ImageLimits
 from connectors.event_api.transport import Passage, Seen, open_http
-from connectors.rate_limit import Crowd, OpenSharing, Pacer, Patience, Surroundings
-from connectors.rate_limit_state import Sharing
+from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing, Timing
 from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
-from connectors.sources.files.snapshot import look_at
+from connectors.sources.files.snapshot import take_snapshot
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.compiler.rows import is_unfolding
 from mappings.errors import ConfigError, SyncError
@@ -38,24 +37,24 @@ from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping, PublishPolicy
 from pipelines.clock import monotonic_s, now
 from pipelines.run.backfill import PATIENCE_S, comes_between, say_waiting, within
-from pipelines.run.drain import Advance, Departures
-from pipelines.run.images import Covers
+from pipelines.run.drain import Advance, InFlight
+from pipelines.run.images import CoverImages
 from pipelines.run.lease import LeaseKeeper
 from pipelines.run.options import RunOptions
 from pipelines.run.preflight import ListMemory, Preflight
-from pipelines.run.reading import AtHand, Sameness, approach_of
-from pipelines.run.sending import PublishJob, watching_rows
+from pipelines.run.publish import PublishJob
+from pipelines.run.reading import ChangeProbe, ReadInputs, plan_read
 from pipelines.run.signals import run_async, signals_deferred, signals_raised
 from pipelines.run.stage import StageJob
 from pipelines.run.systemic_failure import SystemicFailure, patience_with
 from pipelines.settings import Settings
-from pipelines.telemetry.tracing import UNTOLD, Telemetry, Wanted, wanted_of
+from pipelines.telemetry.tracing import NO_TELEMETRY, Telemetry, Wanted, wanted_of
 from state.database import StateDb, open_database
-from state.holders import HeldByAnotherError, seconds_since_boot, this_process
+from state.holders import HeldByAnotherError, seconds_since_boot
 from state.ledger.lease import Lease
 from state.ledger.ledger import Ledger
 from state.notes import MediaMemory, ServiceNotes, add_notices
-from state.pace import PaceBook
+from state.pace import SharedRate
 
 INSISTENCE = RetryPolicy()
 """How long a worker insists on one request."""
@@ -78,12 +77,12 @@ async def open_api(
     settings: Settings,
     policy: PublishPolicy,
     passage: Passage = nullcontext,
-    sharing: OpenSharing | None = None,
+    sharing: Sharing | None = None,
     manner: Manner = _USUAL,
 ) -> AsyncIterator[EventApi]:
     """Open a client of the configured service, with the feed's patience and number of requests in flight.
 
-    Each request goes through `passage`, which may hold it back; `sharing` opens the pace that other workers share.
+    Each request goes through `passage`, which may hold it back; `sharing` opens the rate limit that other workers share.
     It is insisted upon as `manner` says, but never beyond the feed's trust in the service's memory of keys.
 
     Raises:
@@ -94,16 +93,14 @@ async def open_api(
         http.passage = passage
         if manner.seen is not None:
             http.watch(manner.seen)
-        patience = Patience(max_pause_s=policy.max_pause_s)
-        crowd = Crowd(policy.most_in_flight, adapts=policy.in_flight == "auto")
-        pacer = Pacer(
-            Surroundings(monotonic_s, asyncio.sleep, random.random, manner.now), patience=patience, sharing=sharing, crowd=crowd
-        )
+        concurrency = ConcurrencyLimit(policy.most_in_flight, adapts=policy.in_flight == "auto")
+        timing = Timing(monotonic_s, asyncio.sleep, random.random, manner.now)
+        limiter = RateLimiter(timing, max_pause_s=policy.max_pause_s, sharing=sharing, concurrency=concurrency)
         bounded = replace(manner.retries, key_memory_s=policy.key_memory_s, longest_probe_wait_s=policy.max_pause_s)
         try:
-            yield EventApi(http, pacer=pacer, policy=bounded, now=manner.now, sleep=asyncio.sleep, random=random.random)
+            yield EventApi(http, limiter=limiter, policy=bounded, now=manner.now, sleep=asyncio.sleep, random=random.random)
         finally:
-            pacer.leave()
+            limiter.leave()
 
 
 def require_service(settings: Settings) -> None:
@@ -122,7 +119,7 @@ def require_service(settings: Settings) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ServiceLists:
     """What the service told about itself: what mappings are resolved against, and its list of classifications, if it did."""
 
     directory: Directory
@@ -137,7 +134,7 @@ class Told:
         return json.dumps([sorted(channels.items()), None if slugs is None else sorted(slugs)])
 
 
-async def ask_lists(api: EventApi) -> Told:
+async def ask_lists(api: EventApi) -> ServiceLists:
     """Ask which channels and classifications there are.
 
     Where the key may not list its channels, the channels of the directory are a list that nobody may look into: a
@@ -152,7 +149,7 @@ async def ask_lists(api: EventApi) -> Told:
     except (ScopeMissingError, RequestRefusedError) as refusal:
         channels = _Untold(refusal)
     told = await _classifications(api)
-    return Told(Directory(channels=channels, classifications=told.slugs if told else None), told)
+    return ServiceLists(Directory(channels=channels, classifications=told.slugs if told else None), told)
 
 
 class _Untold(Mapping[str, int]):
@@ -179,10 +176,10 @@ async def _classifications(api: EventApi) -> Classifications | None:
         return None
 
 
-def sharing_over(engine: StateDb, settings: Settings, now: Callable[[], datetime] = now) -> OpenSharing:
-    """Return what opens a route's shared pace, for one worker: one open client of the service. `now` is the time of day."""
-    worker, limited = str(this_process(secrets.token_hex(8))), limited_together(settings)
-    return lambda route: Sharing(PaceBook(engine, limited, route, worker, now), monotonic_s, _log_once)
+def sharing_over(engine: StateDb, settings: Settings, now: Callable[[], datetime] = now) -> Sharing:
+    """Return how one open client shares the rate limits of the service's routes with all that use this state DB."""
+    destination = limited_together(settings)
+    return Sharing(lambda route: SharedRate(engine, destination, route, now), secrets.token_hex(4), _log_once)
 
 
 def limited_together(settings: Settings) -> str:
@@ -198,7 +195,7 @@ def limited_together(settings: Settings) -> str:
 
 
 def _log_once(trouble: SyncError) -> None:
-    structlog.get_logger().warning("the pace is not shared any more: this run goes on alone", trouble=str(trouble))
+    structlog.get_logger().warning("the rate limit is not shared any more: this run goes on alone", trouble=str(trouble))
 
 
 Tell = Callable[[str], None]
@@ -209,7 +206,7 @@ def _log(sentence: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class RunContext:
     """The open state DB and the settings that everything else is made from; `tell` reaches whoever watches the run.
 
     `leaves_traces`: sheets whose owners ask for it are told what became of their rows, and the next read finds what this one
@@ -221,7 +218,7 @@ class Workshop:
     tell: Tell = _log
     insistence: RetryPolicy = INSISTENCE
     leaves_traces: bool = False
-    telemetry: Telemetry = UNTOLD
+    telemetry: Telemetry = NO_TELEMETRY
     now: Callable[[], datetime] = now
 
     def ledger(self, mapping: FeedMapping) -> Ledger:
@@ -249,12 +246,12 @@ class Workshop:
         notices = () if change is None else (str(change),)
         self.notice(mapping, run_id, notices)
         ledger = self.ledger(mapping)
-        known = AtHand(mapping, mapper, told.evidence, self.now())
-        approach = approach_of(known, options, ledger.bookmark())
-        source = self.source(within(mapping, options.window, mapper), mapper, since=approach.since)
-        look = partial(look_at, mapping.source, mapping.path.parent)
-        sameness = Sameness(look, known.fit_today, known.began) if self.leaves_traces else None
-        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, approach, sameness)
+        known = ReadInputs(mapping, mapper, told.evidence, self.now())
+        plan = plan_read(known, options, ledger.bookmark())
+        source = self.source(within(mapping, options.window, mapper), mapper, since=plan.since)
+        snapshot = partial(take_snapshot, mapping.source, mapping.path.parent)
+        probe = ChangeProbe(snapshot, known.fit_today, known.began) if self.leaves_traces else None
+        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, plan, probe)
 
     def publish_job(
         self, mapping: FeedMapping, run_id: str, lease: LeaseKeeper, options: RunOptions, advance: Advance
@@ -268,15 +265,15 @@ class Workshop:
             key_memory_s=mapping.publish.key_memory_s,
             row_parts=len(mapping.key_columns) if is_unfolding(mapping.rows) else None,
         )
-        departures = Departures(lease.assure, lease.is_fresh)
+        requests = InFlight(lease.assure, lease.is_fresh)
         return PublishJob(
             outbox=outbox,
-            open_api=lambda: self.api(mapping, departures),
+            open_api=lambda: self.api(mapping, requests),
             open_covers=lambda: self.covers(mapping),
-            departures=departures,
+            requests=requests,
             on_loss=lease.on_loss,
             tell=lambda sentence: self.tell(f"{mapping.feed}: {sentence}"),
-            watch=partial(watching_rows, is_traced=self.telemetry.seen is not None),
+            is_traced=self.telemetry.seen is not None,
             in_flight=mapping.publish.most_in_flight,
             advance=advance,
             clock_s=monotonic_s,
@@ -290,11 +287,11 @@ class Workshop:
         manner = Manner(self.insistence, self.now, self.telemetry.seen)
         return open_api(self.settings, mapping.publish, passage, sharing, manner)
 
-    def covers(self, mapping: FeedMapping) -> Covers:
+    def covers(self, mapping: FeedMapping) -> CoverImages:
         """Return what fetches, checks and uploads the cover images of a feed."""
         limits = ImageLimits(allows_private=self.settings.allow_private_images)
         fetcher = ImageFetcher(limits, sleep=asyncio.sleep, random=random.random, in_flight=mapping.publish.most_in_flight)
-        return Covers(fetcher, MediaMemory(self.engine, self.settings.destination), self.settings.namespace, self.now)
+        return CoverImages(fetcher, MediaMemory(self.engine, self.settings.destination), self.settings.namespace, self.now)
 
     def source(self, mapping: FeedMapping, mapper: RowMapper, *, since: str = "") -> Source:
         """Return the feed's source, not yet opened; to go on from the cursor `since`, if it has such."""
@@ -332,8 +329,8 @@ class Workshop:
         if told:
             add_notices(self.engine, self.settings.destination, mapping.feed, run_id, told)
 
-    def _compiled(self, mapping: FeedMapping) -> tuple[RowMapper, Told]:
-        async def ask() -> Told:
+    def _compiled(self, mapping: FeedMapping) -> tuple[RowMapper, ServiceLists]:
+        async def ask() -> ServiceLists:
             async with self.api(mapping) as api:
                 return await ask_lists(api)
 
@@ -356,12 +353,12 @@ class Workshop:
                 time.sleep(PATIENCE_S)  # noqa: TID251  # a person asked to wait, and may interrupt
 
 
-OpenWorkshop = Callable[[], AbstractContextManager[Workshop]]
+OpenContext = Callable[[], AbstractContextManager[RunContext]]
 """What opens a workshop for the length of a block; whoever is to do something later is given this."""
 
 
 @contextmanager
-def open_workshop(settings: Settings, tell: Tell = _log) -> Iterator[Workshop]:
+def open_context(settings: Settings, tell: Tell = _log) -> Iterator[RunContext]:
     """Open the state DB for the length of the block. `tell` is given sentences for whoever watches, while a run works.
 
     Raises:
@@ -369,7 +366,7 @@ def open_workshop(settings: Settings, tell: Tell = _log) -> Iterator[Workshop]:
     """
     engine = open_database(settings.state_url)
     try:
-        yield Workshop(settings, engine, tell, leaves_traces=True, telemetry=telemetry_of(settings))
+        yield RunContext(settings, engine, tell, leaves_traces=True, telemetry=telemetry_of(settings))
     finally:
         engine.dispose()
 
@@ -381,7 +378,7 @@ def telemetry_of(settings: Settings) -> Telemetry:
     """Return whom runs tell of themselves. What cannot be had is told once in the log, and costs no run anything."""
     wanted = wanted_of(settings.otel)
     if not wanted.is_any and not wanted.problems:
-        return UNTOLD
+        return NO_TELEMETRY
     for name, value in settings.otel.items():
         os.environ.setdefault(name, value)  # its SDK reads the environment itself, and knows no `.env` file
     return _opened(wanted, settings.trace_requests)
@@ -393,10 +390,10 @@ def _opened(wanted: Wanted, trace_requests: float) -> Telemetry:
     for problem in wanted.problems:
         structlog.get_logger().warning("not everything is told to OpenTelemetry", problem=problem)
     if not wanted.is_any:
-        return UNTOLD
+        return NO_TELEMETRY
     try:
         from pipelines.telemetry.otel import open_recorder  # noqa: PLC0415  # an extra, and half a second of imports
     except ModuleNotFoundError as missing:
         structlog.get_logger().warning("nothing is told to OpenTelemetry", problem=f"{missing}", hint=_INSTALL)
-        return UNTOLD
+        return NO_TELEMETRY
     return open_recorder(wanted, trace_requests, random.random)

@@ -15,17 +15,16 @@ from structlog.contextvars import bound_contextvars
 from mappings.errors import SyncError
 from mappings.spec.feed import FeedMapping
 from pipelines.run.brakes import brake_error, pass_the_gate, raise_if_braked
-from pipelines.run.context import Workshop
+from pipelines.run.context import RunContext
 from pipelines.run.drain import Advance
 from pipelines.run.lease import LeaseKeeper
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
-from pipelines.run.publish import Published, publish
-from pipelines.run.sending import PublishJob
+from pipelines.run.publish import PublishJob, PublishReport, publish
 from pipelines.run.signals import InterruptedRunError, signals_deferred, signals_raised
 from pipelines.run.stage import Staged, stage
 from pipelines.run.standing import outcome_of_publish, outcome_of_standing
-from pipelines.run.write_back import mark_rows
+from pipelines.run.write_back import WrittenBack, write_back_rows
 from pipelines.telemetry.tracing import Work
 from state.ledger.accounts import PublishAccount
 from state.ledger.lease import LeaseLostError
@@ -38,7 +37,7 @@ _MISSING = "keys that are not in the source"
 
 
 @dataclass(frozen=True, slots=True)
-class RunTicket:
+class RunIdentity:
     """Which run this is: its id in the books, who launched it, and its id in Dagster where it has one."""
 
     run_id: str
@@ -61,30 +60,30 @@ SILENT = Watcher()
 
 
 @dataclass(frozen=True, slots=True)
-class FeedRun:
+class RunResult:
     """How one run of one feed went, for tables and for `--json`."""
 
     feed: str
     run_id: str
     outcome: Outcome
     staged: Staged | None = None
-    published: Published | None = None
+    published: PublishReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class FeedAtWork:
+class FeedRun:
     """A feed, the run that works on it, and what a person asked of that run."""
 
-    workshop: Workshop
+    workshop: RunContext
     mapping: FeedMapping
-    ticket: RunTicket
+    ticket: RunIdentity
     options: RunOptions = SCHEDULED
     watcher: Watcher = SILENT
 
-    def run(self) -> FeedRun:
+    def run(self) -> RunResult:
         """Stage and publish as the options say, under one lease; every failure becomes the outcome, none is raised."""
         staged: Staged | None = None
-        published: Published | None = None
+        published: PublishReport | None = None
         outcome = DONE
         try:
             with faults_as_errors(lambda: "at work", self.ticket.run_id), self._held() as lease:
@@ -99,7 +98,7 @@ class FeedAtWork:
             outcome = outcome_of(error)
         except KeyboardInterrupt as interrupt:
             outcome = _outcome_of_leaving(interrupt, "at work")
-        return FeedRun(self.mapping.feed, self.ticket.run_id, outcome, staged, published)
+        return RunResult(self.mapping.feed, self.ticket.run_id, outcome, staged, published)
 
     def stage(self) -> Staged:
         """Read, map and record what is to be sent.
@@ -110,7 +109,7 @@ class FeedAtWork:
         with self._held() as lease:
             return self._stage(lease)
 
-    def publish(self) -> Published:
+    def publish(self) -> PublishReport:
         """Send what is owed.
 
         Raises:
@@ -166,11 +165,11 @@ class FeedAtWork:
             if staged.missing:
                 self.workshop.put_down(self.mapping, self.ticket.run_id, [f"{_MISSING}: {', '.join(staged.missing)}"])
             if staged.stopping or self.options.stage_only:
-                mark_rows(self.workshop, self.mapping, self.ticket.run_id)
+                self._write_back()
             self._close(self._unless_missing(self._outcome_of_stage(staged)))
             return staged
 
-    def _publish(self, lease: LeaseKeeper) -> Published:
+    def _publish(self, lease: LeaseKeeper) -> PublishReport:
         job: PublishJob | None = None
         with self.workshop.telemetry.phase("publish"), self._closed_if_left("publishing", lambda: _account_of(job)):
             self._begin_phase("publishing")
@@ -178,7 +177,7 @@ class FeedAtWork:
             settled = self.workshop.telemetry.settling(self.watcher.settled)
             job = self.workshop.publish_job(self.mapping, self.ticket.run_id, lease, self.options, settled)
             self.watcher.owed(job.outbox.owed)
-            published = replace(publish(job), written_back=mark_rows(self.workshop, self.mapping, self.ticket.run_id))
+            published = replace(publish(job), written_back=self._write_back())
             self.workshop.notice(self.mapping, self.ticket.run_id, published.outlook.notices)
             settings = self.workshop.settings
             put_pace(self.workshop.engine, settings.destination, self.mapping.feed, self.ticket.run_id, published.pace)
@@ -207,6 +206,17 @@ class FeedAtWork:
         told = [notice for notice in page.notices if notice.startswith(_MISSING)] if page else []
         hint = "row keys are spelt as `eventsync rows` and `eventsync preview` show them"
         return Outcome("needs attention", ExitCode.ATTENTION, told[-1], hint) if told else outcome
+
+    def _write_back(self) -> WrittenBack:
+        """Write into the feed's sheet what became of its rows, if its owner asks for it; a problem becomes a notice."""
+        context = self.workshop
+        books = Books(context.engine, context.now)
+        written = write_back_rows(self.mapping, context.settings, books) if context.leaves_traces else None
+        if written is None:
+            return WrittenBack()
+        structlog.get_logger().info("written back", cells=written.cells, problem=written.problem)
+        context.put_down(self.mapping, self.ticket.run_id, [written.notice] if written.problem else [])
+        return written
 
     def _begin_phase(self, name: str) -> None:
         """Begin a phase, or leave before it where a signal has come."""

@@ -51,7 +51,7 @@ class Dressed:
     media_id: int | None = field(default=None, compare=False)
 
 
-class Covers:
+class CoverImages:
     """The images of one drain: each address is fetched once, each content uploaded once, whoever asks for it."""
 
     def __init__(self, fetcher: ImageFetcher, memory: MediaMemory, namespace: str, now: Callable[[], datetime]) -> None:

@@ -20,7 +20,7 @@ from mappings.outgoing import outgoing_of
 from mappings.refusals import nearest
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
-from pipelines.run.systemic_failure import Doubt
+from pipelines.run.systemic_failure import ExpectedRefusal
 from state.notes import ServiceNotes
 
 RULES = "2"
@@ -46,9 +46,9 @@ class Outlook:
         return () if self.is_disproved else tuple(drift for drift in self.drifts if drift.severity == "error")
 
     @property
-    def doubts(self) -> tuple[Doubt, ...]:
+    def doubts(self) -> tuple[ExpectedRefusal, ...]:
         """The same, as the drain's care takes them."""
-        return tuple(Doubt(drift.told, frozenset(drift.fields)) for drift in self.errors)
+        return tuple(ExpectedRefusal(drift.told, frozenset(drift.fields)) for drift in self.errors)
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 from pydantic import TypeAdapter, ValidationError
 
-from connectors.sources.files.snapshot import Look, Sight
+from connectors.sources.files.snapshot import FileSnapshot, TakeSnapshot
 from connectors.sources.files.source import NO_FILES
 from mappings.compiler.mapper import RowMapper
 from mappings.compiler.rows import leaves_for_later
@@ -32,7 +32,7 @@ _UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Approach:
+class ReadPlan:
     """What a read takes in. `since`: the source's cursor to go on from, "" for its start; `fit`: what the rows are mapped by;
     `began`: when; `full_read_at`: when the full read began that this one builds on. `because`: why a feed that could go on
     begins anew, "" where there is nothing to tell. `moves`: the next read may go on from where this one ends.
@@ -64,15 +64,15 @@ class Approach:
         return Bookmark(cursor, self.fit, self.began if is_full else self.full_read_at)
 
 
-FROM_THE_START = Approach()
+FULL_READ = ReadPlan()
 """How a source without cursors is always read."""
 
-PICKED = Approach(Reach.PICKED)
+CHOSEN_ROWS = ReadPlan(Reach.PICKED)
 """Rows are sought by their keys, or by a window of days, and what is found tells nothing of where the source ends."""
 
 
 @dataclass(frozen=True, slots=True)
-class AtHand:
+class ReadInputs:
     """What is known before a read: the feed, its compiled mapper, evidence of the service's lists, the time."""
 
     mapping: FeedMapping
@@ -103,7 +103,7 @@ class AtHand:
         return digest.hexdigest()
 
 
-def approach_of(known: AtHand, options: RunOptions, bookmark: Bookmark = NO_BOOKMARK) -> Approach:
+def plan_read(known: ReadInputs, options: RunOptions, bookmark: Bookmark = NO_BOOKMARK) -> ReadPlan:
     """Decide how a run reads its source.
 
     A run that sends drafts only moves no bookmark: its rows must come again, to be seen for what the mapping makes of them.
@@ -111,18 +111,18 @@ def approach_of(known: AtHand, options: RunOptions, bookmark: Bookmark = NO_BOOK
     """
     full_every = _full_every(known.mapping)
     if options.window is not None:
-        return replace(PICKED, since=NO_FILES if options.window.by == "file" else "")
+        return replace(CHOSEN_ROWS, since=NO_FILES if options.window.by == "file" else "")
     if options.keys:
-        return PICKED
+        return CHOSEN_ROWS
     if full_every is None:
-        return FROM_THE_START
+        return FULL_READ
     is_torn = known.mapper.needs_all_rows and known.mapping.source.gives_single_rows
     moves = options.status is None and not is_torn
     because = next(_reasons(known, options, bookmark, full_every), "")
     if because or is_torn or not bookmark.cursor:
         since = NO_FILES if _are_deliveries(known.mapping) and bookmark.full_read_at is not None else ""
-        return Approach(since=since, fit=known.fit, began=known.began, because=because, moves=moves)
-    return Approach(Reach.ONWARD, bookmark.cursor, known.fit, known.began, bookmark.full_read_at, moves=moves)
+        return ReadPlan(since=since, fit=known.fit, began=known.began, because=because, moves=moves)
+    return ReadPlan(Reach.ONWARD, bookmark.cursor, known.fit, known.began, bookmark.full_read_at, moves=moves)
 
 
 def _full_every(mapping: FeedMapping) -> timedelta | None:
@@ -134,7 +134,7 @@ def _are_deliveries(mapping: FeedMapping) -> bool:
     return isinstance(mapping.source, FileSource) and mapping.source.files == "new"
 
 
-def _reasons(known: AtHand, options: RunOptions, bookmark: Bookmark, full_every: timedelta) -> Iterator[str]:
+def _reasons(known: ReadInputs, options: RunOptions, bookmark: Bookmark, full_every: timedelta) -> Iterator[str]:
     """Yield why the read begins anew, the first of which is told."""
     if options.full:
         yield "asked for"
@@ -158,15 +158,16 @@ def _spelt(length: timedelta) -> str:
     return told or "0s"
 
 
-READ_EVERY = timedelta(days=1)
-"""Rows are read so often all the same: what else may change an event, such as the rules of a time zone, has no stamp."""
+MAP_EVERY = timedelta(days=1)
+"""Every row is mapped so often at least: what else may change an event, such as the rules of a time zone, leaves no trace."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What a whole read was made of. `stamp`: the file's, "" where it was too young for its stamp to prove anything; `content`:
-    the digest of its bytes; `fit`: what its rows were mapped by; `read_at`: when all rows were last read indeed; `layout`: that
-    of the records that are remembered, "" if none are.
+class SourceFingerprint:
+    """Evidence of the content that a whole read was made of, kept with the feed.
+
+    `stamp`: the files' sizes and times, "" where they were too young for that to prove anything; `content`: the digest of their
+    bytes; `fit`: what the rows were mapped by; `read_at`: when all of them were last mapped.
     """
 
     stamp: str
@@ -174,59 +175,54 @@ class Evidence:
     content: str
     fit: str
     read_at: datetime
-    layout: str = ""
 
     def __str__(self) -> str:
-        """The text that is kept with the feed."""
-        return _EVIDENCE.dump_json(self).decode("ascii")
+        """The text that is kept."""
+        return _FINGERPRINT.dump_json(self).decode("ascii")
 
 
-_EVIDENCE = TypeAdapter(Evidence)
+_FINGERPRINT = TypeAdapter(SourceFingerprint)
 
 
 @dataclass(frozen=True, slots=True)
-class Sameness:
-    """How a run that `began` then tells an unchanged source: by a `look` at it, while `fit` is what rows were mapped by."""
+class ChangeProbe:
+    """Finds out whether a source has changed since its last whole read, for a run that `began` then and maps rows by `fit`."""
 
-    look: Look
+    take_snapshot: TakeSnapshot
     fit: str
     began: datetime
 
-    def seen(self) -> Sight | None:
-        """Look at the source; None where it, or the mapping, has to be asked about every row in any case."""
-        return self.look() if self.fit else None
+    def snapshot(self) -> FileSnapshot | None:
+        """Return the files as they are now, None where every row has to be mapped in any case."""
+        return self.take_snapshot() if self.fit else None
 
-    def known(self, kept: str) -> Evidence | None:
-        """Return the evidence that the last read kept, None if it has lost its worth: the mapping has changed, or it is old."""
-        known = _parsed(kept)
-        is_fit = known is not None and known.fit == self.fit and timedelta() <= self.began - known.read_at < READ_EVERY
-        return known if is_fit else None
+    def last(self, stored: str) -> SourceFingerprint | None:
+        """Return the fingerprint that the last read left, None where it is worth nothing: too old, or of another mapping."""
+        try:
+            last = _FINGERPRINT.validate_json(stored) if stored else None
+        except ValidationError:
+            return None
+        is_valid = last is not None and last.fit == self.fit and timedelta() <= self.began - last.read_at < MAP_EVERY
+        return last if is_valid else None
 
-    def repeated(self, sight: Sight, kept: str) -> Evidence | None:
-        """Return the evidence that takes the place of what the last read kept, None if the source, or its mapping, has changed.
+    def match(self, snapshot: FileSnapshot, stored: str) -> SourceFingerprint | None:
+        """Return the fingerprint to keep from now on, None if the source or its mapping has changed since the stored one.
 
         The bytes are digested only where the stamp proves nothing: the file was touched, or written anew.
         """
-        known = self.known(kept)
-        if known is None:
+        last = self.last(stored)
+        if last is None:
             return None
-        stamp = sight.stamp if sight.is_settled else ""
-        if stamp and stamp == known.stamp:
-            return known
-        if not known.content or sight.size != known.size or sight.digest() != known.content:
+        stamp = snapshot.stamp if snapshot.is_settled else ""
+        if stamp and stamp == last.stamp:
+            return last
+        if not last.content or snapshot.size != last.size or snapshot.digest() != last.content:
             return None
-        return replace(known, stamp=stamp)
+        return replace(last, stamp=stamp)
 
-    def of_read(self, sight: Sight) -> Evidence | None:
-        """Return what a read of these rows keeps as evidence: one pass over the bytes, made before the first row."""
-        content = sight.digest()
+    def fingerprint(self, snapshot: FileSnapshot) -> SourceFingerprint | None:
+        """Digest the content, in one pass over the bytes, before its rows are read."""
+        content = snapshot.digest()
         if not content:
             return None
-        return Evidence(sight.stamp if sight.is_settled else "", sight.size, content, self.fit, self.began)
-
-
-def _parsed(kept: str) -> Evidence | None:
-    try:
-        return _EVIDENCE.validate_json(kept) if kept else None
-    except ValidationError:
-        return None
+        return SourceFingerprint(snapshot.stamp if snapshot.is_settled else "", snapshot.size, content, self.fit, self.began)

@@ -9,26 +9,25 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from itertools import chain, islice
 from typing import TypeVar
 
 from connectors.sources.contract import Ending, Reading, Source
 from connectors.sources.errors import SourceUnavailableError
-from connectors.sources.files.snapshot import Sight
+from connectors.sources.files.snapshot import FileSnapshot
 from mappings.compiler.mapper import RowMapper
 from mappings.compiler.rows import is_unfolding
 from mappings.outcome import WHOLE_ROW, RowOutcome, SourceRow
 from mappings.row_key import RowKey, names_of
 from mappings.spec.feed import FeedMapping
-from pipelines.run.brakes import BrakeVerdict, judge
+from pipelines.run.brakes import BrakeResult, judge
 from pipelines.run.drain import Advance
 from pipelines.run.options import RunOptions
-from pipelines.run.reading import FROM_THE_START, Approach, Sameness
-from pipelines.run.recalling import Recollection
+from pipelines.run.reading import FULL_READ, ChangeProbe, ReadPlan, SourceFingerprint
 from pipelines.run.signals import raise_if_stopped, signals_deferred
-from pipelines.run.traces import NO_TRACE, Trace, Tracing
-from pipelines.run.window_filter import Sieve
+from pipelines.run.window_filter import WindowFilter
 from state.ledger.accounts import StageReport
 from state.ledger.bookmark import ReadEnd
 from state.ledger.ledger import Ledger
@@ -42,18 +41,18 @@ CHUNK_ROWS = 2_000
 
 _MUCH_SHORTER = 0.5
 """The share of the rows of the last whole read that may not be missing where nothing proves that the source came whole."""
-
 _MAY_BE_CUT_OFF = "the server does not say how long the file is, so the answer may have been cut off"
 _KNOWN_END_HINT = "run again later; if it is so short now, say `settle: 30s` in its source, or have the server send its length"
+
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A finished stage, what the brakes said to it, and what the run noticed of the service before it."""
+    """A finished stage, the verdicts of the brakes, and what the run noticed of the service before it."""
 
     report: StageReport
-    brakes: tuple[BrakeVerdict, ...]
+    brakes: tuple[BrakeResult, ...]
     notices: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     """Row keys that were asked for, and that no row of the source has."""
@@ -61,14 +60,14 @@ class Staged:
     """What stands for the content that was read: equal for equal content; "" where the source gives no evidence."""
 
     @property
-    def stopping(self) -> tuple[BrakeVerdict, ...]:
+    def stopping(self) -> tuple[BrakeResult, ...]:
         """The brakes that keep this feed from publishing."""
         return tuple(verdict for verdict in self.brakes if verdict.stops)
 
 
 @dataclass(frozen=True, slots=True)
 class StageJob:
-    """One stage: where rows come from, what maps them, where they are recorded. The source was opened as `approach` says."""
+    """One stage: where rows come from, what maps them, where they are recorded. The source was opened as `plan` says."""
 
     run_id: str
     fence: int
@@ -79,13 +78,13 @@ class StageJob:
     options: RunOptions
     advance: Advance
     notices: tuple[str, ...] = ()
-    approach: Approach = FROM_THE_START
-    sameness: Sameness | None = None
-    """How an unchanged source is told; None: rows are read whatever it looks like."""
+    plan: ReadPlan = FULL_READ
+    probe: ChangeProbe | None = None
+    """Recognises an unchanged source and unchanged rows; None: every row is mapped."""
 
 
 def stage(job: StageJob) -> Staged:
-    """Read the source, map every row, record what is to be said; then ask the brakes.
+    """Read the source, map every row, record what is to be sent; then ask the brakes.
 
     COMMIT POINT 1: each `write` is one transaction over a chunk of rows; the gate opens only in `close`, and only with it moves
     the feed's bookmark: it covers exactly the rows that were given.
@@ -93,34 +92,41 @@ def stage(job: StageJob) -> Staged:
     Raises:
         SyncError: the source cannot be read, or the state DB cannot record; what was staged so far is not published.
     """
-    sight = None if job.sameness is None or not _is_usual(job.options) else job.sameness.seen()
-    told = None if sight is None else _told_again(job, sight)
-    return _read(job, _trace(job, sight)) if told is None else told
+    options = job.options
+    if job.probe is None or options.keys or options.status is not None or options.window is not None:
+        return _read(job)
+    snapshot = job.probe.snapshot()
+    if snapshot is None:
+        return _read(job)
+    last_stamp = "" if options.full else job.ledger.stamp()
+    return _stage_unread(job, job.probe, snapshot, last_stamp) or _read_changed(job, job.probe, snapshot, last_stamp)
 
 
-def _is_usual(options: RunOptions) -> bool:
-    """Whether a run is asked for no more than to stage what the source says, as any other run would."""
-    return not options.keys and options.status is None and options.window is None
-
-
-def _told_again(job: StageJob, sight: Sight) -> Staged | None:
+def _stage_unread(job: StageJob, probe: ChangeProbe, snapshot: FileSnapshot, last_stamp: str) -> Staged | None:
     """Account for a source that is as the last read left it; None where its rows have to be read."""
-    known = "" if job.sameness is None or job.options.full else job.ledger.stamp()
-    evidence = job.sameness.repeated(sight, known) if job.sameness and known else None
-    if evidence is None:
+    fingerprint = probe.match(snapshot, last_stamp)
+    if fingerprint is None:
         return None
-    verdicts: list[BrakeVerdict] = []
-    terms = _terms(job, Reach.FULL)
-    repetition = Repetition(known, str(evidence))
-    report = job.ledger.repeat_read(job.run_id, job.fence, terms, repetition, _brake(job, verdicts))
+    verdicts: list[BrakeResult] = []
+    repetition = Repetition(last_stamp, str(fingerprint))
+    report = job.ledger.repeat_read(job.run_id, job.fence, _terms(job, Reach.FULL), repetition, _brake(job, verdicts))
     if report is None:
         return None
     job.advance(report.account.read)
-    notices = (*job.notices, *job.approach.notices, f"unchanged since it was read {evidence.read_at:%Y-%m-%d %H:%M} UTC")
-    return Staged(report, tuple(verdicts), notices, version=_version(sight.read_as))
+    notices = (*job.notices, *job.plan.notices, f"unchanged since it was read {fingerprint.read_at:%Y-%m-%d %H:%M} UTC")
+    return Staged(report, tuple(verdicts), notices, version=_version(snapshot.read_as))
 
 
-def _brake(job: StageJob, verdicts: list[BrakeVerdict], *, has_known_end: bool = True) -> Callable[[StageReport], list[str]]:
+def _read_changed(job: StageJob, probe: ChangeProbe, snapshot: FileSnapshot, last_stamp: str) -> Staged:
+    """Read a file, and map those of its rows that its last read did not leave behind as they are."""
+    fingerprint = probe.fingerprint(snapshot)
+    last = probe.last(last_stamp)
+    if fingerprint is None or last is None or not job.mapper.takes_rows_alone:
+        return _read(job, snapshot, fingerprint)
+    return _read(job, snapshot, replace(fingerprint, read_at=last.read_at), last_stamp)
+
+
+def _brake(job: StageJob, verdicts: list[BrakeResult], *, has_known_end: bool = True) -> Callable[[StageReport], list[str]]:
     """Return what asks the brakes of a report, and keeps their verdicts. `has_known_end`: of what was read."""
 
     def brake(report: StageReport) -> list[str]:
@@ -133,30 +139,33 @@ def _brake(job: StageJob, verdicts: list[BrakeVerdict], *, has_known_end: bool =
     return brake
 
 
-def _trace(job: StageJob, sight: Sight | None) -> Trace:
-    if sight is None or job.sameness is None:
-        return NO_TRACE
-    return Tracing(job.sameness, job.ledger, job.mapper, job.source).trace(sight, is_anew=job.options.full)
+def _read(
+    job: StageJob, snapshot: FileSnapshot | None = None, fingerprint: SourceFingerprint | None = None, known_stamp: str = ""
+) -> Staged:
+    """Read all rows; map them, but for those that are known from the read that left `known_stamp`.
 
-
-def _read(job: StageJob, trace: Trace) -> Staged:
-    """Read all rows, but for those that are known to be as they were."""
-    verdicts: list[BrakeVerdict] = []
+    `fingerprint` is kept for the next read, if the source is opened as the snapshot shows it.
+    """
+    verdicts: list[BrakeResult] = []
     row_parts = len(job.mapping.key_columns)
     missing = set(job.options.keys)
     with ExitStack() as stack:
         reading = stack.enter_context(job.source.read())
+        is_as_seen = snapshot is not None and fingerprint is not None and reading.stamp == snapshot.read_as
+        uses_digests = is_as_seen and job.mapper.takes_rows_alone
         reach = _reach(job, reading)
-        is_whole = reading.is_whole and reach is not Reach.PICKED
-        terms = _terms(job, reach)
-        left = trace.of(reading)
-        memory = stack.enter_context(left.memory) if left.memory else None
-        stamp = str(left.evidence or "")
-        staging = job.ledger.open_stage(job.run_id, is_whole=is_whole, fence=job.fence, stamp=stamp, terms=terms, memory=memory)
-        if memory and memory.recollection:
-            _pass_over(job, memory.recollection, staging)
-        sieve = Sieve(job.options.window) if job.options.window else None
-        for chunk in batched(_chosen(job, reading.rows, sieve), CHUNK_ROWS):
+        staging = job.ledger.open_stage(
+            job.run_id,
+            is_whole=reading.is_whole and reach is not Reach.PICKED,
+            fence=job.fence,
+            stamp=str(fingerprint) if is_as_seen else "",
+            terms=_terms(job, reach),
+            digests_of=known_stamp if uses_digests else None,
+        )
+        if uses_digests and known_stamp:
+            _write_changed(job, reading.rows, staging)
+        window_filter = WindowFilter(job.options.window) if job.options.window else None
+        for chunk in batched(_chosen(job, reading.rows, window_filter), CHUNK_ROWS):
             raise_if_stopped()
             with signals_deferred():
                 staging.write(chunk)
@@ -165,13 +174,27 @@ def _read(job: StageJob, trace: Trace) -> Staged:
                 missing.difference_update(chain.from_iterable(names_of(each.row_key, row_parts) for each in chunk))
             del chunk  # before the next one is made: memory holds one at a time
         ending = reading.ending()
-        bookmark = job.approach.bookmark(ending.cursor, is_full=reach is Reach.FULL)
+        bookmark = job.plan.bookmark(ending.cursor, is_full=reach is Reach.FULL)
         brake = _brake(job, verdicts, has_known_end=reading.has_known_end)
         with signals_deferred():
             report = staging.close(brake, ReadEnd(bookmark, is_short=ending.is_short))
     report.account.check()
-    notices = (*job.notices, *job.approach.notices, *_noticed(report, reach, ending), *(sieve.notices() if sieve else ()))
+    noticed = (*_noticed(report, reach, ending), *(window_filter.notices() if window_filter else ()))
+    notices = (*job.notices, *job.plan.notices, *noticed)
     return Staged(report, tuple(verdicts), notices, tuple(sorted(missing)), _version(reading.stamp))
+
+
+def _write_changed(job: StageJob, rows: Iterable[SourceRow], staging: Stage) -> None:
+    """Map and write the rows whose digest is unknown; the digest is compared before a row is mapped (budget 2)."""
+    map_rows, digest = job.mapper.over, job.mapper.digest
+    for chunk in batched(rows, CHUNK_ROWS):
+        raise_if_stopped()
+        digests = [b"" if row.problems or row.warnings or row.is_gone else digest(row) for row in chunk]
+        entries = staging.unchanged(digests)
+        changed = list(map_rows(row for row, entry_id in zip(chunk, entries, strict=True) if not entry_id))
+        with signals_deferred():
+            staging.write(changed, [entry_id for entry_id in entries if entry_id], partial(list, map_rows(chunk)))
+        job.advance(len(chunk))
 
 
 def _version(stamp: str) -> str:
@@ -179,17 +202,11 @@ def _version(stamp: str) -> str:
     return blake2b(stamp.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest() if stamp else ""
 
 
-def _pass_over(job: StageJob, recollection: Recollection, staging: Stage) -> None:
-    for entries in recollection.unchanged(job.ledger):
-        staging.pass_over(entries)
-        job.advance(len(entries))
-
-
 def _reach(job: StageJob, reading: Reading) -> Reach:
     """Return what the read takes in: a source that was to go on may have lost its place, and begin anew."""
     if job.options.keys or job.options.window:
         return Reach.PICKED
-    return Reach.FULL if reading.is_whole else job.approach.reach
+    return Reach.FULL if reading.is_whole else job.plan.reach
 
 
 def _noticed(report: StageReport, reach: Reach, ending: Ending) -> Iterator[str]:
@@ -224,8 +241,9 @@ def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
     return iter(lambda: list(islice(iterator, size)), [])
 
 
-def _chosen(job: StageJob, rows: Iterable[SourceRow], sieve: Sieve | None) -> Iterable[RowOutcome]:
-    outcomes = sieve.outcomes(job.mapper.over(sieve.rows(rows))) if sieve else job.mapper.over(rows)
+def _chosen(job: StageJob, rows: Iterable[SourceRow], window_filter: WindowFilter | None) -> Iterable[RowOutcome]:
+    map_rows = job.mapper.over
+    outcomes = window_filter.outcomes(map_rows(window_filter.rows(rows))) if window_filter else map_rows(rows)
     wanted = frozenset(map(RowKey, job.options.keys))
     return _picked(outcomes, wanted, len(job.mapping.key_columns)) if wanted else outcomes
 

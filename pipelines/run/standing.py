@@ -9,7 +9,7 @@ from dataclasses import replace
 from mappings.errors import SyncError
 from mappings.spec.feed import FeedMapping
 from pipelines.run.outcome import ExitCode, Outcome, outcome_of
-from pipelines.run.publish import Published
+from pipelines.run.publish import PublishReport
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
 from state.ledger.standing import Standing
 
@@ -19,7 +19,7 @@ IGNORED = "ignored"
 WAITING: tuple[str, ...] = (REJECTED, *(kind.value for kind in Waiting))
 """What waits for a person, in the order in which it is listed."""
 ALL: tuple[str, ...] = tuple(dict.fromkeys((*(state.value for state in EntryState), *WAITING, RESENT, IGNORED)))
-SAID: Mapping[str, str] = {
+STANDING_TEXTS: Mapping[str, str] = {
     REJECTED: "rejected: the mapping cannot make events of them",
     Waiting.CONFLICT: "in conflict: the service says that their keys were used for something else",
     Waiting.BLOCKED: "blocked: this key may not publish into their channel",
@@ -43,7 +43,7 @@ _DRIFTS = {
 }
 
 
-def outcome_of_publish(published: Published, mapping: FeedMapping) -> Outcome:
+def outcome_of_publish(published: PublishReport, mapping: FeedMapping) -> Outcome:
     """Judge a finished drain: its cause if it stopped early, else what waits for a person, since this drain or longer."""
     if isinstance(published.cause, SyncError):
         outcome = outcome_of(published.cause)
@@ -65,15 +65,15 @@ def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: Out
 
 def _beyond(standing: Standing, mapping: FeedMapping) -> Iterator[str]:
     if standing.conflict.count:
-        yield f"{standing.conflict} {SAID[Waiting.CONFLICT]}"
+        yield f"{standing.conflict} {STANDING_TEXTS[Waiting.CONFLICT]}"
     if standing.forgotten.count:
         yield f"{standing.forgotten} uncertain for so long that the service may have forgotten their keys"
     if standing.blocked.count:
-        yield f"{standing.blocked} {SAID[Waiting.BLOCKED]}"
+        yield f"{standing.blocked} {STANDING_TEXTS[Waiting.BLOCKED]}"
     if standing.uncertain.count:
-        yield f"{standing.uncertain} {SAID[Waiting.UNCERTAIN]}"
+        yield f"{standing.uncertain} {STANDING_TEXTS[Waiting.UNCERTAIN]}"
     if _is_beyond(standing, mapping):
-        yield f"{standing.refused} {SAID[Waiting.REFUSED]}, more than the feed allows"
+        yield f"{standing.refused} {STANDING_TEXTS[Waiting.REFUSED]}, more than the feed allows"
 
 
 def _within(standing: Standing, mapping: FeedMapping) -> Iterator[str]:
@@ -83,13 +83,13 @@ def _within(standing: Standing, mapping: FeedMapping) -> Iterator[str]:
                 continue
             case Waiting.REFUSED:
                 if not _is_beyond(standing, mapping):
-                    yield f"{rows} {SAID[kind]}, within what the feed allows"
+                    yield f"{rows} {STANDING_TEXTS[kind]}, within what the feed allows"
             case Waiting.DRIFT:
-                yield f"{rows} {SAID[kind]}: {_by_kind(standing)}"
+                yield f"{rows} {STANDING_TEXTS[kind]}: {_by_kind(standing)}"
             case Waiting.UNCONFIRMED:
-                yield f"{rows} {SAID[kind]}: `eventsync reconcile {mapping.feed}` looks it up"
+                yield f"{rows} {STANDING_TEXTS[kind]}: `eventsync reconcile {mapping.feed}` looks it up"
             case _:
-                yield f"{rows} {SAID[kind]}"
+                yield f"{rows} {STANDING_TEXTS[kind]}"
 
 
 def _about_copies(standing: Standing, mapping: FeedMapping) -> Iterator[str]:
@@ -118,7 +118,7 @@ def _who_decides(standing: Standing, mapping: FeedMapping) -> str:
     )
 
 
-def _about_covers(published: Published, mapping: FeedMapping) -> str:
+def _about_covers(published: PublishReport, mapping: FeedMapping) -> str:
     problems = published.cover_problems
     if not problems:
         return ""

@@ -139,7 +139,7 @@ PATIENT_ANSWERS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class ExpectedRefusal:
     """One difference by which the page says every row will be refused.
 
     `fields`: paths in the payload that a refusal may name for it; none where the request as a whole is meant.
@@ -164,13 +164,13 @@ class Doubt:
 
 
 @dataclass(slots=True)
-class Caution:
+class CautiousStart:
     """One drain's care: while it `is_on`, one row is under way at a time. Without doubts it is never on.
 
     `owed`: rows that the drain would send. A row that passes ends the care: the page's word alone stops nothing.
     """
 
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[ExpectedRefusal, ...] = ()
     owed: int = 0
     answers: int = 0
     telling: int = 0

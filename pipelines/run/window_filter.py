@@ -16,7 +16,7 @@ from pipelines.run.backfill import Window
 
 
 @dataclass(slots=True)
-class Sieve:
+class WindowFilter:
     """Lets through what belongs to `window`, and counts what tells no day: it belongs to none."""
 
     window: Window

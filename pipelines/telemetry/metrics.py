@@ -1,7 +1,4 @@
-"""Numbers for monitors, and the text format in which Prometheus reads them (exposition format 0.0.4).
-
-Which numbers there are is `gauges`'.
-"""
+"""Prometheus metrics of all feeds, read from the state DB, and the HTTP server that monitors scrape."""
 
 from __future__ import annotations
 
@@ -16,6 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 
 import structlog
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
 
 from mappings.errors import ConfigError, SyncError
 from pipelines.clock import now
@@ -26,12 +26,10 @@ from state.ledger.row_record import Book
 from state.views.books import Books, last_done
 from state.views.views import FeedStatus, RunRecord
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One number, told from others of its name by its labels."""
+    """One number and its labels."""
 
     labels: Mapping[str, str]
     value: float
@@ -39,28 +37,32 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """All numbers of one name; `help` is one sentence, its unit included."""
+    """All samples of one metric; `help` is one sentence, its unit included."""
 
     name: str
     help: str
     samples: tuple[Sample, ...]
 
 
+class _Gauges(Collector):
+    """Our gauges, as prometheus-client collects them."""
+
+    def __init__(self, gauges: Iterable[Gauge]) -> None:
+        self._gauges = gauges
+
+    def collect(self) -> Iterator[Metric]:
+        for gauge in self._gauges:
+            metric = Metric(gauge.name, gauge.help, "gauge")
+            for sample in gauge.samples:
+                metric.add_sample(gauge.name, dict(sample.labels), sample.value)
+            yield metric
+
+
 def exposition(gauges: Iterable[Gauge]) -> str:
-    """Return the numbers as a page that Prometheus reads."""
-    return "".join(f"{line}\n" for gauge in gauges for line in _lines(gauge))
-
-
-def _lines(gauge: Gauge) -> Iterator[str]:
-    yield f"# HELP {gauge.name} {gauge.help}"
-    yield f"# TYPE {gauge.name} gauge"
-    for sample in gauge.samples:
-        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sample.labels.items())
-        yield f"{gauge.name}{{{labels}}} {sample.value!r}" if labels else f"{gauge.name} {sample.value!r}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+    """Return the numbers in Prometheus's text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Gauges(gauges))
+    return generate_latest(registry).decode()
 
 
 GAUGES: Mapping[str, str] = {
@@ -84,37 +86,28 @@ GAUGES: Mapping[str, str] = {
     "eventsync_last_publish_rows": "Rows that the last run owed, by where each ended.",
     "eventsync_last_publish_pace": "How fast the last run sent, number by number: rows_per_s, used_share, limited, ...",
 }
-"""Every number by its name, in the order in which they are told."""
-_Told = tuple[str, Mapping[str, str], float]
+"""Help texts by name, in the order in which the metrics are shown."""
+_Number = tuple[str, Mapping[str, str], float]
 
 
-def gauges_of(statuses: Sequence[FeedStatus], done: Mapping[Book, datetime]) -> tuple[Gauge, ...]:
-    """Return the numbers of all feeds; `done`: when a run of each last ended as it should."""
-    told: list[_Told] = [*_of_us(is_up=True)]
+def gauges_of(statuses: Sequence[FeedStatus], done: Mapping[Book, datetime], *, is_up: bool = True) -> tuple[Gauge, ...]:
+    """Return the metrics of all feeds; names without a number are left out.
+
+    `done`: when a run of each feed last ended with exit code 0. `is_up`: whether the state DB could be read.
+    """
+    numbers: list[_Number] = [
+        ("eventsync_build_info", {"version": version("eventsync")}, 1),
+        ("eventsync_state_db_up", {}, int(is_up)),
+    ]
     for status in statuses:
-        told += _of_feed(status, done.get(status.book))
-    return _gathered(told)
+        numbers += _of_feed(status, done.get(status.book))
+    samples: dict[str, list[Sample]] = {name: [] for name in GAUGES}
+    for name, labels, value in numbers:
+        samples[name].append(Sample(labels, value))
+    return tuple(Gauge(name, GAUGES[name], tuple(found)) for name, found in samples.items() if found)
 
 
-def gauges_in_the_dark() -> tuple[Gauge, ...]:
-    """Return what can be told where the state DB cannot be read."""
-    return _gathered(_of_us(is_up=False))
-
-
-def _gathered(told: Iterable[_Told]) -> tuple[Gauge, ...]:
-    """Put the numbers of one name together; names without any are left out."""
-    by_name: dict[str, list[Sample]] = {name: [] for name in GAUGES}
-    for name, labels, value in told:
-        by_name[name].append(Sample(labels, value))
-    return tuple(Gauge(name, GAUGES[name], tuple(samples)) for name, samples in by_name.items() if samples)
-
-
-def _of_us(*, is_up: bool) -> Iterator[_Told]:
-    yield "eventsync_build_info", {"version": version("eventsync")}, 1
-    yield "eventsync_state_db_up", {}, int(is_up)
-
-
-def _of_feed(status: FeedStatus, done: datetime | None) -> Iterator[_Told]:
+def _of_feed(status: FeedStatus, done: datetime | None) -> Iterator[_Number]:
     feed = {"feed": str(status.book.feed), "destination": status.book.destination}
     yield from _rows(status, feed)
     yield "eventsync_gate_open", feed, int(status.gate.is_open)
@@ -130,7 +123,7 @@ def _of_feed(status: FeedStatus, done: datetime | None) -> Iterator[_Told]:
         yield from _counts("eventsync_last_read_rows", feed, asdict(status.last_read.read))
 
 
-def _rows(status: FeedStatus, feed: Mapping[str, str]) -> Iterator[_Told]:
+def _rows(status: FeedStatus, feed: Mapping[str, str]) -> Iterator[_Number]:
     for state, count in status.counts.items():
         yield "eventsync_rows", {**feed, "state": state.value}, count
     for word in (ProblemKind.REJECTED.value, *Waiting):
@@ -141,7 +134,7 @@ def _rows(status: FeedStatus, feed: Mapping[str, str]) -> Iterator[_Told]:
     yield "eventsync_backfill_slices_left", feed, status.slices_left
 
 
-def _run(run: RunRecord, feed: Mapping[str, str]) -> Iterator[_Told]:
+def _run(run: RunRecord, feed: Mapping[str, str]) -> Iterator[_Number]:
     yield "eventsync_last_run_start_timestamp_seconds", feed, run.started_at.timestamp()
     if run.finished_at is not None:
         yield "eventsync_last_run_end_timestamp_seconds", feed, run.finished_at.timestamp()
@@ -153,17 +146,17 @@ def _run(run: RunRecord, feed: Mapping[str, str]) -> Iterator[_Told]:
         yield "eventsync_last_publish_pace", {**feed, "what": what}, value
 
 
-def _counts(name: str, feed: Mapping[str, str], account: Mapping[str, int]) -> Iterator[_Told]:
+def _counts(name: str, feed: Mapping[str, str], account: Mapping[str, int]) -> Iterator[_Number]:
     for outcome, count in account.items():
         yield name, {**feed, "outcome": outcome}, count
 
 
 KEPT_S = 2.0
-"""So long the numbers are good for whoever else asks: several monitors cost as much as one."""
+"""How long the numbers are kept: several monitors cost as much as one."""
 
 
 def look(settings: Settings) -> tuple[Gauge, ...]:
-    """Return the numbers of all feeds at the configured service, or at every service where none is; nothing is written.
+    """Return the metrics of all feeds at the configured service, or at every service where none is; write nothing.
 
     Raises:
         SyncError: there is a state DB, and it cannot be read.
@@ -177,37 +170,33 @@ def look(settings: Settings) -> tuple[Gauge, ...]:
 
 @dataclass(slots=True)
 class MetricsPage:
-    """The numbers for whoever asks, several at a time. `clock_s`: seconds that never go back."""
+    """The metrics for several monitors at a time. `clock_s`: seconds that never go back."""
 
     settings: Settings
     clock_s: Callable[[], float]
     _kept: tuple[Gauge, ...] = ()
     _read_at: float = 0.0
-    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def gauges(self) -> tuple[Gauge, ...]:
-        """Return the numbers as they stand now, or stood a moment ago; a state DB that cannot be read is a number, too."""
-        with self._turn:
+        """Return the metrics of now or of a moment ago; a state DB that cannot be read is `eventsync_state_db_up 0`."""
+        with self._lock:
             if not self._kept or self.clock_s() - self._read_at > KEPT_S:
-                self._kept = self._look()
+                try:
+                    self._kept = look(self.settings)
+                except SyncError as trouble:
+                    structlog.get_logger().warning("the state DB cannot be read for a monitor", trouble=str(trouble))
+                    self._kept = gauges_of((), {}, is_up=False)
                 self._read_at = self.clock_s()
             return self._kept
 
-    def _look(self) -> tuple[Gauge, ...]:
-        try:
-            return look(self.settings)
-        except SyncError as trouble:
-            structlog.get_logger().warning("the state DB cannot be read for a monitor", trouble=str(trouble))
-            return gauges_in_the_dark()
-
 
 PATH = "/metrics"
-_PATIENCE_S = 10.0
 
 
 @contextmanager
 def serving_metrics(gauges: Callable[[], tuple[Gauge, ...]], host: str, port: int) -> Iterator[str]:
-    """Serve the numbers from a thread for the length of the block; yields the page's address. Port 0 takes a free one.
+    """Serve the metrics from a thread for the length of the block; yield their address. Port 0 takes a free one.
 
     Raises:
         ConfigError: the address cannot be had.
@@ -227,38 +216,35 @@ def serving_metrics(gauges: Callable[[], tuple[Gauge, ...]], host: str, port: in
 
 
 class _Server(ThreadingHTTPServer):
-    """The numbers' server, a thread for each request."""
+    """One thread for each request. prometheus-client's own server answers every path, and has no sign of life."""
 
     daemon_threads = True
 
     def __init__(self, address: tuple[str, int], gauges: Callable[[], tuple[Gauge, ...]]) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        super().__init__(address, _Door)
+        super().__init__(address, _Handler)
         self.gauges = gauges
 
 
-class _Door(BaseHTTPRequestHandler):
-    """Answers one request: the numbers, a sign of life, or that there is nothing else."""
-
+class _Handler(BaseHTTPRequestHandler):
     server: _Server
     server_version = "eventsync"
     sys_version = ""
-    timeout = _PATIENCE_S
+    timeout = 10.0
 
-    def do_GET(self) -> None:  # the name that http.server looks for
-        """Answer whatever is asked; nothing can be changed here."""
+    def do_GET(self) -> None:
         match self.path.partition("?")[0]:
             case "/metrics":
-                self._answer(HTTPStatus.OK, exposition(self.server.gauges()), CONTENT_TYPE)
+                self._answer(HTTPStatus.OK, exposition(self.server.gauges()), CONTENT_TYPE_PLAIN_0_0_4)
             case "/-/healthy":
                 self._answer(HTTPStatus.OK, "here\n")
             case _:
                 self._answer(HTTPStatus.NOT_FOUND, f"only {PATH} is served here\n")
 
-    do_HEAD = do_GET  # noqa: N815  # as above
+    do_HEAD = do_GET  # noqa: N815  # as http.server calls it
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # as http.server calls it
-        """Say nothing of each request: monitors come every few seconds."""
+        """Log nothing: monitors come every few seconds."""
 
     def _answer(self, status: HTTPStatus, text: str, kind: str = "text/plain; charset=utf-8") -> None:
         body = text.encode()

@@ -57,7 +57,7 @@ class Telemetry:
         return advance
 
 
-UNTOLD = Telemetry()
+NO_TELEMETRY = Telemetry()
 """Nobody listens."""
 Exporter = Literal["otlp", "console", "none"]
 PROTOCOL = "http/protobuf"

@@ -25,9 +25,9 @@ from state.tables import (
     MEDIA_ADDRESS,
     NOTICE_SENT,
     PROBLEM,
-    RECORD_MEMORY,
     ROUTE_PACE,
     ROUTE_WORKER,
+    ROW_DIGESTS,
     RUN,
     SCOPE,
     SERVICE_NOTE,
@@ -90,7 +90,7 @@ def rename_service(engine: Engine, old_address: str, new_address: str, now: Call
         feeds = connection.execute(select(SCOPE.c.feed).where(SCOPE.c.service == old).distinct().order_by(SCOPE.c.feed)).scalars()
         moved = tuple(feeds)
         _refuse_unless_free(connection, moved, old, new)
-        for table in (RECORD_MEMORY, PROBLEM, RUN, LEASE):
+        for table in (ROW_DIGESTS, PROBLEM, RUN, LEASE):
             connection.execute(delete(table).where(table.c.scope_id.in_(select(SCOPE.c.id).where(SCOPE.c.service == new))))
         connection.execute(delete(SCOPE).where(SCOPE.c.service == new))
         rows = {table.name: _rename(connection, table, old, new) for table in _BY_DESTINATION}

@@ -80,36 +80,36 @@ def finish(
     held = settle_held(connection, turn, opening, progress)
     hold_staged_beside(connection, turn, progress)
     alongside = _alongside(connection, turn, opening, progress)
-    before = progress.seen.count_present() - held
+    before = progress.marks.count_present() - held
     is_marking = progress.terms.on_vanish == "report"
     if is_marking:
         absent = _absent(connection, turn, opening, progress, present=before - taken_back)
-        sort_out(connection, absent, progress.seen, progress.unspoken, turn.now())
-    tally.vanished = progress.seen.count_missed(is_over=False)
+        sort_out(connection, absent, progress.marks, progress.unspoken, turn.now())
+    tally.vanished = progress.marks.count_vanished()
     tally.standing = progress.listed.standing
-    tally.redrafted = sum(map(progress.seen.is_said, waiting(connection, turn.scope_id)))
+    tally.redrafted = sum(map(progress.marks.is_mapped, waiting(connection, turn.scope_id)))
     report = tally.report(
         turn.run_id, is_whole=opening.is_whole, known_before=opening.known_before, last_whole_read=opening.last_whole_read
     )
     report.account.check()
     present = before - taken_back + tally.new - tally.restaged
-    report = replace(report, is_marking=is_marking, past=progress.seen.count_missed(is_over=True))
+    report = replace(report, is_marking=is_marking, past=len(progress.marks.past))
     report = replace(report, met=before - tally.unreleased, present=present)
     report = replace(report, past_rows=report.past if progress.terms.row_parts is None else 0)
     report = replace(report, alongside=alongside, stood=opening.brakes, **_left_out(connection, turn, progress))
     report = replace(report, key_definition=progress.terms.key_definition, has_new_keys=_has_new_keys(opening, progress))
     if report.account.new - report.restaged + report.waiting >= _ALIKE_AT_LEAST and progress.terms.reach is not Reach.PICKED:
-        alike = count_alike(connection, turn, progress.seen, is_whole=opening.is_whole, released_id=opening.released_id)
+        alike = count_alike(connection, turn, progress.marks, is_whole=opening.is_whole, released_id=opening.released_id)
         report = replace(report, alike=alike)
     report = with_history(connection, turn, report)
     report = _braked(report, brake(report), progress.terms.accepted)
     report = replace(report, is_blind=bool(unheard) and not opening.is_whole and not opening.was_free)
     lasting = opening if is_lasting(connection, turn.scope_id, progress) else replace(opening, stamp="")
     if judge(connection, turn, lasting, report):
-        progress.recorder.keep(connection, turn.scope_id, progress.seen.disputed)
+        progress.digests.keep(connection, turn.scope_id, progress.marks)
     if not report.brakes:
         _mark_vanished(connection, turn, progress)
-        mark_past(connection, chain(progress.seen.missed(is_over=True), progress.seen.dropped), turn.now())
+        mark_past(connection, chain(progress.marks.past, progress.marks.dropped), turn.now())
     turn.note(
         connection,
         phase=Phase.STAGED.value,
@@ -147,7 +147,7 @@ def _found_before(connection: Connection, turn: FencedTransaction, opening: Open
 
 def _left_out(connection: Connection, turn: FencedTransaction, progress: Progress) -> dict[str, Any]:
     """Return how many entries, of how many, each rule newly leaves out though their events are to come."""
-    rules = Counter(rule for entry_id, rule in progress.left_out.items() if progress.seen.has_vanished(entry_id))
+    rules = Counter(rule for entry_id, rule in progress.left_out.items() if progress.marks.is_vanished(entry_id))
     if rules.total() < _LEFT_OUT_AT_LEAST:
         return {}
     return {"left_out": dict(rules.most_common()), "to_come": count_to_come(connection, turn.scope_id, turn.now())}
@@ -163,16 +163,18 @@ def _withdraw(connection: Connection, turn: FencedTransaction, opening: Opening,
     longer asks for (gone from a whole read, gone by its word, or met in this one as rejected or skipped). Return how many
     were not heard of, and how many known ones that the source has were taken out of the ledger.
     """
-    unheard, waiting_rows, seen = 0, 0, progress.seen
+    unheard, waiting_rows, marks = 0, 0, progress.marks
     taken = TakenBack(connection, turn.now())
-    taken.delete(entry_id for entry_id in seen.disputed if entry_id > seen.boundary)
+    taken.delete(entry_id for entry_id in marks.conflicting if entry_id > marks.boundary)
     known = 0
-    for row in _never_sent(connection, turn, seen.boundary):
-        is_unasked, is_unreleased = not seen.is_said(row.id), row.id > opening.released_id
-        progress.tally.unreleased += is_unreleased and seen.is_present(row.id)
-        if seen.is_disputed(row.id) or (is_unasked and (opening.is_whole or seen.is_present(row.id) or seen.is_gone(row.id))):
-            known += taken.take(row) and seen.is_present(row.id)
-            progress.tally.withdrawn += not seen.is_disputed(row.id)
+    for row in _never_sent(connection, turn, marks.boundary):
+        is_unasked, is_unreleased = not marks.is_mapped(row.id), row.id > opening.released_id
+        progress.tally.unreleased += is_unreleased and marks.is_present(row.id)
+        if marks.is_conflicting(row.id) or (
+            is_unasked and (opening.is_whole or marks.is_present(row.id) or marks.is_deleted(row.id))
+        ):
+            known += taken.take(row) and marks.is_present(row.id)
+            progress.tally.withdrawn += not marks.is_conflicting(row.id)
         else:
             unheard += is_unasked
             waiting_rows += not is_unasked and is_unreleased
@@ -196,10 +198,10 @@ def _hear_of_rows(connection: Connection, turn: FencedTransaction, progress: Pro
     if not stems:
         return
     for state in EntryState:
-        for row in _pages(connection, _KEYS, turn, state, progress.seen.boundary):
+        for row in _pages(connection, _KEYS, turn, state, progress.marks.boundary):
             stem = stem_of(row.row_key, progress.terms.row_parts)
-            if stem in stems and not progress.seen.is_present(row.id):
-                progress.seen.lose(row.id)
+            if stem in stems and not progress.marks.is_present(row.id):
+                progress.marks.mark_deleted(row.id)
                 if stem in progress.left_out_stems:
                     progress.left_out[row.id] = progress.left_out_stems[stem]
 
@@ -211,23 +213,23 @@ def _absent(
 
     `present`: how many of those before this read that are not held it has met, which are none of them marked as gone.
     """
-    seen = progress.seen
+    marks = progress.marks
     if progress.terms.reach is Reach.PICKED:
         return ()
-    if opening.is_whole and count_unmarked(connection, turn.scope_id, seen.boundary) != present:
+    if opening.is_whole and count_unmarked(connection, turn.scope_id, marks.boundary) != present:
         return _unmet(connection, turn, progress)
-    return seen.gone
+    return marks.deleted
 
 
 def _unmet(connection: Connection, turn: FencedTransaction, progress: Progress) -> Iterator[int]:
-    seen = progress.seen
-    rows = (row for state in EntryState for row in _pages(connection, _IDS, turn, state, seen.boundary))
-    return (row.id for row in rows if not seen.is_present(row.id))
+    marks = progress.marks
+    rows = (row for state in EntryState for row in _pages(connection, _IDS, turn, state, marks.boundary))
+    return (row.id for row in rows if not marks.is_present(row.id))
 
 
 def _mark_vanished(connection: Connection, turn: FencedTransaction, progress: Progress) -> None:
     """Mark the entries that a read has not met. A read that a brake stops is not believed so far: it marks none."""
-    for few in in_fews(progress.seen.missed(is_over=False)):
+    for few in in_fews(progress.marks.vanished()):
         by_rule = defaultdict(list)
         for entry_id in few:
             by_rule[progress.left_out.get(entry_id, "")].append(entry_id)

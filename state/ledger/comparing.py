@@ -20,7 +20,6 @@ from state.ledger.duplicates import Candidate, DuplicateIndex
 from state.ledger.entries import CANCELLED, Batch, find_known, find_pasts
 from state.ledger.lease import FencedTransaction
 from state.ledger.listed import Listed, stem_of
-from state.ledger.newcomers import Newcomers
 from state.ledger.plan import (
     NO_PAST,
     Drifted,
@@ -43,8 +42,8 @@ from state.ledger.plan import (
 )
 from state.ledger.problems import Problem, held, rejected, strike_warnings, warned, write_problems
 from state.ledger.reach import Reach
-from state.ledger.recall import Recorder
-from state.ledger.seen import Seen
+from state.ledger.recall import RowDigests
+from state.ledger.seen import ReadMarks
 from state.ledger.tally import Tally
 from state.ledger.terms import OnChange, Terms
 from state.ledger.unspoken import Unspoken
@@ -55,13 +54,12 @@ from state.tables import storable
 class Progress:
     """What one read has come to so far, the terms that it is made on, and what people decided about held rows."""
 
-    seen: Seen
+    marks: ReadMarks
     tally: Tally
     terms: Terms
     unspoken: Unspoken
     listed: Listed
-    recorder: Recorder
-    newcomers: Newcomers
+    digests: RowDigests
     duplicates: DuplicateIndex
     left_out: dict[int, str] = field(default_factory=dict)
     """The known entries that a rule of the mapping now leaves out, with the rule."""
@@ -121,7 +119,7 @@ class Comparison:
         """A cancelled row is left out; an event that may be out already is drift: nobody but a person can withdraw it."""
         self._meet(row.row_key)
         known = self.known.get(storable(row.row_key)) if row.row_key else None
-        if known is not None and self.progress.seen.is_said(known.entry_id):
+        if known is not None and self.progress.marks.is_mapped(known.entry_id):
             self.progress.tally.restless += 1  # another row of this read speaks for the event
         if known is None or known.may_be_pinned_anew:
             self.progress.tally.called_off += 1
@@ -144,7 +142,7 @@ class Comparison:
         if not row.rule or known is None or self.progress.terms.reach is Reach.PICKED:
             self._meet(row.row_key)
             return
-        self.progress.seen.lose(known.entry_id)
+        self.progress.marks.mark_deleted(known.entry_id)
         if not known.is_vanished:
             self.progress.left_out[known.entry_id] = _name_rule(row)
 
@@ -153,7 +151,7 @@ class Comparison:
         self.progress.tally.gone += 1
         known = self.known.get(storable(row_key)) if row_key else None
         if known is not None:
-            self.progress.seen.lose(known.entry_id)
+            self.progress.marks.mark_deleted(known.entry_id)
 
     def _take_row(self, row: MappedRow) -> None:
         known = self.known.get(row.row_key)
@@ -172,7 +170,7 @@ class Comparison:
             self.batch.welcome_back(known.entry_id)
         if known.drift_fingerprint == CANCELLED:
             self.progress.tally.restless += 1  # another row of this read may have called the event off
-        if self.progress.seen.is_said(known.entry_id):
+        if self.progress.marks.is_mapped(known.entry_id):
             self._take_again(known, row)
         else:
             self._take_known(known, row)
@@ -187,7 +185,7 @@ class Comparison:
                 self.progress.duplicates.create(row.twin_digest, row.row_key)
                 self.progress.tally.new += 1
                 self.batch.create(row)
-                self.progress.recorder.create(_told_apart(row))
+                self.progress.digests.add_created(_digest_of(row))
                 self._warn(row)
             case Held(candidate):
                 self.batch.hold(row, candidate)
@@ -198,7 +196,7 @@ class Comparison:
         self.problems.append(held(row.origin.place, row.row_key, candidate, row.cells))
 
     def _hold_known(self, known: Known, row: MappedRow) -> None:
-        self.progress.seen.hear(known.entry_id)
+        self.progress.marks.mark_mapped(known.entry_id)
         if known.state != EntryState.HELD or row.fingerprint != known.fingerprint or known.origin != row.origin.place:
             self.batch.hold_again(known.entry_id, row)
         if known.is_set_aside:
@@ -211,19 +209,19 @@ class Comparison:
         on_change = _without_drafts(self.progress.terms.on_change) if row.outside else self.progress.terms.on_change
         match plan_known(known, row, on_change, self.pasts.get(entry_id, NO_PAST)):
             case Unchanged() as same:
-                self.progress.seen.hear(entry_id)
+                self.progress.marks.mark_mapped(entry_id)
                 self.progress.tally.unchanged += 1
                 if not known.revision:
-                    self.progress.recorder.find(_told_apart(row), entry_id)
+                    self.progress.digests.add(_digest_of(row), entry_id)
                 self._refresh(known, row, has_changed=same.is_drift_over or same.is_stale)
             case StillRefused(is_stale):
-                self.progress.seen.hear(entry_id)
+                self.progress.marks.mark_mapped(entry_id)
                 self.progress.tally.still_refused += 1
                 self._refresh(known, row, has_changed=is_stale)
             case StillHeld() | Returned():
                 self._hold_known(known, row)
             case Drifted(is_recorded):
-                self.progress.seen.hear(entry_id)
+                self.progress.marks.mark_mapped(entry_id)
                 self.progress.tally.differ(is_settled=is_recorded and known.is_set_aside)
                 if is_recorded:
                     return
@@ -233,7 +231,7 @@ class Comparison:
                     self.batch.drift(entry_id, row, is_removed=known.is_removed)
                     self._warn_anew(row)
             case Withdrawn():
-                self.progress.seen.hear(entry_id)
+                self.progress.marks.mark_mapped(entry_id)
                 self.progress.tally.unchanged += 1
                 self.progress.tally.restless += 1  # the event that is put back need not be the one that says this
                 self.batch.withdraw(entry_id)
@@ -251,37 +249,37 @@ class Comparison:
             self.batch.refresh(known.entry_id, row)
 
     def _staged_anew(self, entry_id: int, row: MappedRow) -> None:
-        self.progress.seen.stage(entry_id)
+        self.progress.marks.mark_staged(entry_id)
         self.progress.tally.new += 1
         self.progress.tally.restaged += 1
         self._warn_anew(row)
 
     def _take_again(self, known: Known, row: MappedRow) -> None:
         """A second row of this read claims an entry: the same words are a duplicate, others leave both in doubt."""
-        if row.fingerprint == known.said and not self.progress.seen.is_disputed(known.entry_id):
+        if row.fingerprint == known.said and not self.progress.marks.is_conflicting(known.entry_id):
             self.progress.tally.duplicate += 1
             return
         self._reject(_claimed_twice(row.row_key, row.origin, f"the first one is at {known.origin}", row.cells))
         if known.state == EntryState.HELD:
-            self.progress.seen.dispute(known.entry_id)
-        elif known.is_never_sent and not self.progress.seen.is_disputed(known.entry_id):
+            self.progress.marks.mark_conflicting(known.entry_id)
+        elif known.is_never_sent and not self.progress.marks.is_conflicting(known.entry_id):
             self._dispute(known, row)
 
     def _dispute(self, known: Known, row: MappedRow) -> None:
         """Take the first claim back as well: until a person says which row is right, both are wrong."""
-        if self.progress.seen.is_staged(known.entry_id):
+        if self.progress.marks.is_staged(known.entry_id):
             self.progress.tally.new -= 1
-            self.progress.tally.restaged -= known.entry_id <= self.progress.seen.boundary
+            self.progress.tally.restaged -= known.entry_id <= self.progress.marks.boundary
         else:
             self.progress.tally.unchanged -= 1
-        self.progress.seen.dispute(known.entry_id)
+        self.progress.marks.mark_conflicting(known.entry_id)
         self._reject(_claimed_twice(row.row_key, RowLocation(known.origin), f"another one is at {row.origin}", {}))
 
     def _meet(self, row_key: RowKey) -> None:
         known = self.known.get(storable(row_key)) if row_key else None
         if known is None:
             return
-        self.progress.seen.meet(known.entry_id)
+        self.progress.marks.mark_present(known.entry_id)
         if known.is_vanished:
             self.batch.welcome_back(known.entry_id)
 
@@ -302,20 +300,17 @@ class Comparison:
 def compare(connection: Connection, turn: FencedTransaction, progress: Progress, outcomes: Sequence[RowOutcome]) -> None:
     """Compare rows of different keys with the ledger and write what follows, in the caller's transaction."""
     progress.hear(outcomes)
-    newcomers = progress.newcomers
     keys = [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]
-    known = find_known(connection, turn.scope_id, newcomers.hear(keys))
+    known = find_known(connection, turn.scope_id, keys)
     unknown = [row.twin_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]
-    # Where no entry had a mark before this read, only its own rows can be duplicates (budget 4).
-    sought = newcomers.hear(unknown) if progress.duplicates.was_blank else unknown
-    candidates = progress.duplicates.find(connection, sought)
+    candidates = progress.duplicates.find(connection, unknown)
     resembled = progress.duplicates.by_id(connection, {entry.candidate_id for entry in known.values() if entry.candidate_id})
     pasts = find_pasts(connection, known, outcomes, progress.terms)
     comparison = Comparison(progress, known, candidates, resembled, pasts, Batch(turn), [], [])
     for outcome in outcomes:
         comparison.take(outcome)
     comparison.batch.write(connection)
-    progress.recorder.settle(connection, turn.scope_id)
+    progress.digests.settle(connection, turn.scope_id)
     strike_warnings(connection, turn.scope_id, comparison.changed)
     write_problems(connection, turn.scope_id, turn.run_id, turn.now(), comparison.problems)
 
@@ -349,9 +344,9 @@ def _without_drafts(on_change: OnChange) -> OnChange:
     return "report" if on_change == "create_draft_again" else on_change
 
 
-def _told_apart(row: MappedRow) -> bytes:
-    """Return what the row's record is known by, b"" where there is more to say of the row than that it is unchanged."""
-    return b"" if row.warnings else row.record
+def _digest_of(row: MappedRow) -> bytes:
+    """Return the digest that the next read may know the row by, b"" where its warnings have to be counted again."""
+    return b"" if row.warnings else row.row_digest
 
 
 def _is_misplaced(known: Known, row: MappedRow) -> bool:

@@ -123,7 +123,7 @@ class DuplicateIndex:
         """Scopes whose entries no row is held for, though they are of the service."""
         self.write(connection)
         self._at_first = read_neighbours(connection, scope_id)
-        self.was_blank = self._is_blank = not any(each.marked_id for each in self._at_first.values())
+        self._is_blank = not any(each.marked_id for each in self._at_first.values())
 
     def find(self, connection: Connection, digests: Collection[bytes]) -> dict[bytes, Candidate]:
         """Return, by duplicate digest, the oldest entry that is or may still be created and looks the same."""

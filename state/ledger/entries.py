@@ -260,6 +260,12 @@ _KEY_OF_CANDIDATE = (
 )
 
 
+def entry_ids(connection: Connection, scope_id: int, row_keys: Collection[str]) -> set[int]:
+    """Return the ids of the entries of these rows."""
+    ids = select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id, ENTRY.c.row_key.in_(row_keys))
+    return set(connection.execute(ids).scalars()) if row_keys else set()
+
+
 def find_known(connection: Connection, scope_id: int, row_keys: Collection[str]) -> dict[str, Known]:
     """Return what the ledger remembers of these rows; those that it does not know are absent."""
     if not row_keys:

@@ -60,17 +60,17 @@ def settle_held(connection: Connection, turn: FencedTransaction, opening: Openin
 
     Return how many entries of before this read are held, or were, that the source has. All marks must be written.
     """
-    seen, present = progress.seen, 0
+    marks, present = progress.marks, 0
     judge = _Judge(connection, turn, opening, progress)
     taken = TakenBack(connection, turn.now())
     for page in _pages(connection, turn.scope_id):
-        present += sum(row.id <= seen.boundary and seen.is_present(row.id) for row in page)
-        unasked = [row for row in page if not seen.is_said(row.id)]
-        judge.take([row for row in page if seen.is_said(row.id) and not seen.is_disputed(row.id) and not _is_ignored(row)])
+        present += sum(row.id <= marks.boundary and marks.is_present(row.id) for row in page)
+        unasked = [row for row in page if not marks.is_mapped(row.id)]
+        judge.take([row for row in page if marks.is_mapped(row.id) and not marks.is_conflicting(row.id) and not _is_ignored(row)])
         over = [
             row
             for row in unasked
-            if row.decision is None and (opening.is_whole or seen.is_present(row.id) or seen.is_gone(row.id))
+            if row.decision is None and (opening.is_whole or marks.is_present(row.id) or marks.is_deleted(row.id))
         ]
         taken.delete(row.id for row in over if not row.revision)
         # The keys of an entry that had an event were used: it stays, so that the row never goes out under one of them again.
@@ -82,7 +82,7 @@ def settle_held(connection: Connection, turn: FencedTransaction, opening: Openin
 def hold_staged_beside(connection: Connection, turn: FencedTransaction, progress: Progress) -> None:
     """Hold new rows of this read that look like entries which other feeds have staged since it began."""
     turned: dict[int, tuple[RowKey, str, Candidate]] = {}
-    for entry_id, row_key, place, candidate in progress.duplicates.find_staged_beside(connection, progress.seen.boundary):
+    for entry_id, row_key, place, candidate in progress.duplicates.find_staged_beside(connection, progress.marks.boundary):
         turned.setdefault(entry_id, (row_key, place, candidate))
     if not turned:
         return
@@ -147,9 +147,9 @@ class _Judge:
     def _is_in_source(self, candidate: _HeldRow, row: _HeldRow) -> bool:
         """Whether the row that is resembled is known to be in its source."""
         if candidate.scope_id == self._turn.scope_id:
-            seen = self._progress.seen
-            return seen.is_present(candidate.id) or not (
-                self._opening.is_whole or candidate.is_gone or seen.is_gone(candidate.id)
+            marks = self._progress.marks
+            return marks.is_present(candidate.id) or not (
+                self._opening.is_whole or candidate.is_gone or marks.is_deleted(candidate.id)
             )
         read_at = self._neighbours[candidate.scope_id].whole_read_at
         return not candidate.is_gone and read_at is not None and bool(read_at > row.created_at)

@@ -21,9 +21,8 @@ from state.ledger.decisions import Decisions
 from state.ledger.gate import Gate, accept, read_gate
 from state.ledger.lease import FencedTransaction, Lease, LeaseClock, acquire
 from state.ledger.outbox import KEY_MEMORY_S, DrainFilter, Outbox, start_outbox
-from state.ledger.recall import Remembering, doubtful, entries_of, read_parts
 from state.ledger.records import dump
-from state.ledger.repeating import Repetition, is_evident, read_stamp, repeat
+from state.ledger.repeating import Repetition, read_stamp, repeat
 from state.ledger.stage import Stage, start_stage
 from state.ledger.standing import Standing, dump_standing, read_standing
 from state.ledger.terms import USUAL, Terms
@@ -129,44 +128,23 @@ class Ledger:
         fence: int,
         stamp: str = "",
         terms: Terms = USUAL,
-        memory: Remembering | None = None,
+        digests_of: str | None = None,
     ) -> Stage:
         """Close the gate and begin to write down what the source says.
 
-        `is_whole`: the source is read from end to end, so that an absent row has vanished; `terms.reach` tells what a read
-        that is not whole takes in. `stamp`: evidence of the
-        content's version, kept with the feed once this read has passed its brakes. `terms`: what becomes of copies,
-        changes and vanished rows, and which brakes a person accepted. `memory` is told which entries records came to, and kept
-        with the stamp. Raises `LeaseLostError` if the fence is not the lease's any more.
+        `is_whole`: the source is read from end to end, so that an absent row has vanished; `terms.reach` says how much a read
+        that is not whole takes in. `stamp`: evidence of the content's version, kept with the feed once this read has passed its
+        brakes. `digests_of`: the stamp of the read whose row digests are to be used, as long as it is the feed's last one; the
+        digests of this read are kept then, and also where it is "". None: rows are not known by digests.
+        Raises `LeaseLostError` if the fence is not the lease's any more.
         """
-        return start_stage(self._turn(run_id, fence), is_whole=is_whole, stamp=stamp, terms=terms, memory=memory)
+        return start_stage(self._turn(run_id, fence), is_whole=is_whole, stamp=stamp, terms=terms, digests_of=digests_of)
 
     def stamp(self) -> str:
         """Return the evidence that the last whole read left, "" if none."""
         scope_id = self._scope_id()
         with reading(self._engine) as connection:
             return read_stamp(connection, scope_id)
-
-    def doubtful(self, stamp: str, most: int) -> frozenset[int] | None:
-        """Return the entries of which the memory of the last whole read, which left this evidence, tells nothing for certain.
-
-        None where all of it does not hold, or there are more than `most`. Ask while the feed's lease is held.
-        """
-        scope_id = self._scope_id()
-        with reading(self._engine) as connection:
-            return doubtful(connection, scope_id, most) if is_evident(connection, scope_id, stamp) else None
-
-    def remembered(self, parts: range) -> dict[int, bytes]:
-        """Return parts of that memory: pairs of a record's digest and the entry that it came to, packed as `recall.PAIR`."""
-        scope_id = self._scope_id()
-        with reading(self._engine) as connection:
-            return read_parts(connection, scope_id, parts)
-
-    def entries_of(self, row_keys: Sequence[RowKey]) -> frozenset[int]:
-        """Return the ids of the entries of rows with these keys."""
-        scope_id = self._scope_id()
-        with reading(self._engine) as connection:
-            return frozenset(entries_of(connection, scope_id, row_keys))
 
     def repeat_read(
         self, run_id: str, fence: int, terms: Terms, asked: Repetition, brake: Callable[[StageReport], Sequence[str]]

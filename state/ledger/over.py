@@ -9,7 +9,7 @@ from itertools import islice
 from sqlalchemy import Connection, and_, bindparam, func, or_, select, update
 
 from state.enums import DriftKind, EntryState
-from state.ledger.seen import Seen
+from state.ledger.seen import ReadMarks
 from state.ledger.unspoken import Unspoken
 from state.tables import ENTRY, NO_DRIFT
 
@@ -36,16 +36,18 @@ _PASS = update(ENTRY).where(_SOME).values(past_at=bindparam("now"))
 _SETTLE = update(ENTRY).where(_SOME, ENTRY.c.drift_kind == DriftKind.RETURNED.value).values(**NO_DRIFT)
 
 
-def sort_out(connection: Connection, absent: Iterable[int], seen: Seen, unspoken: Unspoken, now: datetime) -> None:
+def sort_out(connection: Connection, absent: Iterable[int], marks: ReadMarks, unspoken: Unspoken, now: datetime) -> None:
     """Note which absent entries have vanished, which are over, and which are of no event that anybody could miss."""
     for few in in_fews(absent):
         for row in connection.execute(_ABSENT, {"entries": few}):
-            if seen.is_present(row.id) or (unspoken.is_any and unspoken.covers(row.row_key)):
+            if marks.is_present(row.id) or (unspoken.is_any and unspoken.covers(row.row_key)):
                 continue
-            if row.may_be_out:
-                seen.miss(row.id, is_over=row.ends_at is not None and row.ends_at <= now)
+            if not row.may_be_out:
+                marks.dropped.append(row.id)
+            elif row.ends_at is not None and row.ends_at <= now:
+                marks.past.append(row.id)
             else:
-                seen.drop(row.id)
+                marks.mark_vanished(row.id)
 
 
 def count_unmarked(connection: Connection, scope_id: int, boundary: int) -> int:

@@ -1,145 +1,130 @@
-"""The memory of a read: which entry each record of its source came to, so that the next read knows the record by its bytes.
+"""Row digests: how the next read knows rows that are as they were, before it maps them (budget 2).
 
-What a record is, and which of them the next source has, is for whoever reads to say; what a row comes to is `comparing`'s.
+They are kept as sorted arrays, cut by their first byte, and found by bisection: 16 bytes a row. A database index of them would
+have to be fetched row by row (1 us each), and a Python set of a million would take half of the memory of budget 8.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from struct import Struct
-from typing import Protocol
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
-from mappings.row_key import RowKey
 from state.enums import EntryState
-from state.tables import ENTRY, RECORD_MEMORY, storable
+from state.ledger.seen import ReadMarks
+from state.tables import ENTRY, ROW_DIGESTS
 
-PAIR = Struct("<16sq")
-"""A record's digest, and the id of the entry that it came to: how memories are kept, one pair behind the other."""
-ENTRY_OF_PAIR = Struct("<16xq")
-
-_FEW = 500
-_UNSETTLED = tuple(state.value for state in EntryState if state is not EntryState.DELIVERED)
-_PART = (RECORD_MEMORY.c.scope_id == bindparam("scope"), RECORD_MEMORY.c.part == bindparam("of_part"))
-_READ = select(RECORD_MEMORY.c.pairs).where(*_PART)
-_READ_SOME = select(RECORD_MEMORY.c.part, RECORD_MEMORY.c.pairs).where(
-    RECORD_MEMORY.c.scope_id == bindparam("scope"), RECORD_MEMORY.c.part.between(bindparam("first"), bindparam("last"))
-)
-_DROP = delete(RECORD_MEMORY).where(*_PART)
-_OF_KEYS = select(ENTRY.c.id).where(
-    ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key.in_(bindparam("row_keys", expanding=True))
-)
+_PARTS = range(256)
+_USED_BYTES = 8
 _CREATED = (
     select(ENTRY.c.id)
     .where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.id > bindparam("after"))
     .order_by(ENTRY.c.id)
 )
+_UNSETTLED = tuple(state.value for state in EntryState if state is not EntryState.DELIVERED)
 
 
-class Remembering(Protocol):
-    """What a read is to leave behind, gathered in parts by whoever reads. Each pair is in one part, which its record tells."""
-
-    @property
-    def is_anew(self) -> bool:
-        """Whether nothing of what was kept before stays."""
-        ...
-
-    @property
-    def forgotten(self) -> Collection[int]:
-        """The entries of which nothing that was kept before stays."""
-        ...
-
-    def put(self, items: Collection[bytes]) -> None:
-        """Records came to events: a pair of each with its entry."""
-        ...
-
-    def changed(self) -> Iterable[int]:
-        """Yield the parts to which something was added, or of which something is forgotten."""
-        ...
-
-    def added(self, part: int) -> bytes:
-        """Return the pairs that were added to a part."""
-        ...
+def _numbers(stored: bytes = b"") -> array[int]:
+    numbers = array("Q")
+    numbers.frombytes(stored)
+    return numbers
 
 
-class Recorder:
-    """Tells a memory which entry each record of a read came to: only where all that the next read could do is to count the row.
+class RowDigests:
+    """The digests of rows which each say what an entry says, with the ids of the entries.
 
-    `boundary` is the feed's highest entry id before the read.
+    `boundary` is the highest entry id before the read; `is_kept`: this read leaves its digests to the next one.
     """
 
-    def __init__(self, memory: Remembering | None, boundary: int) -> None:
-        self._memory = memory
-        self._newest = boundary
+    def __init__(self, boundary: int = 0, *, is_kept: bool = False) -> None:
+        self._is_kept = is_kept
+        self._known = [(_numbers(), _numbers()) for _ in _PARTS]
+        self._added = [_numbers() for _ in _PARTS]  # digest, entry, digest, entry, ...
         self._created: list[bytes] = []
-        self._found: list[bytes] = []
+        self._newest = boundary
 
-    def find(self, record: bytes, entry_id: int) -> None:
-        """A row says what an entry says; `record` is b"" where it is not to be remembered."""
-        if record and self._memory is not None:
-            self._found.append(PAIR.pack(record, entry_id))
+    def load(self, connection: Connection, scope_id: int) -> None:
+        """Load what the last read has left."""
+        for row in connection.execute(select(ROW_DIGESTS).where(ROW_DIGESTS.c.scope_id == scope_id)):
+            self._known[row.part] = _numbers(row.digests), _numbers(row.entries)
 
-    def create(self, record: bytes) -> None:
-        """A row is to get an entry of its own; told of all such rows, in the order in which they are written."""
-        if self._memory is not None:
-            self._created.append(record)
+    def find(self, digests: Iterable[bytes]) -> Iterator[int]:
+        """Yield the entry of each digest, 0 where it is unknown."""
+        known = self._known
+        for digest in digests:
+            if digest:
+                numbers, entries = known[digest[0]]
+                number = int.from_bytes(digest[:_USED_BYTES])
+                place = bisect_left(numbers, number)
+                yield entries[place] if place < len(numbers) and numbers[place] == number else 0
+            else:
+                yield 0
+
+    def add(self, digest: bytes, entry_id: int) -> None:
+        """Remember a row that says what an entry says; b"": one that has to be mapped in every read."""
+        if digest and self._is_kept:
+            self._added[digest[0]].extend((int.from_bytes(digest[:_USED_BYTES]), entry_id))
+
+    def add_created(self, digest: bytes) -> None:
+        """Remember a row that is to get a new entry; call it for all such rows, in the order in which they are written."""
+        if self._is_kept:
+            self._created.append(digest)
 
     def settle(self, connection: Connection, scope_id: int) -> None:
-        """Tell of a batch once it is written, whose new rows have entries by now: ids follow their order."""
+        """Assign the new entries of a batch that has been written: their ids follow the order of its rows."""
         if self._created:
             ids = connection.execute(_CREATED, {"scope": scope_id, "after": self._newest}).scalars().all()
-            self._found.extend(PAIR.pack(record, entry) for record, entry in zip(self._created, ids, strict=True) if record)
+            for digest, entry_id in zip(self._created, ids, strict=True):
+                self.add(digest, entry_id)
             self._newest = ids[-1]
             self._created.clear()
-        if self._found and self._memory is not None:
-            self._memory.put(self._found)
-            self._found.clear()
 
-    def keep(self, connection: Connection, scope_id: int, disputed: Collection[int]) -> None:
-        """Write the memory down, in the very transaction that lets the read out. `disputed`: entries that two rows claim."""
-        memory = self._memory
-        if memory is None:
+    def keep(self, connection: Connection, scope_id: int, marks: ReadMarks) -> None:
+        """Write the digests of this read in place of those of the last, in the transaction that opens the gate."""
+        if not self._is_kept:
             return
-        if memory.is_anew:
-            connection.execute(delete(RECORD_MEMORY).where(RECORD_MEMORY.c.scope_id == scope_id))
-        for part in memory.changed():
-            ours = {"scope": scope_id, "of_part": part}
-            kept = b"" if memory.is_anew else _without(connection.execute(_READ, ours).scalar() or b"", memory.forgotten)
-            pairs = _without(kept + memory.added(part), disputed)
-            connection.execute(_DROP, ours)
-            if pairs:
-                connection.execute(insert(RECORD_MEMORY), {"scope_id": scope_id, "part": part, "pairs": pairs})
+        connection.execute(delete(ROW_DIGESTS).where(ROW_DIGESTS.c.scope_id == scope_id))
+        rows = [row for part in _PARTS if (row := self._row(part, marks))["digests"]]
+        if rows:
+            connection.execute(insert(ROW_DIGESTS).values(scope_id=scope_id), rows)
+
+    def _row(self, part: int, marks: ReadMarks) -> dict[str, object]:
+        added = self._added[part]
+        pairs = [pair for pair in zip(*self._known[part], strict=True) if marks.is_unchanged(pair[1])]
+        pairs += zip(added[::2], added[1::2], strict=True)
+        kept = sorted(pair for pair in pairs if not marks.is_conflicting(pair[1]))
+        digests, entries = array("Q", (pair[0] for pair in kept)), array("Q", (pair[1] for pair in kept))
+        return {"part": part, "digests": digests.tobytes(), "entries": entries.tobytes()}
 
 
-def read_parts(connection: Connection, scope_id: int, parts: range) -> dict[int, bytes]:
-    """Return the pairs of neighbouring parts; those that hold none are absent."""
-    bounds = {"scope": scope_id, "first": parts[0], "last": parts[-1]}
-    return dict(connection.execute(_READ_SOME, bounds).all())
+def doubtful_entries(connection: Connection, scope_id: int) -> Iterator[int]:
+    """Yield the entries of which a row that says the same may ask for more than to be counted.
 
-
-def doubtful(connection: Connection, scope_id: int, most: int) -> frozenset[int] | None:
-    """Return the entries of which a row that says the same may ask for more than to be counted; None for more than `most`.
-
-    Those of rows that a read has just met have not vanished. A drift of no kind was met again by another row of its read.
+    Those of rows that a read has just met have not vanished.
     """
-    ids = set[int]()
     for is_doubtful in (ENTRY.c.state.in_(_UNSETTLED), ENTRY.c.drift_kind.is_not(None)):  # by an index each
-        found = select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id, is_doubtful).limit(most + 1)
-        ids.update(connection.execute(found).scalars())
-    return frozenset(ids) if len(ids) <= most else None
+        yield from connection.execute(select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id, is_doubtful)).scalars()
 
 
-def entries_of(connection: Connection, scope_id: int, row_keys: Sequence[RowKey]) -> Iterator[int]:
-    """Yield the entries of rows with these keys."""
-    for start in range(0, len(row_keys), _FEW):
-        few = [storable(key) for key in row_keys[start : start + _FEW]]
-        yield from connection.execute(_OF_KEYS, {"scope": scope_id, "row_keys": few}).scalars()
+def load_digests(connection: Connection, scope_id: int, marks: ReadMarks, digests: RowDigests) -> None:
+    """Let a read know rows by the digests of the last one, but for the entries that have to be compared."""
+    digests.load(connection, scope_id)
+    for entry_id in doubtful_entries(connection, scope_id):
+        marks.mark_doubtful(entry_id)
 
 
-def _without(pairs: bytes, entries: Collection[int]) -> bytes:
-    """Return the pairs but for those of these entries."""
-    places = [place for place, (_, entry_id) in enumerate(PAIR.iter_unpack(pairs)) if entry_id in entries] if entries else []
-    begins = [0, *((place + 1) * PAIR.size for place in places)]
-    ends = [*(place * PAIR.size for place in places), len(pairs)]
-    return b"".join(pairs[begin:end] for begin, end in zip(begins, ends, strict=True))
+def unchanged_entries(digests: Sequence[bytes], known: RowDigests, marks: ReadMarks) -> list[int]:
+    """Return, for each row of a chunk, the entry that it leaves as it is, 0 where the row has to be mapped.
+
+    Of several rows of an entry only the first one need not be.
+    """
+    found = list(known.find(digests))
+    chosen = set[int]()
+    for place, entry_id in enumerate(found):
+        if entry_id and (entry_id in chosen or not marks.is_unmarked(entry_id)):
+            found[place] = 0
+        else:
+            chosen.add(entry_id)
+    return found

@@ -46,7 +46,7 @@ def is_lasting(connection: Connection, scope_id: int, progress: Progress) -> boo
     A row called off is left out until its event is delivered after all. Where two rows dispute a key, both are new in every
     read, with their warnings; whether they look like copies depends on what was staged behind them.
     """
-    tally, is_disputed = progress.tally, bool(progress.seen.disputed)
+    tally, is_disputed = progress.tally, bool(progress.marks.conflicting)
     if tally.restless or (is_disputed and tally.warnings):
         return False
     is_owed = ENTRY.c.state.in_(_MOVING)

@@ -1,70 +1,76 @@
-"""COMMIT POINT 1: what a source says, compared with the ledger and written down to be sent, one transaction per chunk.
-
-What each row comes to is `comparing`'s; how a read ends is `closing`'s; sending is `outbox`'s.
-"""
+"""COMMIT POINT 1: what a source says, compared with the ledger and recorded to be sent, one transaction per chunk."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
 from mappings.outcome import Absorbed, RowOutcome
+from mappings.row_key import RowKey
 from state.ledger.accounts import StageReport
 from state.ledger.bookmark import AT_THE_END, ReadEnd
 from state.ledger.closing import finish
 from state.ledger.comparing import Progress, compare
 from state.ledger.duplicates import DuplicateIndex
+from state.ledger.entries import entry_ids
 from state.ledger.gate import Opening, shut
 from state.ledger.lease import FencedTransaction
 from state.ledger.listed import carry_list, no_list
-from state.ledger.newcomers import Newcomers
-from state.ledger.plain_rows import storable_rows
 from state.ledger.reach import Reach
-from state.ledger.recall import Recorder, Remembering
+from state.ledger.recall import RowDigests, load_digests, unchanged_entries
 from state.ledger.records import dump
-from state.ledger.seen import Seen
-from state.ledger.statistics import Statistics
+from state.ledger.repeating import is_evident
+from state.ledger.seen import ReadMarks
 from state.ledger.tally import Tally
 from state.ledger.terms import Terms
 from state.ledger.unspoken import Unspoken
+from state.tables import storable
 
 
 class Stage:
     """One read of a source on its way into the ledger. While it is open, and if it is cut short, the gate is closed.
 
-    Memory does not grow with the source, but for a quarter of a byte per ledger entry, and for the rows whose events are left
-    unsaid.
+    Memory: a byte for each ledger entry, 16 for each row of which the digest is kept, and the rows whose events are left unsaid.
     After an error the stage is over: open another one, which finds what this one wrote and goes on from there.
     """
 
     def __init__(self, turn: FencedTransaction, opening: Opening, progress: Progress) -> None:
         self._turn = turn
         self._opening = opening
-        self._statistics = Statistics(turn.engine)
         self._progress = progress
 
-    def write(self, outcomes: Sequence[RowOutcome]) -> None:
+    def unchanged(self, digests: Sequence[bytes]) -> list[int]:
+        """Return, for each row of the next chunk by its digest, the entry that it leaves as it is; 0: the row has to be mapped.
+
+        b"" stands for a row that has to be mapped in any case.
+        """
+        return unchanged_entries(digests, self._progress.digests, self._progress.marks)
+
+    def write(
+        self,
+        outcomes: Sequence[RowOutcome],
+        unchanged: Collection[int] = (),
+        map_all: Callable[[], Sequence[RowOutcome]] = list,
+    ) -> None:
         """Write one chunk of rows, about 2,000, in one transaction with the counts so far.
 
+        `unchanged`: the entries of the chunk's other rows, as `Stage.unchanged` returned them. Where one of them is claimed by an
+        outcome as well, it depends on the order of the rows what becomes of both: `map_all` then returns the outcomes of all.
         Raises `LeaseLostError` if another run has taken the feed over.
         """
-        tally = self._progress.tally
+        progress = self._progress
         with self._turn.transaction() as connection:
-            tally.begin(outcomes)
-            self._progress.listed.strike(connection, outcomes)
-            for batch in _without_repeats(storable_rows(outcomes)):
-                compare(connection, self._turn, self._progress, batch)
-            self._progress.duplicates.keep_up(connection)
-            self._turn.note(connection, read_account=dump(tally.account()))
-        self._statistics.keep_up(tally.new)
-
-    def pass_over(self, entries: Collection[int]) -> None:
-        """Count rows of which each is known to say what a delivered entry says, and to be the only one of its key in the source.
-
-        Before the first `write`; what is counted is written with the next one.
-        """
-        self._progress.tally.pass_over(len(entries))
-        self._progress.seen.hear_all(entries)
+            if unchanged and not entry_ids(connection, self._turn.scope_id, _keys(outcomes)).isdisjoint(unchanged):
+                outcomes, unchanged = map_all(), ()
+            progress.tally.begin(outcomes)
+            progress.tally.pass_over(len(unchanged))
+            progress.marks.mark_unchanged(unchanged)
+            progress.listed.strike(connection, outcomes)
+            for batch in _without_repeats(_storable_rows(outcomes)):
+                compare(connection, self._turn, progress, batch)
+            progress.duplicates.keep_up(connection)
+            self._turn.note(connection, read_account=dump(progress.tally.account()))
 
     def close(self, brake: Callable[[StageReport], Sequence[str]], end: ReadEnd = AT_THE_END) -> StageReport:
         """End the read in one transaction: mark what vanished, withdraw what is no longer asked for, set the gate.
@@ -78,17 +84,29 @@ class Stage:
             return finish(connection, self._turn, self._opening.ended(end), self._progress, brake)
 
 
-def start_stage(turn: FencedTransaction, *, is_whole: bool, stamp: str, terms: Terms, memory: Remembering | None) -> Stage:
+def start_stage(turn: FencedTransaction, *, is_whole: bool, stamp: str, terms: Terms, digests_of: str | None) -> Stage:
     """Close the gate and begin a read. Raises `LeaseLostError` if another run has taken the feed over."""
     with turn.transaction() as connection:
+        is_known = bool(digests_of) and is_evident(connection, turn.scope_id, digests_of or "")
         opening = shut(connection, turn, is_whole=is_whole, stamp=stamp, reach=terms.reach)
         is_anew = terms.reach is Reach.FULL or is_whole
         listed = no_list() if is_anew else carry_list(connection, turn, terms.row_parts)
         duplicates = DuplicateIndex(connection, turn.scope_id)
-    recorder = Recorder(memory, opening.boundary)
-    newcomers = Newcomers(is_first=not opening.boundary)
-    progress = Progress(Seen(opening.boundary), Tally(), terms, Unspoken(terms.days), listed, recorder, newcomers, duplicates)
-    return Stage(turn, opening, progress)
+        marks, digests = ReadMarks(opening.boundary), RowDigests(opening.boundary, is_kept=digests_of is not None)
+        if is_known:
+            load_digests(connection, turn.scope_id, marks, digests)
+    return Stage(turn, opening, Progress(marks, Tally(), terms, Unspoken(terms.days), listed, digests, duplicates))
+
+
+def _keys(outcomes: Sequence[RowOutcome]) -> list[str]:
+    return [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]
+
+
+def _storable_rows(outcomes: Sequence[RowOutcome]) -> Sequence[RowOutcome]:
+    """Return the rows under keys that every database takes: the ledger knows them by these, their idempotency keys included."""
+    if all(outcome.row_key.isprintable() for outcome in outcomes):
+        return outcomes
+    return [replace(outcome, row_key=RowKey(storable(outcome.row_key))) for outcome in outcomes]
 
 
 def _without_repeats(outcomes: Sequence[RowOutcome]) -> Iterable[Sequence[RowOutcome]]:

@@ -15,7 +15,7 @@ from state.enums import EntryState
 from state.ledger.accounts import READS_THAT_TELL, StageReport
 from state.ledger.lease import FencedTransaction
 from state.ledger.over import MAY_BE_OUT, in_fews
-from state.ledger.seen import Seen
+from state.ledger.seen import ReadMarks
 from state.tables import ENTRY, RUN
 
 MOST_COMPARED = 100_000
@@ -35,15 +35,15 @@ _BODIES = select(func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body).label("body"
 )
 
 
-def count_alike(connection: Connection, turn: FencedTransaction, seen: Seen, *, is_whole: bool, released_id: int) -> int:
+def count_alike(connection: Connection, turn: FencedTransaction, marks: ReadMarks, *, is_whole: bool, released_id: int) -> int:
     """Count the new rows that agree with an entry that is not in the source any more in two of title, start and place.
 
     Both within one channel; the entry's event may be over. `released_id`: the highest entry that an earlier read has let out.
     """
     known = connection.execute(_KNOWN if is_whole else _MARKED, {"scope": turn.scope_id}).scalars()
-    absent = [entry_id for entry_id in known if not is_whole or not seen.is_present(entry_id)]
+    absent = [entry_id for entry_id in known if not is_whole or not marks.is_present(entry_id)]
     if not is_whole:
-        absent = [*absent, *islice(filter(seen.is_gone, seen.gone), MOST_COMPARED)][:MOST_COMPARED]
+        absent = [*absent, *islice(filter(marks.is_deleted, marks.deleted), MOST_COMPARED)][:MOST_COMPARED]
     if not absent:
         return 0
     pairs = set[int]()

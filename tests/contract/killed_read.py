@@ -24,7 +24,7 @@ from mappings.spec.source import SourceSpec
 from mappings.yaml.loader import LookupShelf, parse_feed
 from pipelines.run.drain import Advance
 from pipelines.run.options import RunOptions
-from pipelines.run.reading import AtHand, approach_of
+from pipelines.run.reading import ReadInputs, plan_read
 from pipelines.run.stage import Staged, StageJob, stage
 from state.database import StateDb, open_database
 from state.ledger.ledger import Ledger
@@ -67,13 +67,11 @@ class SourceToRead:
         """Stage as a run does."""
         mapping, ledger, asked = self.mapping, self.ledger(engine), options or RunOptions()
         mapper = compile_feed(mapping, Directory(), now())
-        approach = approach_of(AtHand(mapping, mapper, "", now()), asked, ledger.bookmark())
-        source = open_source(
-            self.spec, self.base, mapper.columns, access=self.access, since=approach.since, clockwork=in_no_time()
-        )
+        plan = plan_read(ReadInputs(mapping, mapper, "", now()), asked, ledger.bookmark())
+        source = open_source(self.spec, self.base, mapper.columns, access=self.access, since=plan.since, clockwork=in_no_time())
         with ledger.acquire_lease(run_id) as lease:
             ledger.begin_run(run_id, launched_by="a test")
-            return stage(StageJob(run_id, lease.token, mapping, source, mapper, ledger, asked, advance, approach=approach))
+            return stage(StageJob(run_id, lease.token, mapping, source, mapper, ledger, asked, advance, plan=plan))
 
 
 def _die(_rows: int) -> None:

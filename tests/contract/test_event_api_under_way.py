@@ -17,8 +17,8 @@ from connectors.event_api.client import EventApi
 from connectors.retry import RetryPolicy
 from mappings.delivery import Conflict, Intent, Receipt, Uncertain, Verdict
 from mappings.errors import SyncError
-from pipelines.run.images import Covers
-from pipelines.run.sending import PublishJob, Sending
+from pipelines.run.images import CoverImages
+from pipelines.run.publish import Publisher, PublishJob
 
 UNDER_WAY = told(409, "conflict", headers={"retry-after": "5"})
 BROKEN = httpx.ReadError("connection reset")
@@ -51,8 +51,8 @@ async def published(world: World, service: Handler, *, in_flight: int) -> tuple[
         async with http:
             yield api
 
-    job = PublishJob(world.outbox(), open_api, lambda: cast("Covers", NoCovers()), in_flight, lambda _: None, clock)
-    sending = Sending(job)
+    job = PublishJob(world.outbox(), open_api, lambda: cast("CoverImages", NoCovers()), in_flight, lambda _: None, clock)
+    sending = Publisher(job)
     await sending.run()
     return clock(), sending.drain.cause
 

@@ -27,9 +27,8 @@ from connectors.sources.clockwork import Clockwork
 from connectors.sources.errors import SourceRefusedError
 from connectors.sources.formats.sheet_grid import Area, SheetRow, spread
 from connectors.sources.google_sheets.cells import GoogleCells, plain_value
-from connectors.sources.google_sheets.login import Login
+from connectors.sources.google_sheets.client import GoogleWire, Login
 from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet, Tab, find_spreadsheet
-from connectors.sources.google_sheets.wire import GoogleWire
 from connectors.sources.header import read_header
 from mappings.spec.source_words import Header
 

@@ -62,7 +62,7 @@ class Names:
 
 def content_of(address: str, resolve: Callable[[str, int], Sequence[str]] | None = None) -> bytes:
     bounds = Fetching(resolve=resolve, connect_s=5.0) if resolve else Fetching()
-    with WebFiles(bounds).kept_at(address) as kept:
+    with WebFiles(bounds).open(address) as kept:
         return kept.stream.read()
 
 

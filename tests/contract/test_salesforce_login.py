@@ -175,7 +175,7 @@ import sys
 from pathlib import Path
 from connectors.sources.catalogue import open_source
 from mappings.errors import ConfigError
-from mappings.source_specs import SalesforceSource
+from mappings.spec.source import SalesforceSource
 sys.modules["simple_salesforce"] = None
 try:
     open_source(SalesforceSource(kind="salesforce", object="Event__c"), Path(), frozenset({"Name"}))

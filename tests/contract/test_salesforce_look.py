@@ -9,7 +9,7 @@ from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_o
 
 from connectors.sources.catalogue import look_at_org
 from connectors.sources.errors import MissingColumnsError, SourceRefusedError
-from connectors.sources.salesforce.look import OrgLook
+from connectors.sources.salesforce.read import OrgLook
 from mappings.spec.source import SalesforceSource
 
 

@@ -19,7 +19,7 @@ from connectors.sources.contract import Reading
 from connectors.sources.errors import BadSourceError, SourceRefusedError
 from connectors.sources.header import Asked
 from connectors.sources.salesforce.org import Org
-from connectors.sources.salesforce.records import SalesforceRecords
+from connectors.sources.salesforce.source import SalesforceRecords
 from mappings.spec.source import SalesforceSource
 
 RECORDED = Path(__file__).parent / "recorded" / "salesforce"

@@ -12,25 +12,24 @@ from lookalikes.sheets import ACCOUNT, Fault, Google, google_on
 from lookalikes.sheets_book import Book, Cell, Sheet
 
 from connectors.sources.access import Access, GoogleAccess
-from connectors.sources.boards import open_board
-from connectors.sources.catalogue import open_source
+from connectors.sources.catalogue import open_board, open_source
 from connectors.sources.clockwork import Clockwork
-from connectors.sources.google_sheets.board import opened_board
-from connectors.sources.marks import Mark
+from connectors.sources.google_sheets.write_back import opened_board
+from connectors.sources.write_back import Mark
 from mappings.compiler.key import compile_key
 from mappings.errors import SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import KeyColumn
 from mappings.spec.source import GoogleSheetsSource
 from mappings.spec.source_words import WriteBack
-from pipelines.run.write_back import RowMark, WriteBackJob, WrittenBack, write_back
+from pipelines.run.write_back import RowStatus, WrittenBack, write_back
 
 BOOK = "1TownHallProgramme0000000000000000000000"
 COLUMNS = WriteBack(status="Status", event_id="Event", problem="Problem")
 MARKS = {
-    RowKey("0101"): RowMark("published", (71,)),
-    RowKey("0102"): RowMark("rejected", problem="Day: This is not a date."),
-    RowKey("0103"): RowMark("draft", (73,)),
+    RowKey("0101"): RowStatus("published", (71,)),
+    RowKey("0102"): RowStatus("rejected", problem="Day: This is not a date."),
+    RowKey("0103"): RowStatus("draft", (73,)),
 }
 SAID = {"0101": ("published", "71", ""), "0102": ("rejected", "", "Day: This is not a date."), "0103": ("draft", "73", "")}
 
@@ -60,10 +59,10 @@ def spec(**more: object) -> GoogleSheetsSource:
     return GoogleSheetsSource.model_validate(told)
 
 
-def told(google: Google, folder: Path, marks: Mapping[RowKey, RowMark] = MARKS, **more: object) -> WrittenBack:
+def told(google: Google, folder: Path, marks: Mapping[RowKey, RowStatus] = MARKS, **more: object) -> WrittenBack:
     clockwork = Clockwork(clock_s=lambda: 0.0, sleep=lambda _s: None, chance=lambda: 0.5)
     with opened_board(spec(**more), frozenset({"ID"}), access_to(google, folder), clockwork) as board:
-        return write_back(WriteBackJob(board, COLUMNS, compile_key((KeyColumn(column="ID"),)), marks))
+        return write_back(board, COLUMNS, compile_key((KeyColumn(column="ID"),)), marks)
 
 
 def said(sheet: Sheet, header: int = 3) -> dict[str, tuple[str, str, str]]:
@@ -119,7 +118,7 @@ def test_drive_is_not_asked_for_the_looks_of_a_board(google: Google, sheet: Shee
 
 
 def test_texts_are_written_as_texts_never_as_formulas(google: Google, sheet: Sheet, tmp_path: Path) -> None:
-    told(google, tmp_path, {RowKey("0101"): RowMark("rejected", problem='=HYPERLINK("https://x.example")')})
+    told(google, tmp_path, {RowKey("0101"): RowStatus("rejected", problem='=HYPERLINK("https://x.example")')})
     assert said(sheet)["0101"][2] == '=HYPERLINK("https://x.example")'
     assert {one["valueInputOption"] for one in google.written} == {"RAW"}
 
@@ -208,7 +207,7 @@ sys.modules["gspread"] = None
 from connectors.sources.access import NO_ACCESS
 from connectors.sources.boards import open_board
 from mappings.errors import ConfigError
-from mappings.source_specs import GoogleSheetsSource
+from mappings.spec.source import GoogleSheetsSource
 try:
     open_board(GoogleSheetsSource(kind="google_sheets", spreadsheet="{BOOK}"), frozenset(), NO_ACCESS)
 except ConfigError as error:

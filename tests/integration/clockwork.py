@@ -13,7 +13,7 @@ import dagster as dg
 from pipelines.definitions import build_definitions
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_home import prepare_dagster_home
-from pipelines.run.context import open_workshop
+from pipelines.run.context import open_context
 from pipelines.settings import current_settings
 from pipelines.telemetry.logs import configure_logs
 
@@ -25,7 +25,7 @@ def serve(feed: str) -> None:
     settings = current_settings()
     configure_logs(settings)
     prepare_dagster_home(settings.dagster_home)
-    definitions = build_definitions(settings, lambda: open_workshop(settings))
+    definitions = build_definitions(settings, lambda: open_context(settings))
     with dg.DagsterInstance.get() as instance:
         say("ready")
         for _ in sys.stdin:

@@ -18,7 +18,7 @@ from connectors.sources.access import Access, SalesforceAccess
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.contract import Ending
 from connectors.sources.header import Asked
-from connectors.sources.salesforce.records import SalesforceRecords
+from connectors.sources.salesforce.source import SalesforceRecords
 from mappings.outcome import SourceRow
 from mappings.spec.source import SalesforceSource
 

@@ -17,7 +17,7 @@ from dagster._core.events import DagsterEvent
 from dagster._core.execution.api import execute_run
 
 from pipelines.definitions import build_definitions
-from pipelines.run.context import Workshop, open_workshop
+from pipelines.run.context import RunContext, open_context
 from pipelines.settings import Settings, read_settings
 
 
@@ -30,8 +30,8 @@ def definitions_at(settings: Settings, now: Callable[[], datetime]) -> dg.Defini
     """What Dagster sees, with this clock wherever the time of day is asked for."""
 
     @contextmanager
-    def open_then() -> Iterator[Workshop]:
-        with open_workshop(settings) as workshop:
+    def open_then() -> Iterator[RunContext]:
+        with open_context(settings) as workshop:
             yield replace(workshop, now=now)
 
     return build_definitions(settings, open_then)

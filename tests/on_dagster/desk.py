@@ -20,7 +20,7 @@ import httpx
 from pipelines.definitions import build_definitions
 from pipelines.orchestration import names
 from pipelines.orchestration.webserver import launch_config, wanted_assets
-from pipelines.run.context import open_workshop
+from pipelines.run.context import open_context
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings, read_settings
 from sandbox.server import Announcement
@@ -95,7 +95,7 @@ class Desk:
 
     def definitions(self) -> dg.Definitions:
         settings = self.settings
-        return build_definitions(settings, lambda: open_workshop(settings))
+        return build_definitions(settings, lambda: open_context(settings))
 
     def run(self, options: RunOptions | None = None, *, feed: str = FEED) -> dg.ExecuteInProcessResult:
         """Run a feed's job as the launchpad would, with the options as run configuration."""
@@ -119,7 +119,7 @@ class Desk:
     def book(self, run_id: str, *, feed: str = FEED) -> RunRecord:
         """What the state DB says of a run."""
         settings = self.settings
-        with open_workshop(settings) as workshop:
+        with open_context(settings) as workshop:
             record = Books(workshop.engine).run(settings.destination, feed, run_id)
         assert record is not None
         return record

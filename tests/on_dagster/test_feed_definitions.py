@@ -10,7 +10,7 @@ from on_dagster.desk import FEED, MAPPING, Desk, schedules_of_feeds
 from mappings.errors import MappingFileError
 from mappings.yaml.loader import load_folder
 from pipelines.definitions import build_definitions
-from pipelines.run.context import open_workshop
+from pipelines.run.context import open_context
 from pipelines.run.options import BRAKE_TEXTS
 from pipelines.settings import read_settings
 
@@ -50,7 +50,7 @@ def test_its_assets_stand_in_a_group_of_its_name_with_their_owner_and_kinds(desk
 
 def test_the_kind_of_what_is_staged_is_that_of_the_state_db(desk: Desk) -> None:
     settings = desk.settings.model_copy(update={"state_url": "postgresql+psycopg://worker@db.example.org/eventsync"})
-    definitions = build_definitions(settings, lambda: open_workshop(settings))
+    definitions = build_definitions(settings, lambda: open_context(settings))
     assert spec_of(definitions, STAGED).kinds == {"python", "postgres"}
 
 

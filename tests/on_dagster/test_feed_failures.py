@@ -6,7 +6,7 @@ from fsspec.spec import AbstractFileSystem
 from on_dagster.desk import HEADER, Desk, failure_of, materialized
 
 from mappings.yaml.loader import load_folder
-from pipelines.run.context import open_workshop
+from pipelines.run.context import open_context
 from pipelines.run.options import RunOptions
 
 RETRY_TAG = "dagster/retry_on_asset_or_op_failure"
@@ -56,7 +56,7 @@ def test_a_lost_column_stops_like_a_brake_and_names_the_nearest(desk: Desk) -> N
 
 def test_a_feed_held_by_another_run_is_left_at_once_and_may_be_run_again_later(desk: Desk) -> None:
     (feed,) = load_folder(desk.folder / "feeds").feeds
-    with open_workshop(desk.settings) as workshop, workshop.lease(feed.mapping, "the other run", is_patient=False):
+    with open_context(desk.settings) as workshop, workshop.lease(feed.mapping, "the other run", is_patient=False):
         result = desk.run()
     description, told = failure_of(result)
     assert (told["outcome"], told["exit_code"]) == ("held by another run", 4)

@@ -17,8 +17,8 @@ from pipelines.clock import now
 from pipelines.definitions import build_definitions
 from pipelines.orchestration import names
 from pipelines.orchestration.sensors import LOST_AFTER, NAME
-from pipelines.run.context import open_workshop
-from pipelines.run.feed_run import FeedAtWork, RunTicket
+from pipelines.run.context import open_context
+from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.settings import Settings, read_settings
 
 
@@ -40,7 +40,7 @@ class Told:
     def tick(self) -> str:
         """Let the sensor look once; what it says."""
         settings = self.settings
-        sensor = build_definitions(settings, lambda: open_workshop(settings)).resolve_sensor_def(NAME)
+        sensor = build_definitions(settings, lambda: open_context(settings)).resolve_sensor_def(NAME)
         with dg.build_sensor_context(instance=self.desk.instance, cursor=self.cursor) as context:
             told = sensor(context)
             self.cursor = context.cursor
@@ -100,9 +100,9 @@ def test_a_run_that_crashed_before_it_began_is_told_in_dagsters_words(told: Told
 def test_a_crash_is_old_news_once_the_feed_was_run_elsewhere(told: Told) -> None:
     told.failed()
     settings = told.settings
-    with open_workshop(settings) as workshop:
+    with open_context(settings) as workshop:
         mapping = load_feed(told.desk.folder / "feeds" / f"{FEED}.yaml")
-        assert FeedAtWork(workshop, mapping, RunTicket("by-cron", "cron")).run().outcome.name == "done"
+        assert FeedRun(workshop, mapping, RunIdentity("by-cron", "cron")).run().outcome.name == "done"
     told.tick()
     assert told.hook.titles() == []
 
@@ -141,10 +141,10 @@ def test_a_lost_state_db_is_told_once_when_it_stays_away_and_each_time_anew(told
 def ran(told: Told, ago: timedelta) -> None:
     """Have the feed be run so long ago."""
     settings = told.settings
-    with open_workshop(settings) as workshop:
+    with open_context(settings) as workshop:
         past = replace(workshop, now=lambda: now() - ago)
         mapping = load_feed(told.desk.folder / "feeds" / f"{FEED}.yaml")
-        assert FeedAtWork(past, mapping, RunTicket(f"run-{ago.days}", "schedule")).run().outcome.name == "done"
+        assert FeedRun(past, mapping, RunIdentity(f"run-{ago.days}", "schedule")).run().outcome.name == "done"
 
 
 def test_a_feed_whose_runs_do_not_come_is_told_once_a_steady_daemon_should_have_run_it(told: Told) -> None:

@@ -27,10 +27,10 @@ from unit.connectors_sources.waiting_clock import Waits
 
 from connectors.sources.access import Access, GoogleAccess
 from connectors.sources.google_sheets.cells import GoogleCells
-from connectors.sources.google_sheets.sheet import GoogleSheet
+from connectors.sources.google_sheets.source import GoogleSheet
 from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet
 from connectors.sources.header import Asked
-from connectors.sources.salesforce.records import SalesforceRecords
+from connectors.sources.salesforce.source import SalesforceRecords
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 
 ODD: Sequence[Any] = (None, True, -1, 0, 2**70, 1.5, 1e300, "", "x", "\ud800", [], [[]], [None], {}, {"a": 1}, "5", "1e5", "E")

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from mappings.patterns import compile_pattern
 
-_CHARACTERS = "aAbkKsSiI019_-. ,\n\t\u00a0éÉãßſKİıΣσςжЖ東١²Ⅷ\u0301\u2028\x1c\x85😀\ud800"
+_CHARACTERS = "aAbkKsSiI019_-. ,\n\t\u00a0éÉãßſKİıΣσςжЖ東١²Ⅷ\u0301\u2028\x1c\x85😀"
 _SETS = (
     *(r"\d", r"\D", r"\w", r"\W", r"\s", r"\S", ".", "[ab]", "[^a]", "[a-k]", "[^,]", r"[^\W\d_]", r"[\w-]", r"[\s,]", "[éa-c]"),
-    *(r"[\d_]", r"[^\s\S]", "[]a]", "[^]a]", r"[\]\n]", "[é-東]", r"[\ud800-\udfff]", "[_]"),
+    *(r"[\d_]", r"[^\s\S]", "[]a]", "[^]a]", r"[\]\n]", "[é-東]", "[_]"),
 )
-_ONE = (*"abkKsi10_-,éãßςжſK東 ", r"\.", r"\n", r"\t", r"\x41", r"\u00e9", r"\N{DIGIT ONE}", r"\060", r"\é", "\n", "\ud800")
+_ONE = (*"abkKsi10_-,éãßςжſK東 ", r"\.", r"\n", r"\t", r"\x41", r"\u00e9", r"\N{DIGIT ONE}", r"\060", r"\é", "\n")
 _PLACES = ("^", "$", r"\A", r"\z", r"\b", r"\B")
 _TIMES = ("*", "+", "?", "{2}", "{1,3}", "{,2}", "{2,}", "*?", "+?", "??", "{0,2}?")
 
@@ -34,7 +34,9 @@ _patterns = st.recursive(
     ),
     max_leaves=6,
 )
-_texts = st.text(st.one_of(st.sampled_from(_CHARACTERS), st.characters(max_codepoint=0x10F7FD)), max_size=12)
+_texts = st.text(
+    st.one_of(st.sampled_from(_CHARACTERS), st.characters(max_codepoint=0x10F7FD, exclude_categories=("Cs",))), max_size=12
+)
 
 
 @given(_patterns, _texts)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import orjson
 import pytest
-from dateutil.rrule import rrulestr
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -174,36 +173,35 @@ PARTS = st.fixed_dictionaries(
     },
 )
 RULES = (
-    "FREQ=DAILY;INTERVAL=3",
-    "FREQ=DAILY;BYMONTH=1,6;BYDAY=MO,SA",
-    "FREQ=DAILY;BYMONTHDAY=1,-1",
-    "FREQ=WEEKLY",
-    "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,SU",
-    "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,SU;WKST=SU",
-    "FREQ=WEEKLY;INTERVAL=3;BYDAY=TU;BYMONTH=5",
-    "FREQ=MONTHLY",
-    "FREQ=MONTHLY;INTERVAL=2;BYDAY=1MO,-1FR",
-    "FREQ=MONTHLY;BYMONTHDAY=31",
-    "FREQ=MONTHLY;BYMONTHDAY=-1,15",
-    "FREQ=MONTHLY;BYDAY=FR;BYMONTHDAY=13",
-    "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1",
-    "FREQ=MONTHLY;BYDAY=SA,SU;BYSETPOS=1,2",
-    "FREQ=YEARLY",
-    "FREQ=YEARLY;INTERVAL=2;BYMONTH=1,10",
-    "FREQ=YEARLY;BYMONTH=10;BYDAY=2SU",
-    "FREQ=YEARLY;BYDAY=1MO,-1SU",
-    "FREQ=YEARLY;BYMONTH=5;BYDAY=SU;BYSETPOS=-1",
-    "FREQ=YEARLY;BYMONTHDAY=24;BYMONTH=12",
+    ("FREQ=DAILY;INTERVAL=3", "26-05-06 26-05-09 26-05-12 26-05-15"),
+    ("FREQ=DAILY;BYMONTH=1,6;BYDAY=MO,SA", "26-06-01 26-06-06 26-06-08 26-06-13"),
+    ("FREQ=DAILY;BYMONTHDAY=1,-1", "26-05-31 26-06-01 26-06-30 26-07-01"),
+    ("FREQ=WEEKLY", "26-05-06 26-05-13 26-05-20 26-05-27"),
+    ("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,SU", "26-05-10 26-05-18 26-05-24 26-06-01"),
+    ("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,SU;WKST=SU", "26-05-17 26-05-18 26-05-31 26-06-01"),
+    ("FREQ=WEEKLY;INTERVAL=3;BYDAY=TU;BYMONTH=5", "26-05-26 27-05-18 28-05-09 28-05-30"),
+    ("FREQ=MONTHLY", "26-05-06 26-06-06 26-07-06 26-08-06"),
+    ("FREQ=MONTHLY;INTERVAL=2;BYDAY=1MO,-1FR", "26-05-29 26-07-06 26-07-31 26-09-07"),
+    ("FREQ=MONTHLY;BYMONTHDAY=31", "26-05-31 26-07-31 26-08-31 26-10-31"),
+    ("FREQ=MONTHLY;BYMONTHDAY=-1,15", "26-05-15 26-05-31 26-06-15 26-06-30"),
+    ("FREQ=MONTHLY;BYDAY=FR;BYMONTHDAY=13", "26-11-13 27-08-13 28-10-13 29-04-13"),
+    ("FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1", "26-05-29 26-06-30 26-07-31 26-08-31"),
+    ("FREQ=MONTHLY;BYDAY=SA,SU;BYSETPOS=1,2", "26-06-06 26-06-07 26-07-04 26-07-05"),
+    ("FREQ=YEARLY", "26-05-06 27-05-06 28-05-06 29-05-06"),
+    ("FREQ=YEARLY;INTERVAL=2;BYMONTH=1,10", "26-10-06 28-01-06 28-10-06 30-01-06"),
+    ("FREQ=YEARLY;BYMONTH=10;BYDAY=2SU", "26-10-11 27-10-10 28-10-08 29-10-14"),
+    ("FREQ=YEARLY;BYDAY=1MO,-1SU", "26-12-27 27-01-04 27-12-26 28-01-03"),
+    ("FREQ=YEARLY;BYMONTH=5;BYDAY=SU;BYSETPOS=-1", "26-05-31 27-05-30 28-05-28 29-05-27"),
+    ("FREQ=YEARLY;BYMONTHDAY=24;BYMONTH=12", "26-12-24 27-12-24 28-12-24 29-12-24"),
 )
+"""What each rule gives first from 6 May 2026 on, a Wednesday."""
 
 
-@pytest.mark.parametrize("text", RULES)
-def test_a_rule_says_the_same_days_as_another_reader_of_calendars(text: str) -> None:
-    """`dateutil` is that reader: it knows more, and follows rules that mean no day for seconds or for ever."""
-    for begins in (date(2024, 1, 31), date(2024, 2, 29), date(2026, 5, 6), date(2027, 12, 27)):
-        last = begins + timedelta(days=1200)
-        others = rrulestr(f"{text};UNTIL={last:%Y%m%d}", dtstart=datetime(begins.year, begins.month, begins.day))  # noqa: DTZ001 - whole days
-        assert list(rule_days(read_rule(text), begins, begins, last)) == [moment.date() for moment in others]
+@pytest.mark.parametrize(("text", "days"), RULES)
+def test_a_rule_of_calendars_gives_its_days(text: str, days: str) -> None:
+    begins = date(2026, 5, 6)
+    found = rule_days(read_rule(text), begins, begins, date(2036, 1, 1))
+    assert [f"{day:%y-%m-%d}" for day in islice(found, 4)] == days.split()
 
 
 @given(st.sampled_from(["DAILY", "WEEKLY", "MONTHLY", "YEARLY"]), PARTS, st.integers(1, 900))

@@ -17,7 +17,7 @@ from pipelines.orchestration import names
 from pipelines.orchestration.assets import brake_specs, publish_specs
 from pipelines.orchestration.broken_feeds import CHECK, GROUP
 from pipelines.orchestration.launch_options import LaunchOptions
-from pipelines.run.context import open_workshop
+from pipelines.run.context import open_context
 from pipelines.settings import read_settings
 
 _FEED = "town-hall"
@@ -91,7 +91,7 @@ def _definitions(folder: Path) -> dg.Definitions:
     (folder / "feeds").mkdir()
     (folder / "feeds" / f"{_FEED}.yaml").write_text(_MAPPING, "utf-8")
     settings = read_settings(_ENVIRON, folder)
-    return build_definitions(settings, lambda: open_workshop(settings))
+    return build_definitions(settings, lambda: open_context(settings))
 
 
 def _as_a_row_goes(spec: dg.AssetSpec) -> int:

@@ -14,8 +14,8 @@ from pathlib import Path
 from connectors.retry import RetryPolicy
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
-from pipelines.run.context import Workshop, open_workshop
-from pipelines.run.feed_run import FeedAtWork, FeedRun, RunTicket
+from pipelines.run.context import RunContext, open_context
+from pipelines.run.feed_run import FeedRun, RunIdentity, RunResult
 from pipelines.settings import Settings, read_settings
 from state.ledger.row_record import Book, RowRecord
 from state.views.books import Books
@@ -30,14 +30,14 @@ class Worker:
 
     folder: Path
     env: dict[str, str]
-    runs: list[FeedRun] = field(default_factory=list)
+    runs: list[RunResult] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
 
-    def run(self) -> FeedRun:
+    def run(self) -> RunResult:
         """Stage and publish once."""
-        ticket = RunTicket(f"reliability-{next(self._numbers)}", launched_by="the matrix")
+        ticket = RunIdentity(f"reliability-{next(self._numbers)}", launched_by="the matrix")
         with self._workshop() as workshop:
-            done = FeedAtWork(workshop, self.mapping, ticket).run()
+            done = FeedRun(workshop, self.mapping, ticket).run()
         self.runs.append(done)
         return done
 
@@ -58,6 +58,6 @@ class Worker:
         return read_settings(self.env, self.folder)
 
     @contextmanager
-    def _workshop(self) -> Iterator[Workshop]:
-        with open_workshop(self.settings, lambda _: None) as workshop:
+    def _workshop(self) -> Iterator[RunContext]:
+        with open_context(self.settings, lambda _: None) as workshop:
             yield replace(workshop, insistence=HASTY)

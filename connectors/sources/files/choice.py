@@ -1,12 +1,9 @@
-"""Which files a source means today: those that match its path and its days, the newest of them, those that are finished.
-
-How files are looked at and opened is the business of where they are (`local_files`, `web_files`, `store_files`).
-"""
+"""Which files a source means today: those that match its path and its days, the newest of them, those that are finished."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -17,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from connectors.sources.clockwork import Clockwork
 from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.files.opened_file import FoundFile, KeptFile, OpenStored
+from connectors.sources.files.opened_file import FoundFile, StoredFile
 from mappings.spec.source import FileSource
 from mappings.spec.source_words import is_address, is_dated, is_pattern, marker_of, on_day
 
@@ -29,33 +26,39 @@ class Files(Protocol):
     """Where files are: on this machine, on the web, in a store."""
 
     def connected(self, path: str) -> AbstractContextManager[Files]:
-        """Give the same files through one connection for the length of the block; `path` is one of them, or a pattern."""
+        """Use one connection for the length of the block; `path` is one of the files, or a pattern."""
         ...
 
     def shown(self, path: str) -> str:
         """Return a path as it may be shown to people."""
         ...
 
-    def look(self, path: str) -> FoundFile | None:
-        """Return what is there, None if nothing is."""
+    def find(self, path: str) -> FoundFile | None:
+        """Return the file at a path, None if there is none."""
         ...
 
     def matching(self, pattern: str) -> Sequence[FoundFile]:
-        """Return the files that match, in no order."""
+        """Return the files that match, in no order.
+
+        Raises:
+            NoFolderError: the folder that they should lie in is not there.
+        """
         ...
 
-    def at(self, path: str) -> OpenStored:
-        """Return what opens the file at a path, which need not be there yet."""
-        ...
+    def open(self, path: str) -> AbstractContextManager[StoredFile]:
+        """Open the file at a path: where it is, or a nameless copy of it.
 
-    def kept_at(self, path: str) -> AbstractContextManager[KeptFile] | None:
-        """Return what fetches a copy of it, None where files are opened where they are."""
+        Raises:
+            SourceRefusedError: no such file, no access, too large, or a redirect leads astray.
+            SourceUnavailableError: it did not come, or not whole, or changed meanwhile.
+            ConfigError: the driver of this kind of address is not installed.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A file that somebody may still be writing, and how that is known."""
+    """A file that may still be being written, and how that is known."""
 
     file: FoundFile
     why: str
@@ -75,7 +78,7 @@ class FileChoice:
 
     @contextmanager
     def connected(self) -> Iterator[FileChoice]:
-        """Give the same choice, made through one connection."""
+        """Make the same choice through one connection."""
         with self.files.connected(self.spec.path) as files:
             yield replace(self, files=files)
 
@@ -84,10 +87,9 @@ class FileChoice:
 
         Raises:
             SourceRefusedError: far too many; or the folder is not there.
-            SourceUnavailableError: it could not be looked at.
+            SourceUnavailableError: the place could not be listed.
         """
-        found = sorted(self._all(), key=_order)
-        single = list({file.path: file for file in found}.values())
+        single = list({file.path: file for file in sorted(self._all(), key=_order)}.values())
         if self.spec.marker:
             markers = {marker_of(self.spec.marker, file.name) for file in single}
             single = [file for file in single if file.name not in markers]
@@ -109,22 +111,36 @@ class FileChoice:
         if not found:
             raise self.nothing_there()
         meant = found[-1:] if self.spec.files == "newest" else found
-        unfinished = self.unfinished(meant, is_patient=True)
-        if unfinished:
-            told = "; ".join(map(str, unfinished[:3]))
-            raise SourceUnavailableError(told, hint="run again later; nothing was read, so that no half of a file counts")
+        if unfinished := self.unfinished(meant, is_patient=True):
+            message = "; ".join(map(str, unfinished[:3]))
+            raise SourceUnavailableError(message, hint="run again later; nothing was read, so that no half of a file counts")
         return meant
 
-    def unfinished(self, files: Sequence[FoundFile], *, is_patient: bool) -> tuple[Unfinished, ...]:
-        """Return those that somebody may still be writing. Only the patient wait, once, for files that tell their age."""
-        waiting, left = self._waiting(files)
-        return (*waiting, *self._moving(left, is_patient=is_patient))
+    def unfinished(
+        self, files: Sequence[FoundFile], *, is_patient: bool = False, may_wait: bool = True
+    ) -> tuple[Unfinished, ...]:
+        """Return the files that may still be being written.
 
-    def known_unfinished(self, files: Sequence[FoundFile]) -> tuple[Unfinished, ...]:
-        """Return those of which that is known without any wait: it is not of a file that does not tell its age."""
-        waiting, left = self._waiting(files)
-        young = (file for file, age in self._young(left).items() if age is not None)
-        return (*waiting, *map(self._changed_lately, young))
+        A file younger than `settle` is one of them, unless `is_patient`: then it may show by not changing for so long that it
+        is finished, as a file of unknown age always may. Without `may_wait` such a file counts as finished.
+        """
+        settle_s = self.spec.settle.total_seconds() if self.spec.settle else 0.0
+        unfinished, again = list[Unfinished](), list[FoundFile]()
+        too_young = f"it changed less than {settle_s:.0f} s ago"
+        for file in files:
+            age_s = self._age_s(file)
+            if self.spec.marker and self.files.find(beside(file.path, marker_of(self.spec.marker, file.name))) is None:
+                why = f"its marker {marker_of(self.spec.marker, file.name)} is not there yet"
+                unfinished.append(Unfinished(file, why))
+            elif self.spec.settle is None or (age_s is not None and age_s >= settle_s):
+                continue
+            elif may_wait and (is_patient or age_s is None):
+                again.append(file)
+            elif age_s is not None:
+                unfinished.append(Unfinished(file, too_young))
+        if again:
+            self.clockwork.sleep(settle_s)
+        return (*unfinished, *(Unfinished(file, too_young) for file in again if not _is_same(file, self.files.find(file.path))))
 
     def nothing_there(self) -> SourceRefusedError:
         """Return the error of a source without any file."""
@@ -137,14 +153,16 @@ class FileChoice:
 
     def _all(self) -> Iterator[FoundFile]:
         """A day on which nothing came has no folder; where no day has one, it is their common place that is not there."""
-        paths, lost = self._paths(), 0
+        paths, missing = self._paths(), 0
         for path, day in paths:
             try:
-                yield from self._at(path, day)
+                found = self.files.matching(path) if is_pattern(path) else [self.files.find(path)]
             except NoFolderError:
-                lost += 1
-                if lost == len(paths):
+                missing += 1
+                if missing == len(paths):
                     raise
+            else:
+                yield from (replace(file, day=day) for file in found if file)
 
     def _paths(self) -> list[tuple[str, date | None]]:
         if not is_dated(self.spec.path):
@@ -152,49 +170,8 @@ class FileChoice:
         today = datetime.fromtimestamp(self.clockwork.now(), UTC).astimezone(ZoneInfo(self.spec.days.zone)).date()
         return [(on_day(self.spec.path, day), day) for day in self.spec.days.around(today)]
 
-    def _at(self, path: str, day: date | None) -> Sequence[FoundFile]:
-        if is_pattern(path):
-            return [replace(file, day=day) for file in self.files.matching(path)]
-        file = self.files.look(path)
-        return [replace(file, day=day)] if file else []
-
-    def _marker(self, file: FoundFile) -> str:
-        return marker_of(self.spec.marker or "", file.name)
-
-    def _is_marked(self, file: FoundFile) -> bool:
-        return not self.spec.marker or self.files.look(beside(file.path, self._marker(file))) is not None
-
-    def _unmarked(self, file: FoundFile) -> Unfinished:
-        return Unfinished(file, f"its marker {self._marker(file)} is not there yet")
-
-    def _waiting(self, files: Sequence[FoundFile]) -> tuple[list[Unfinished], list[FoundFile]]:
-        """Return the files whose marker is not there yet, and the others."""
-        marked = {file: self._is_marked(file) for file in files}
-        return [self._unmarked(file) for file in files if not marked[file]], [file for file in files if marked[file]]
-
-    def _moving(self, files: Sequence[FoundFile], *, is_patient: bool) -> list[Unfinished]:
-        """A file whose age is not known is looked at twice; so is a young one, if we are patient."""
-        young = self._young(files)
-        seen_twice = [file for file, age in young.items() if is_patient or age is None]
-        if seen_twice:
-            self.clockwork.sleep(self._settle_s)
-        still = {file for file in seen_twice if not _is_same(file, self.files.look(file.path))}
-        return [self._changed_lately(file) for file in young if file in still or file not in seen_twice]
-
-    def _young(self, files: Sequence[FoundFile]) -> Mapping[FoundFile, float | None]:
-        """Return, with their ages in seconds, those that may still change; none do where the mapping file does not say so."""
-        ages = {file: self._age_s(file) for file in files} if self.spec.settle is not None else {}
-        return {file: age for file, age in ages.items() if age is None or age < self._settle_s}
-
-    def _changed_lately(self, file: FoundFile) -> Unfinished:
-        return Unfinished(file, f"it changed less than {self._settle_s:.0f} s ago")
-
-    @property
-    def _settle_s(self) -> float:
-        return self.spec.settle.total_seconds() if self.spec.settle else 0.0
-
     def _age_s(self, file: FoundFile) -> float | None:
-        """A file from the future is one whose clock is not ours: nothing is known of its age."""
+        """A file from the future has another clock than ours: nothing is known of its age."""
         if file.changed_at is None or file.changed_at > self.clockwork.now():
             return None
         return self.clockwork.now() - file.changed_at
@@ -209,16 +186,14 @@ def beside(path: str, name: str) -> str:
 
 
 def _is_same(before: FoundFile, after: FoundFile | None) -> bool:
-    if after is None:
-        return False
-    return (before.size, before.version, before.changed_at) == (after.size, after.version, after.changed_at)
+    return after is not None and (before.size, before.version, before.changed_at) == (after.size, after.version, after.changed_at)
 
 
 def _order(file: FoundFile) -> tuple[date, Sequence[tuple[int, str]], Sequence[tuple[int, str]], str]:
     """A name that goes on where another ends comes after it, whatever the ending: 2026.csv, then 2026-late.csv."""
     folder, _, name = file.label.rpartition("/")
-    return file.day or date.min, _counted(f"{folder}/{name.partition('.')[0]}"), _counted(name), file.path
+    return file.day or date.min, _by_number(f"{folder}/{name.partition('.')[0]}"), _by_number(name), file.path
 
 
-def _counted(text: str) -> tuple[tuple[int, str], ...]:
+def _by_number(text: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text))

@@ -26,7 +26,7 @@ def resolve_by_system(host: str, port: int) -> Sequence[str]:
 class Fetching:
     """`largest`: bytes. `silence_s`: between two pieces; `longest_s`: the whole, retries included. A file that comes slower than
     `slowest_bytes` a second, over any `window_s`, is given up. `hops`: redirects in a row.
-    `settle_s`: a file whose length nothing tells is fetched again after so long, and is whole if it is the same; None: it is not.
+    `settle_s`: a file of unknown length is fetched again after so long, and is whole if it is the same; None: it is not.
     """
 
     largest: int = LARGEST_BYTES
@@ -42,34 +42,27 @@ class Fetching:
     resolve: Resolve = resolve_by_system
 
 
-@dataclass(slots=True)
-class Watch:
-    """Watches one file come in, piece by piece. `shown` is its address without secrets."""
+class TransferLimit:
+    """Holds one file to the bounds while it comes in, piece by piece. `shown` is its address without secrets."""
 
-    bounds: Fetching
-    shown: str
-    ends_at: float
-    _since: float = 0.0
-    _bytes: int = 0
+    def __init__(self, bounds: Fetching, shown: str) -> None:
+        self.bounds = bounds
+        self.shown = shown
+        self.ends_at = bounds.clockwork.clock_s() + bounds.longest_s
+        self.restart()
 
-    @classmethod
-    def begun(cls, bounds: Fetching, shown: str) -> Watch:
-        """Begin now."""
-        now = bounds.clockwork.clock_s()
-        return cls(bounds, shown, now + bounds.longest_s, now)
-
-    def again(self) -> None:
-        """Begin a new attempt: the time that passed between two is nobody's slowness."""
+    def restart(self) -> None:
+        """Begin a new attempt: the pause before it does not count as slowness."""
         self._since, self._bytes = self.bounds.clockwork.clock_s(), 0
 
-    def saw(self, piece: int, total: int) -> None:
-        """Take note of a piece; `total` bytes are there by now.
+    def count(self, piece: int, total: int) -> None:
+        """Count a piece; `total` bytes are there by now.
 
         Raises:
             SourceRefusedError: it is too large.
             SourceUnavailableError: it comes too slowly.
         """
-        self.announced(total)
+        self.check_size(total)
         now = self.bounds.clockwork.clock_s()
         self._bytes += piece
         if now > self.ends_at:
@@ -81,19 +74,18 @@ class Watch:
                 raise SourceUnavailableError(message, hint="run again later")
             self._since, self._bytes = now, 0
 
-    def announced(self, total: int) -> None:
-        """Refuse a file that says, or shows, that it is too large.
+    def check_size(self, total: int) -> None:
+        """Refuse a file whose announced or actual size is too large.
 
         Raises:
             SourceRefusedError: it is.
         """
         if total > self.bounds.largest:
-            message = f"{self.shown} is larger than {in_words(self.bounds.largest)}"
+            message = f"{self.shown} is larger than {_in_words(self.bounds.largest)}"
             raise SourceRefusedError(message, hint="is it the right file? If so, say `largest: 5GB` in its source")
 
 
-def in_words(size: int) -> str:
-    """Return a number of bytes as a mapping file would write it."""
+def _in_words(size: int) -> str:
     for unit, power in (("GB", 3), ("MB", 2), ("kB", 1)):
         if size >= 1024**power:
             return f"{written(size / 1024**power)} {unit}"

@@ -1,7 +1,4 @@
-"""Files of this machine: looked at, listed and opened where they are.
-
-Which of them a source means is `file_choice`'s.
-"""
+"""Files of this machine: found, listed and opened where they are."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.files.opened_file import FoundFile, OpenStored, StoredFile
+from connectors.sources.files.opened_file import FoundFile, StoredFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +22,15 @@ class LocalFiles:
     base: Path
 
     def connected(self, _path: str) -> AbstractContextManager[LocalFiles]:
-        """Return the same files: there is no connection that would be worth keeping."""
+        """Return the same files: there is no connection."""
         return nullcontext(self)
 
     def shown(self, path: str) -> str:
         """Return a path as people can use it."""
         return str(self._full(path))
 
-    def look(self, path: str) -> FoundFile | None:
-        """Return what is there, None if nothing is."""
+    def find(self, path: str) -> FoundFile | None:
+        """Return the file at a path, None if there is none."""
         full = self._full(path)
         try:
             status = full.stat()
@@ -55,21 +52,14 @@ class LocalFiles:
         if not Path(fixed).is_dir():
             raise NoFolderError(f"there is no folder {fixed}, where {full} is looked for", hint="check `source.path`")
         paths = (path for path in glob.iglob(full, recursive=True) if Path(path).is_file())  # noqa: PTH207  # pathlib's knows no absolute patterns
-        found = ((path, self.look(path)) for path in paths)
+        found = ((path, self.find(path)) for path in paths)
         return [replace(one, label=os.path.relpath(path, fixed)) for path, one in found if one]
 
-    def at(self, path: str) -> OpenStored:
-        """Return what opens the file at a path, which need not be there yet."""
-
-        @contextmanager
-        def open_stored() -> Iterator[StoredFile]:
-            with _opened(self._full(path)) as stream:
-                yield StoredFile(stream, Path(path).name, _version(os.fstat(stream.fileno())))
-
-        return open_stored
-
-    def kept_at(self, path: str) -> None:
-        """Say that files of this machine are opened where they are."""
+    @contextmanager
+    def open(self, path: str) -> Iterator[StoredFile]:
+        """Open the file where it is."""
+        with _opened(self._full(path)) as stream:
+            yield StoredFile(stream, Path(path).name, _version(os.fstat(stream.fileno())))
 
     def _full(self, path: str) -> Path:
         return (self.base / Path(path).expanduser()).absolute()

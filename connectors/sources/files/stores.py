@@ -1,13 +1,13 @@
-"""What the drivers of stores raise, and what it means for a source: each has errors of its own, and need not be installed.
+"""Files in stores that fsspec knows: SFTP servers, buckets of S3, Google and Azure, and any other that has a driver.
 
-How stores are opened and asked is `store_files`'.
+Each driver raises errors of its own, and need not be installed.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from tempfile import TemporaryFile
@@ -19,8 +19,8 @@ from fsspec.config import conf
 
 from connectors.addresses import refusal_of_host
 from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.files.fetching import Fetching, Watch
-from connectors.sources.files.opened_file import FoundFile, KeptFile, OpenStored, digest_of, through_a_copy
+from connectors.sources.files.fetching import Fetching, TransferLimit
+from connectors.sources.files.opened_file import FoundFile, StoredFile, digest_of
 from connectors.sources.files.web import name_of
 from mappings.errors import ConfigError, SyncError
 from mappings.spec.source_words import without_secrets
@@ -32,6 +32,7 @@ _EXTRAS = {
     **dict.fromkeys(("az", "abfs", "abfss", "adl"), "azure"),
 }
 """The extra that brings the driver of a scheme."""
+
 _OWN_ERRORS = (
     ("aiohttp", "ClientError"),
     ("asyncssh", "Error"),
@@ -42,122 +43,55 @@ _OWN_ERRORS = (
     ("google.auth.exceptions", "GoogleAuthError"),
 )
 """The roots of the drivers' errors that are none of Python's own; a driver that is not loaded raises nothing."""
+
 _REFUSALS = frozenset(
     {
         *("ClientAuthenticationError", "DefaultCredentialsError", "KeyEncryptionError", "KeyImportError"),
         *("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "RefreshError"),
     }
 )
-"""Errors of drivers, by name, that no other attempt clears: a person must let us in first."""
-
-
-def driver_errors() -> tuple[type[Exception], ...]:
-    """Return all that the drivers loaded by now may raise because of their store, the network or the way in."""
-    loaded = ((sys.modules.get(module), name) for module, name in _OWN_ERRORS)
-    own = tuple(vars(module)[name] for module, name in loaded if module is not None and name in vars(module))
-    return (OSError, ValueError, ImportError, *own)
-
-
-@contextmanager
-def sorted_errors(address: str) -> Iterator[None]:
-    """Turn what a driver raises into what it means for a source.
-
-    Raises:
-        ConfigError: the driver of this kind of address is not installed.
-        SourceRefusedError: no such file, no access, or no address at all.
-        SourceUnavailableError: anything else.
-    """
-    try:
-        yield
-    except SyncError:
-        raise
-    except driver_errors() as error:
-        # Without the cause: it repeats the address with its secrets, and a traceback would show it.
-        raise _sorted_out(address, error) from None
-
-
-def _sorted_out(address: str, error: Exception) -> SyncError:
-    shown = without_secrets(address)
-    said = f"{str(error) or type(error).__name__}".replace(address, shown)
-    match error:
-        case ImportError():
-            return _not_installed(address, said)
-        case FileNotFoundError() | IsADirectoryError():
-            return SourceRefusedError(f"there is no file at {shown}", hint="check `source.path` with the partner")
-        case PermissionError():
-            return SourceRefusedError(f"we may not read {shown}: {said}", hint="check this machine's credentials for it")
-        case ValueError():
-            return SourceRefusedError(f"{shown} cannot be opened: {said}", hint="check the address, or install its driver")
-        case _:
-            return _by_name(shown, said, error)
-
-
-def _by_name(shown: str, said: str, error: Exception) -> SyncError:
-    kind = type(error).__name__
-    if kind == "HostKeyNotVerifiable":
-        hint = "have the partner tell you the server's key, and write it into ~/.ssh/known_hosts (`FSSPEC_SFTP_KNOWN_HOSTS`)"
-        return SourceRefusedError(f"{shown} is on a server that this machine does not know: {said}", hint=hint)
-    if kind in _REFUSALS:
-        return SourceRefusedError(f"we may not read {shown}: {said}", hint="check this machine's credentials for it")
-    return SourceUnavailableError(f"{shown} could not be fetched: {said}", hint="run again later")
-
-
-def _not_installed(address: str, said: str) -> ConfigError | SourceRefusedError:
-    scheme = urlsplit(address).scheme
-    if scheme in _EXTRAS:
-        hint = f"run `pip install 'eventsync[{_EXTRAS[scheme]}]'`"
-        return ConfigError(f"{without_secrets(address)} cannot be opened: the driver of {scheme}:// is not installed", hint=hint)
-    message = f"{without_secrets(address)} cannot be opened: {said}"
-    return SourceRefusedError(message, hint="check the address, or install its driver")
-
+"""Errors of drivers, by name, that no other attempt clears: a person must grant access first."""
 
 _PIECE_BYTES = 4 * 1024 * 1024
 _EVIDENCE = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated")
 _TIMES = ("mtime", "LastModified", "last_modified", "updated")
 _FRESH_S = 60.0
-"""A time of change so close to now may stand for two versions: some servers tell it in whole seconds, by a clock of their own."""
-_CACHES: Mapping[str, object] = {"skip_instance_cache": True, "use_listings_cache": False}
-"""A file system of its own for each reading: no connection outlives it, no listing is remembered."""
+"""A time of change so close to now may stand for two versions: some servers give it in whole seconds, by a clock of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreFiles:
-    """The files of a store, by their addresses. `_store`: the connection to use, None to make one for each question."""
+    """The files of a store, by their addresses. `_store`: the connection to use, None to make one for each request."""
 
     bounds: Fetching
     _store: Any = field(default=None, repr=False)
 
     @contextmanager
     def connected(self, path: str) -> Iterator[StoreFiles]:
-        """Give the same files through one connection: to make one takes longer than to fetch a small file."""
-        with sorted_errors(path):
-            store, _ = _store_at(path)
-        try:  # what fails in the block is not the store's
+        """Use one connection: to make one takes longer than to fetch a small file."""
+        with _sorted_errors(path):
+            store = _store_at(path)
+        try:  # errors in the block are not the store's
             yield replace(self, _store=store)
         finally:
             _close(store)
 
     @contextmanager
     def _at(self, path: str) -> Iterator[tuple[Any, str]]:
-        if self._store is None:
-            with _opened_store(path) as opened:
-                yield opened
-            return
-        with sorted_errors(path):
-            yield self._store, self._store._strip_protocol(path)  # noqa: SLF001  # as `url_to_fs` itself does it
+        with nullcontext(self) if self._store else self.connected(path) as files, _sorted_errors(path):
+            yield files._store, files._store._strip_protocol(path)  # noqa: SLF001  # as `url_to_fs` itself does it
 
     def shown(self, path: str) -> str:
         """Return an address as it may be shown."""
         return without_secrets(path)
 
-    def look(self, path: str) -> FoundFile | None:
-        """Return what is at an address, None if nothing is."""
+    def find(self, path: str) -> FoundFile | None:
+        """Return the file at an address, None if there is none."""
         with self._at(path) as (store, inside):
             try:
-                found = store.info(inside)
+                return self._found(path, name_of(path), store.info(inside))
             except FileNotFoundError:
                 return None
-            return self._found(path, name_of(path), found)
 
     def matching(self, pattern: str) -> Sequence[FoundFile]:
         """Return the files that match, in no order.
@@ -169,12 +103,11 @@ class StoreFiles:
         with self._at(pattern) as (store, inside):
             folder = _fixed_folder(inside)
             if folder.strip("/") and not store.isdir(folder):
-                _ensure_told(store, folder, pattern)
-            listed = store.glob(inside, detail=True)
+                _check_folder(store, folder, pattern)
             root = pattern[: len(pattern) - len(inside)] if pattern.endswith(inside) else ""
             return [
                 self._found(f"{root}{path}", path.removeprefix(folder).strip("/"), found)
-                for path, found in listed.items()
+                for path, found in store.glob(inside, detail=True).items()
                 if found.get("type") == "file"
             ]
 
@@ -184,15 +117,11 @@ class StoreFiles:
         firm = version if not is_fresh or version.lower().startswith("etag=") else ""
         return FoundFile(path, label, f"{firm} size={found.get('size')}" if firm else "", changed, found.get("size"))
 
-    def at(self, path: str) -> OpenStored:
-        """Return what fetches the file at an address."""
-        return through_a_copy(lambda: self.kept_at(path))
-
     @contextmanager
-    def kept_at(self, path: str) -> Iterator[KeptFile]:
+    def open(self, path: str) -> Iterator[StoredFile]:
         """Give a copy of the file at an address.
 
-        What the store says of the version is asked for before the bytes and after them: no copy is of two versions.
+        The version is asked for before the bytes and after them: no copy is of two versions.
 
         Raises:
             ConfigError: the driver of this kind of address is not installed.
@@ -207,23 +136,19 @@ class StoreFiles:
                 before = store.info(inside)
                 if before.get("type") == "directory":
                     raise SourceRefusedError(f"{shown} is a folder", hint='name its files: "*.csv" after its last slash')
-                watch = Watch.begun(self.bounds, shown)
-                watch.announced(before.get("size") or 0)
+                size, version = before.get("size"), _version_of(before)
+                limit, received = TransferLimit(self.bounds, shown), 0
+                limit.check_size(size or 0)
                 with store.open(inside, "rb", block_size=_PIECE_BYTES) as stream:
-                    received = 0
                     while piece := stream.read(_PIECE_BYTES):
                         copy.write(piece)
                         received += len(piece)
-                        watch.saw(len(piece), received)
-                if _mark(store.info(inside)) != _mark(before) or before.get("size") not in {None, received}:
+                        limit.count(len(piece), received)
+                after = store.info(inside)
+                if (after.get("size"), _version_of(after)) != (size, version) or size not in {None, received}:
                     raise SourceUnavailableError(f"{shown} changed while we fetched it", hint="run again later")
-            version, has_known_end = _version_of(before), before.get("size") is not None
             stamp = f"{version} size={received}" if version else digest_of(copy)
-            yield KeptFile(copy, name_of(path), stamp, has_known_end=has_known_end)
-
-
-def _mark(found: Mapping[str, Any]) -> tuple[object, str]:
-    return found.get("size"), _version_of(found)
+            yield StoredFile(copy, name_of(path), stamp, has_known_end=size is not None)
 
 
 def _version_of(found: Mapping[str, Any]) -> str:
@@ -231,11 +156,10 @@ def _version_of(found: Mapping[str, Any]) -> str:
 
 
 def _changed_at(found: Mapping[str, Any]) -> float | None:
-    changed = next((found[name] for name in _TIMES if found.get(name)), None)
-    match changed:
-        case datetime():
+    match next((found[name] for name in _TIMES if found.get(name)), None):
+        case datetime() as changed:
             return (changed if changed.tzinfo else changed.replace(tzinfo=UTC)).timestamp()
-        case int() | float():
+        case int() | float() as changed:
             return float(changed)
         case _:
             return None
@@ -247,8 +171,8 @@ def _fixed_folder(pattern: str) -> str:
     return "/".join(parts[:fixed])
 
 
-def _ensure_told(store: Any, folder: str, pattern: str) -> None:
-    """A bucket has no folders: only where the store has, its absence is a mistake. Listing tells what is wrong."""
+def _check_folder(store: Any, folder: str, pattern: str) -> None:
+    """A bucket has no folders: only where the store has, its absence is a mistake. Listing shows what is wrong."""
     try:
         store.ls(folder)
     except FileNotFoundError:
@@ -256,43 +180,73 @@ def _ensure_told(store: Any, folder: str, pattern: str) -> None:
         raise NoFolderError(message, hint="check `source.path`") from None
 
 
-@contextmanager
-def _opened_store(address: str) -> Iterator[tuple[Any, str]]:
-    with sorted_errors(address):
-        store, inside = _store_at(address)
-        try:
-            yield store, inside
-        finally:
-            _close(store)
-
-
-def _store_at(address: str) -> tuple[Any, str]:
+def _store_at(address: str) -> Any:
     for link in address.split("::"):  # fsspec chains file systems: `simplecache::sftp://host/file`
-        refusal = refusal_of_host(urlsplit(link).hostname or "")
-        if refusal:
+        if refusal := refusal_of_host(urlsplit(link).hostname or ""):
             message = f"{without_secrets(link)} {refusal}"
             raise SourceRefusedError(message, hint="nothing is ever read from there; check `source.path`")
-    store, inside = fsspec.url_to_fs(address, **_options(address))
-    return store, inside
-
-
-def _options(address: str) -> dict[str, Any]:
-    match urlsplit(address).scheme:
-        case "sftp" | "ssh":
-            # Servers that the user knows, as `ssh` itself insists on; the driver alone would trust anybody.
-            known = {} if "known_hosts" in conf.get("sftp", {}) else {"known_hosts": ()}
-            return {"skip_instance_cache": True, **known, "connect_timeout": 30, "login_timeout": 30, "keepalive_interval": 15}
-        case _:
-            return dict(_CACHES)
+    # A file system of its own for each reading: no connection outlives it, no listing is remembered.
+    options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
+    if urlsplit(address).scheme in {"sftp", "ssh"}:
+        # Servers that the user knows, as `ssh` itself insists on; the driver alone would trust any.
+        known = {} if "known_hosts" in conf.get("sftp", {}) else {"known_hosts": ()}
+        options = {"skip_instance_cache": True, **known, "connect_timeout": 30, "login_timeout": 30, "keepalive_interval": 15}
+    store, _ = fsspec.url_to_fs(address, **options)
+    return store
 
 
 def _close(store: Any) -> None:
-    """Close the connections now; what the driver would do when its object is collected, some time."""
-    with suppress(*driver_errors()):
+    """Close the connections now; the driver would do it when its object is collected, at some time."""
+    with suppress(*_driver_errors()):
         match store.protocol:
             case "sftp":
-                store._finalize(store.loop, store._pool, store._stack)  # noqa: SLF001  # the driver has no other door
+                store._finalize(store.loop, store._pool, store._stack)  # noqa: SLF001  # the driver has no public way
             case ("s3", *_):
                 store.close_session(store.loop, store.s3)
             case _:
                 pass
+
+
+def _driver_errors() -> tuple[type[Exception], ...]:
+    """Return all that the drivers loaded by now may raise because of their store, the network or the way in."""
+    loaded = ((sys.modules.get(module), name) for module, name in _OWN_ERRORS)
+    own = tuple(vars(module)[name] for module, name in loaded if module is not None and name in vars(module))
+    return (OSError, ValueError, ImportError, *own)
+
+
+@contextmanager
+def _sorted_errors(address: str) -> Iterator[None]:
+    """Turn what a driver raises into what it means for a source.
+
+    Raises:
+        ConfigError: the driver of this kind of address is not installed.
+        SourceRefusedError: no such file, no access, or no address at all.
+        SourceUnavailableError: anything else.
+    """
+    try:
+        yield
+    except SyncError:
+        raise
+    except _driver_errors() as error:
+        # Without the cause: it repeats the address with its secrets, and a traceback would show it.
+        raise _sorted_out(address, error) from None
+
+
+def _sorted_out(address: str, error: Exception) -> SyncError:
+    shown, scheme, kind = without_secrets(address), urlsplit(address).scheme, type(error).__name__
+    text = f"{str(error) or kind}".replace(address, shown)
+    match error:
+        case ImportError() if scheme in _EXTRAS:
+            message = f"{shown} cannot be opened: the driver of {scheme}:// is not installed"
+            return ConfigError(message, hint=f"run `pip install 'eventsync[{_EXTRAS[scheme]}]'`")
+        case FileNotFoundError() | IsADirectoryError():
+            return SourceRefusedError(f"there is no file at {shown}", hint="check `source.path` with the partner")
+        case ImportError() | ValueError():
+            return SourceRefusedError(f"{shown} cannot be opened: {text}", hint="check the address, or install its driver")
+        case _ if isinstance(error, PermissionError) or kind in _REFUSALS:
+            return SourceRefusedError(f"we may not read {shown}: {text}", hint="check this machine's credentials for it")
+        case _ if kind == "HostKeyNotVerifiable":
+            hint = "have the partner give you the server's key, and write it into ~/.ssh/known_hosts (`FSSPEC_SFTP_KNOWN_HOSTS`)"
+            return SourceRefusedError(f"{shown} is on a server that this machine does not know: {text}", hint=hint)
+        case _:
+            return SourceUnavailableError(f"{shown} could not be fetched: {text}", hint="run again later")

@@ -1,6 +1,7 @@
-"""How long a server may take, all told: the wire's own timeouts are about each piece, and a byte now and then holds them off.
+"""Requests to web servers: redirects followed only to allowed places, addresses pinned, each request within a deadline.
 
-What is asked, and how long it may take, is `web_hops`'.
+A name is looked up once for each request, and the connection goes to an address that was checked (DNS pinning): a name
+that answers differently the second time (DNS rebinding) gains nothing.
 """
 
 from __future__ import annotations
@@ -30,39 +31,42 @@ _OPENED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls
 
 @dataclass(slots=True)
 class Deadline:
-    """Hangs up on a server when its time is over, from a thread of its own; to be closed."""
+    """Shuts a server's connection down when its time is over, from a thread of its own; to be closed.
+
+    The timeouts of httpx are for each piece: a server that sends a byte now and then would never meet them.
+    """
 
     is_over: bool = False
-    _line: socket.socket | None = None
+    _socket: socket.socket | None = None
     _timer: threading.Timer | None = None
-    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def within(self, seconds: float) -> None:
-        """Begin anew: it is over in so many seconds from now."""
+        """Start again: the time is over in so many seconds from now."""
         self.close()
-        self._timer = threading.Timer(seconds, self._hang_up)
+        self._timer = threading.Timer(seconds, self._shut_down)
         self._timer.daemon = True
         self._timer.start()
 
     def close(self) -> None:
-        """Leave the line as it is."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def trace(self, event: str, told: Mapping[str, Any]) -> None:
-        """Hear from httpcore, as its request extension `trace`, which line is open."""
+    def trace(self, event: str, details: Mapping[str, Any]) -> None:
+        """Note which socket is open, as httpcore's request extension `trace`."""
         if event.endswith(_OPENED):
-            with self._turn:
-                self._line = told["return_value"].get_extra_info("socket")
+            with self._lock:
+                self._socket = details["return_value"].get_extra_info("socket")
             if self.is_over:
-                self._hang_up()
+                self._shut_down()
 
-    def _hang_up(self) -> None:
-        with self._turn, suppress(OSError):
+    def _shut_down(self) -> None:
+        with self._lock, suppress(OSError):
             self.is_over = True
-            if self._line is not None:
-                # The plain socket's way: a TLS socket would take its own state from under the thread that reads.
-                socket.socket.shutdown(self._line, socket.SHUT_RDWR)
+            if self._socket is not None:
+                # Not SSLSocket.shutdown, which would drop the TLS state that the reading thread uses.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -71,13 +75,13 @@ _HEADERS = {"user-agent": "eventsync", "accept": "*/*"}
 
 @functools.cache
 def _trusted(*_places: str | None) -> ssl.SSLContext:
-    """Return the authorities that vouch for servers: read once for each place they are in, as that takes long."""
+    """Return the trusted certificate authorities, loaded once for each place they are in, as that takes long."""
     return httpx.create_ssl_context()
 
 
 @dataclass(frozen=True, slots=True)
 class _Hop:
-    """Where one request goes: `url` as it is written, `own` as the mapping file writes the first one."""
+    """One request of a chain of redirects: its `url`; `own` is the first one, as the mapping file writes it."""
 
     url: httpx.URL
     own: httpx.URL
@@ -105,23 +109,23 @@ class _Hop:
 
 
 @dataclass(slots=True)
-class WebDoor:
-    """Asks web servers, one question at a time, through the machine's proxies; to be closed.
+class WebRequests:
+    """Sends requests, one at a time, through the machine's proxies; to be closed.
 
-    It takes the place of an `httpx.Client`, which would write every address into the log, tokens and all.
+    It replaces `httpx.Client`, which would log every address, tokens included.
     """
 
     bounds: Fetching
-    _wires: dict[str, httpx.HTTPTransport] = field(default_factory=dict)
+    _transports: dict[str, httpx.HTTPTransport] = field(default_factory=dict)
 
     def close(self) -> None:
         """Close all connections."""
-        for wire in self._wires.values():
-            wire.close()
+        for transport in self._transports.values():
+            transport.close()
 
     @contextmanager
     def ask(self, method: str, address: str, headers: Mapping[str, str]) -> Iterator[httpx.Response]:
-        """Give the answer that is no redirect; its body comes as it is read.
+        """Follow redirects and give the final answer; its body comes as it is read.
 
         The first address is the author's own choice and may be private. A redirect leads to public addresses at usual
         ports only, or stays within the origin of the first address; it never leads from https to http, and the password
@@ -129,10 +133,10 @@ class WebDoor:
 
         Raises:
             SourceRefusedError: the address is none, a certificate is not valid, or a redirect leads astray.
-            SourceUnavailableError: nobody answers, or the connection breaks, also while the block reads.
+            SourceUnavailableError: there is no answer, or the connection breaks, also while the block reads.
         """
         shown, deadline = without_secrets(address), Deadline()
-        with ExitStack() as open_things, _told_apart(shown), _in_time(deadline, shown):
+        with ExitStack() as open_things, _sorted_errors(shown), _in_time(deadline, shown):
             own = url = httpx.URL(address)
             found: dict[tuple[str, int], Sequence[str]] = {}
             for _ in range(self.bounds.hops + 1):
@@ -163,23 +167,23 @@ class WebDoor:
         extensions = {"timeout": timeout, "trace": deadline.trace}
         sent = {**_HEADERS, **headers, "host": hop.url.netloc.decode("ascii"), **_authorization(hop)}
         if proxy:
-            return self._wire(proxy).handle_request(httpx.Request(method, target, headers=sent, extensions=extensions))
+            return self._transport(proxy).handle_request(httpx.Request(method, target, headers=sent, extensions=extensions))
         extensions["sni_hostname"] = hop.host
         for left, address in enumerate(addresses, 1 - len(addresses)):
             pinned = httpx.Request(method, target.copy_with(host=address), headers=sent, extensions=extensions)
             try:
-                return self._wire("").handle_request(pinned)
+                return self._transport("").handle_request(pinned)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 if left == 0 or deadline.is_over or _is_untrusted(error):
                     raise
         raise SourceUnavailableError(f"{hop.host} has no address", hint="run again later")
 
-    def _wire(self, proxy: str) -> httpx.HTTPTransport:
-        if proxy not in self._wires:
+    def _transport(self, proxy: str) -> httpx.HTTPTransport:
+        if proxy not in self._transports:
             limits = httpx.Limits(max_keepalive_connections=0)
             trusted = _trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-            self._wires[proxy] = httpx.HTTPTransport(verify=trusted, proxy=proxy or None, limits=limits)
-        return self._wires[proxy]
+            self._transports[proxy] = httpx.HTTPTransport(verify=trusted, proxy=proxy or None, limits=limits)
+        return self._transports[proxy]
 
     def _next(self, own: httpx.URL, url: httpx.URL, response: httpx.Response) -> httpx.URL:
         shown = without_secrets(str(url))
@@ -232,7 +236,7 @@ def _authorization(hop: _Hop) -> dict[str, str]:
 
 @contextmanager
 def _in_time(deadline: Deadline, shown: str) -> Iterator[None]:
-    """Say so where a deadline ended the talk: what the wire makes of it may look like the good end of a file."""
+    """Raise an error if the deadline ended the request: to httpx it may look like the good end of a file."""
     with closing(deadline):
         try:
             yield
@@ -244,8 +248,8 @@ def _in_time(deadline: Deadline, shown: str) -> Iterator[None]:
 
 
 @contextmanager
-def _told_apart(shown: str) -> Iterator[None]:
-    """Turn what the wire raises into what it means for a source, without the cause, which may repeat secrets."""
+def _sorted_errors(shown: str) -> Iterator[None]:
+    """Turn errors of httpx into those of sources, without the cause, which may repeat secrets."""
     try:
         yield
     except httpx.TransportError as error:

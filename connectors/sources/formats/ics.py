@@ -1,15 +1,15 @@
-"""How long an event of a calendar lasts, and when it ends by that: the DURATION of RFC 5545, section 3.3.6.
+"""iCalendar (RFC 5545): a file cut into its events, properties and their parameters as nested values, dates in ISO form.
 
-Which events say it in place of an end is `ics_records`'s.
+icalendar takes five times as long and holds the whole calendar in memory, and replaces undecodable bytes without a word.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -22,79 +22,43 @@ from connectors.sources.row_checks import LARGEST_RECORD, MOST_VALUES, has_undec
 from mappings.outcome import RowLocation
 from mappings.spec.source import IcsSource
 
-_LENGTH = re.compile(r"\+?P(?:(\d{1,4})W)?(?:(\d{1,5})D)?(T(?=\d)(?:(\d{1,6})H)?(?:(\d{1,7})M)?(?:(\d{1,8})S)?)?")
-
-
-def end_after(start: object, length: object) -> str:
-    """Return the ISO form of the day or moment at which an event ends, "" where its start or its length cannot be read.
-
-    An hour is one on the clocks of the start's zone: in the night in which they change, it may be off by what they skip.
-    """
-    if not isinstance(start, str) or not isinstance(length, str):
-        return ""
-    match = _LENGTH.fullmatch(length.strip().upper())
-    if match is None or not any(match.groups()):
-        return ""
-    weeks, days, _, hours, minutes, seconds = (int(part) if part and part[0] != "T" else 0 for part in match.groups())
-    lasting = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
-    try:
-        return _moved(start, lasting)
-    except (ValueError, OverflowError):
-        return ""
-
-
-def _moved(start: str, lasting: timedelta) -> str:
-    """Return a start that is as much later: in UTC, on a clock, or a day, which lasts whole days."""
-    if "T" in start:
-        moment = datetime.fromisoformat(start.removesuffix("Z")) + lasting
-        return moment.isoformat() + ("Z" if start.endswith("Z") else "")
-    return "" if lasting % timedelta(days=1) else (date.fromisoformat(start) + lasting).isoformat()
-
-
-_DATES = ("DTSTART", "DTEND", "RECURRENCE-ID", "EXDATE", "RDATE", "CREATED", "LAST-MODIFIED", "DTSTAMP")
+_DATES = frozenset({"DTSTART", "DTEND", "RECURRENCE-ID", "EXDATE", "RDATE", "CREATED", "LAST-MODIFIED", "DTSTAMP"})
 _LISTS = frozenset({"CATEGORIES", "RESOURCES", "EXDATE", "RDATE"})
 _RAW = frozenset({"URL", "RRULE", "EXRULE", "ATTACH", "GEO", "ORGANIZER", "ATTENDEE", "DURATION", "SEQUENCE", "PRIORITY"})
 _OF_CALENDAR = frozenset({"X-WR-TIMEZONE", "X-WR-CALNAME", "METHOD"})
-_TEXTS = (
-    "UID",
-    "SUMMARY",
-    "DESCRIPTION",
-    "LOCATION",
-    "STATUS",
-    "CATEGORIES",
-    "COMMENT",
-    "CONTACT",
-    "CLASS",
-    "TRANSP",
-    "RESOURCES",
-)
+_TEXTS = frozenset({"UID", "SUMMARY", "DESCRIPTION", "LOCATION", "STATUS", "COMMENT", "CONTACT", "CLASS", "TRANSP"})
+
 ALWAYS_THERE = frozenset({*_DATES, *(f"{name}.TZID" for name in _DATES), *_LISTS, *_RAW, *_OF_CALENDAR, *_TEXTS})
 """Columns that a feed may use although no event of today's file has them: the RFC's properties, nearly all optional."""
+
 _DEEPEST = 50
 _MOST_MOVED = 10_000
 """Days of one series that stand as events of their own."""
+
 _LONGEST_OF_CALENDAR = 1_000
 """Characters of a property of the calendar, which each of its events has."""
-_PIECE_BYTES = 64 * 1024
+
 _MARK = re.compile(r'"[^"]*"|[;:]')
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _COMMA = re.compile(r"(?<!\\),")
 _MOMENT = re.compile(r"(\d{4})(\d{2})(\d{2})(?:T(\d{2})(\d{2})(\d{2})(Z?))?")
+_DURATION = re.compile(r"\+?P(?:(\d{1,4})W)?(?:(\d{1,5})D)?(T(?=\d)(?:(\d{1,6})H)?(?:(\d{1,7})M)?(?:(\d{1,8})S)?)?")
+_WRONG_FILE = "no calendar has such: is this the right file?"
 
 
 @dataclass(frozen=True, slots=True)
 class IcsRecords:
-    """Cuts an iCalendar file into its VEVENTs."""
+    """Reads the VEVENTs of an iCalendar file."""
 
     spec: IcsSource
 
     def __call__(self, file: OpenedFile) -> Generator[Record]:
-        """Give the events, in their order, numbered by the line on which each begins.
+        """Yield the events, in their order, numbered by the line on which each begins.
 
         Raises:
             BadSourceError: this is no iCalendar file, or it ends within an event.
         """
-        moved = _moved_days(self._read(file)) if _has_moved(file) else {}
+        moved = _moved_days(self._read(file))
         for record in self._read(file):
             days = moved.get(_own_text(record, "UID"), ())
             yield record if not days or "RECURRENCE-ID" in record.value else _without(record, days)
@@ -102,18 +66,8 @@ class IcsRecords:
     def _read(self, file: OpenedFile) -> Generator[Record]:
         file.stream.seek(0)
         encoding = chosen_encoding(file.stream, self.spec.encoding or ("utf-8",))
-        lines = Lines(file.stream, encoding, file.name)
-        try:
-            yield from _events(_unfolded(lines, encoding, file.name), file.name)
-        finally:
-            lines.release()
-
-
-def _has_moved(file: OpenedFile) -> bool:
-    """Whether single days of a series may stand as events of their own."""
-    file.stream.seek(0)
-    pieces = iter(partial(file.stream.readline, _PIECE_BYTES), b"")
-    return any(piece[:13].upper() == b"RECURRENCE-ID" for piece in pieces)
+        with closing(Lines(file.stream, encoding, file.name)) as lines:
+            yield from _Events(file.name).read(_unfolded(lines, encoding, file.name))
 
 
 def _moved_days(records: Iterable[Record]) -> dict[str, list[str]]:
@@ -175,23 +129,10 @@ def _mended(text: str, encoding: str) -> str:
         return text
 
 
-def _events(lines: Iterator[tuple[int, str]], name: str) -> Iterator[Record]:
-    calendar = _Calendar(name)
-    for number, line in lines:
-        if len(line) > MOST_VALUES:
-            calendar.check_width(number, line)
-        if line.strip():
-            calendar.hear(number, line)
-            yield from calendar.ready
-            calendar.ready.clear()
-    calendar.check_end()
-
-
-class _Calendar:
-    """Hears a file's lines and makes records of its events; what stands inside an event's alarms is passed over."""
+class _Events:
+    """The events of a file's lines; what stands inside an event's alarms is passed over."""
 
     def __init__(self, name: str) -> None:
-        self.ready: list[Record] = []
         self._name = name
         self._open: list[tuple[str, int]] = []
         self._is_begun = False
@@ -199,79 +140,66 @@ class _Calendar:
         self._event: dict[str, Any] = {}
         self._size = self._count = 0
 
-    def check_width(self, number: int, line: str) -> None:
-        if line.count(";") + line.count(",") > MOST_VALUES:
-            raise self._bad(number, f"this property has more than {MOST_VALUES} parameters or values")
+    def read(self, lines: Iterable[tuple[int, str]]) -> Iterator[Record]:
+        """Yield a record at the end of each event."""
+        for number, line in lines:
+            if len(line) > MOST_VALUES and line.count(";") + line.count(",") > MOST_VALUES:
+                raise self._bad(number, f"this property has more than {MOST_VALUES} parameters or values")
+            if not line.strip():
+                continue
+            word, parameters, text = _parted(line)
+            if word == "BEGIN":
+                self._begin(text.strip().upper(), number)
+            elif not self._open:
+                raise self._bad(number, "this is no iCalendar file: BEGIN:VCALENDAR should stand here", hint="")
+            elif word == "END":
+                yield from self._end(text.strip().upper(), number)
+            else:
+                self._property(number, line, word, parameters, text)
+        self._check_end()
 
-    def hear(self, number: int, line: str) -> None:
-        word, parameters, text = _parted(line)
-        if word == "BEGIN":
-            self._begin(text.strip().upper(), number)
-        elif not self._open:
-            raise BadSourceError(f"{self._name}:{number}", "this is no iCalendar file: BEGIN:VCALENDAR should stand here")
-        elif word == "END":
-            self._end(text.strip().upper(), number)
-        elif self._open[-1][0] == "VEVENT":
-            self._size += len(line)
-            self._count += 1
-            if self._count > MOST_VALUES or self._size > LARGEST_RECORD:
-                raise self._endless(number)
+    def _check_end(self) -> None:
+        if not self._is_begun:
+            raise EmptySourceError(self._name, "the file is empty", hint="ask the partner for the whole file")
+        if self._open:
+            part, first = self._open[-1]
+            hint = "it was cut off: ask the partner for the whole file"
+            raise CutOffError(f"{self._name}:{first}", f"the file ends within the {part} that begins here", hint=hint)
+
+    def _begin(self, part: str, number: int) -> None:
+        self._is_begun = True
+        if not self._open:
+            self._calendar = {}
+        self._open.append((part, number))
+        if len(self._open) > _DEEPEST:
+            raise self._bad(number, f"more than {_DEEPEST} components stand inside one another", hint="")
+        if part == "VEVENT":
+            self._event, self._size, self._count = {}, 0, 0
+
+    def _end(self, part: str, number: int) -> Iterator[Record]:
+        begun, first = self._open.pop()
+        if part != begun:
+            raise self._bad(number, f"END:{part} stands where the {begun} of line {first} should end", hint="")
+        if part == "VEVENT":
+            yield Record(RowLocation(f"{self._name}:{first}", first), _finished({**self._calendar, **self._event}))
+
+    def _property(self, number: int, line: str, word: str, parameters: dict[str, str], text: str) -> None:
+        part, first = self._open[-1]
+        if part == "VEVENT":
+            self._size, self._count = self._size + len(line), self._count + 1
+            if self._count > MOST_VALUES:
+                raise self._bad(number, f"the event of line {first} has more than {MOST_VALUES} properties")
+            if self._size > LARGEST_RECORD:
+                million = LARGEST_RECORD // 2**20
+                raise self._bad(number, f"the event of line {first} is longer than {million} million characters")
             _put(self._event, word, parameters, text)
         elif len(self._open) == 1 and word in _OF_CALENDAR and word not in self._calendar:
             if len(line) > _LONGEST_OF_CALENDAR:
                 raise self._bad(number, f"the calendar's {word} is longer than {_LONGEST_OF_CALENDAR} characters")
             _put(self._calendar, word, parameters, text)
 
-    def _endless(self, number: int) -> BadSourceError:
-        most = f"has more than {MOST_VALUES} properties"
-        longest = f"is longer than {LARGEST_RECORD // 2**20} million characters"
-        return self._bad(number, f"the event of line {self._open[-1][1]} {most if self._count > MOST_VALUES else longest}")
-
-    def _bad(self, number: int, message: str) -> BadSourceError:
-        return BadSourceError(f"{self._name}:{number}", message, hint="no calendar has such: is this the right file?")
-
-    def check_end(self) -> None:
-        if not self._is_begun:
-            raise EmptySourceError(self._name, "the file is empty", hint="ask the partner for the whole file")
-        if self._open:
-            what, line = self._open[-1]
-            hint = "it was cut off: ask the partner for the whole file"
-            raise CutOffError(f"{self._name}:{line}", f"the file ends within the {what} that begins here", hint=hint)
-
-    def _begin(self, what: str, number: int) -> None:
-        self._is_begun = True
-        if not self._open:
-            self._calendar = {}
-        self._open.append((what, number))
-        if len(self._open) > _DEEPEST:
-            raise BadSourceError(f"{self._name}:{number}", f"more than {_DEEPEST} components stand inside one another")
-        if what == "VEVENT":
-            self._event, self._size, self._count = {}, 0, 0
-
-    def _end(self, what: str, number: int) -> None:
-        begun, line = self._open.pop()
-        if what != begun:
-            raise BadSourceError(f"{self._name}:{number}", f"END:{what} stands where the {begun} of line {line} should end")
-        if what == "VEVENT":
-            self.ready.append(
-                Record(RowLocation(f"{self._name}:{line}", line), _with_end({**self._calendar, **_joined(self._event)}))
-            )
-
-
-def _joined(event: dict[str, Any]) -> dict[str, Any]:
-    """Make one text of each list."""
-    for word in _LISTS.intersection(event):
-        event[word][OWN_TEXT] = ";".join(event[word][OWN_TEXT])
-    return event
-
-
-def _with_end(event: dict[str, Any]) -> dict[str, Any]:
-    """Give the end that follows from how long an event lasts, where no end is said (RFC 5545, section 3.6.1)."""
-    start, length = event.get("DTSTART"), event.get("DURATION")
-    if start is None or length is None or "DTEND" in event:
-        return event
-    end = end_after(start[OWN_TEXT], length[OWN_TEXT])
-    return {**event, "DTEND": {**start, OWN_TEXT: end}} if end else event
+    def _bad(self, number: int, message: str, *, hint: str = _WRONG_FILE) -> BadSourceError:
+        return BadSourceError(f"{self._name}:{number}", message, hint=hint)
 
 
 def _parted(line: str) -> tuple[str, dict[str, str], str]:
@@ -303,11 +231,7 @@ def _put(record: dict[str, Any], word: str, parameters: dict[str, str], text: st
 def _value(word: str, text: str) -> str:
     if word in _DATES:
         return _iso(text)
-    return text if word in _RAW else _ESCAPE.sub(_unescaped, text)
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    return "\n" if match[1] in "nN" else match[1]
+    return text if word in _RAW else _ESCAPE.sub(lambda match: "\n" if match[1] in "nN" else match[1], text)
 
 
 def _iso(text: str) -> str:
@@ -316,3 +240,33 @@ def _iso(text: str) -> str:
         return text
     year, month, day, hour, minute, second, utc = match.groups()
     return f"{year}-{month}-{day}" if hour is None else f"{year}-{month}-{day}T{hour}:{minute}:{second}{utc}"
+
+
+def _finished(event: dict[str, Any]) -> dict[str, Any]:
+    """Make one text of each list, and give the end that follows from a DURATION (RFC 5545, section 3.6.1)."""
+    for word in _LISTS.intersection(event):
+        event[word][OWN_TEXT] = ";".join(event[word][OWN_TEXT])
+    start, length = event.get("DTSTART"), event.get("DURATION")
+    if start is not None and length is not None and "DTEND" not in event:
+        end = _end_after(start[OWN_TEXT], length[OWN_TEXT])
+        return {**event, "DTEND": {**start, OWN_TEXT: end}} if end else event
+    return event
+
+
+def _end_after(start: object, length: object) -> str:
+    """Return the ISO form of the day or moment at which an event ends, "" where its start or its length cannot be read.
+
+    An hour is one on the clocks of the start's zone: in the night in which they change, it may be off by what they skip.
+    """
+    match = _DURATION.fullmatch(length.strip().upper()) if isinstance(length, str) else None
+    if not isinstance(start, str) or match is None or not any(match.groups()):
+        return ""
+    weeks, days, _, hours, minutes, seconds = (int(part) if part and part[0] != "T" else 0 for part in match.groups())
+    duration = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+    try:
+        if "T" in start:
+            moment = datetime.fromisoformat(start.removesuffix("Z")) + duration
+            return moment.isoformat() + ("Z" if start.endswith("Z") else "")
+        return "" if duration % timedelta(days=1) else (date.fromisoformat(start) + duration).isoformat()
+    except (ValueError, OverflowError):
+        return ""

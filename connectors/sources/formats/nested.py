@@ -1,6 +1,6 @@
-"""JSON text as values: numbers as the text that stands there, and names that stand twice in one object remembered.
+"""Nested values as cells: JSON text parsed, objects flattened to columns named by their path, lists made a text.
 
-How values become cells is `nested`'s; where the text comes from is its reader's matter.
+Numbers keep the text that stands in the file, and contradicting repetitions of a name are remembered; `json` alone does neither.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ from connectors.sources.row_checks import LONGEST_NAME, MOST_COLUMNS, MOST_VALUE
 from mappings.refusals import Reason, ReasonCode
 
 _DEEPEST = 50
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,6})\]")
+
+OWN_TEXT = ""
+"""The key under which an object holds a text of its own, beside what stands inside it."""
 
 
 class Number(str):
@@ -26,11 +30,12 @@ class Number(str):
 class TooDeepError(ValueError):
     """The value nests deeper than any list of events does."""
 
+    def __init__(self) -> None:
+        super().__init__("it nests too deeply")
 
-class _Repeating(dict[str, Any]):
-    """An object with the last value of each name; `earlier` has those that an earlier one contradicts, with that value."""
 
-    earlier: dict[str, Any]
+class TooWideError(ValueError):
+    """The record has more columns than any list of events, or a longer name for one."""
 
 
 class TooManyValuesError(ValueError):
@@ -52,22 +57,37 @@ def refuse_many_values(text: str, start: int = 0) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A name that stands twice in one object and says different things: the way to it, and what is said first and last."""
+    """A name that stands twice in one object, at `path`, with the two values that contradict each other."""
 
     path: str
     first: Any
     last: Any
 
     def is_in(self, column: str) -> bool:
-        """Whether a column's cell was made of what the name says: it is that value, holds it, or stands inside it."""
+        """Whether a column's cell was made of the repeated value: it is that value, holds it, or stands inside it."""
         # What stands there once is reached as the first of a list too.
-        ways = {column, column.replace("[0]", "")}
+        paths = {column, column.replace("[0]", "")}
         is_around = self.path.startswith(f"{column}[") or ("[" in column and self.path.startswith(f"{column}."))
-        return is_around or any(way == self.path or way.startswith((f"{self.path}.", f"{self.path}[")) for way in ways)
+        return is_around or any(path == self.path or path.startswith((f"{self.path}.", f"{self.path}[")) for path in paths)
+
+    def reason(self, column: str) -> Reason:
+        """Return what is wrong with a column whose value stands under this name."""
+        try:
+            found = f"{text_of(self.first)} | {text_of(self.last)}"
+        except TooDeepError:
+            found = self.path
+        hint = f'the name "{self.path}" stands twice in one object and says different things: each name may stand there once'
+        return Reason(ReasonCode.BAD_TEXT, "", column, short(found), hint)
 
 
-class JsonTexts:
-    """Decodes JSON texts. `has_repeats`: in one of them, since this was last set to False, a name stands twice."""
+class _Repeating(dict[str, Any]):
+    """An object with the last value of each name; `earlier` has those that an earlier one contradicts, with that value."""
+
+    earlier: dict[str, Any]
+
+
+class JsonParser:
+    """Parses JSON texts. `has_repeats`: since this was last set to False, a name stood twice in one object."""
 
     def __init__(self) -> None:
         self.has_repeats = False
@@ -75,7 +95,7 @@ class JsonTexts:
             parse_float=Number, parse_int=Number, parse_constant=Number, strict=False, object_pairs_hook=self._object
         )
 
-    def decode_at(self, text: str, place: int) -> tuple[Any, int]:
+    def parse_at(self, text: str, place: int) -> tuple[Any, int]:
         """Return the value that begins at a place of a text, and where it ends.
 
         Raises:
@@ -94,35 +114,29 @@ class JsonTexts:
         try:
             return self._decoder.decode(text)
         except RecursionError as error:
-            raise TooDeepError("it nests too deeply") from error
+            raise TooDeepError from error
         except json.JSONDecodeError as error:
             raise ValueError(f"{error.msg}, at character {error.pos + 1}") from error
 
-    def repeats_in(self, value: Any, path: str = "") -> tuple[Repeat, ...]:
-        """Return the names that stand twice in the value last decoded, and forget them."""
+    def repeats_in(self, value: Any) -> tuple[Repeat, ...]:
+        """Return the names that stand twice in the value last parsed, and forget them."""
         if not self.has_repeats:
             return ()
         self.has_repeats = False
-        return tuple(_repeats(value, path, 0))
+        return tuple(_repeats(value, "", 0))
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) == len(pairs):
             return found
-        earlier = dict(_contradicted(pairs, found))
+        # To say the same twice does no harm.
+        earlier = {name: value for name, value in pairs if type(value) is not type(found[name]) or value != found[name]}
         if not earlier:
             return found
         repeating = _Repeating(found)
         repeating.earlier = earlier
         self.has_repeats = True
         return repeating
-
-
-def _contradicted(pairs: Iterable[tuple[str, Any]], last: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the values that the last one of their name contradicts; to say the same twice does no harm."""
-    for name, value in pairs:
-        if type(value) is not type(last[name]) or value != last[name]:
-            yield name, value
 
 
 def _repeats(value: Any, path: str, depth: int) -> Iterator[Repeat]:
@@ -140,39 +154,30 @@ def _repeats(value: Any, path: str, depth: int) -> Iterator[Repeat]:
 
 
 def _inner(path: str, name: str) -> str:
-    """Return the way to a value inside an object, as columns are named."""
+    """Return the path of a value inside an object, as columns are named."""
     return (f"{path}.{name}" if path else name) if name else path or "#text"
-
-
-_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,6})\]")
-OWN_TEXT = ""
-"""The key under which an object holds a text of its own, beside what stands inside it."""
-
-
-class TooWideError(ValueError):
-    """The record has more columns than any list of events, or a longer name for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flattening:
     """How one source's nested values become cells.
 
-    `picks` are the wanted columns that reach into lists (`images[0].url`), with their steps; `separators` say of lists of
-    plain values how they become one text.
+    `picks` are the wanted columns that reach into lists (`images[0].url`), with their steps; `separators` join the lists of
+    plain values of some columns into one text.
     """
 
     picks: Mapping[str, tuple[str | int, ...]] = field(default_factory=dict)
     separators: Mapping[str, str] = field(default_factory=dict)
 
-    def cells(self, value: Mapping[str, Any], path: str = "") -> dict[str, str]:
-        """Return the cells of an object whose own path is `path`.
+    def cells(self, value: Mapping[str, Any]) -> dict[str, str]:
+        """Return the cells of a record.
 
         Raises:
             TooDeepError: it nests too deeply.
             TooWideError: it has too many names, or too long ones.
         """
         found: dict[str, str] = {}
-        self._put(found, path, value, 0)
+        self._put(found, "", value, 0)
         for column, steps in self.picks.items():
             picked = _picked(value, steps)
             if picked is not None:
@@ -186,10 +191,10 @@ class Flattening:
             raise TooWideError(f"it has more than {MOST_COLUMNS} different names; so many columns are never meant")
         if isinstance(value, dict):
             if depth > _DEEPEST:
-                raise TooDeepError("it nests too deeply")
+                raise TooDeepError
             for key, inner in value.items():
-                self._put(found, (f"{path}.{key}" if path else key) if key else path or "#text", inner, depth + 1)
-        elif isinstance(value, list) and path in self.separators and all(map(_is_plain, value)):
+                self._put(found, _inner(path, key), inner, depth + 1)
+        elif isinstance(value, list) and path in self.separators and not any(isinstance(item, dict | list) for item in value):
             found[path] = self.separators[path].join(filter(None, map(text_of, value)))
         else:
             found[path] = value if type(value) is str else text_of(value)
@@ -219,10 +224,6 @@ def _picked(value: Any, steps: Sequence[str | int]) -> Any:
     return value.get(OWN_TEXT, value) if isinstance(value, dict) else value
 
 
-def _is_plain(value: Any) -> bool:
-    return not isinstance(value, dict | list)
-
-
 def text_of(value: Any) -> str:
     """Return a value as the text of a cell: lists and objects as JSON, `null` as "".
 
@@ -240,7 +241,7 @@ def text_of(value: Any) -> str:
 
 def _json(value: Any, depth: int) -> str:
     if depth > _DEEPEST:
-        raise TooDeepError("it nests too deeply")
+        raise TooDeepError
     match value:
         case Number():
             return str(value)
@@ -253,13 +254,3 @@ def _json(value: Any, depth: int) -> str:
             return "[" + ", ".join(_json(inner, depth + 1) for inner in value) + "]"
         case _:
             return json.dumps(value, ensure_ascii=False)
-
-
-def repeated(repeat: Repeat, column: str) -> Reason:
-    """Return what is wrong with a column whose value stands under a name that stands twice."""
-    try:
-        found = f"{text_of(repeat.first)} | {text_of(repeat.last)}"
-    except TooDeepError:
-        found = repeat.path
-    hint = f'the name "{repeat.path}" stands twice in one object and says different things: each name may stand there once'
-    return Reason(ReasonCode.BAD_TEXT, "", column, short(found), hint)

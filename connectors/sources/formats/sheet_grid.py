@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from connectors.sources.header import column_number
-from connectors.sources.row_checks import OddRows
+from connectors.sources.row_checks import RowChecks
 from mappings.outcome import RowLocation, SourceRow
 from mappings.refusals import Reason, ReasonCode
 
@@ -201,7 +201,7 @@ def _corner(text: str) -> tuple[int, int]:
     return (column_number(match[1]), int(match[2] or 0)) if match else (0, 0)
 
 
-def source_rows(rows: Iterator[SheetRow], place: str, odd: OddRows) -> Iterator[SourceRow]:
+def source_rows(rows: Iterator[SheetRow], place: str, odd: RowChecks) -> Iterator[SourceRow]:
     """Make source rows of a sheet's rows; `place` is what a row's number is put behind, such as `Programme!A`."""
     columns = odd.columns
     width, blanks = len(columns), [""] * len(columns)
@@ -213,8 +213,8 @@ def source_rows(rows: Iterator[SheetRow], place: str, odd: OddRows) -> Iterator[
             yield SourceRow(origin, dict(zip(columns, row.cells + blanks[len(row.cells) :], strict=True)))
 
 
-def _problems(row: SheetRow, odd: OddRows) -> Iterator[Reason]:
+def _problems(row: SheetRow, odd: RowChecks) -> Iterator[Reason]:
     for place, fault in row.faults.items():
         column = odd.columns[place] if place < len(odd.columns) else ""
-        if column in odd.faults.wanted:
+        if column in odd.cells.wanted:
             yield Reason(ReasonCode.BAD_TEXT, "", column, fault.found, fault.hint)

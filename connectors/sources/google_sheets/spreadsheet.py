@@ -5,7 +5,8 @@ The only module that knows the API's addresses and fields. What cells say is `go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +18,13 @@ from gspread.urls import (
     SPREADSHEET_VALUES_BATCH_URL,
 )
 
+from connectors.sources.access import Access
+from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.formats.sheet_grid import LAST_COLUMN, LAST_ROW, Area
 from connectors.sources.google_sheets.cells import CELL_FIELDS
-from connectors.sources.google_sheets.wire import GoogleWire, Question
+from connectors.sources.google_sheets.client import GoogleWire, Question, google_login
+from mappings.spec.source import GoogleSheetsSource
 
 _PARTS = (
     "properties(title,locale,timeZone),namedRanges(name,range),"
@@ -231,3 +235,20 @@ def _area(told: Mapping[str, int]) -> Area:
     """Read a GridRange: counted from 0, its ends excluded, unbounded where nothing is said."""
     left, top = told.get("startColumnIndex", 0) + 1, told.get("startRowIndex", 0) + 1
     return Area(left, top, told.get("endColumnIndex", LAST_COLUMN), told.get("endRowIndex", LAST_ROW))
+
+
+@contextmanager
+def opened_spreadsheet(
+    spec: GoogleSheetsSource, access: Access, *, writes: bool = False, clockwork: Clockwork = REAL
+) -> Iterator[GoogleSpreadsheet]:
+    """Give the spreadsheet that `spec` names, for reading or for writing too; its connections are closed at the end.
+
+    Raises:
+        ConfigError: there are no credentials, or they cannot be read.
+        SourceRefusedError: only its title is known, and no spreadsheet that we may see has it, or several have.
+        SourceUnavailableError: only its title is known, and Google did not answer.
+    """
+    wire = GoogleWire(google_login(access.google, writes=writes), access.google.api_url, access.mask, clockwork)
+    with wire.session:
+        found, version = (spec.spreadsheet_id, "") if spec.spreadsheet_id else find_spreadsheet(wire, spec.spreadsheet)
+        yield GoogleSpreadsheet(wire, found, spec.place, version)

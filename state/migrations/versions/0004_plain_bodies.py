@@ -1,4 +1,7 @@
-"""Bodies are stored as they were sent: those that version 0.1 had packed are unpacked, and the packing dictionaries dropped."""
+"""Bodies are stored as they were sent: those that version 0.1 had packed are unpacked, and the packing dictionaries dropped.
+
+Unchanged rows are known by their row digests, in place of the bytes of their records: the next read maps every row once.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from alembic import op
 from sqlalchemy import Connection
 
 from state.migrations.packed_bodies import PACKED, unpacked
+from state.tables import BIG_ID
 
 revision = "0004"
 down_revision = "0003"
@@ -30,6 +34,16 @@ def upgrade() -> None:
     _unpack(connection, _ENTRY, "baseline_body", [_ENTRY.c.id], _ENTRY.c.scope_id)
     _unpack(connection, _EARLIER, "body", [_EARLIER.c.entry_id, _EARLIER.c.revision], entry_scope)
     op.drop_column("scope", "body_base")
+    op.drop_table("record_memory")
+    op.create_table(
+        "row_digest_part",
+        sa.Column("scope_id", BIG_ID, nullable=False),
+        sa.Column("part", sa.Integer(), nullable=False),
+        sa.Column("digests", sa.LargeBinary(), nullable=False),
+        sa.Column("entries", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["scope_id"], ["scope.id"], name="fk_row_digest_part_scope_id_scope"),
+        sa.PrimaryKeyConstraint("scope_id", "part", name="pk_row_digest_part"),
+    )
 
 
 def _unpack(

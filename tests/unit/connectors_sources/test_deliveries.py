@@ -17,7 +17,7 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Ending, Source
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.files.opened_file import FoundFile
-from connectors.sources.files.source import mark_of
+from connectors.sources.files.source import file_digest
 
 NOW = Waits().at
 HOUR = 3_600.0
@@ -203,7 +203,7 @@ def test_a_day_without_a_folder_is_one_on_which_nothing_came_but_not_all_of_them
 
 def test_two_files_of_one_name_are_two_though_their_server_calls_both_versions_the_same() -> None:
     monday, tuesday = (FoundFile(f"https://host/{day}/a.csv", "a.csv", "ETag=v1", day=date(2027, 1, day)) for day in (14, 15))
-    assert mark_of(monday) != mark_of(tuesday)
+    assert file_digest(monday) != file_digest(tuesday)
 
 
 @given(steps=st.lists(st.tuples(st.sampled_from(["put", "remove", "read"]), st.integers(1, 4)), min_size=1, max_size=12))

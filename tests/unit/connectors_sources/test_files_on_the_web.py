@@ -30,7 +30,7 @@ from connectors.sources.contract import Ending, Source
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.files.fetching import Fetching
 from connectors.sources.files.web import WebFiles, changed_at
-from connectors.sources.files.web_requests import WebDoor
+from connectors.sources.files.web_requests import WebRequests
 from mappings.spec.source_words import without_secrets
 
 _ROWS = "id,text\n1,x\n"
@@ -386,7 +386,7 @@ def test_a_redirect_to_nowhere_is_refused(web: Web, to: str) -> None:
 
 
 def test_a_redirect_from_https_to_http_is_refused() -> None:
-    door = WebDoor(Fetching())
+    door = WebRequests(Fetching())
     own = httpx.URL("https://feed.example/agenda.csv")
     with pytest.raises(SourceRefusedError, match="could read and change"):
         door._next(own, own, httpx.Response(302, headers={"location": "http://feed.example/agenda.csv"}))
@@ -441,7 +441,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_without_end(web: Web) -> N
 
     web.instead = hang
     files = WebFiles(Fetching(silence_s=0.05, clockwork=Waits().clockwork))
-    with pytest.raises(SourceUnavailableError, match="it fell silent"), files.kept_at(web.address("/agenda.csv")):
+    with pytest.raises(SourceUnavailableError, match="it fell silent"), files.open(web.address("/agenda.csv")):
         pytest.fail("it came")
 
 
@@ -451,7 +451,7 @@ def test_a_server_that_answers_a_byte_at_a_time_is_not_waited_for_without_end(pi
         done = threading.Event()
         server = threading.Thread(target=_dripping, args=(listening, piece, done))
         server.start()
-        door = WebDoor(Fetching(connect_s=1.0, silence_s=1.0, longest_s=2.0))
+        door = WebRequests(Fetching(connect_s=1.0, silence_s=1.0, longest_s=2.0))
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/agenda.csv"
         with (
             closing(door),

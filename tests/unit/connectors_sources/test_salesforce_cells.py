@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sources.formats.nested import Number
-from connectors.sources.salesforce.cells import convert_for, long_id
+from connectors.sources.salesforce.query import convert_for, long_id
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def row() -> Callable[..., SourceRow]:
 
 def _declared(event: str, top: str) -> str:
     names = {line.split(":", 1)[0].split(".")[0] for line in event.splitlines() if line[:1].isalpha()}
-    unnamed = sorted(names - set(Event.model_fields))
+    unnamed = sorted(names - set(Event.__annotations__))
     return f"extra: {unnamed}\n" if unnamed and "extra:" not in top else ""
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from connectors.sources.salesforce.errors import words_of
+from connectors.sources.salesforce.client import words_of
 from mappings.draft.formats import see_times
 from mappings.lookup_table import parse_table
 from mappings.refusals import Refusal, Repaired

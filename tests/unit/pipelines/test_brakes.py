@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mappings.row_key import RowKey
 from mappings.spec.feed import Brakes
-from pipelines.run.brakes import BrakeVerdict, judge
+from pipelines.run.brakes import BrakeResult, judge
 from state.ledger.accounts import Alongside, HeldRow, ReadAccount, StageReport
 
 DEFAULTS = Brakes()
@@ -189,7 +189,7 @@ def test_a_brake_that_a_person_accepts_is_tripped_and_does_not_stop() -> None:
 
 
 def test_every_brake_says_what_it_measured() -> None:
-    told: dict[str, BrakeVerdict] = {one.name: one for one in judge(_report(new=93, rejected=7), DEFAULTS, ())}
+    told: dict[str, BrakeResult] = {one.name: one for one in judge(_report(new=93, rejected=7), DEFAULTS, ())}
     assert told["rejected"].sentence == "7 of 100 rows rejected (7.0%; the feed allows 5.0%, and up to 2 rows in any case)"
     assert told["rejected"].measured == pytest.approx(0.07)
     assert told["shrink"].sentence == "100 rows read, no earlier read to compare with"

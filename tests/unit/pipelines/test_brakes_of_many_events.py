@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from mappings.spec.feed import Brakes
-from pipelines.run.brakes import BrakeVerdict, judge
+from pipelines.run.brakes import BrakeResult, judge
 from state.ledger.accounts import ReadAccount, RowShares, StageReport
 
 
-def verdicts(account: ReadAccount, rows: RowShares, known: int = 0) -> dict[str, BrakeVerdict]:
+def verdicts(account: ReadAccount, rows: RowShares, known: int = 0) -> dict[str, BrakeResult]:
     report = StageReport("run-1", is_whole=True, account=account, rows=rows, known_before=known, met=known, last_whole_read=100)
     return {verdict.name: verdict for verdict in judge(report, Brakes(), ())}
 

@@ -26,10 +26,10 @@ from mappings.delivery import (
 from mappings.errors import SyncError
 from pipelines.run.brakes import BrakeError
 from pipelines.run.drain import Drain
-from pipelines.run.systemic_failure import PATIENT_ANSWERS, Caution, Doubt
+from pipelines.run.systemic_failure import PATIENT_ANSWERS, CautiousStart, ExpectedRefusal
 
-ORGANIZER = Doubt("`organizer` is required; this mapping never sends it", frozenset({"organizer"}))
-MOVED = Doubt("there is none at /api/public/v1/events")
+ORGANIZER = ExpectedRefusal("`organizer` is required; this mapping never sends it", frozenset({"organizer"}))
+MOVED = ExpectedRefusal("there is none at /api/public/v1/events")
 PASSED = Receipt(1, Answer(201))
 
 
@@ -44,7 +44,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.engine.dispose()
 
 
-def _drained(world: World, caution: Caution, answers: Sequence[Verdict]) -> tuple[Drain, list[int]]:
+def _drained(world: World, caution: CautiousStart, answers: Sequence[Verdict]) -> tuple[Drain, list[int]]:
     """Drain eight rows, the first of which are answered so, and all others by a receipt; tell how many were under way."""
     world.stage([row(str(number)) for number in range(8)])
     script, under_way, most = iter(answers), 0, []
@@ -64,12 +64,12 @@ def _drained(world: World, caution: Caution, answers: Sequence[Verdict]) -> tupl
 
 
 def test_without_doubts_rows_go_out_as_ever(world: World) -> None:
-    drain, most = _drained(world, Caution(owed=8), [])
+    drain, most = _drained(world, CautiousStart(owed=8), [])
     assert (drain.cause, max(most)) == (None, 4)
 
 
 def test_the_announced_refusal_stops_the_drain_after_one_row(world: World) -> None:
-    drain, most = _drained(world, Caution((ORGANIZER,), owed=8), [_refusal("organizer", "is required")])
+    drain, most = _drained(world, CautiousStart((ORGANIZER,), owed=8), [_refusal("organizer", "is required")])
     assert most == [1]
     assert isinstance(drain.cause, BrakeError)
     assert drain.cause.brakes == ("contract",)
@@ -79,7 +79,7 @@ def test_the_announced_refusal_stops_the_drain_after_one_row(world: World) -> No
 
 
 def test_a_row_that_passes_ends_the_care(world: World) -> None:
-    drain, most = _drained(world, Caution((ORGANIZER,), owed=8), [])
+    drain, most = _drained(world, CautiousStart((ORGANIZER,), owed=8), [])
     assert drain.cause is None
     assert most[0] == 1
     assert max(most[1:]) == 4
@@ -87,7 +87,9 @@ def test_a_row_that_passes_ends_the_care(world: World) -> None:
 
 
 def test_a_refusal_of_another_field_is_the_rows_own_and_the_next_row_goes_alone(world: World) -> None:
-    drain, most = _drained(world, Caution((ORGANIZER,), owed=8), [_refusal("title", "too long"), _refusal("startAt", "past")])
+    drain, most = _drained(
+        world, CautiousStart((ORGANIZER,), owed=8), [_refusal("title", "too long"), _refusal("startAt", "past")]
+    )
     assert drain.cause is None
     assert most[:3] == [1, 1, 1]
     assert max(most) == 4
@@ -110,7 +112,7 @@ def test_a_field_is_recognised_however_the_service_spells_its_place(field: str, 
 
 @pytest.mark.parametrize("field", ["offers[0].url", "/offers/0/url", "offers.url", "body.offers[12].url"])
 def test_a_field_in_a_list_is_recognised_in_any_of_its_items(field: str) -> None:
-    assert Doubt("", frozenset({"offers[].url"})).explains(Answer(400, field=field))
+    assert ExpectedRefusal("", frozenset({"offers[].url"})).explains(Answer(400, field=field))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,7 @@ def test_a_doubt_about_the_request_as_a_whole_is_borne_out_by_a_refusal_that_nam
 
 
 def _causes(*verdicts: Verdict, is_unanswered: bool = False) -> list[SyncError | None]:
-    caution = Caution((ORGANIZER, MOVED), owed=100)
+    caution = CautiousStart((ORGANIZER, MOVED), owed=100)
     sent = intent(is_unanswered=is_unanswered)
     return [caution.cause(sent, verdict) for verdict in verdicts]
 

@@ -18,7 +18,7 @@ from virtual_time import at_once
 from connectors.event_api.media import ImageFetcher, ImageLimits
 from mappings.delivery import Answer, Blocked, Postponed, Receipt, Refusal, Verdict
 from mappings.outcome import Cover
-from pipelines.run.images import Covers, Dressed, names_cover
+from pipelines.run.images import CoverImages, Dressed, names_cover
 from state.database import open_database
 from state.notes import MediaMemory
 
@@ -52,7 +52,7 @@ def dressed(memory: MediaMemory, service: Answers, *covers: Cover, in_turn: bool
         fetcher = ImageFetcher(ImageLimits(), sleep=asyncio.sleep, random=lambda: 0.0, transport=httpx.MockTransport(pictures))
         row = replace(intent(), body=b'{"title":"x"}')
         async with http:
-            carried = Covers(fetcher, memory, "tests", lambda: NOW)
+            carried = CoverImages(fetcher, memory, "tests", lambda: NOW)
             asked = [carried.dress(api, row, cover) for cover in covers]
             fates = [await one for one in asked] if in_turn else await asyncio.gather(*asked)
             await carried.close()
@@ -178,7 +178,7 @@ def test_an_image_that_is_gone_is_uploaded_under_the_next_key_and_only_once_more
         fetcher = ImageFetcher(ImageLimits(), sleep=asyncio.sleep, random=lambda: 0.0, transport=picture)
         row = replace(intent(), body=b'{"title":"x"}')
         async with http:
-            covers = Covers(fetcher, memory, "tests", lambda: NOW)
+            covers = CoverImages(fetcher, memory, "tests", lambda: NOW)
             ids, is_worth_a_try = [], []
             for _ in range(3):
                 fate = await covers.dress(api, row, at(1))

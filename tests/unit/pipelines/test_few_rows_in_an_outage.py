@@ -21,8 +21,8 @@ from connectors.errors import OutageError, PausedError
 from connectors.event_api.client import EventApi
 from connectors.retry import RetryPolicy
 from mappings.errors import SyncError, TransientError
-from pipelines.run.images import Covers
-from pipelines.run.sending import PublishJob, Sending
+from pipelines.run.images import CoverImages
+from pipelines.run.publish import Publisher, PublishJob
 
 IDS = count(1)
 Answers = Callable[[httpx.Request], httpx.Response]
@@ -60,8 +60,10 @@ def _cause(world: World, rows: int, answers: Answers, *, in_flight: int = 4, att
             yield api
 
     async def main() -> SyncError | None:
-        job = PublishJob(world.outbox(), open_api, lambda: cast("Covers", NoCovers()), in_flight, lambda _: None, lambda: 0.0)
-        sending = Sending(job)
+        job = PublishJob(
+            world.outbox(), open_api, lambda: cast("CoverImages", NoCovers()), in_flight, lambda _: None, lambda: 0.0
+        )
+        sending = Publisher(job)
         await sending.run()
         return sending.drain.cause
 

@@ -19,8 +19,8 @@ from virtual_time import at_once, now
 from connectors.event_api.client import EventApi
 from connectors.event_api.media import ImageFetcher, ImageLimits
 from mappings.outcome import Cover
-from pipelines.run.images import Covers
-from pipelines.run.sending import PublishJob, Sending
+from pipelines.run.images import CoverImages
+from pipelines.run.publish import Publisher, PublishJob
 from state.notes import MediaMemory
 
 COVER = Cover("https://img.example/1", "omit")
@@ -80,11 +80,11 @@ def _publish(world: World, service: Forgetful) -> None:
             async with http:
                 yield api
 
-        def open_covers() -> Covers:
-            return Covers(fetcher, MediaMemory(world.engine, DESTINATION), "tests", now)
+        def open_covers() -> CoverImages:
+            return CoverImages(fetcher, MediaMemory(world.engine, DESTINATION), "tests", now)
 
         job = PublishJob(world.outbox(), open_api, open_covers, 2, lambda _rows: None, lambda: 0.0)
-        await Sending(job).run()
+        await Publisher(job).run()
 
     at_once(main)
 

@@ -20,7 +20,7 @@ from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.channels import read_channels
 from pipelines.notifications.causes import Cause, Concern
-from pipelines.notifications.notices import MOST_AN_HOUR, Teller
+from pipelines.notifications.notices import MOST_AN_HOUR, Notifier
 from pipelines.run.outcome import ExitCode, Outcome
 from state.database import open_database
 from state.ledger.ledger import Ledger
@@ -67,8 +67,8 @@ class World:
         self.inbox.append((text, message))
         return ""
 
-    def teller(self, channels: str = "json://a.example/all ops=json://b.example/ops") -> Teller:
-        return Teller(self.engine, HERE, read_channels({"EVENTSYNC_NOTIFY": channels}, self.folder, []), self.deliver, self.now)
+    def teller(self, channels: str = "json://a.example/all ops=json://b.example/ops") -> Notifier:
+        return Notifier(self.engine, HERE, read_channels({"EVENTSYNC_NOTIFY": channels}, self.folder, []), self.deliver, self.now)
 
     def feed(self, feed: str = "agenda", owner: str = "", notify: str = "", cron: str = "") -> FeedMapping:
         path = self.folder / f"{feed}.yaml"
@@ -354,7 +354,7 @@ def test_an_interrupted_message_is_due_again(world: World) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Teller(world.engine, HERE, teller.channels, interrupted, world.now).tell([feed])
+        Notifier(world.engine, HERE, teller.channels, interrupted, world.now).tell([feed])
     teller.tell([feed])
     assert world.heard() == ["agenda: stopped by a brake"]
 

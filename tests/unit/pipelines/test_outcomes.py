@@ -24,7 +24,7 @@ from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.run.brakes import BrakeError
 from pipelines.run.outcome import ExitCode, outcome_of
-from pipelines.run.publish import Published
+from pipelines.run.publish import PublishReport
 from pipelines.run.signals import InterruptedRunError
 from pipelines.run.standing import outcome_of_publish
 from state.enums import DriftKind
@@ -132,7 +132,7 @@ def rows(count: int, *first: str) -> OpenRows:
 def test_the_exit_code_follows_from_what_stands_at_the_end_of_a_run(
     mapping: FeedMapping, standing: Standing, code: int, words: list[str]
 ) -> None:
-    outcome = outcome_of_publish(Published(PublishAccount(new=9, delivered=9), None, 1.0, standing=standing), mapping)
+    outcome = outcome_of_publish(PublishReport(PublishAccount(new=9, delivered=9), None, 1.0, standing=standing), mapping)
     assert outcome.exit_code == code
     assert all(word in outcome.message for word in words)
     assert ("eventsync rows town-hall" in outcome.hint) == bool(standing.rows)
@@ -140,7 +140,7 @@ def test_the_exit_code_follows_from_what_stands_at_the_end_of_a_run(
 
 def test_what_nobody_has_decided_on_is_told_by_every_run_with_the_commands_that_help(mapping: FeedMapping) -> None:
     standing = Standing(conflict=OpenRows(1, (RowKey("a b"),)), forgotten=OpenRows(5, tuple(RowKey(key) for key in "cde")))
-    outcome = outcome_of_publish(Published(PublishAccount(), None, 1.0, standing=standing), mapping)
+    outcome = outcome_of_publish(PublishReport(PublishAccount(), None, 1.0, standing=standing), mapping)
     assert outcome.exit_code is ExitCode.ATTENTION
     assert "1 (a b) in conflict" in outcome.message
     assert "5 (c, d, e, …) uncertain for so long" in outcome.message
@@ -150,13 +150,13 @@ def test_what_nobody_has_decided_on_is_told_by_every_run_with_the_commands_that_
 
 def test_rows_delivered_under_an_unknown_id_are_told_and_no_more(mapping: FeedMapping) -> None:
     standing = Standing(unconfirmed=OpenRows(1, (RowKey("a"),)))
-    outcome = outcome_of_publish(Published(PublishAccount(), None, 1.0, standing=standing), mapping)
+    outcome = outcome_of_publish(PublishReport(PublishAccount(), None, 1.0, standing=standing), mapping)
     assert outcome.exit_code is ExitCode.DONE
     assert "eventsync reconcile town-hall" in outcome.message
 
 
 def test_the_cause_of_an_early_end_goes_before_what_it_left_behind(mapping: FeedMapping) -> None:
     account = PublishAccount(new=2, conflict=1, pending=1)
-    outcome = outcome_of_publish(Published(account, PausedError("come back later", resume_at=NOW), 1.0), mapping)
+    outcome = outcome_of_publish(PublishReport(account, PausedError("come back later", resume_at=NOW), 1.0), mapping)
     assert outcome.exit_code is ExitCode.LATER
     assert outcome.message == "come back later"

@@ -11,7 +11,7 @@ from connectors.sources.catalogue import open_source
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.yaml.loader import load_feed
 from pipelines.run.options import RunOptions
-from pipelines.run.reading import Approach, AtHand, approach_of
+from pipelines.run.reading import ReadInputs, ReadPlan, plan_read
 from state.ledger.bookmark import NO_BOOKMARK, Bookmark
 from state.ledger.reach import Reach
 
@@ -40,15 +40,15 @@ class Deliveries:
         self.folder, self.mapping = folder, load_feed(folder / "feed.yaml")
         self.mapper = compile_feed(self.mapping, Directory(), NOW)
 
-    def approach(self, hours: int | None = None, cursor: str = "") -> Approach:
-        known = AtHand(self.mapping, self.mapper, "", NOW)
+    def approach(self, hours: int | None = None, cursor: str = "") -> ReadPlan:
+        known = ReadInputs(self.mapping, self.mapper, "", NOW)
         before = NO_BOOKMARK if hours is None else Bookmark(cursor, known.fit, NOW - timedelta(hours=hours))
-        return approach_of(known, RunOptions(), before)
+        return plan_read(known, RunOptions(), before)
 
     def deliver(self, name: str) -> None:
         (self.folder / "in" / name).write_text(f"id,title\n{name},x\n", "utf-8")
 
-    def read(self, approach: Approach) -> tuple[list[str], str]:
+    def read(self, approach: ReadPlan) -> tuple[list[str], str]:
         source = open_source(self.mapping.source, self.folder, self.mapper.columns, since=approach.since)
         with source.read() as reading:
             return [row.cells["id"] for row in reading.rows], reading.ending().cursor

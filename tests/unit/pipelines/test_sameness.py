@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from connectors.sources.clockwork import REAL
-from connectors.sources.files.snapshot import Sight, look_at
+from connectors.sources.files.snapshot import FileSnapshot, take_snapshot
 from mappings.spec.source import CsvSource
-from pipelines.run.reading import Sameness
+from pipelines.run.reading import ChangeProbe
 
 BEGAN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -24,46 +24,46 @@ def place(tmp_path: Path) -> Path:
     return place
 
 
-def sameness_of(place: Path, *, age_s: float = 3600, fit: str = "fit", began: datetime = BEGAN) -> Sameness:
+def probe_of(place: Path, *, age_s: float = 3600, fit: str = "fit", began: datetime = BEGAN) -> ChangeProbe:
     """A run that sees the file when it is so old."""
     clockwork = replace(REAL, now=lambda: place.stat().st_ctime + age_s)
-    return Sameness(partial(look_at, CsvSource(kind="csv", path=place.name), place.parent, clockwork), fit, began)
+    return ChangeProbe(partial(take_snapshot, CsvSource(kind="csv", path=place.name), place.parent, clockwork), fit, began)
 
 
-def seen(sameness: Sameness) -> Sight:
-    sight = sameness.seen()
-    assert sight is not None
-    return sight
+def snapshot_of(probe: ChangeProbe) -> FileSnapshot:
+    snapshot = probe.snapshot()
+    assert snapshot is not None
+    return snapshot
 
 
 def kept_of(place: Path, *, age_s: float = 3600) -> str:
     """The evidence of a read."""
-    sameness = sameness_of(place, age_s=age_s)
-    return str(sameness.of_read(seen(sameness)))
+    probe = probe_of(place, age_s=age_s)
+    return str(probe.fingerprint(snapshot_of(probe)))
 
 
-def out_of_reach(sight: Sight) -> Sight:
-    """The same sight, of bytes that cannot be digested any more."""
-    return replace(sight, files=tuple(replace(file, found=replace(file.found, version="another")) for file in sight.files))
+def out_of_reach(snapshot: FileSnapshot) -> FileSnapshot:
+    """The same snapshot, of bytes that cannot be digested any more."""
+    return replace(snapshot, files=tuple(replace(file, found=replace(file.found, version="another")) for file in snapshot.files))
 
 
 def test_a_settled_file_is_known_by_its_stamp_alone(place: Path) -> None:
-    sameness = sameness_of(place)
-    assert sameness.repeated(out_of_reach(seen(sameness)), kept_of(place)) is not None
+    probe = probe_of(place)
+    assert probe.match(out_of_reach(snapshot_of(probe)), kept_of(place)) is not None
 
 
 @pytest.mark.parametrize(("age_s_then", "age_s"), [(10, 3600), (3600, 10), (10, 10), (3600, -10)])
 def test_a_file_that_was_young_once_is_known_by_its_bytes(place: Path, age_s_then: float, age_s: float) -> None:
-    kept, sameness = kept_of(place, age_s=age_s_then), sameness_of(place, age_s=age_s)
-    assert sameness.repeated(seen(sameness), kept) is not None
-    assert sameness.repeated(out_of_reach(seen(sameness)), kept) is None
+    kept, probe = kept_of(place, age_s=age_s_then), probe_of(place, age_s=age_s)
+    assert probe.match(snapshot_of(probe), kept) is not None
+    assert probe.match(out_of_reach(snapshot_of(probe)), kept) is None
 
 
 def test_the_stamp_of_a_file_that_has_settled_takes_the_place_of_none(place: Path) -> None:
-    sameness = sameness_of(place)
-    again = sameness.repeated(seen(sameness), kept_of(place, age_s=10))
+    probe = probe_of(place)
+    again = probe.match(snapshot_of(probe), kept_of(place, age_s=10))
     assert again is not None
-    assert sameness.repeated(out_of_reach(seen(sameness)), str(again)) == again
+    assert probe.match(out_of_reach(snapshot_of(probe)), str(again)) == again
 
 
 @pytest.mark.parametrize("content", [b"REF\nb\n", b"REF\na\nb\n"], ids=["same size", "another size"])
@@ -71,8 +71,8 @@ def test_the_stamp_of_a_file_that_has_settled_takes_the_place_of_none(place: Pat
 def test_other_bytes_are_another_file(place: Path, content: bytes, age_s: float) -> None:
     kept = kept_of(place, age_s=age_s)
     place.write_bytes(content)
-    sameness = sameness_of(place, age_s=age_s)
-    assert sameness.repeated(seen(sameness), kept) is None
+    probe = probe_of(place, age_s=age_s)
+    assert probe.match(snapshot_of(probe), kept) is None
 
 
 @pytest.mark.parametrize(
@@ -87,23 +87,23 @@ def test_other_bytes_are_another_file(place: Path, content: bytes, age_s: float)
 def test_evidence_holds_for_a_day_and_for_what_rows_were_mapped_by(
     place: Path, fit: str, after: timedelta, is_same: bool
 ) -> None:
-    sameness = sameness_of(place, fit=fit, began=BEGAN + after)
-    assert (sameness.repeated(seen(sameness), kept_of(place)) is not None) is is_same
+    probe = probe_of(place, fit=fit, began=BEGAN + after)
+    assert (probe.match(snapshot_of(probe), kept_of(place)) is not None) is is_same
 
 
 def test_seeing_it_again_makes_no_evidence_younger(place: Path) -> None:
-    later = sameness_of(place, began=BEGAN + timedelta(hours=20))
-    again = later.repeated(seen(later), kept_of(place))
-    the_next_day = sameness_of(place, began=BEGAN + timedelta(hours=25))
+    later = probe_of(place, began=BEGAN + timedelta(hours=20))
+    again = later.match(snapshot_of(later), kept_of(place))
+    the_next_day = probe_of(place, began=BEGAN + timedelta(hours=25))
     assert again is not None
-    assert the_next_day.repeated(seen(the_next_day), str(again)) is None
+    assert the_next_day.match(snapshot_of(the_next_day), str(again)) is None
 
 
 @pytest.mark.parametrize("kept", ["", "size=7 mtime_ns=1", "{}", "[]"])
 def test_what_is_no_evidence_proves_nothing(place: Path, kept: str) -> None:
-    sameness = sameness_of(place)
-    assert sameness.repeated(seen(sameness), kept) is None
+    probe = probe_of(place)
+    assert probe.match(snapshot_of(probe), kept) is None
 
 
 def test_a_mapping_that_asks_about_every_moment_looks_at_nothing(place: Path) -> None:
-    assert sameness_of(place, fit="").seen() is None
+    assert probe_of(place, fit="").snapshot() is None

@@ -13,7 +13,7 @@ from connectors.errors import ScopeMissingError
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.yaml.loader import load_feed
-from pipelines.run.context import Told, ask_lists
+from pipelines.run.context import ServiceLists, ask_lists
 
 MAPPING = """\
 feed: agenda
@@ -66,5 +66,7 @@ def test_a_channel_by_its_id_needs_no_list(tmp_path: Path) -> None:
 
 
 def test_a_list_that_is_empty_is_another_one_than_a_list_that_is_not_told() -> None:
-    seen = [Told(Directory(classifications=slugs), None).evidence for slugs in (None, frozenset[str](), frozenset({"music"}))]
+    seen = [
+        ServiceLists(Directory(classifications=slugs), None).evidence for slugs in (None, frozenset[str](), frozenset({"music"}))
+    ]
     assert len(set(seen)) == 3

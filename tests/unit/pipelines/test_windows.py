@@ -22,8 +22,8 @@ from mappings.spec.source import SalesforceSource
 from mappings.yaml.loader import load_feed
 from pipelines.run.backfill import By, Window, cut, usual_way, within
 from pipelines.run.options import RunOptions
-from pipelines.run.reading import AtHand, approach_of
-from pipelines.run.window_filter import Sieve
+from pipelines.run.reading import ReadInputs, plan_read
+from pipelines.run.window_filter import WindowFilter
 from state.ledger.bookmark import Bookmark
 from state.ledger.reach import Reach
 
@@ -91,10 +91,8 @@ def test_a_feeds_days_are_told_by_what_its_source_can(tmp_path: Path, source: st
 
 def test_a_window_moves_no_bookmark_and_is_no_whole_read(tmp_path: Path) -> None:
     mapping = feed(tmp_path, ORG)
-    known = AtHand(mapping, compiled(mapping), "", NOW)
-    approach = approach_of(
-        known, RunOptions(window=window("cursor", "2031-01-01", "2031-01-02")), Bookmark("far", known.fit, NOW)
-    )
+    known = ReadInputs(mapping, compiled(mapping), "", NOW)
+    approach = plan_read(known, RunOptions(window=window("cursor", "2031-01-01", "2031-01-02")), Bookmark("far", known.fit, NOW))
     assert (approach.reach, approach.since, approach.bookmark("later", is_full=False)) == (Reach.PICKED, "", None)
 
 
@@ -175,7 +173,7 @@ def rows(**starts: str) -> list[SourceRow]:
 
 
 def test_an_event_is_in_the_window_of_its_own_day_where_it_happens(tmp_path: Path) -> None:
-    sieve = Sieve(window("event", "2031-07-02", "2031-07-02"))
+    sieve = WindowFilter(window("event", "2031-07-02", "2031-07-02"))
     told = rows(
         late="2031-07-01T23:30:00Z",
         before="2031-07-01T22:30:00Z",
@@ -190,7 +188,7 @@ def test_an_event_is_in_the_window_of_its_own_day_where_it_happens(tmp_path: Pat
 
 
 def test_a_column_tells_the_day_in_utc_and_what_is_none_is_counted() -> None:
-    sieve = Sieve(window("cursor", "2031-07-02", "2031-07-02", "start"))
+    sieve = WindowFilter(window("cursor", "2031-07-02", "2031-07-02", "start"))
     told = rows(plain="2031-07-02", zoned="2031-07-01T23:30:00-03:00", other="2031-07-03T00:00:00Z", empty="", word="soon")
     assert [row.cells["id"] for row in sieve.rows(told)] == ["plain", "zoned"]
     assert (sieve.untold, sieve.beyond) == (2, 1)

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sources.errors import MissingColumnsError, SourceUnavailableError
-from connectors.sources.marks import Mark, MarkedRow
+from connectors.sources.write_back import Mark, MarkedRow
 from mappings.compiler.key import compile_key
 from mappings.row_key import RowKey
 from mappings.spec.feed import KeyColumn
 from mappings.spec.source_words import WriteBack
-from pipelines.run.write_back import RowMark, RowMarks, WriteBackJob, WrittenBack, write_back
+from pipelines.run.write_back import RowStatus, WrittenBack, add_status, write_back
 
 COLUMNS = WriteBack(status="Status", event_id="Event", problem="Problem")
-PUBLISHED = RowMark("published", (71,))
-REJECTED = RowMark("rejected", problem="Day: This is not a date.")
+PUBLISHED = RowStatus("published", (71,))
+REJECTED = RowStatus("rejected", problem="Day: This is not a date.")
 
 
 def no_edit(_board: Board) -> None:
@@ -62,9 +62,9 @@ def sheet(*ids: str) -> Board:
     return Board([{"ID": one, "Status": "", "Event": "", "Problem": ""} for one in ids])
 
 
-def marked(board: Board, marks: Mapping[str, RowMark], columns: WriteBack = COLUMNS) -> WrittenBack:
+def marked(board: Board, marks: Mapping[str, RowStatus], columns: WriteBack = COLUMNS) -> WrittenBack:
     read_key = compile_key((KeyColumn(column="ID"),))
-    return write_back(WriteBackJob(board, columns, read_key, {RowKey(key): mark for key, mark in marks.items()}))
+    return write_back(board, columns, read_key, {RowKey(key): mark for key, mark in marks.items()})
 
 
 def test_every_row_says_what_became_of_it() -> None:
@@ -83,7 +83,7 @@ def test_only_what_differs_is_written() -> None:
     board = sheet("1", "2")
     marked(board, {"1": PUBLISHED, "2": REJECTED})
     board.written.clear()
-    marked(board, {"1": PUBLISHED, "2": RowMark("draft", (72,))})
+    marked(board, {"1": PUBLISHED, "2": RowStatus("draft", (72,))})
     assert board.written == [Mark(3, "Status", "draft"), Mark(3, "Event", "72"), Mark(3, "Problem", "")]
 
 
@@ -94,7 +94,7 @@ def test_a_row_inserted_just_before_the_write_gets_nobodys_words() -> None:
 
     board = sheet("1", "2", "3")
     board.before_write = insert
-    told = marked(board, {"1": PUBLISHED, "2": REJECTED, "3": RowMark("draft", (73,))})
+    told = marked(board, {"1": PUBLISHED, "2": REJECTED, "3": RowStatus("draft", (73,))})
     assert told.problem == ""
     assert board.said() == {
         "new": ("", "", ""),
@@ -141,7 +141,7 @@ def test_cells_that_do_not_keep_what_is_written_are_told_and_not_fought_over() -
 
 def test_a_stale_word_of_ours_goes_when_the_row_is_left_out_by_rule_and_the_owners_words_stay() -> None:
     board = sheet("1", "2")
-    marked(board, {"1": REJECTED, "2": RowMark("waits", problem="Not sent yet.")})
+    marked(board, {"1": REJECTED, "2": RowStatus("waits", problem="Not sent yet.")})
     board.rows.append({"ID": "3", "Status": "rejected by the board of trustees", "Problem": "ask Ana"})
     marked(board, {})
     assert board.said() == {"1": ("", "", ""), "2": ("", "", ""), "3": ("rejected by the board of trustees", "", "ask Ana")}
@@ -187,7 +187,7 @@ def test_wherever_rows_go_every_known_key_says_its_own_in_the_end(ids: list[str]
 
     board = sheet(*ids)
     board.before_write = edit
-    marks = {one: RowMark("published", (ord(one),)) for one in "abcd"}
+    marks = {one: RowStatus("published", (ord(one),)) for one in "abcd"}
     assert marked(board, marks).problem == ""
     for row in board.rows:
         said = tuple(row.get(name, "") for name in COLUMNS.names)
@@ -196,16 +196,16 @@ def test_wherever_rows_go_every_known_key_says_its_own_in_the_end(ids: list[str]
 
 
 def test_events_of_one_row_are_told_together_by_the_graver_word() -> None:
-    marks = RowMarks(row_parts=1)
-    marks.add(RowKey("7|2031-05-01"), RowMark("published", (1,)))
-    marks.add(RowKey("7|2031-05-08"), RowMark("rejected", problem="title: too long"))
-    marks.add(RowKey("8"), RowMark("draft", (3,)))
-    assert marks.by_key == {RowKey("7"): RowMark("rejected", (1,), "title: too long"), RowKey("8"): RowMark("draft", (3,))}
+    statuses: dict[RowKey, RowStatus] = {}
+    add_status(statuses, RowKey("7|2031-05-01"), RowStatus("published", (1,)), row_parts=1)
+    add_status(statuses, RowKey("7|2031-05-08"), RowStatus("rejected", problem="title: too long"), row_parts=1)
+    add_status(statuses, RowKey("8"), RowStatus("draft", (3,)), row_parts=1)
+    assert statuses == {RowKey("7"): RowStatus("rejected", (1,), "title: too long"), RowKey("8"): RowStatus("draft", (3,))}
 
 
 def test_very_many_words_go_in_several_writes() -> None:
     board = sheet(*map(str, range(9_000)))
-    marks = {str(number): RowMark("rejected", problem=f"{number} {'x' * 480}") for number in range(9_000)}
+    marks = {str(number): RowStatus("rejected", problem=f"{number} {'x' * 480}") for number in range(9_000)}
     assert marked(board, marks) == WrittenBack(cells=18_000)
     assert board.writes == 3
     assert board.said()["8999"][2].startswith("8999 x")

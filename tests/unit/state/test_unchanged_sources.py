@@ -12,7 +12,7 @@ from file_desks import BRAKES, Desk, Feed, write_rows
 from unit.state.world import World
 
 from connectors.sources.clockwork import Clockwork
-from connectors.sources.files.snapshot import look_at
+from connectors.sources.files.snapshot import take_snapshot
 from pipelines.run.options import RunOptions
 from state.ledger.choices import SetAside
 
@@ -59,9 +59,9 @@ def test_one_byte_is_a_change_though_the_size_is_the_same(desk: Desk) -> None:
 
 def test_the_stamp_of_a_file_proves_something_once_it_has_not_changed_for_a_minute(desk: Desk) -> None:
     spec = desk.feed.parsed(desk.folder).source
-    young = look_at(spec, desk.folder)
+    young = take_snapshot(spec, desk.folder)
     changed_at = (desk.folder / "rows.csv").stat().st_ctime
-    old = look_at(spec, desk.folder, Clockwork(now=lambda: changed_at + 61))
+    old = take_snapshot(spec, desk.folder, Clockwork(now=lambda: changed_at + 61))
     assert young is not None
     assert old is not None
     assert (young.is_settled, old.is_settled) == (False, True)
@@ -70,7 +70,7 @@ def test_the_stamp_of_a_file_proves_something_once_it_has_not_changed_for_a_minu
 
 def test_a_file_that_is_not_there_is_told_of_as_ever(desk: Desk) -> None:
     (desk.folder / "rows.csv").unlink()
-    assert look_at(desk.feed.parsed(desk.folder).source, desk.folder) is None
+    assert take_snapshot(desk.feed.parsed(desk.folder).source, desk.folder) is None
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,32 @@ from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Reading
 from connectors.sources.errors import as_odd_answer, in_known_shape
 from connectors.sources.header import Asked
-from connectors.sources.salesforce.bulk import NotInBulkError, query_job
-from connectors.sources.salesforce.errors import SlowQueryError
-from connectors.sources.salesforce.look import PAGE_ROWS, OrgLook
-from connectors.sources.salesforce.org import Org
-from connectors.sources.salesforce.pages import Pages, Texts, day_spent
-from connectors.sources.salesforce.progress import Progress, earlier, progress_of, written
-from connectors.sources.salesforce.selection import DELETED, ID, Selection, select_object, select_query
-from connectors.sources.salesforce.shape import Shapes
-from connectors.sources.salesforce.soql import after_row, quoted, since, until
+from connectors.sources.salesforce.client import SlowQueryError
+from connectors.sources.salesforce.org import Org, Shapes
+from connectors.sources.salesforce.query import (
+    DELETED,
+    ID,
+    Selection,
+    after_row,
+    quoted,
+    select_object,
+    select_query,
+    since,
+    until,
+)
+from connectors.sources.salesforce.read import (
+    PAGE_ROWS,
+    NotInBulkError,
+    OrgLook,
+    Pages,
+    Progress,
+    Texts,
+    day_spent,
+    earlier,
+    progress_of,
+    query_job,
+    written,
+)
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.soql import parse_query
 from mappings.spec.source import SalesforceSource

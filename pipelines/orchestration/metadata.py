@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from dagster import MetadataValue, TableRecord
 
-from connectors.sources.probe import Glance
+from connectors.sources.probe import SourceProbe
 from mappings.refusals import REASON_TEXTS
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
@@ -144,7 +144,7 @@ def observed_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
     }
 
 
-def glance_metadata(glance: Glance) -> Mapping[str, Any]:
+def glance_metadata(glance: SourceProbe) -> Mapping[str, Any]:
     """Return what a glance at a source has seen, without reading it: how many files or sheets, or why it says nothing."""
     return {"glance": glance.blind} if glance.blind else {"files": len(glance.marks)}
 

@@ -85,8 +85,6 @@ def _changed(delivered: bytes, now: bytes) -> Iterator[str]:
 
 
 ROWS_SHOWN = 20
-
-
 _PACE_NAMES = {
     "rate_per_s": "allowed rate per second",
     "used_share": "share of the allowed rate used",

@@ -125,41 +125,27 @@ class NotPossibleError(ConfigError):
 
 
 RESOLVED, FOUND, ADOPTED = "resolved", "reconciled", "adopted"
-
-
 """The source of an event's id, as the code of the entry's last answer: a person, the service's list, another key. A later
 decision, to ignore the row, does not make the id the service's own."""
-
-
 FORGOTTEN = (
     "an earlier attempt was never answered. It is sent again under the same key: if the service has created the event"
     " then and has forgotten the key since, there will be two"
 )
-
-
 KEPT_FAILURE = (
     "; and where the service only repeats its failure under that key, it goes out under the next one: if the event was created"
     " before that failure was told, there will be two as well"
 )
-
-
 KEPT_DENIAL = (
     "; and where access is denied once more, it goes out under the next one: if the event exists, there will be two as well"
 )
-
-
 DENIED = (
     "the service denied access when it was sent, which says nothing of what was sent before. It is sent under the same key;"
     " where access is denied once more, under the next one: if its event exists after all, made before this ledger was"
     " begun anew or restored, there will be two"
 )
-
-
 USED_KEY = (
     "the service has said that its key is used. It is sent under the next key: if the event exists after all, there will be two"
 )
-
-
 """The risks of `resend`, for people."""
 
 

@@ -18,32 +18,16 @@ from state.ledger.plan import ends_at_of, may_be_pinned_anew, twin_digest_of
 from state.tables import NO_DRIFT
 
 _DECIDED = ("decision", "decided_at", "decided_by", "ignored_fingerprint")
-
-
 _DRIFT = tuple(NO_DRIFT)
-
-
 _BASELINE = ("baseline_body", "baseline_fingerprint", "twin_digest", "ends_at")
-
-
 _PINNED = ("body", "cover_url", "cover_on_error", "fingerprint", "channel_id")
-
-
 _SENT = (
     *("state", "idempotency_key", "revision", "event_id", "attempts", "copies", "unanswered_at", "answer"),
     *("refused_request_id", "denied_request_id", "removed_at"),
 )
-
-
 _PLACE = ("vanished_at", "past_at", "vanished_by", "candidate_id", "sent_run")
-
-
 EVERY = (*_SENT, *_PINNED, *_BASELINE, *_DRIFT, *_DECIDED, *_PLACE)
-
-
 """All columns that a decision can change."""
-
-
 CHANGED: Mapping[Decision, tuple[str, ...]] = {
     Decision.IGNORE: ("state", *_DECIDED),
     Decision.EVENT_ID: ("state", "event_id", "answer", "unanswered_at", *_DECIDED),
@@ -54,17 +38,9 @@ CHANGED: Mapping[Decision, tuple[str, ...]] = {
     Decision.RELEASE: ("state", "candidate_id", *_DECIDED),
     Decision.SAME_AS: EVERY,
 }
-
-
 """The columns that each decision changes."""
-
-
 _BODIES = frozenset({"body", "baseline_body", "drift_body"})
-
-
 _TIMES = frozenset({"unanswered_at", "decided_at", "ends_at", "removed_at", "vanished_at", "past_at"})
-
-
 Record = Row[*tuple[Any, ...]]
 
 

@@ -33,8 +33,6 @@ from state.ledger.undo import Kept, load_kept
 from state.tables import ENTRY, PROBLEM, SCOPE, storable
 
 Record = Row[*tuple[Any, ...]]
-
-
 _WITH_SCOPE = RECORDS.add_columns(SCOPE.c.feed, SCOPE.c.destination, SCOPE.c.namespace).join(
     SCOPE, SCOPE.c.id == ENTRY.c.scope_id
 )

@@ -23,6 +23,7 @@ if IS_WORKING:
     from pipelines.telemetry.logs import configure_logs
     from state.enums import EntryState
     from state.ledger.decisions import Found
+    from state.ledger.weighing import ReconcileCandidate, read_reconcile_candidates
 
 
 def reconcile(

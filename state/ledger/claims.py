@@ -17,7 +17,7 @@ from mappings.delivery import Answer, Denial, Intent
 from mappings.outcome import Cover
 from mappings.row_key import IdempotencyKey, RowKey, event_key, names_of
 from state.enums import Decision, EntryState
-from state.ledger.records import dump_answer, load_answer
+from state.ledger.accounts import dump_answer, load_answer
 from state.ledger.spelt import RowStatement, bound
 from state.ledger.verdicts import Claim, Effect
 from state.tables import ENTRY, SCOPE, storable

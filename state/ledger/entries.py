@@ -33,7 +33,7 @@ from state.ledger.claims import IS_SET_ASIDE
 from state.ledger.duplicates import Candidate, mark_anew
 from state.ledger.lease import Turn
 from state.ledger.plan import Known, Past, content_of, drafted, ends_at_of, is_of_change, revision_of, status_of
-from state.ledger.terms import Terms
+from state.ledger.stage_policy import StagePolicy
 from state.tables import EARLIER, ENTRY, NO_DRIFT, SCOPE
 
 _KEPT = (
@@ -194,8 +194,6 @@ _PIN_COLUMNS = (
 _OTHER = ENTRY.alias()
 _ONE = ENTRY.c.id == bindparam("entry")
 _SOME_of_entries = ENTRY.c.id.in_(bindparam("entries", expanding=True))
-
-
 # A row that changes at its source is listed again, until it asks for what a person has ignored.
 _LISTED_ANEW = {"decision": case((IS_SET_ASIDE, None), else_=ENTRY.c.decision)}
 _SHOWN_of_entries = func.coalesce(ENTRY.c.baseline_fingerprint, ENTRY.c.fingerprint)
@@ -464,7 +462,7 @@ def destination_of(scope_id: int) -> ColumnElement[str]:
 
 
 def find_pasts(
-    connection: Connection, known: Mapping[str, Known], outcomes: Sequence[RowOutcome], terms: Terms
+    connection: Connection, known: Mapping[str, Known], outcomes: Sequence[RowOutcome], terms: StagePolicy
 ) -> dict[int, Past]:
     """Return the pasts of those rows whose change could be drafted, or was, by entry."""
     if terms.on_change != "create_draft_again" and not any(entry.revision for entry in known.values()):
@@ -483,7 +481,7 @@ def find_pasts(
     }
 
 
-def _changed(known: Mapping[str, Known], rows: Sequence[MappedRow], terms: Terms) -> Iterator[tuple[Known, MappedRow]]:
+def _changed(known: Mapping[str, Known], rows: Sequence[MappedRow], terms: StagePolicy) -> Iterator[tuple[Known, MappedRow]]:
     asks_for_drafts = terms.on_change == "create_draft_again"
     for row in rows:
         entry = known.get(row.row_key)

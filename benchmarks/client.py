@@ -20,7 +20,7 @@ from pydantic import SecretStr
 
 from connectors.event_api.client import EventApi
 from connectors.event_api.transport import direct_transport, open_http
-from connectors.rate_limit import Pacer, Surroundings
+from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
 from mappings.delivery import Intent, Receipt
 from mappings.row_key import IdempotencyKey, RowKey
@@ -81,9 +81,9 @@ async def eventsync(url: str, in_flight: int) -> AsyncIterator[Send]:
     def now() -> datetime:
         return datetime.now(UTC)  # noqa: TID251  # the composition root of a benchmark
 
-    pacer = Pacer(Surroundings(time.monotonic, asyncio.sleep, random.random, now))
+    limiter = RateLimiter(Timing(time.monotonic, asyncio.sleep, random.random, now))
     async with open_http(url, SecretStr(KEY), in_flight=in_flight) as http:
-        api = EventApi(http, pacer=pacer, policy=RetryPolicy(), now=now, sleep=asyncio.sleep, random=random.random)
+        api = EventApi(http, limiter=limiter, policy=RetryPolicy(), now=now, sleep=asyncio.sleep, random=random.random)
 
         async def send(number: int) -> None:
             verdict = await api.deliver(Intent(number, RowKey(str(number)), idempotency_key(number), BODY, channel_id=12))

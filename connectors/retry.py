@@ -168,21 +168,6 @@ class RateHint:
         return self.reset_s if self.reset_s is not None and self.remaining == 0 and self.reset_s > _MOMENT_S else 0.0
 
 
-class Hints:
-    """What the hints of one route add up to. A window whose length is not told is as long as the longest reset seen."""
-
-    def __init__(self) -> None:
-        self._longest_s = 0.0
-        self._limit = 0.0
-
-    def rate(self, hint: RateHint) -> float:
-        """Return the rate in requests per second that the hints so far allow."""
-        if hint.limit != self._limit:
-            self._limit, self._longest_s = hint.limit, 0.0
-        self._longest_s = hint.window_s or max(self._longest_s, hint.reset_s or 0.0)
-        return hint.limit / max(self._longest_s, 0.001) * _SHARE
-
-
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
 _EPOCH_S = 1e9
 """A reset beyond it is a time of day in seconds since 1970, and beyond a thousand times it in milliseconds."""

@@ -1,59 +1,36 @@
-"""The pace of a route as all workers of a destination share it, and which of them send over it now.
+"""What the workers of a destination know of a route's rate limit, as text that one of them changes at a time.
 
-What the text of a pace says, and what follows from it, is the caller's; here it is kept, and changed by one at a time.
-The clock is the database's own on PostgreSQL, and this host's on SQLite, which is all one host's.
+The clock is the database's own on PostgreSQL, and this host's on SQLite, which only processes of one host use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, and_, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Engine, Select, and_, bindparam, func, select, update
 
 from state.database import insert_if_new, reading, writing
-from state.holders import holder_of, is_running
-from state.tables import ROUTE_PACE, ROUTE_WORKER
-
-PRESENCE_S = 3.5
-"""A worker that has not been seen for so long is gone: it shows itself about once a second."""
+from state.tables import ROUTE_PACE
 
 _OF_ROUTE = (ROUTE_PACE.c.destination == bindparam("at"), ROUTE_PACE.c.route == bindparam("by"))
-_PUT = update(ROUTE_PACE).where(*_OF_ROUTE).values(pace=bindparam("text"), version=bindparam("next"), updated_at=bindparam("now"))
-_PRESENT = (ROUTE_WORKER.c.destination == bindparam("at"), ROUTE_WORKER.c.route == bindparam("by"))
-_OURS = (*_PRESENT, ROUTE_WORKER.c.worker == bindparam("who"))
-_SHOW = update(ROUTE_WORKER).where(*_OURS).values(seen_at=bindparam("now"))
-_FORGET = delete(ROUTE_WORKER).where(*_PRESENT, ROUTE_WORKER.c.seen_at < bindparam("since", type_=ROUTE_WORKER.c.seen_at.type))
-_OTHERS = select(ROUTE_WORKER.c.worker).where(*_PRESENT, ROUTE_WORKER.c.worker != bindparam("who"))
-_LEAVE = delete(ROUTE_WORKER).where(*_OURS)
-_SERVER_NOW = select(func.clock_timestamp(type_=ROUTE_WORKER.c.seen_at.type))
-_CLOCK = select(func.clock_timestamp(type_=ROUTE_WORKER.c.seen_at.type).label("server_now")).subquery()
-_TOLD = (ROUTE_PACE.c.pace, ROUTE_PACE.c.version, ROUTE_PACE.c.updated_at)
-_LOOK = select(_CLOCK, *_TOLD).select_from(_CLOCK.outerjoin(ROUTE_PACE, and_(*_OF_ROUTE)))
+_PUT = (
+    update(ROUTE_PACE)
+    .where(*_OF_ROUTE)
+    .values(pace=bindparam("text"), version=ROUTE_PACE.c.version + 1, updated_at=bindparam("now"))
+)
+_KEPT = select(ROUTE_PACE.c.pace, ROUTE_PACE.c.updated_at).where(*_OF_ROUTE)
+_CLOCK = select(func.clock_timestamp(type_=ROUTE_PACE.c.updated_at.type).label("server_now")).subquery()
+_KEPT_AND_TIME = select(ROUTE_PACE.c.pace, ROUTE_PACE.c.updated_at, _CLOCK.c.server_now).select_from(
+    _CLOCK.outerjoin(ROUTE_PACE, and_(*_OF_ROUTE))
+)
 
 
 @dataclass(frozen=True, slots=True)
-class SharedPace:
-    """What is known of a route: the pace as text ("" at first) and its version, which grows with each change.
-
-    `others`: workers besides ours that were seen a moment ago (0 where nobody asked); `now_s`, `written_s`: seconds since the
-    epoch by one clock, now and when the pace was written.
-    """
-
-    text: str
-    version: int
-    others: int
-    now_s: float
-    written_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class PaceBook:
-    """The pace of one route of a destination, for one `worker` among those that share it; `now` gives aware times.
-
-    A worker whose name is that of a process (`str(Holder)`) is forgotten as soon as the process is known to have ended.
+class SharedRate:
+    """The rate state of one `route` of a `destination`; `now` gives aware times.
 
     Every call raises `StateUnavailableError` or `StateBusyError` where the state DB fails.
     """
@@ -61,77 +38,32 @@ class PaceBook:
     engine: Engine
     destination: str
     route: str
-    worker: str
     now: Callable[[], datetime]
 
-    def meet(self) -> SharedPace:
-        """Show that this worker is there, and return what is known; who fell silent is forgotten."""
-        with writing(self.engine) as connection:
-            now = self._time(connection)
-            ours = {**self._route_key, "who": self.worker}
-            connection.execute(_FORGET, {**self._route_key, "since": now - timedelta(seconds=PRESENCE_S)})
-            if connection.execute(_SHOW, {**ours, "now": now}).rowcount == 0:
-                connection.execute(
-                    insert_if_new(connection, ROUTE_WORKER), {**self._new_key, "worker": self.worker, "seen_at": now}
-                )
-            others = connection.execute(_OTHERS, ours).scalars().all()
-            ended = [worker for worker in others if _has_ended(worker)]
-            for worker in ended:
-                connection.execute(_LEAVE, {**self._route_key, "who": worker})
-            return self._read(connection, now, others=len(others) - len(ended))
-
-    def look(self) -> SharedPace:
-        """Return what is known, without showing ourselves or asking for others."""
+    def read(self) -> tuple[str, float]:
+        """Return the text ("" at first) and how many seconds ago it was written, below 0 where the clock was set back."""
         with reading(self.engine) as connection:
-            if connection.dialect.name == "sqlite":
-                return self._read(connection, self._time(connection))
-            seen = connection.execute(_LOOK, self._route_key).one()
-            return _shared(seen, seen.server_now)
+            return self._kept(connection)[:2]
 
-    def change(self, turn: Callable[[SharedPace], str]) -> SharedPace:
-        """Replace what is known by what `turn` makes of it, while every other worker that would do the same waits."""
+    def change(self, turn: Callable[[str, float], str]) -> None:
+        """Replace the text by what `turn` makes of it and its age, while every other worker that would do the same waits."""
         with writing(self.engine) as connection:
-            now = self._time(connection)
-            blank = {**self._new_key, "version": 0, "pace": "", "updated_at": now}
+            blank = {"destination": self.destination, "route": self.route, "version": 0, "pace": "", "updated_at": self.now()}
             connection.execute(insert_if_new(connection, ROUTE_PACE), blank)
-            found = self._read(connection, now, is_held=True)
-            changed = SharedPace(turn(found), found.version + 1, found.others, found.now_s, found.now_s)
-            put = {"text": changed.text, "next": changed.version, "now": now}
-            connection.execute(_PUT, {**self._route_key, **put})
-            return changed
-
-    def leave(self) -> None:
-        """Forget that this worker was there."""
-        with writing(self.engine) as connection:
-            connection.execute(_LEAVE, {**self._route_key, "who": self.worker})
+            text, age_s, now = self._kept(connection, is_held=True)
+            connection.execute(_PUT, {**self._key, "text": turn(text, age_s), "now": now})
 
     @property
-    def _route_key(self) -> dict[str, str]:
+    def _key(self) -> dict[str, str]:
         return {"at": self.destination, "by": self.route}
 
-    @property
-    def _new_key(self) -> dict[str, object]:
-        return {"destination": self.destination, "route": self.route}
-
-    def _time(self, connection: Connection) -> datetime:
-        if connection.dialect.name == "sqlite":
-            return self.now().astimezone(UTC)
-        server_now: datetime = connection.execute(_SERVER_NOW).scalar_one()
-        return server_now
-
-    def _read(self, connection: Connection, now: datetime, *, others: int = 0, is_held: bool = False) -> SharedPace:
-        found = select(*_TOLD).where(*_OF_ROUTE)
-        row = connection.execute(found.with_for_update() if is_held else found, self._route_key).one_or_none()
-        return _shared(row, now, others)
-
-
-def _shared(row: Row[*tuple[Any, ...]] | None, now: datetime, others: int = 0) -> SharedPace:
-    if row is None or row.version is None:
-        return SharedPace("", 0, others, now.timestamp())
-    return SharedPace(row.pace, int(row.version), others, now.timestamp(), row.updated_at.timestamp())
-
-
-def _has_ended(worker: str) -> bool:
-    """Whether the worker is a process that runs no more: one that was killed has not taken leave."""
-    process = holder_of(worker)
-    return process is not None and not is_running(process)
+    def _kept(self, connection: Connection, *, is_held: bool = False) -> tuple[str, float, datetime]:
+        is_sqlite = connection.dialect.name == "sqlite"
+        wanted: Select[Any] = _KEPT if is_sqlite else _KEPT_AND_TIME
+        if is_held and not is_sqlite:
+            connection.execute(_KEPT.with_for_update(), self._key)
+        row = connection.execute(wanted, self._key).one_or_none()
+        now = self.now().astimezone(UTC) if is_sqlite or row is None else row.server_now
+        if row is None or not row.pace:
+            return "", 0.0, now
+        return row.pace, (now - row.updated_at).total_seconds(), now

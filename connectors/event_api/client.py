@@ -18,7 +18,7 @@ from connectors.event_api.lists import Classifications, EventList
 from connectors.event_api.media import Image, ImageProblem, Uploader
 from connectors.event_api.route import REFUSED_BY_PROXY, Acquaintance, Questions, Route
 from connectors.event_api.transport import Exchange, HttpAnswer, ServiceHttp, key_tail
-from connectors.rate_limit import Pace, Pacer
+from connectors.rate_limit import RateLimiter, RateReport
 from connectors.retry import Random, RetryPolicy, Sleep
 from mappings.delivery import Intent, Verdict
 from mappings.errors import SyncError
@@ -29,7 +29,7 @@ _SLUGS = "GET /classifications"
 class EventApi:
     """Asks and delivers through `http` (see `open_http`), which stays the caller's to close.
 
-    `pacer` paces the creation of events, one for all requests in flight; the other routes get pacers of its kind, as
+    `limiter` spaces the creation of events, one for all requests in flight; the other routes get limiters of its kind, as
     limits are applied per route (spec, Limits). `now` gives the aware time of day, `random` numbers from 0 up to 1.
     Its `circuit` breaker stops the creation of events in an outage.
     """
@@ -38,13 +38,13 @@ class EventApi:
         self,
         http: ServiceHttp,
         *,
-        pacer: Pacer,
+        limiter: RateLimiter,
         policy: RetryPolicy,
         now: Callable[[], datetime],
         sleep: Sleep,
         random: Random,
     ) -> None:
-        self.circuit = CircuitBreaker(pacer.clock, lambda: pacer.crowd.room)
+        self.circuit = CircuitBreaker(limiter.clock, lambda: limiter.concurrency.room)
         self._exchange = Exchange(http, attempt_s=policy.attempt_s)
         self._events_url = self._exchange.url("/events")
         self._policy = policy
@@ -53,7 +53,7 @@ class EventApi:
         self._random = random
         self._key_tail = key_tail(http)
         self._acquaintance = Acquaintance()
-        self._events = Route(pacer, self._acquaintance, key_tail=self._key_tail, scope="events:create", has_channels=True)
+        self._events = Route(limiter, self._acquaintance, key_tail=self._key_tail, scope="events:create", has_channels=True)
         self.courier = Courier(self._post_event, self._events, self.circuit, policy=policy, sleep=sleep, random=random)
         self._uploader = Uploader(self._questions("POST /media"))
 
@@ -64,17 +64,17 @@ class EventApi:
 
     def stop(self, cause: SyncError) -> None:
         """Let no further event be sent: who waits for a turn, or for the end of a pause, is told `cause`."""
-        self._events.pacer.close(cause)
+        self._events.limiter.close(cause)
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> RateReport:
         """What was learned about the rate at which events may be created."""
-        return self._events.pacer.pace
+        return self._events.limiter.report
 
     @property
     def room(self) -> int:
         """How many events may be on their way at once, now."""
-        return self._events.pacer.crowd.room
+        return self._events.limiter.concurrency.room
 
     async def deliver(self, intent: Intent) -> Verdict:
         """Create one event, insisting within the policy. Never raises for the row's fate; cancelling it is safe.
@@ -139,5 +139,5 @@ class EventApi:
             await self.classifications()
 
     def _questions(self, name: str, scope: str = "") -> Questions:
-        route = Route(self._events.pacer.sibling(name), self._acquaintance, key_tail=self._key_tail, scope=scope)
+        route = Route(self._events.limiter.sibling(name), self._acquaintance, key_tail=self._key_tail, scope=scope)
         return Questions(self._exchange, route, self._policy, self._now, self._sleep, self._random)

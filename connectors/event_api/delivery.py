@@ -27,8 +27,7 @@ from connectors.event_api.answers import (
     ScopeMissing,
     Unreadable,
 )
-from connectors.event_api.route import REFUSED_BY_PROXY, Route
-from connectors.rate_limit import Closed
+from connectors.event_api.route import REFUSED_BY_PROXY, Closed, Route
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.delivery import (
     DENYING,
@@ -239,7 +238,7 @@ class Courier:
     ) -> None:
         self._post = post
         self._route = route
-        self._clock = route.pacer.clock
+        self._clock = route.limiter.clock
         self._circuit = circuit
         self._policy = policy
         self.record: Callable[[Intent], Awaitable[None]] = _not_recorded

@@ -20,10 +20,9 @@ from pydantic import ValidationError
 from connectors.addresses import is_usual_port, refusal_of_host
 from connectors.event_api import route
 from connectors.event_api.answers import Foreign, KeyUsed, Meaning, Refused
-from connectors.event_api.route import Questions, Read
+from connectors.event_api.route import Closed, Questions, Read
 from connectors.event_api.transport import FrankTransport, GuardedResolver, Resolve, resolve_by_system
 from connectors.event_api.wire import Told
-from connectors.rate_limit import Closed
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.errors import SyncError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 import httpx
 
@@ -36,7 +36,8 @@ from connectors.event_api.answers import (
     interpret_failure,
 )
 from connectors.event_api.transport import Exchange, HeldBackError, HttpAnswer, may_leave
-from connectors.rate_limit import Admitted, Closed, Pacer
+from connectors.rate_limit import RateLimiter
+from connectors.rate_limit_state import Permit
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until, rate_hint
 from mappings.delivery import Answer
 from mappings.errors import SyncError
@@ -101,6 +102,13 @@ def request_refused(answer: Answer, asked: str) -> RequestRefusedError:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """No request leaves any more: the whole route has stopped for `cause`."""
+
+    cause: SyncError
+
+
 class Understood(Protocol):
     """Any answer that was read: it keeps what people may want to know of it."""
 
@@ -132,14 +140,14 @@ class Route:
 
     def __init__(
         self,
-        pacer: Pacer,
+        limiter: RateLimiter,
         acquaintance: Acquaintance,
         *,
         key_tail: str,
         scope: str,
         has_channels: bool = False,
     ) -> None:
-        self.pacer = pacer
+        self.limiter = limiter
         self.acquaintance = acquaintance
         self._key_tail = key_tail
         self._scope = scope
@@ -148,7 +156,7 @@ class Route:
     @property
     def closed(self) -> SyncError | None:
         """Why no request leaves any more, or None."""
-        return self.pacer.closed
+        return self.limiter.closed
 
     def scope_missing(self, answer: Answer, channel_id: int | None = None) -> SyncError:
         """Return the error in which a missing scope reaches people."""
@@ -158,30 +166,30 @@ class Route:
         """Keep to what the headers of an answer tell of the route's limit, if they do; they have lower-case names."""
         hint = rate_hint(headers, now)
         if hint is not None:
-            self.pacer.hinted(hint)
+            self.limiter.hinted(hint)
 
     async def pass_through(self, send: Callable[[], Awaitable[M]]) -> M | Closed:
         """Send when the pace allows, again after each 429, and return the first answer that is no 429.
 
         An answer that concerns every request (401, mostly a missing scope, a redirect, another host) closes the route.
         """
-        await self.pacer.crowd.enter()
+        await self.limiter.concurrency.enter()
         try:
             while True:
-                admitted = await self.pacer.admit()
-                if isinstance(admitted, Closed):
-                    return admitted
-                meaning = await self._sent(admitted, send)
+                permit = await self.limiter.acquire()
+                if permit is None:
+                    return Closed(cast("SyncError", self.limiter.closed))
+                meaning = await self._sent(permit, send)
                 if meaning is not None and not isinstance(meaning, RateLimited):
                     return meaning
         finally:
-            self.pacer.crowd.leave()
+            self.limiter.concurrency.leave()
 
-    async def _sent(self, admitted: Admitted, send: Callable[[], Awaitable[M]]) -> M | None:
+    async def _sent(self, permit: Permit, send: Callable[[], Awaitable[M]]) -> M | None:
         """Send, and return what came back; None where a pause began before anything was written."""
-        began, is_well = self.pacer.clock(), None
-        self.pacer.crowd.sent()
-        looked = may_leave.set(lambda: self.pacer.may_leave(admitted))
+        began, is_well = self.limiter.clock(), None
+        self.limiter.concurrency.sent()
+        looked = may_leave.set(lambda: self.limiter.is_valid(permit))
         try:
             meaning = await send()
             is_well = not isinstance(meaning, RateLimited | Failing | Lost | NotReached)
@@ -190,40 +198,40 @@ class Route:
         finally:
             may_leave.reset(looked)
             if is_well is None:
-                self.pacer.crowd.withdraw()
+                self.limiter.concurrency.withdraw()
             else:
-                self.pacer.crowd.back(self.pacer.clock() - began, is_well=is_well)
+                self.limiter.concurrency.back(self.limiter.clock() - began, is_well=is_well)
         self.acquaintance.note(meaning.answer)
-        self._tell_pacer(admitted, meaning)
+        self._report(permit, meaning)
         return meaning
 
-    def _tell_pacer(self, admitted: Admitted, meaning: Understood) -> None:
+    def _report(self, permit: Permit, meaning: Understood) -> None:
         match meaning:
             case RateLimited(_, wait_s):
-                self.pacer.limited(admitted, wait_s)
+                self.limiter.limited(permit, wait_s)
             case Failing(_, wait_s):
-                self.pacer.failed()
+                self.limiter.failed()
                 if wait_s is not None:
-                    self.pacer.limited(admitted, wait_s)
+                    self.limiter.limited(permit, wait_s)
             case NotReached() | Lost() | Unreadable():
-                self.pacer.failed()
+                self.limiter.failed()
             case Foreign(answer) if self.acquaintance.is_made and answer.status not in REFUSED_BY_PROXY:
-                self.pacer.failed()
+                self.limiter.failed()
             case _:
                 self._close_or_pass(meaning)
 
     def _close_or_pass(self, meaning: Understood) -> None:
         match meaning:
             case Foreign(answer) if not self.acquaintance.is_made:
-                self.pacer.close(not_the_service(answer))
+                self.limiter.close(not_the_service(answer))
             case KeyRefused(answer):
-                self.pacer.close(key_refused(answer, self._key_tail))
+                self.limiter.close(key_refused(answer, self._key_tail))
             case ScopeMissing(answer) if not self._has_channels:
-                self.pacer.close(self.scope_missing(answer))
+                self.limiter.close(self.scope_missing(answer))
             case Redirected(answer, location):
-                self.pacer.close(redirect_refused(answer, location))
+                self.limiter.close(redirect_refused(answer, location))
             case _:
-                self.pacer.passed()
+                self.limiter.passed()
 
 
 T = TypeVar("T")
@@ -261,7 +269,7 @@ class Questions:
 
     async def insist(self, request: Callable[[], httpx.Request], read: Callable[[bytes], T | None]) -> Read[T] | Meaning | Closed:
         """Ask until an answer settles the question or the policy is spent; returns the last answer as it was understood."""
-        clock = self.route.pacer.clock
+        clock = self.route.limiter.clock
         started = clock()
         return await ask_until(
             lambda met: self.route.closed is not None or _is_settled(met),

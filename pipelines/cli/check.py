@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, NotRequired
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.completion import feed_words
 from pipelines.cli.options import IS_WORKING, AsJson
@@ -15,7 +17,7 @@ if IS_WORKING:
     from mappings.errors import FileProblem, MappingFileError
     from mappings.spec.feed import FeedMapping
     from pipelines.cli.feed_files import SharedFile, every_mapping, mapping_or_error, shared_file
-    from pipelines.cli.findings import FeedFindings, find
+    from pipelines.cli.findings import ExampleFindings, FeedFindings, LiveFinding, find
     from pipelines.cli.output.console import Output
     from pipelines.cli.output.words import worst
     from pipelines.orchestration.dagster_home import settings_lacking
@@ -60,10 +62,46 @@ def check(
     would refuse what the mapping sends; with --live also 3 key or scope refused, 6 the service or a source does not
     answer; with --probe also 1 the service created an event.
     """
-    # keeps `--help` fast
-
     asking = Asking(is_live=live or probe or notify, is_probing=probe, is_telling=notify)
-    return check_feeds(tuple(feeds or ()), asking, as_json=as_json)
+    words = tuple(feeds or ())
+    settings, output = current_settings(), Output(json=as_json)
+    shared = [one for one in (shared_file(settings, word) for word in words) if one]
+    loaded = [mapping_or_error(settings, word) for word in _feeds_of(words, shared)] or every_mapping(settings)
+    findings = [find(one) for one in loaded]
+    if asking.is_live:
+        findings = _with_live(settings, loaded, findings, asking)
+    code = worst(_codes(findings))
+    document = Check(feeds=[_document(one, is_live=asking.is_live) for one in findings], ok=code == 0)
+    if shared:
+        document["shared"] = shared
+    output.document(document)
+    for each in shared:
+        output.note(str(each))
+    for one in findings:
+        _show(output, one)
+    if lacking := settings_lacking(settings.dagster_home):
+        output.note(f"{settings.dagster_home / 'dagster.yaml'} does not say {', '.join(lacking)}: {_BY_DEFAULT}")
+    output.note(_summary(findings))
+    return code
+
+
+class CheckedFile(TypedDict):
+    """What was found in one mapping file; `live` is there with --live."""
+
+    feed: str
+    path: Path
+    problems: Sequence[FileProblem]
+    warnings: Sequence[FileProblem]
+    examples: ExampleFindings
+    live: NotRequired[Sequence[LiveFinding]]
+
+
+class Check(TypedDict):
+    """What was found in all files; `shared`: files that were named, and are there to be included."""
+
+    feeds: Sequence[CheckedFile]
+    shared: NotRequired[Sequence[SharedFile]]
+    ok: bool
 
 
 UNSOUND = 2
@@ -79,36 +117,6 @@ class Asking:
     is_live: bool = False
     is_probing: bool = False
     is_telling: bool = False
-
-
-def check_feeds(words: Sequence[str], asking: Asking, *, as_json: bool) -> int:
-    """Check the feeds or files named, or all; return the exit code.
-
-    Raises:
-        ConfigError: a word names neither a feed nor a file, or there is nothing to check.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    shared = [one for one in (shared_file(settings, word) for word in words) if one]
-    loaded = [mapping_or_error(settings, word) for word in _feeds_of(words, shared)] or every_mapping(settings)
-    findings = [find(one) for one in loaded]
-    if asking.is_live:
-        findings = _with_live(settings, loaded, findings, asking)
-    code = worst(_codes(findings))
-    output.document(
-        {
-            "feeds": [_document(one, is_live=asking.is_live) for one in findings],
-            **({"shared": shared} if shared else {}),
-            "ok": code == 0,
-        }
-    )
-    for each in shared:
-        output.note(str(each))
-    for one in findings:
-        _show(output, one)
-    if lacking := settings_lacking(settings.dagster_home):
-        output.note(f"{settings.dagster_home / 'dagster.yaml'} does not say {', '.join(lacking)}: {_BY_DEFAULT}")
-    output.note(_summary(findings))
-    return code
 
 
 def _feeds_of(words: Sequence[str], shared: Sequence[SharedFile]) -> list[str]:
@@ -135,15 +143,11 @@ def _codes(findings: Sequence[FeedFindings]) -> set[int]:
     return unsound | {answer.exit_code for one in findings for answer in one.live}
 
 
-def _document(one: FeedFindings, *, is_live: bool) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "feed": one.feed,
-        "path": one.path,
-        "problems": one.problems,
-        "warnings": one.warnings,
-        "examples": asdict(one.examples),
-    }
-    return {**document, "live": one.live} if is_live else document
+def _document(one: FeedFindings, *, is_live: bool) -> CheckedFile:
+    document = CheckedFile(feed=one.feed, path=one.path, problems=one.problems, warnings=one.warnings, examples=one.examples)
+    if is_live:
+        document["live"] = one.live
+    return document
 
 
 def _show(output: Output, one: FeedFindings) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from pipelines.cli.state_reader import Shelf
+    from pipelines.cli.state_reader import StateReader
 
 _MOST = 50
 _NAME = re.compile(r"^feed:[ \t]*['\"]?([a-z0-9][a-z0-9-]*)", re.MULTILINE)
@@ -39,8 +39,8 @@ def feed_words(incomplete: str) -> list[Offer]:
 def run_words(context: typer.Context, incomplete: str) -> list[Offer]:
     """Offer the latest runs, youngest first; of one feed, where the words before name it."""
     offers: list[Offer] = []
-    with _quietly(), _shelf() as shelf:
-        runs = shelf.runs(context.params.get("feed"), _MOST)
+    with _quietly(), _reader() as reader:
+        runs = reader.runs(context.params.get("feed"), _MOST)
         offers += [
             (run.run_id, f"{run.book.feed}, {run.started_at:%Y-%m-%d %H:%M}, {run.outcome or 'not ended'}") for run in runs
         ]
@@ -70,12 +70,12 @@ def waiting_words(context: typer.Context, incomplete: str) -> list[Offer]:
     from pipelines.run.standing import WAITING  # as above
 
     offers: list[Offer] = []
-    with _quietly(), _shelf() as shelf:
-        book = shelf.book(str(context.params.get("feed")))
-        if shelf.books is not None and book is not None:
+    with _quietly(), _reader() as reader:
+        book = reader.book(str(context.params.get("feed")))
+        if reader.books is not None and book is not None:
             rows = (
                 row
-                for row in chosen_rows(shelf.books, book, WAITING)
+                for row in chosen_rows(reader.books, book, WAITING)
                 if row.state != "rejected" and row.row_key.startswith(incomplete)
             )
             offers += [(row.row_key, f"{row.state}: {row.place}") for row in islice(rows, _MOST)]
@@ -87,13 +87,13 @@ def _fitting(offers: Iterable[Offer], incomplete: str) -> list[Offer]:
 
 
 @contextmanager
-def _shelf() -> Iterator[Shelf]:
+def _reader() -> Iterator[StateReader]:
     """Open what there is, as it is: pressing Tab changes no schema."""
-    from pipelines.cli.state_reader import open_shelf  # keeps `--help` fast
+    from pipelines.cli.state_reader import open_state  # keeps `--help` fast
     from pipelines.settings import current_settings  # as above
 
-    with open_shelf(current_settings(), upgrades=False) as shelf:
-        yield shelf
+    with open_state(current_settings(), upgrades=False) as reader:
+        yield reader
 
 
 @contextmanager

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NotRequired
+
+from typing_extensions import TypedDict
 
 from mappings.delivery import Intent
 from mappings.errors import SyncError
@@ -14,7 +16,7 @@ from mappings.spec.feed import FeedMapping
 from pipelines.cli.output.console import Output, Progress
 from pipelines.cli.output.words import BRAKE_COLUMNS, REJECTION_COLUMNS, brake_rows, read_line, rejection_rows, worst
 from pipelines.clock import new_run_id, now
-from pipelines.run.brakes import BrakeError, brake_error, pass_the_gate
+from pipelines.run.brakes import BrakeError, BrakeResult, brake_error, pass_the_gate
 from pipelines.run.context import RunContext
 from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
 from pipelines.run.options import RunOptions
@@ -26,12 +28,42 @@ from pipelines.run.standing import outcome_of_publish
 from pipelines.settings import Settings
 from state.archive.rehearsal import rehearsal_copy
 from state.database import existing_database
-from state.ledger.accounts import PublishAccount, StageReport
+from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow, StageReport
 from state.ledger.outbox import Outbox
 from state.ledger.row_record import Book
 from state.ledger.standing import NOTHING, Standing
 from state.views.books import Books
 from state.views.views import RowFilter
+
+
+class Rehearsal(TypedDict):
+    """What a run of one feed would do. `first`: the first of the rows it would send; `waiting` counts what would wait for a
+    person afterwards. `read` is null where the source could not be read, and what comes of reading is then left out.
+    """
+
+    feed: str
+    outcome: str
+    exit_code: int
+    message: str
+    hint: str
+    read: ReadAccount | None
+    skipped: NotRequired[Mapping[str, int]]
+    warnings: NotRequired[int]
+    vanished: NotRequired[int]
+    past: NotRequired[int]
+    withdrawn: NotRequired[int]
+    rejections: NotRequired[Sequence[RejectedRow]]
+    brakes: NotRequired[Sequence[BrakeResult]]
+    would_send: int
+    first: Sequence[Sending]
+    waiting: Mapping[str, int]
+
+
+class Rehearsals(TypedDict):
+    """What runs would do; nothing was written or sent."""
+
+    rehearsals: Sequence[Rehearsal]
+
 
 SHOWN = 10
 """So many of the rows to be sent are shown, and so many rejected ones."""
@@ -58,7 +90,7 @@ class Owed:
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
+class DryRun:
     """What a run of one feed would do. `owed` is None where it would not come to sending.
 
     `waiting` counts what would wait for a person afterwards, by the word that `rows --state` takes.
@@ -70,44 +102,40 @@ class Rehearsal:
     owed: Owed | None = None
     waiting: Mapping[str, int] = field(default_factory=dict)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Rehearsal:
         """Return it as scripts read it."""
-        return {
-            "feed": self.feed,
-            "outcome": self.outcome.name,
-            "exit_code": int(self.outcome.exit_code),
-            "message": self.outcome.message,
-            "hint": self.outcome.hint,
-            **(_stage_document(self.staged) if self.staged else {"read": None}),
-            "would_send": self.owed.count if self.owed else 0,
-            "first": self.owed.first if self.owed else (),
-            "waiting": self.waiting,
-        }
+        document = Rehearsal(
+            feed=self.feed,
+            outcome=self.outcome.name,
+            exit_code=int(self.outcome.exit_code),
+            message=self.outcome.message,
+            hint=self.outcome.hint,
+            read=self.staged.report.account if self.staged else None,
+            would_send=self.owed.count if self.owed else 0,
+            first=self.owed.first if self.owed else (),
+            waiting=self.waiting,
+        )
+        if self.staged:
+            report = self.staged.report
+            document["skipped"] = report.skipped
+            document["warnings"] = report.warnings
+            document["vanished"] = report.vanished
+            document["past"] = report.past
+            document["withdrawn"] = report.withdrawn
+            document["rejections"] = report.rejections
+            document["brakes"] = self.staged.brakes
+        return document
 
 
-def show_rehearsals(output: Output, rehearsals: Sequence[Rehearsal]) -> None:
+def show_rehearsals(output: Output, rehearsals: Sequence[DryRun]) -> None:
     """Print them: one JSON document, or for people the accounts, the brakes, and the first rows that would be sent."""
-    output.document({"rehearsals": [rehearsal.document() for rehearsal in rehearsals]})
+    output.document(Rehearsals(rehearsals=[rehearsal.document() for rehearsal in rehearsals]))
     for rehearsal in rehearsals:
         _show(output, rehearsal)
     output.note("a rehearsal: nothing was written or sent")
 
 
-def _stage_document(staged: Staged) -> dict[str, Any]:
-    report = staged.report
-    return {
-        "read": report.account,
-        "skipped": report.skipped,
-        "warnings": report.warnings,
-        "vanished": report.vanished,
-        "past": report.past,
-        "withdrawn": report.withdrawn,
-        "rejections": report.rejections,
-        "brakes": staged.brakes,
-    }
-
-
-def _show(output: Output, rehearsal: Rehearsal) -> None:
+def _show(output: Output, rehearsal: DryRun) -> None:
     outcome = rehearsal.outcome
     output.note(f"{rehearsal.feed}: {outcome.name}")
     for line in (*outcome.message.splitlines(), *([f"what would help: {outcome.hint}"] if outcome.hint else [])):
@@ -177,7 +205,7 @@ def rehearse_feeds(settings: Settings, feeds: Sequence[FeedMapping], options: Ru
     return worst({int(rehearsal.outcome.exit_code) for rehearsal in rehearsals})
 
 
-def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar: Progress) -> Rehearsal:
+def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar: Progress) -> DryRun:
     try:
         with (
             faults_as_errors(lambda: "rehearsing"),
@@ -185,7 +213,7 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar
             rehearsal_copy(engine, settings.destination, mapping.feed) as copy,
         ):
             run = FeedRun(
-                workshop=RunContext(settings, copy),
+                context=RunContext(settings, copy),
                 mapping=mapping,
                 ticket=RunIdentity(new_run_id(now()), _LAUNCHED_BY),
                 options=options,
@@ -193,42 +221,42 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar
             )
             return _on_copy(run)
     except SyncError as error:
-        return Rehearsal(mapping.feed, outcome_of(error))
+        return DryRun(mapping.feed, outcome_of(error))
     except KeyboardInterrupt:
         interrupted = InterruptedRunError("interrupted; nothing was written or sent", hint="rehearse it again")
-        return Rehearsal(mapping.feed, outcome_of(interrupted))
+        return DryRun(mapping.feed, outcome_of(interrupted))
 
 
-def _on_copy(run: FeedRun) -> Rehearsal:
+def _on_copy(run: FeedRun) -> DryRun:
     feed = run.mapping.feed
     staged = None if run.options.publish_only else run.stage()
     rehearsed = Outcome("rehearsed", ExitCode.DONE)
     if staged and staged.stopping:
-        return Rehearsal(feed, outcome_of(brake_error(staged.stopping, feed)), staged)
+        return DryRun(feed, outcome_of(brake_error(staged.stopping, feed)), staged)
     if run.options.stage_only:
-        return Rehearsal(feed, rehearsed, staged)
+        return DryRun(feed, rehearsed, staged)
     try:
-        pass_the_gate(run.workshop.ledger(run.mapping), run.mapping, run.options, _LAUNCHED_BY)
+        pass_the_gate(run.context.ledger(run.mapping), run.mapping, run.options, _LAUNCHED_BY)
     except BrakeError as closed:
-        return Rehearsal(feed, outcome_of(closed), staged)
+        return DryRun(feed, outcome_of(closed), staged)
     owed = _owed(run)
     told = outcome_of_publish(PublishReport(PublishAccount(), None, 0.0, standing=owed.standing), run.mapping)
     outcome = replace(told, name=rehearsed.name) if told.exit_code is ExitCode.DONE else told
-    return Rehearsal(feed, outcome, staged, owed, _waiting(run))
+    return DryRun(feed, outcome, staged, owed, _waiting(run))
 
 
 def _waiting(run: FeedRun) -> Mapping[str, int]:
     """Count what would wait for a person after the run, before any answer of the service."""
-    (status,) = Books(run.workshop.engine, run.workshop.now).status(
-        destination=run.workshop.settings.destination, feed=run.mapping.feed
+    (status,) = Books(run.context.engine, run.context.now).status(
+        destination=run.context.settings.destination, feed=run.mapping.feed
     )
     return status.waiting
 
 
 def _owed(run: FeedRun) -> Owed:
     """Return how many rows the run would send, the first of them in the order of sending, and what nobody has decided on."""
-    with run.workshop.lease(run.mapping, _LAUNCHED_BY, is_patient=False) as lease:
-        outbox = run.workshop.publish_job(run.mapping, run.ticket.run_id, lease, run.options, run.watcher.settled).outbox
+    with run.context.lease(run.mapping, _LAUNCHED_BY, is_patient=False) as lease:
+        outbox = run.context.publish_job(run.mapping, run.ticket.run_id, lease, run.options, run.watcher.settled).outbox
         owed = outbox.owed
         intents = outbox.settle_and_claim((), SHOWN)
         first = tuple(_sending(run, intent) for intent in intents)
@@ -245,6 +273,6 @@ def _rest(outbox: Outbox) -> int:
 
 
 def _sending(run: FeedRun, intent: Intent) -> Sending:
-    book = Book(run.workshop.settings.destination, run.mapping.feed)
-    entry = Books(run.workshop.engine).rows(book, RowFilter(row_key=intent.row_key))[0]
+    book = Book(run.context.settings.destination, run.mapping.feed)
+    entry = Books(run.context.engine).rows(book, RowFilter(row_key=intent.row_key))[0]
     return Sending(entry.origin, intent.row_key, intent.key, json.loads(intent.body))

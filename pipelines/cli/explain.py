@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Literal, cast
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.completion import feed_words
 from pipelines.cli.options import IS_WORKING, AsJson
@@ -23,11 +24,11 @@ if IS_WORKING:
     from mappings.spec.feed import FeedMapping
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.feed_session import typed_key
-    from pipelines.cli.listed_rows import ListedRow, of_entry
+    from pipelines.cli.listed_rows import Entry, ListedRow, of_entry
     from pipelines.cli.output.console import Output, Progress
-    from pipelines.cli.row_outcomes import outcome_document, outcome_told
+    from pipelines.cli.row_outcomes import Outcome, outcome_document, outcome_told
     from pipelines.cli.service_lists import Known, known_lists
-    from pipelines.cli.state_reader import open_shelf
+    from pipelines.cli.state_reader import open_state
     from pipelines.clock import now
     from pipelines.settings import Settings, current_settings
     from state.views.views import RowFilter
@@ -53,24 +54,8 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
     that leaves the row out; then the event as it would be sent, and what the ledger knows of it. Nothing is written or
     sent. A word that is both a key and a number means the key. Exit codes: 0, or 2 where there is no such row.
     """
-    # keeps `--help` fast
-
-    return explain_one(feed, row, as_json=as_json)
-
-
-_COLUMNS = ("field", "step", "goes in", "comes out")
-_KEPT_KEYS = 50_000
-_LONGEST = 300
-
-
-def explain_one(word: str, row: str, *, as_json: bool) -> int:
-    """Tell one row of a feed step by step; return 0.
-
-    Raises:
-        SyncError: the mapping is broken, the source cannot be read or has no such row.
-    """
     settings, output = current_settings(), Output(json=as_json)
-    mapping = named_mapping(settings, word)
+    mapping = named_mapping(settings, feed)
     known = known_lists(settings)
     mapper = compile_feed(mapping, known.directory, now())
     with output.progress(f"looking for {row} in {mapping.feed}") as bar:
@@ -85,6 +70,24 @@ def explain_one(word: str, row: str, *, as_json: bool) -> int:
     if not as_json:
         _show(output, known, found, explanation, entries)
     return 0
+
+
+class Explained(TypedDict):
+    """One row step by step: its raw cells, what each step made of them, what became of it, what the ledger has of it."""
+
+    feed: str
+    lists: Literal["live", "offline"]
+    why_offline: str
+    place: str
+    cells: Mapping[str, str]
+    steps: Sequence[TracedStep]
+    outcomes: Sequence[Outcome]
+    ledger: Sequence[Entry]
+
+
+_COLUMNS = ("field", "step", "goes in", "comes out")
+_KEPT_KEYS = 50_000
+_LONGEST = 300
 
 
 def _rows(source: Source, bar: Progress) -> Generator[SourceRow, None, None]:
@@ -119,27 +122,27 @@ def _find(feed: FeedName, rows: Generator[SourceRow, None, None], mapper: RowMap
 
 def _entries(settings: Settings, mapping: FeedMapping, keys: Iterable[RowKey]) -> list[ListedRow]:
     """Return what the ledger knows of these rows; nothing where there is no state DB."""
-    with open_shelf(settings) as shelf:
-        if shelf.books is None:
+    with open_state(settings) as reader:
+        if reader.books is None:
             return []
         wanted = [RowFilter(row_key=key) for key in sorted(keys) if key]
-        records = [record for book in shelf.books_of(mapping.feed) for one in wanted for record in shelf.books.rows(book, one)]
+        records = [record for book in reader.books_of(mapping.feed) for one in wanted for record in reader.books.rows(book, one)]
         return [of_entry(record, mapping.feed) for record in records]
 
 
 def _document(
     mapping: FeedMapping, known: Known, row: SourceRow, explanation: Explanation, entries: list[ListedRow]
-) -> dict[str, Any]:
-    return {
-        "feed": mapping.feed,
-        "lists": known.lists,
-        "why_offline": known.why_offline,
-        "place": row.origin.place,
-        "cells": row.cells,
-        "steps": explanation.steps,
-        "outcomes": [outcome_document(outcome) for outcome in explanation.outcomes],
-        "ledger": [entry.document for entry in entries],
-    }
+) -> Explained:
+    return Explained(
+        feed=mapping.feed,
+        lists=known.lists,
+        why_offline=known.why_offline,
+        place=row.origin.place,
+        cells=row.cells,
+        steps=explanation.steps,
+        outcomes=[outcome_document(outcome) for outcome in explanation.outcomes],
+        ledger=[cast("Entry", entry.document) for entry in entries],
+    )
 
 
 def _show(output: Output, known: Known, row: SourceRow, explanation: Explanation, entries: list[ListedRow]) -> None:

@@ -11,14 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rapidfuzz import process
+from typing_extensions import TypedDict
 
-from mappings.errors import ConfigError, MappingFileError
+from mappings.errors import ConfigError, FileProblem, MappingFileError
 from mappings.refusals import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SourceSpec
 from mappings.yaml.includes import including, is_shared
 from mappings.yaml.loader import SUFFIXES, FeedFolder, LoadedFeed, load_feed, load_folder
 from pipelines.settings import Settings
+
+
+class BrokenFile(TypedDict):
+    """A mapping file that cannot be used, with every mistake."""
+
+    path: Path
+    problems: Sequence[FileProblem]
 
 
 def folder_of(settings: Settings, wanted: Sequence[str] = ()) -> FeedFolder:

@@ -16,7 +16,7 @@ from mappings.errors import ConfigError
 from mappings.row_key import RowKey
 from mappings.spec.feed import PublishPolicy
 from pipelines.cli.feed_files import chosen_feeds, folder_of
-from pipelines.cli.state_reader import Shelf
+from pipelines.cli.state_reader import StateReader
 from pipelines.clock import now
 from pipelines.settings import Settings
 from state.database import StateDb, existing_database
@@ -31,7 +31,7 @@ _ALIKE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class FeedAtHand:
+class FeedSession:
     """A feed at one destination, to look into and to decide about."""
 
     settings: Settings
@@ -91,7 +91,7 @@ class FeedAtHand:
 
 
 @contextmanager
-def feed_at_hand(settings: Settings, word: str) -> Iterator[FeedAtHand]:
+def open_feed_session(settings: Settings, word: str) -> Iterator[FeedSession]:
     """Open a feed by a person's word for the length of the block.
 
     Raises:
@@ -100,13 +100,13 @@ def feed_at_hand(settings: Settings, word: str) -> Iterator[FeedAtHand]:
     """
     destination = settings.destination if settings.base_url else None
     with existing_database(settings.state_url) as engine:
-        shelf = Shelf(settings, None if engine is None else Books(engine, now), destination)
-        name = shelf.feed_name(word)
-        book = shelf.book(name)
+        reader = StateReader(settings, None if engine is None else Books(engine, now), destination)
+        name = reader.feed_name(word)
+        book = reader.book(name)
         if engine is None or book is None:
-            hint = shelf.elsewhere_sentence() or f"`eventsync run {name}` stages and sends its rows"
+            hint = reader.elsewhere_sentence() or f"`eventsync run {name}` stages and sends its rows"
             raise ConfigError(f"{name}: nothing was run yet, so there is nothing to decide", hint=hint)
-        yield FeedAtHand(settings, engine, book)
+        yield FeedSession(settings, engine, book)
 
 
 def decider() -> str:

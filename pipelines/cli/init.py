@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.options import IS_WORKING, AsJson
 
@@ -22,7 +23,8 @@ if IS_WORKING:
     from connectors.sources.files.source import file_at
     from mappings.draft.dialect import header_row
     from mappings.draft.draft import Draft, Sample, Wishes, draft_feed, feed_name, with_examples
-    from mappings.errors import ConfigError, MappingFileError
+    from mappings.draft.moments import Guessed
+    from mappings.errors import ConfigError, FileProblem, MappingFileError
     from mappings.measures import parse_zone
     from mappings.spec.source import SourceSpec
     from pipelines.cli.feed_files import mapping_or_error, shown_path
@@ -73,10 +75,48 @@ def init(  # one parameter for each option
     you say otherwise, and day-first or month-first is decided by evidence alone: where there is none, rows are rejected
     until you choose. Exit codes: 0 written, 2 the file is there already or the source cannot be read.
     """
-    # keeps `--help` fast
-
     order = dates.removesuffix("-first") if dates else ""
-    return draft_mapping(source, DraftWishes(feed or "", out, zone, order, is_forced=force), as_json=as_json)
+    wishes = DraftWishes(feed or "", out, zone, order, is_forced=force)
+    settings, output = current_settings(), Output(json=as_json)
+    feed = _feed(wishes.feed) or _feed_of(source)
+    zone = _zone(wishes.zone)
+    out = wishes.out or settings.feeds / f"{feed}.yaml"
+    _refuse_to_overwrite(out, is_forced=wishes.is_forced)
+    with output.progress(f"reading a sample of {_stem(source)}"):
+        sample, is_whole = read_sample(source, out, settings.access)
+    if not sample.rows:
+        raise ConfigError(f"{_stem(source)} has no rows to learn from", hint="ask the partner for a file with some events in it")
+    draft = draft_feed(sample, Wishes(feed, zone, wishes.order))
+    _write(out, _complete(draft, out, sample), is_forced=wishes.is_forced)
+    findings = _findings(settings, out)
+    output.document(
+        Drafted(
+            feed=feed,
+            out=out,
+            rows=len(sample.rows),
+            columns=sample.columns,
+            guesses=draft.guesses,
+            problems=findings.problems if findings else (),
+            warnings=findings.warnings if findings else (),
+            is_whole=is_whole,
+        )
+    )
+    if not as_json:
+        _show(output, feed, out, draft, findings)
+    return 0 if findings is None or findings.is_sound else 2
+
+
+class Drafted(TypedDict):
+    """The mapping file that was drafted at `out` from so many sampled `rows`, and how sure each guess is."""
+
+    feed: str
+    out: Path
+    rows: int
+    columns: Sequence[str]
+    guesses: Sequence[Guessed]
+    problems: Sequence[FileProblem]
+    warnings: Sequence[FileProblem]
+    is_whole: bool
 
 
 _TOP = 60
@@ -103,31 +143,6 @@ class DraftWishes:
     zone: str = ""
     order: str = ""
     is_forced: bool = False
-
-
-def draft_mapping(source: str, wishes: DraftWishes, *, as_json: bool) -> int:
-    """Draft a mapping for `source` and write it; return 0, or 2 where the draft does not pass `check`.
-
-    Raises:
-        ConfigError: a file is there already, or nothing here reads such a source.
-        SyncError: the source cannot be read.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    feed = _feed(wishes.feed) or _feed_of(source)
-    zone = _zone(wishes.zone)
-    out = wishes.out or settings.feeds / f"{feed}.yaml"
-    _refuse_to_overwrite(out, is_forced=wishes.is_forced)
-    with output.progress(f"reading a sample of {_stem(source)}"):
-        sample, is_whole = read_sample(source, out, settings.access)
-    if not sample.rows:
-        raise ConfigError(f"{_stem(source)} has no rows to learn from", hint="ask the partner for a file with some events in it")
-    draft = draft_feed(sample, Wishes(feed, zone, wishes.order))
-    _write(out, _complete(draft, out, sample), is_forced=wishes.is_forced)
-    findings = _findings(settings, out)
-    output.document(_document(feed, out, sample, draft, findings) | {"is_whole": is_whole})
-    if not as_json:
-        _show(output, feed, out, draft, findings)
-    return 0 if findings is None or findings.is_sound else 2
 
 
 def read_sample(source: str, out: Path, access: Access) -> tuple[Sample, bool]:
@@ -272,18 +287,6 @@ def _write(out: Path, text: str, *, is_forced: bool) -> None:
 def _findings(settings: Settings, out: Path) -> FeedFindings | None:
     """Look through the file as `check` does; None where it was only to be looked at."""
     return find(mapping_or_error(settings, str(out.absolute()))) if out.is_file() else None
-
-
-def _document(feed: str, out: Path, sample: Sample, draft: Draft, findings: FeedFindings | None) -> dict[str, Any]:
-    return {
-        "feed": feed,
-        "out": out,
-        "rows": len(sample.rows),
-        "columns": sample.columns,
-        "guesses": draft.guesses,
-        "problems": findings.problems if findings else (),
-        "warnings": findings.warnings if findings else (),
-    }
 
 
 def _show(output: Output, feed: str, out: Path, draft: Draft, findings: FeedFindings | None) -> None:

@@ -4,21 +4,89 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, assert_never
 
+from typing_extensions import TypedDict
+
 from connectors.event_api.route import in_short
+from mappings.delivery import Answer
 from mappings.errors import ConfigError
 from mappings.refusals import REASON_TEXTS, Reason, did_you_mean
 from mappings.row_key import RowKey
-from pipelines.cli.output.csv import ToldRow, told
+from pipelines.cli.output.csv import CsvRow, told
 from pipelines.run.standing import ALL, IGNORED, RESENT, WAITING
-from state.enums import DriftKind, EntryState, ProblemKind, Waiting
+from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
 from state.ledger.choices import waits_for_access
 from state.ledger.row_record import Book, OtherEntry, RowRecord
 from state.views.books import Books
 from state.views.views import ProblemRecord, RowFilter
+
+
+class Problem(TypedDict):
+    """A row that could not be used, is held, or was used with a warning, with its raw cells. `event_id`: the event that an
+    earlier version of the row has; `candidate`: the entry that a held row resembles.
+    """
+
+    state: ProblemKind
+    place: str
+    row_key: str
+    event_id: int | None
+    candidate: OtherEntry | None
+    problem: str
+    hint: str
+    reasons: Sequence[Reason]
+    cells: Mapping[str, str]
+    run_id: str
+    first_seen_at: datetime
+    seen_at: datetime
+
+
+class Drifted(TypedDict):
+    """What the source asks for now, where that is another event than was delivered."""
+
+    kind: DriftKind
+    event: dict[str, Any] | None
+
+
+class Decided(TypedDict):
+    """What a person has decided about a row."""
+
+    what: Decision
+    by: str
+    at: datetime | None
+    is_set_aside: bool
+
+
+class Entry(TypedDict):
+    """A row as the ledger has it. `state`: the word it was asked for by; `entry_state`: where it stands with the service;
+    `event`: the payload that the service shows, or that is to be delivered; `answer`: what the service said last; `candidate`:
+    the entry that a held row resembles, or that has the event of a superseded one; `vanished_by`: the rule that leaves it out.
+    `copies`: how many events of the row may exist where the service ignores idempotency keys, counted over all runs.
+    """
+
+    state: str
+    place: str
+    row_key: str
+    entry_state: EntryState
+    event_id: int | None
+    earlier_event_ids: Sequence[int]
+    idempotency_key: str
+    attempts: int
+    copies: int
+    problem: str
+    hint: str
+    answer: Answer | None
+    event: dict[str, Any]
+    candidate: OtherEntry | None
+    drift: Drifted | None
+    vanished_at: datetime | None
+    vanished_by: str
+    removed_at: datetime | None
+    decision: Decided | None
+    updated_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +99,8 @@ class ListedRow:
     event_id: int | None
     problem: str
     hint: str
-    csv: ToldRow
-    document: dict[str, Any]
+    csv: CsvRow
+    document: Problem | Entry
 
 
 def of_problem(record: ProblemRecord, feed: str, event_id: int | None, candidate: OtherEntry | None) -> ListedRow:
@@ -58,20 +126,20 @@ def of_problem(record: ProblemRecord, feed: str, event_id: int | None, candidate
         problem=problem,
         hint=hint,
         csv=_for_partner(record, event_id),
-        document={
-            "state": record.kind,
-            "place": record.origin,
-            "row_key": record.row_key,
-            "event_id": event_id,
-            "candidate": candidate,
-            "problem": problem,
-            "hint": hint,
-            "reasons": record.reasons,
-            "cells": record.cells,
-            "run_id": record.run_id,
-            "first_seen_at": record.first_seen_at,
-            "seen_at": record.seen_at,
-        },
+        document=Problem(
+            state=record.kind,
+            place=record.origin,
+            row_key=record.row_key,
+            event_id=event_id,
+            candidate=candidate,
+            problem=problem,
+            hint=hint,
+            reasons=record.reasons,
+            cells=record.cells,
+            run_id=record.run_id,
+            first_seen_at=record.first_seen_at,
+            seen_at=record.seen_at,
+        ),
     )
 
 
@@ -127,7 +195,7 @@ def of_resent(record: RowRecord, _feed: str) -> ListedRow:
     return _entry(record, "resent", problem, hint)
 
 
-def _for_partner(record: ProblemRecord, event_id: int | None) -> ToldRow:
+def _for_partner(record: ProblemRecord, event_id: int | None) -> CsvRow:
     row = told(record)
     return row if event_id is None else replace(row, problem=f"{row.problem}\nAn earlier version of this row is online.")
 
@@ -209,33 +277,35 @@ def _command(verb: str, feed: str, record: RowRecord, option: str = "") -> str:
 
 def _entry(record: RowRecord, state: str, problem: str, hint: str) -> ListedRow:
     event = record.event
-    document: dict[str, Any] = {
-        "state": state,
-        "place": record.origin,
-        "row_key": record.row_key,
-        "entry_state": record.state,
-        "event_id": record.event_id,
-        "earlier_event_ids": record.earlier_event_ids,
-        "idempotency_key": record.key,
-        "attempts": record.attempts,
-        "copies": record.copies,
-        "problem": problem,
-        "hint": hint,
-        "answer": record.answer,
-        "event": event,
-        "candidate": record.candidate,
-        "drift": record.drift_kind
-        and {"kind": record.drift_kind, "event": json.loads(record.drift_body) if record.drift_body else None},
-        "vanished_at": record.vanished_at,
-        "vanished_by": record.vanished_by,
-        "removed_at": record.removed_at,
-        "decision": record.decision
-        and {"what": record.decision, "by": record.decided_by, "at": record.decided_at, "is_set_aside": record.is_set_aside},
-        "updated_at": record.updated_at,
-    }
+    document = Entry(
+        state=state,
+        place=record.origin,
+        row_key=record.row_key,
+        entry_state=record.state,
+        event_id=record.event_id,
+        earlier_event_ids=record.earlier_event_ids,
+        idempotency_key=record.key,
+        attempts=record.attempts,
+        copies=record.copies,
+        problem=problem,
+        hint=hint,
+        answer=record.answer,
+        event=event,
+        candidate=record.candidate,
+        drift=None
+        if record.drift_kind is None
+        else Drifted(kind=record.drift_kind, event=json.loads(record.drift_body) if record.drift_body else None),
+        vanished_at=record.vanished_at,
+        vanished_by=record.vanished_by,
+        removed_at=record.removed_at,
+        decision=None
+        if record.decision is None
+        else Decided(what=record.decision, by=record.decided_by, at=record.decided_at, is_set_aside=record.is_set_aside),
+        updated_at=record.updated_at,
+    )
     cells = {"row key": record.row_key, "state": state, "event": "" if record.event_id is None else str(record.event_id)}
     cells |= {name: str(event.get(name, "")) for name in ("title", "startAt", "status")}
-    csv = ToldRow(record.origin, problem, hint, cells)
+    csv = CsvRow(record.origin, problem, hint, cells)
     return ListedRow(state, record.origin, record.row_key, record.event_id, problem, hint, csv, document)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.options import IS_WORKING, AsJson
 
@@ -19,7 +21,7 @@ if IS_WORKING:
     from pipelines.run.signals import wait_to_be_stopped
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
-    from pipelines.telemetry.metrics import MetricsPage, exposition, look, serving_metrics
+    from pipelines.telemetry.metrics import Gauge, MetricsPage, exposition, look, serving_metrics
 
 
 def metrics(
@@ -49,11 +51,24 @@ def metrics(
         from mappings.errors import ConfigError  # keeps `--help` fast
 
         raise ConfigError("--port and --out exclude each other", hint="what is served can be written by a second command")
-    # keeps `--help` fast
 
     if port is not None:
         return serve_metrics(host, port, as_json=as_json)
     return print_metrics(as_json=as_json) if out is None else write_metrics(out, as_json=as_json)
+
+
+class Metrics(TypedDict):
+    """The numbers that monitors watch; `out`: the file they were written to."""
+
+    metrics: Sequence[Gauge]
+    out: NotRequired[Path]
+
+
+class Serving(TypedDict):
+    """Where the numbers are served, and the process to signal."""
+
+    url: str
+    pid: int
 
 
 def print_metrics(*, as_json: bool) -> int:
@@ -79,7 +94,7 @@ def write_metrics(out: Path, *, as_json: bool) -> int:
     gauges = look(current_settings())
     with written_whole(out, "--out") as file:
         file.write_text(exposition(gauges), "utf-8")
-    Output(json=as_json).document({"out": out.resolve(), "metrics": gauges})
+    Output(json=as_json).document(Metrics(out=out.resolve(), metrics=gauges))
     return 0
 
 
@@ -92,7 +107,7 @@ def serve_metrics(host: str, port: int, *, as_json: bool) -> int:
     settings, output = current_settings(), Output(json=as_json)
     configure_logs(settings)
     with serving_metrics(MetricsPage(settings, monotonic_s).gauges, host, port) as url:
-        output.document({"url": url, "pid": os.getpid()})
+        output.document(Serving(url=url, pid=os.getpid()))
         if not as_json:
             output.note(f"Prometheus finds the numbers at {url}; stop with Ctrl-C.")
         with suppress(KeyboardInterrupt):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Annotated, Any, Literal, assert_never
+from typing import Annotated, Literal, assert_never
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.completion import feed_words
 from pipelines.cli.options import IS_WORKING, AsJson
@@ -22,10 +23,20 @@ if IS_WORKING:
     from mappings.spec.feed import FeedMapping
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.output.console import Output, Progress
-    from pipelines.cli.row_outcomes import Claims, Foreseen, Held, OutcomeKind, TakenBack, kind_of, outcome_document, outcome_told
+    from pipelines.cli.row_outcomes import (
+        Claims,
+        Foreseen,
+        Held,
+        Outcome,
+        OutcomeKind,
+        TakenBack,
+        kind_of,
+        outcome_document,
+        outcome_told,
+    )
     from pipelines.cli.service_lists import Known, known_lists
-    from pipelines.cli.state_reader import open_shelf
-    from pipelines.cli.unmapped import COLUMNS, Misses
+    from pipelines.cli.state_reader import open_state
+    from pipelines.cli.unmapped import COLUMNS, Misses, Unmapped
     from pipelines.clock import now
     from pipelines.settings import current_settings
 
@@ -62,13 +73,72 @@ def preview(
     would send, compared with what was sent before, tells `eventsync run FEED --dry-run`. Exit code 0, also with rejected
     rows.
     """
-    # keeps `--help` fast
+    wanted = Wanted(rows, only, is_whole=read_all)
+    settings, output = current_settings(), Output(json=as_json)
+    mapping = named_mapping(settings, feed)
+    known = known_lists(settings)
+    mapper = compile_feed(mapping, known.directory, now())
+    account, claims = PreviewCounts(), Claims()
+    source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
+    with (
+        output.progress(f"reading {mapping.feed}") as bar,
+        closing(_Reading(account, claims, bar, wanted).of(source, mapper.over)) as outcomes,
+    ):
+        met = list(_shown(outcomes, wanted))
+        # Whether the source ends here is known only by asking for one row more.
+        is_at_end = next(outcomes, None) is None if wanted.only and not wanted.is_whole else account.read < wanted.count
+        deque(outcomes if wanted.is_whole else (), maxlen=0)
+    account.is_whole = wanted.is_whole or is_at_end
+    first = [outcome for outcome in map(claims.in_the_end, met) if wanted.only in {None, kind_of(outcome)}]
+    with open_state(settings) as reader:
+        estranged = () if reader.has_delivered(mapping.feed) else reader.estranged()
+    output.document(
+        Preview(
+            feed=mapping.feed,
+            lists=known.lists,
+            why_offline=known.why_offline,
+            rows=[outcome_document(outcome) for outcome in first],
+            account=account.document(),
+            estranged=estranged,
+        )
+    )
+    if not as_json:
+        _show(output, mapping, known, first, account)
+        for sentence in estranged:
+            output.note(sentence)
+    return 0
 
-    return preview_feed(feed, Wanted(rows, only, is_whole=read_all), as_json=as_json)
+
+class PreviewAccount(TypedDict):
+    """`read + expanded = events + skipped + duplicate + grouped + rejected + held`; `is_whole`: all of the source was read."""
+
+    read: int
+    is_whole: bool
+    expanded: int
+    events: int
+    skipped: Mapping[str, int]
+    duplicate: int
+    grouped: int
+    rejected: int
+    held: int
+    reasons: Mapping[str, int]
+    warned: int
+    unmapped: Sequence[Unmapped]
+
+
+class Preview(TypedDict):
+    """The rows asked for, and what a run would make of them. `estranged`: as in the document of `status`."""
+
+    feed: str
+    lists: Literal["live", "offline"]
+    why_offline: str
+    rows: Sequence[Outcome]
+    account: PreviewAccount
+    estranged: tuple[str, ...]
 
 
 @dataclass(slots=True)
-class PreviewAccount:
+class PreviewCounts:
     """`read + expanded = events + skipped + absorbed + rejected + held`, as a first run counts. `is_whole`: all was read.
 
     `expanded`: events that rows gave beyond one each; `absorbed`: rows that another row of their key speaks for, by how;
@@ -122,22 +192,22 @@ class PreviewAccount:
         self.rejected += 1
         self.codes.update(reason.code.value for reason in row.rejection.reasons)
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> PreviewAccount:
         """Return it as scripts read it."""
-        return {
-            "read": self.read,
-            "is_whole": self.is_whole,
-            "expanded": self.expanded,
-            "events": self.events,
-            "skipped": dict(self.skipped.most_common()),
-            "duplicate": self.absorbed[Absorption.DUPLICATE.value],
-            "grouped": self.absorbed[Absorption.GROUPED.value],
-            "rejected": self.rejected,
-            "held": self.held,
-            "reasons": dict(self.codes.most_common()),
-            "warned": self.warned,
-            "unmapped": self.misses.values,
-        }
+        return PreviewAccount(
+            read=self.read,
+            is_whole=self.is_whole,
+            expanded=self.expanded,
+            events=self.events,
+            skipped=dict(self.skipped.most_common()),
+            duplicate=self.absorbed[Absorption.DUPLICATE.value],
+            grouped=self.absorbed[Absorption.GROUPED.value],
+            rejected=self.rejected,
+            held=self.held,
+            reasons=dict(self.codes.most_common()),
+            warned=self.warned,
+            unmapped=self.misses.values,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,43 +224,11 @@ class Wanted:
         return None if self.is_whole or self.only else self.count
 
 
-def preview_feed(word: str, wanted: Wanted, *, as_json: bool) -> int:
-    """Show the rows wanted and what becomes of them.
-
-    Raises:
-        SyncError: the mapping is broken, names a channel that the key does not have, or the source cannot be read.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    mapping = named_mapping(settings, word)
-    known = known_lists(settings)
-    mapper = compile_feed(mapping, known.directory, now())
-    account, claims = PreviewAccount(), Claims()
-    source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
-    with (
-        output.progress(f"reading {mapping.feed}") as bar,
-        closing(_Reading(account, claims, bar, wanted).of(source, mapper.over)) as outcomes,
-    ):
-        met = list(_shown(outcomes, wanted))
-        # Whether the source ends here is known only by asking for one row more.
-        is_at_end = next(outcomes, None) is None if wanted.only and not wanted.is_whole else account.read < wanted.count
-        deque(outcomes if wanted.is_whole else (), maxlen=0)
-    account.is_whole = wanted.is_whole or is_at_end
-    first = [outcome for outcome in map(claims.in_the_end, met) if wanted.only in {None, kind_of(outcome)}]
-    with open_shelf(settings) as shelf:
-        estranged = () if shelf.has_delivered(mapping.feed) else shelf.estranged()
-    output.document({**_document(mapping, known, first, account), "estranged": estranged})
-    if not as_json:
-        _show(output, mapping, known, first, account)
-        for sentence in estranged:
-            output.note(sentence)
-    return 0
-
-
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """A source being read by somebody who wants to see some of its rows: each is counted as what a run would make of it."""
 
-    account: PreviewAccount
+    account: PreviewCounts
     claims: Claims
     bar: Progress
     wanted: Wanted
@@ -227,17 +265,7 @@ def _shown(outcomes: Iterable[Foreseen], wanted: Wanted) -> Iterable[Foreseen]:
                 return
 
 
-def _document(mapping: FeedMapping, known: Known, first: Iterable[Foreseen], account: PreviewAccount) -> dict[str, Any]:
-    return {
-        "feed": mapping.feed,
-        "lists": known.lists,
-        "why_offline": known.why_offline,
-        "rows": [outcome_document(outcome) for outcome in first],
-        "account": account.document(),
-    }
-
-
-def _show(output: Output, mapping: FeedMapping, known: Known, first: Iterable[Foreseen], account: PreviewAccount) -> None:
+def _show(output: Output, mapping: FeedMapping, known: Known, first: Iterable[Foreseen], account: PreviewCounts) -> None:
     if known.sentence:
         output.note(f"{known.sentence}\n")
     for outcome in first:
@@ -251,7 +279,7 @@ def _show(output: Output, mapping: FeedMapping, known: Known, first: Iterable[Fo
     output.note(f"nothing was written or sent; `eventsync run {mapping.feed} --dry-run` compares with what was sent before")
 
 
-def _account_line(account: PreviewAccount) -> str:
+def _account_line(account: PreviewCounts) -> str:
     terms = [f"events {account.events:,}", f"left out {account.skipped.total():,}"]
     terms += [f"{how} {count:,}" for how, count in account.absorbed.items()]
     so_far = "the whole source" if account.is_whole else "so far; --all reads the whole source"

@@ -7,19 +7,21 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
-    from pipelines.cli.feed_session import FeedAtHand, feed_at_hand
+    from pipelines.cli.feed_session import FeedSession, open_feed_session
     from pipelines.cli.output.console import Output
     from pipelines.clock import now
     from pipelines.run.context import open_api, require_service, sharing_over
     from pipelines.run.outcome import ExitCode
-    from pipelines.run.reconcile import ListRead, Reconciled, ReconcileJob, RowVerdict, Verdict
-    from pipelines.run.reconcile import reconcile as reconcile_reconcile
+    from pipelines.run.reconcile import ListRead, ReconcileJob, RowVerdict, Verdict
+    from pipelines.run.reconcile import reconcile as reconcile_rows
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
+    from state.enums import EntryState
     from state.ledger.decisions import Found
     from state.ledger.sought import Sought, read_sought
 
@@ -45,71 +47,24 @@ def reconcile(
     codes: 0 every row was found, 1 some were not, 2 configuration, 3 the key may not read events, 4 a run holds the
     feed, 6 the service is unavailable.
     """
-    # keeps `--help` fast
-
-    return reconcile_feed(feed, is_dry=dry_run, as_json=as_json)
-
-
-_COLUMNS = ("was", "row key", "place", "event", "why", "what would help")
-_SHOWN = 100
-_NAMED = 3
-
-
-def reconcile_feed(feed: str, *, is_dry: bool, as_json: bool) -> int:
-    """Look for the feed's rows and tell what was found; return 0 if every row was, else 1.
-
-    Raises:
-        ConfigError: there is no such feed, or no service is configured.
-        HeldByAnotherError: a run holds the feed.
-        SyncError: the list cannot be read.
-    """
     settings, output = current_settings(), Output(json=as_json)
     configure_logs(settings)
     require_service(settings)
-    with feed_at_hand(settings, feed) as at_hand:
-        rows = list(read_sought(at_hand.engine, at_hand.book, now(), at_hand.policy().key_memory_s))
-        if all(row.is_rival for row in rows):
-            return _tell_nothing(output, at_hand)
-        if not is_dry:
-            _leave_if_held(at_hand)
-        with output.progress(f"{at_hand.book.feed}: events read") as bar:
-            reconciled = reconcile_reconcile(_job(at_hand, rows, bar.advance, is_dry=is_dry))
-    return _tell(output, at_hand, reconciled, is_dry=is_dry)
-
-
-def _leave_if_held(at_hand: FeedAtHand) -> None:
-    """Do not read a long list for nothing: what is found could not be recorded while a run holds the feed."""
-    with at_hand.deciding("reconcile"):
-        return
-
-
-def _job(at_hand: FeedAtHand, rows: Sequence[Sought], advance: Any, *, is_dry: bool) -> ReconcileJob:
-    def record(found: Sequence[Found]) -> Collection[Found]:
-        with at_hand.deciding("reconcile") as decisions:
-            return decisions.record_found(found)
-
-    sharing = sharing_over(at_hand.engine, at_hand.settings)
-    return ReconcileJob(
-        rows=rows,
-        open_api=lambda: open_api(at_hand.settings, at_hand.policy(), sharing=sharing),
-        owners=lambda event_ids: at_hand.books.owners(at_hand.book.destination, event_ids),
-        record=None if is_dry else record,
-        advance=advance,
+    with open_feed_session(settings, feed) as session:
+        sought = list(read_sought(session.engine, session.book, now(), session.policy().key_memory_s))
+        if all(row.is_rival for row in sought):
+            return _tell_nothing(output, session)
+        if not dry_run:
+            _leave_if_held(session)
+        with output.progress(f"{session.book.feed}: events read") as bar:
+            reconciled = reconcile_rows(_job(session, sought, bar.advance, is_dry=dry_run))
+    feed, read, counted = session.book.feed, reconciled.read, reconciled.counts()
+    counts = SoughtCounts(
+        sought=counted["sought"], found=counted["found"], candidates=counted["candidates"], absent=counted["absent"]
     )
-
-
-def _tell_nothing(output: Output, at_hand: FeedAtHand) -> int:
-    counts = {"sought": 0, "found": 0, "candidates": 0, "absent": 0}
-    output.document({"feed": at_hand.book.feed, "counts": counts, "list": None, "rows": [], "is_dry": False})
-    output.note(f"{at_hand.book.feed}: every row that was sent has its event; nothing to look for")
-    return 0
-
-
-def _tell(output: Output, at_hand: FeedAtHand, reconciled: Reconciled, *, is_dry: bool) -> int:
-    feed, read, counts = at_hand.book.feed, reconciled.read, reconciled.counts()
-    rows = [_document(feed, read, one, is_dry=is_dry) for one in reconciled.verdicts]
-    output.document({"feed": feed, "counts": counts, "list": read, "rows": rows, "is_dry": is_dry})
-    for line in _lines(feed, read, counts, is_dry=is_dry):
+    rows = [_document(feed, read, one, is_dry=dry_run) for one in reconciled.verdicts]
+    output.document(Reconciliation(feed=feed, counts=counts, list=read, rows=rows, is_dry=dry_run))
+    for line in _lines(feed, read, counts, is_dry=dry_run):
         output.note(line)
     shown = [_row(row) for row in rows[:_SHOWN]]
     output.table(f"{feed}: rows looked for", _COLUMNS, shown)
@@ -118,7 +73,71 @@ def _tell(output: Output, at_hand: FeedAtHand, reconciled: Reconciled, *, is_dry
     return 0 if counts["found"] == counts["sought"] else int(ExitCode.ATTENTION)
 
 
-def _lines(feed: str, read: ListRead, counts: dict[str, int], *, is_dry: bool) -> Iterator[str]:
+class SoughtCounts(TypedDict):
+    """`sought = found + candidates + absent`."""
+
+    sought: int
+    found: int
+    candidates: int
+    absent: int
+
+
+class SoughtRow(TypedDict):
+    """A row that was looked for in the service's list of events, and what came of it."""
+
+    row_key: str
+    state: EntryState
+    place: str
+    verdict: Verdict
+    event_ids: Sequence[int]
+    why: str
+    help: str
+
+
+class Reconciliation(TypedDict):
+    """What the service's `list` says of the rows whose event is not known; null where there was nothing to look for."""
+
+    feed: str
+    counts: SoughtCounts
+    list: ListRead | None
+    rows: Sequence[SoughtRow]
+    is_dry: bool
+
+
+_COLUMNS = ("was", "row key", "place", "event", "why", "what would help")
+_SHOWN = 100
+_NAMED = 3
+
+
+def _leave_if_held(session: FeedSession) -> None:
+    """Do not read a long list for nothing: what is found could not be recorded while a run holds the feed."""
+    with session.deciding("reconcile"):
+        return
+
+
+def _job(session: FeedSession, rows: Sequence[Sought], advance: Any, *, is_dry: bool) -> ReconcileJob:
+    def record(found: Sequence[Found]) -> Collection[Found]:
+        with session.deciding("reconcile") as decisions:
+            return decisions.record_found(found)
+
+    sharing = sharing_over(session.engine, session.settings)
+    return ReconcileJob(
+        rows=rows,
+        open_api=lambda: open_api(session.settings, session.policy(), sharing=sharing),
+        owners=lambda event_ids: session.books.owners(session.book.destination, event_ids),
+        record=None if is_dry else record,
+        advance=advance,
+    )
+
+
+def _tell_nothing(output: Output, session: FeedSession) -> int:
+    counts = SoughtCounts(sought=0, found=0, candidates=0, absent=0)
+    output.document(Reconciliation(feed=session.book.feed, counts=counts, list=None, rows=[], is_dry=False))
+    output.note(f"{session.book.feed}: every row that was sent has its event; nothing to look for")
+    return 0
+
+
+def _lines(feed: str, read: ListRead, counts: SoughtCounts, *, is_dry: bool) -> Iterator[str]:
     of_all = f" of {read.total:,}" if read.total is not None else ""
     yield f"{feed}: {read.events:,}{of_all} events read; items tell {', '.join(read.fields) or 'nothing'}"
     if not read.is_whole:
@@ -130,16 +149,16 @@ def _lines(feed: str, read: ListRead, counts: dict[str, int], *, is_dry: bool) -
     yield f"  looked for {counts['sought']:,} = {' + '.join(terms)}"
 
 
-def _document(feed: str, read: ListRead, one: RowVerdict, *, is_dry: bool) -> dict[str, Any]:
-    return {
-        "row_key": one.row.row_key,
-        "state": one.row.state,
-        "place": one.row.origin,
-        "verdict": one.verdict,
-        "event_ids": one.event_ids,
-        "why": one.why if one.verdict is not Verdict.ABSENT else f"{one.why}; {read.events:,} were read",
-        "help": _help(feed, read, one, is_dry=is_dry),
-    }
+def _document(feed: str, read: ListRead, one: RowVerdict, *, is_dry: bool) -> SoughtRow:
+    return SoughtRow(
+        row_key=one.row.row_key,
+        state=one.row.state,
+        place=one.row.origin,
+        verdict=one.verdict,
+        event_ids=one.event_ids,
+        why=one.why if one.verdict is not Verdict.ABSENT else f"{one.why}; {read.events:,} were read",
+        help=_help(feed, read, one, is_dry=is_dry),
+    )
 
 
 def _help(feed: str, read: ListRead, one: RowVerdict, *, is_dry: bool) -> str:
@@ -155,7 +174,7 @@ def _help(feed: str, read: ListRead, one: RowVerdict, *, is_dry: bool) -> str:
             return ""
 
 
-def _row(document: dict[str, Any]) -> tuple[str, ...]:
+def _row(document: SoughtRow) -> tuple[str, ...]:
     events = ", ".join(map(str, document["event_ids"][:_NAMED])) + (", …" if len(document["event_ids"]) > _NAMED else "")
     state = f"{document['state']}".replace("_", " ")
     return state, document["row_key"], document["place"], events, document["why"], document["help"]

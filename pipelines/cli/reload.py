@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import Annotated
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.options import IS_WORKING, AsJson
 
@@ -16,7 +17,7 @@ if IS_WORKING:
     import httpx
 
     from mappings.errors import ConfigError, MappingFileError, TransientError
-    from pipelines.cli.feed_files import folder_of, shown_path
+    from pipelines.cli.feed_files import BrokenFile, folder_of, shown_path
     from pipelines.cli.output.console import Output
     from pipelines.orchestration.reloading import FolderSeen, Reloader, Tell, watch
     from pipelines.orchestration.webserver import Webserver, webserver_url
@@ -39,9 +40,15 @@ def reload(
 
     Exit codes: 0 all files can be used, 2 some cannot (the others run), 6 no Dagster answers.
     """
-    # keeps `--help` fast
-
     return watch_folder(as_json=as_json) if watch else reload_once(as_json=as_json)
+
+
+class Reloaded(TypedDict):
+    """What the Dagster webserver at `url` sees since it has reloaded the mapping files."""
+
+    url: str
+    feeds: Sequence[str]
+    broken: Sequence[BrokenFile]
 
 
 LONGEST_RELOAD_S = 180.0
@@ -60,7 +67,7 @@ def reload_once(*, as_json: bool) -> int:
     url = _url(settings)
     with _http(url) as http:
         seen = Reloader(Webserver(http), settings.feeds).reload()
-    output.document({"url": url, "feeds": [feed.mapping.feed for feed in seen.folder.feeds], "broken": _documents(seen)})
+    output.document(Reloaded(url=url, feeds=[feed.mapping.feed for feed in seen.folder.feeds], broken=_documents(seen)))
     output.note(f"Dagster at {url} has reloaded: {seen}")
     for error in seen.broken:
         output.error(error)
@@ -115,8 +122,8 @@ def _url(settings: Settings) -> str:
     return url
 
 
-def _documents(seen: FolderSeen) -> list[dict[str, object]]:
-    return [{"path": shown_path(error.path), "problems": error.problems} for error in _sorted(seen.broken)]
+def _documents(seen: FolderSeen) -> list[BrokenFile]:
+    return [BrokenFile(path=shown_path(error.path), problems=error.problems) for error in _sorted(seen.broken)]
 
 
 def _sorted(broken: tuple[MappingFileError, ...]) -> list[MappingFileError]:

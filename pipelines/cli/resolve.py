@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+from typing_extensions import TypedDict
 
 from pipelines.cli.completion import state_words, waiting_words
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
@@ -16,7 +17,7 @@ from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 if IS_WORKING:
     from mappings.errors import ConfigError, SyncError
     from mappings.row_key import RowKey
-    from pipelines.cli.feed_session import FeedAtHand, feed_at_hand, typed_key
+    from pipelines.cli.feed_session import FeedSession, open_feed_session, typed_key
     from pipelines.cli.listed_rows import chosen_rows, parse_choice
     from pipelines.cli.output.console import Output
     from pipelines.run.context import open_api, sharing_over
@@ -107,8 +108,6 @@ def resolve(  # the options of the surface
     to which access was denied. A row in conflict or unconfirmed goes out under its next key at once.
     Exit codes: 0 done (or so already), 1 not confirmed, 2 not possible, 4 a run holds the feed.
     """
-    # keeps `--help` fast
-
     wishes = {
         "--applied": applied,
         "--ignore": ignore,
@@ -119,7 +118,34 @@ def resolve(  # the options of the surface
         "--resend": resend,
         "--undo": undo,
     }
-    return resolve_rows(Request(feed, tuple(rows or ()), wishes, event_id, same_as, state, is_sure=yes, as_json=as_json))
+    request = Request(feed, tuple(rows or ()), wishes, event_id, same_as, state, is_sure=yes, as_json=as_json)
+    settings, output = current_settings(), Output(json=request.as_json)
+    configure_logs(settings)
+    choice = _choice(request)
+    with open_feed_session(settings, request.feed) as session:
+        weighed = _weighed(session, request, choice)
+        warning = _warning(session, choice)
+        if warning:
+            output.note(f"mind: {warning}")
+        if not _is_confirmed(request, output, weighed):
+            output.document(Resolution(feed=session.book.feed, rows=[], warning=warning, is_confirmed=False))
+            output.note("nothing was changed")
+            return int(ExitCode.ATTENTION)
+        with session.deciding("resolve", _other_feeds(weighed)) as decisions:
+            resolved = decisions.resolve_all([one.row_key for one in weighed], choice)
+    told = [_told(one) for one in resolved]
+    output.document(Resolution(feed=session.book.feed, rows=told, warning=warning, is_confirmed=True))
+    output.table(f"{session.book.feed}: decided", _COLUMNS, [_row(one) for one in told])
+    return 0
+
+
+class Resolution(TypedDict):
+    """What was decided, row by row. `warning`: what speaks against it; `is_confirmed` false: nothing was changed."""
+
+    feed: str
+    rows: Sequence[Told]
+    warning: str
+    is_confirmed: bool
 
 
 _COLUMNS = ("row key", "was", "is", "event", "what happens")
@@ -173,33 +199,6 @@ class Told:
     other_key: str | None = None
 
 
-def resolve_rows(request: Request) -> int:
-    """Decide about the rows; return 0, or 1 if a person did not confirm.
-
-    Raises:
-        ConfigError: there is no such feed or row, or it cannot be decided so; nothing was changed.
-        HeldByAnotherError: a run holds the feed, or the feed of the other row.
-    """
-    settings, output = current_settings(), Output(json=request.as_json)
-    configure_logs(settings)
-    choice = _choice(request)
-    with feed_at_hand(settings, request.feed) as at_hand:
-        weighed = _weighed(at_hand, request, choice)
-        warning = _warning(at_hand, choice)
-        if warning:
-            output.note(f"mind: {warning}")
-        if not _is_confirmed(request, output, weighed):
-            output.document({"feed": at_hand.book.feed, "rows": [], "warning": warning, "is_confirmed": False})
-            output.note("nothing was changed")
-            return int(ExitCode.ATTENTION)
-        with at_hand.deciding("resolve", _other_feeds(weighed)) as decisions:
-            resolved = decisions.resolve_all([one.row_key for one in weighed], choice)
-    told = [_told(one) for one in resolved]
-    output.document({"feed": at_hand.book.feed, "rows": told, "warning": warning, "is_confirmed": True})
-    output.table(f"{at_hand.book.feed}: decided", _COLUMNS, [_row(one) for one in told])
-    return 0
-
-
 def _choice(request: Request) -> Choice:
     given = [name for name, is_given in request.wishes.items() if is_given]
     if len(given) != 1:
@@ -216,19 +215,19 @@ def _choice(request: Request) -> Choice:
     return SameAs(typed_key(request.same_as) if request.same_as else None)
 
 
-def _weighed(at_hand: FeedAtHand, request: Request, choice: Choice) -> tuple[Weighed, ...]:
+def _weighed(session: FeedSession, request: Request, choice: Choice) -> tuple[Weighed, ...]:
     """Return the rows that are meant, with what the choice would do to them; all that is not possible is one error."""
     if (request.state is None) is not bool(request.words):
         raise ConfigError("name either rows or a state", hint=f"for example `eventsync resolve {request.feed} --state held ...`")
     if request.state is not None:
-        listed = chosen_rows(at_hand.books, at_hand.book, parse_choice(request.state))
+        listed = chosen_rows(session.books, session.book, parse_choice(request.state))
         keys = list(dict.fromkeys(RowKey(row.row_key) for row in listed if row.row_key))
-        weighed = weigh(at_hand.engine, at_hand.book, keys, choice)
+        weighed = weigh(session.engine, session.book, keys, choice)
         return tuple(one for one in weighed if isinstance(one.outcome, Change))
-    weighed = weigh(at_hand.engine, at_hand.book, list(dict.fromkeys(map(typed_key, request.words))), choice)
+    weighed = weigh(session.engine, session.book, list(dict.fromkeys(map(typed_key, request.words))), choice)
     unknown = [one.row_key for one in weighed if one.outcome is None]
     if unknown:
-        raise at_hand.unknown(unknown)
+        raise session.unknown(unknown)
     raise_all([one.outcome for one in weighed])
     return weighed
 
@@ -260,14 +259,14 @@ def _is_confirmed(request: Request, output: Output, weighed: Sequence[Weighed]) 
     return typer.confirm("Send again all the same?" if risks else f"Decide about {len(weighed)} rows?", default=False, err=True)
 
 
-def _warning(at_hand: FeedAtHand, choice: Choice) -> str:
+def _warning(session: FeedSession, choice: Choice) -> str:
     """Return what speaks against a named event: the service does not list it, or could not be asked."""
     if not isinstance(choice, TakeEvent):
         return ""
-    policy = at_hand.policy().model_copy(update={"max_pause_s": _PATIENCE_S})
+    policy = session.policy().model_copy(update={"max_pause_s": _PATIENCE_S})
     try:
-        sharing = sharing_over(at_hand.engine, at_hand.settings)
-        listed = is_listed(lambda: open_api(at_hand.settings, policy, sharing=sharing), choice.event_id)
+        sharing = sharing_over(session.engine, session.settings)
+        listed = is_listed(lambda: open_api(session.settings, policy, sharing=sharing), choice.event_id)
     except SyncError as problem:
         return f"the service was not asked whether event {choice.event_id} exists: {problem}"
     return "" if listed is None else f"event {choice.event_id} is not among the {listed.read:,} events that the service lists"

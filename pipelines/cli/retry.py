@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
     from mappings.errors import ConfigError
     from mappings.refusals import did_you_mean
-    from pipelines.cli.feed_session import FeedAtHand, feed_at_hand, split_keys
+    from pipelines.cli.feed_session import FeedSession, open_feed_session, split_keys
     from pipelines.cli.output.console import Output
     from pipelines.settings import current_settings
     from state.enums import EntryState
-    from state.ledger.turned_away import RETRIABLE, Retried
+    from state.ledger.turned_away import RETRIABLE, LeftAlone, Retried
     from state.views.views import RowFilter
 
 
@@ -43,32 +45,36 @@ def retry(
     Rows that the source no longer asks for are left alone, and so are rows that were set aside, unless they are named.
     Exit codes: 0 done, 2 no such feed or row, 4 a run holds the feed.
     """
-    # keeps `--help` fast
+    settings, output = current_settings(), Output(json=as_json)
+    states = _states(state)
+    with open_feed_session(settings, feed) as session:
+        row_keys = None if keys is None else split_keys(keys)
+        unknown = [key for key in row_keys or () if not session.books.rows(session.book, RowFilter(row_key=key))]
+        if unknown:
+            raise session.unknown(unknown)
+        with session.deciding("retry") as decisions:
+            retried = decisions.retry(states, row_keys)
+        _tell(output, session, retried)
+    return 0
 
-    return retry_rows(feed, keys, state, as_json=as_json)
+
+class RetriedCounts(TypedDict):
+    """How many rows are pending again, by the state that they were in."""
+
+    refused: int
+    blocked: int
+
+
+class Retry(TypedDict):
+    """What is to be sent again, what of the rows named is not, and the command that sends at once, null where nothing is."""
+
+    feed: str
+    retried: RetriedCounts
+    left_alone: Sequence[LeftAlone]
+    to_send: str | None
 
 
 _LEFT_ALONE = ("row key", "left alone, because")
-
-
-def retry_rows(feed: str, keys: str | None, state: str | None, *, as_json: bool) -> int:
-    """Make rows pending again and say how many; return 0.
-
-    Raises:
-        ConfigError: there is no such feed, state or row; nothing was changed.
-        HeldByAnotherError: a run holds the feed.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    states = _states(state)
-    with feed_at_hand(settings, feed) as at_hand:
-        row_keys = None if keys is None else split_keys(keys)
-        unknown = [key for key in row_keys or () if not at_hand.books.rows(at_hand.book, RowFilter(row_key=key))]
-        if unknown:
-            raise at_hand.unknown(unknown)
-        with at_hand.deciding("retry") as decisions:
-            retried = decisions.retry(states, row_keys)
-        _tell(output, at_hand, retried)
-    return 0
 
 
 def _states(word: str | None) -> tuple[EntryState, ...]:
@@ -81,16 +87,16 @@ def _states(word: str | None) -> tuple[EntryState, ...]:
     return (known[word],)
 
 
-def _tell(output: Output, at_hand: FeedAtHand, retried: Retried) -> None:
-    count, feed = retried.refused + retried.blocked, at_hand.book.feed
+def _tell(output: Output, session: FeedSession, retried: Retried) -> None:
+    count, feed = retried.refused + retried.blocked, session.book.feed
     send = f"eventsync run {feed} --publish-only"
     output.document(
-        {
-            "feed": feed,
-            "retried": {"refused": retried.refused, "blocked": retried.blocked},
-            "left_alone": retried.left_alone,
-            "to_send": send if count else None,
-        }
+        Retry(
+            feed=feed,
+            retried=RetriedCounts(refused=retried.refused, blocked=retried.blocked),
+            left_alone=retried.left_alone,
+            to_send=send if count else None,
+        )
     )
     kinds = ((retried.refused, "refused"), (retried.blocked, "blocked"))
     terms = [f"{number:,} {word}" for number, word in kinds if number]

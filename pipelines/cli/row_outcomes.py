@@ -6,15 +6,18 @@ The ledger's own word on this is `state.comparing`'s; nothing here knows what wa
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, assert_never
+from typing import Any, Literal, NotRequired, assert_never
+
+from typing_extensions import TypedDict
 
 from mappings.compiler.key import too_long_key
 from mappings.outcome import (
     WHOLE_ROW,
     Absorbed,
     Absorption,
+    Cover,
     Gone,
     MappedRow,
     Part,
@@ -26,6 +29,21 @@ from mappings.outcome import (
 )
 from mappings.refusals import REASON_TEXTS, Reason, ReasonCode
 from mappings.row_key import Fingerprint, RowKey
+
+
+class Outcome(TypedDict):
+    """What becomes of a row; of event, rejected, held (as a copy of that row), skipped, absorbed and gone it has one."""
+
+    place: str
+    row_key: str
+    warnings: Sequence[Reason]
+    event: NotRequired[dict[str, Any]]
+    cover: NotRequired[Cover]
+    rejected: NotRequired[Sequence[Reason]]
+    held: NotRequired[str]
+    skipped: NotRequired[str]
+    absorbed: NotRequired[Absorption]
+    gone: NotRequired[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,25 +149,28 @@ def kind_of(outcome: Foreseen) -> OutcomeKind:
             assert_never(outcome)
 
 
-def outcome_document(outcome: Foreseen) -> dict[str, Any]:
-    """Tell scripts: `event`, `rejected`, `held`, `skipped` or `absorbed`, with the row's place and key."""
-    row: dict[str, Any] = {"place": outcome.origin.place, "row_key": outcome.row_key}
+def outcome_document(outcome: Foreseen) -> Outcome:
+    """Return an outcome as scripts read it, with the row's place and key."""
+    document = Outcome(place=outcome.origin.place, row_key=outcome.row_key, warnings=())
     match outcome:
         case MappedRow():
-            cover = {"cover": outcome.cover} if outcome.cover else {}
-            return {**row, "event": json.loads(outcome.body), **cover, "warnings": outcome.warnings}
+            document["event"] = json.loads(outcome.body)
+            document["warnings"] = outcome.warnings
+            if outcome.cover:
+                document["cover"] = outcome.cover
         case Rejection():
-            return {**row, "rejected": outcome.reasons, "warnings": ()}
+            document["rejected"] = outcome.reasons
         case Held():
-            return {**row, "held": outcome.twin_key, "warnings": ()}
+            document["held"] = outcome.twin_key
         case Skipped():
-            return {**row, "skipped": outcome.because, "warnings": ()}
+            document["skipped"] = outcome.because
         case Absorbed():
-            return {**row, "absorbed": outcome.into, "warnings": ()}
+            document["absorbed"] = outcome.into
         case Gone():
-            return {**row, "gone": True, "warnings": ()}
+            document["gone"] = True
         case _:
             assert_never(outcome)
+    return document
 
 
 def outcome_told(outcome: Foreseen) -> str:

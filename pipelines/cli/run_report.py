@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from datetime import datetime
+
+from typing_extensions import TypedDict
 
 from mappings.spec.feed import FeedMapping
 from pipelines.cli.output.console import Output
@@ -12,12 +14,45 @@ from pipelines.cli.output.words import REJECTION_COLUMNS, publish_line, read_lin
 from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
 from pipelines.run.context import RunContext
 from pipelines.run.outcome import ExitCode, Outcome, message_and_hint
-from pipelines.run.sending import pace_line
-from state.enums import Waiting
-from state.ledger.accounts import RejectedRow
+from pipelines.run.publish import pace_line
+from state.enums import Phase, Waiting
+from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
 from state.ledger.standing import OpenRows
 from state.views.books import Books
 from state.views.views import RunRecord
+
+
+class Runs(TypedDict):
+    """What was run, feed by feed; `exit_code` is the worst of theirs."""
+
+    exit_code: int
+    runs: Sequence[RunReport]
+
+
+class Run(TypedDict):
+    """A run as the books have it. `read` and `publish` balance; what it did not come to is null, and so is the end of one that
+    is at work. `pace`: how fast it sent, in numbers. `standing`: the entries that waited for a person when it ended, by the word
+    of `rows --state`; null for runs of versions before 0.2.
+    """
+
+    feed: str
+    destination: str
+    run_id: str
+    dagster_run_id: str | None
+    started_at: datetime
+    finished_at: datetime | None
+    launched_by: str
+    phase: Phase
+    outcome: str | None
+    exit_code: int | None
+    message: str
+    read: ReadAccount | None
+    publish: PublishAccount | None
+    brakes: Sequence[str]
+    notices: Sequence[str]
+    pace: Mapping[str, float]
+    standing: Mapping[Waiting, OpenRows] | None
+
 
 _JUDGED = frozenset({"done", "needs attention", "staged"})
 
@@ -57,27 +92,27 @@ def run_told(run: RunRecord) -> list[str]:
     return [run_head(run), *(f"  {line}" for line in (*run_lines(run), *run.message.splitlines()))]
 
 
-def run_document(run: RunRecord) -> dict[str, Any]:
+def run_document(run: RunRecord) -> Run:
     """Return a run as scripts read it; the details of its stage are left to `runs RUN`."""
-    return {
-        "feed": run.book.feed,
-        "destination": run.book.destination,
-        "run_id": run.run_id,
-        "dagster_run_id": run.dagster_run_id,
-        "started_at": run.started_at,
-        "finished_at": run.finished_at,
-        "launched_by": run.launched_by,
-        "phase": run.phase,
-        "outcome": run.outcome,
-        "exit_code": run.exit_code,
-        "message": run.message,
-        "read": run.read,
-        "publish": run.publish,
-        "brakes": run.brakes,
-        "notices": run.notices,
-        "pace": run.pace,
-        "standing": run.standing,
-    }
+    return Run(
+        feed=run.book.feed,
+        destination=run.book.destination,
+        run_id=run.run_id,
+        dagster_run_id=run.dagster_run_id,
+        started_at=run.started_at,
+        finished_at=run.finished_at,
+        launched_by=run.launched_by,
+        phase=run.phase,
+        outcome=run.outcome,
+        exit_code=run.exit_code,
+        message=run.message,
+        read=run.read,
+        publish=run.publish,
+        brakes=run.brakes,
+        notices=run.notices,
+        pace=run.pace,
+        standing=run.standing,
+    )
 
 
 SHOWN = 10
@@ -133,7 +168,7 @@ def report_of(
 
 def show_reports(output: Output, reports: Sequence[RunReport], exit_code: int) -> None:
     """Print the reports: one JSON document, or for people the accounts and the first rejected rows of each."""
-    output.document({"exit_code": exit_code, "runs": reports})
+    output.document(Runs(exit_code=exit_code, runs=reports))
     for report in reports:
         show_report(output, report)
 

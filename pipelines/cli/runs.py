@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.completion import feed_words, run_words
 from pipelines.cli.options import IS_WORKING, AsJson
@@ -15,19 +17,19 @@ if IS_WORKING:
     from mappings.refusals import REASON_TEXTS
     from pipelines.cli.output.console import Output
     from pipelines.cli.output.words import REJECTION_COLUMNS, rejection_rows
-    from pipelines.cli.run_report import run_document, run_head, run_lines, run_told
-    from pipelines.cli.state_reader import Shelf, open_shelf
+    from pipelines.cli.run_report import Run, run_document, run_head, run_lines, run_told
+    from pipelines.cli.state_reader import StateReader, open_state
     from pipelines.settings import current_settings
     from state.ledger.accounts import StageReport
     from state.views.views import RunRecord
 
-OneRun = Annotated[
+RunId = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="A run's id, or the beginning of one.", autocompletion=run_words)
 ]
 
 
 def runs(
-    run: OneRun = None,
+    run: RunId = None,
     feed: Annotated[
         str | None, typer.Option("--feed", metavar="FEED", help="Only runs of this feed.", autocompletion=feed_words)
     ] = None,
@@ -47,9 +49,21 @@ def runs(
 
     Exit codes: 0, or 2 if there is no such run.
     """
-    # keeps `--help` fast
-
     return list_runs(feed, limit=limit, as_json=as_json) if run is None else show_run(run, feed, as_json=as_json)
+
+
+class PastRuns(TypedDict):
+    """The latest runs, youngest first."""
+
+    runs: Sequence[Run]
+
+
+if IS_WORKING:
+
+    class OneRun(Run):
+        """One run in full: `stage` has what its read of the source came to."""
+
+        stage: StageReport | None
 
 
 _SEARCHED = 5_000
@@ -65,10 +79,10 @@ def list_runs(feed: str | None, *, limit: int, as_json: bool) -> int:
         ConfigError: there is no such feed.
     """
     settings, output = current_settings(), Output(json=as_json)
-    with open_shelf(settings) as shelf:
-        runs = shelf.runs(None if feed is None else shelf.feed_name(feed), limit)
-        elsewhere = shelf.elsewhere_sentence()
-    output.document({"runs": [run_document(run) for run in runs]})
+    with open_state(settings) as reader:
+        runs = reader.runs(None if feed is None else reader.feed_name(feed), limit)
+        elsewhere = reader.elsewhere_sentence()
+    output.document(PastRuns(runs=[run_document(run) for run in runs]))
     for run in runs:
         output.note("\n".join(run_told(run)))
     if not runs:
@@ -83,9 +97,9 @@ def show_run(word: str, feed: str | None, *, as_json: bool) -> int:
         ConfigError: no run, or more than one, begins with `word`.
     """
     settings, output = current_settings(), Output(json=as_json)
-    with open_shelf(settings) as shelf:
-        run = _found(shelf, word, None if feed is None else shelf.feed_name(feed))
-    output.document({**run_document(run), "stage": run.stage_report})
+    with open_state(settings) as reader:
+        run = _found(reader, word, None if feed is None else reader.feed_name(feed))
+    output.document(OneRun(**run_document(run), stage=run.stage_report))
     output.note(run_head(run))
     for line in (
         f"service: {run.book.destination.replace('#', ', namespace ')}",
@@ -99,8 +113,8 @@ def show_run(word: str, feed: str | None, *, as_json: bool) -> int:
     return 0
 
 
-def _found(shelf: Shelf, word: str, feed: str | None) -> RunRecord:
-    runs = [run for run in shelf.runs(feed, _SEARCHED) if run.run_id.startswith(word) or run.dagster_run_id == word]
+def _found(reader: StateReader, word: str, feed: str | None) -> RunRecord:
+    runs = [run for run in reader.runs(feed, _SEARCHED) if run.run_id.startswith(word) or run.dagster_run_id == word]
     exact = [run for run in runs if word in {run.run_id, run.dagster_run_id}] or runs
     if not exact:
         raise ConfigError(f"there is no run {word!r}", hint="`eventsync runs` lists the latest ones")

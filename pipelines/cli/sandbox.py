@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.options import AsJson
 
@@ -45,6 +46,14 @@ def sandbox(
     except (SwitchError, StateInUseError, OSError) as refusal:
         raise ConfigError(f"the sandbox cannot start: {refusal}", hint="its switches: docs/sandbox.md") from refusal
     return 0
+
+
+class SandboxAnnouncement(TypedDict):
+    """Where the sandbox listens, the secret of its default key, and the process to signal."""
+
+    base_url: str
+    api_key: str
+    pid: int
 
 
 sandbox.__doc__ = f"{sandbox.__doc__}\n{EXAMPLES}"

@@ -19,7 +19,7 @@ if IS_WORKING:
     from mappings.errors import ConfigError
     from mappings.refusals import did_you_mean
     from mappings.spec.json_schema import feed_json_schema
-    from pipelines.cli.documents.catalogue import DOCUMENTS, document_schema, file_name
+    from pipelines.cli.documents import DOCUMENTS, SchemaFile, document_schema, file_name
     from pipelines.cli.output.console import Output
 
 
@@ -54,11 +54,14 @@ def schema(
         # keeps `--help` fast
 
         return give_schema(out, as_json=as_json)
-    # as above
 
     if documents is not None:
         return write_document_schemas(documents, as_json=as_json)
-    return give_document_schema(document or "", out, as_json=as_json)
+    verb = document or ""
+    if verb not in DOCUMENTS:
+        hint = did_you_mean(verb, DOCUMENTS) or f"there are {', '.join(DOCUMENTS)}"
+        raise ConfigError(f"--document {verb}: no verb of this name prints a document", hint=hint)
+    return give(document_schema(verb), out, as_json=as_json)
 
 
 def give_schema(out: Path | None, *, as_json: bool) -> int:
@@ -82,7 +85,7 @@ def give(schema: Mapping[str, Any], out: Path | None, note: str = "", *, as_json
         return 0
     write(schema, out)
     output = Output(json=as_json)
-    output.document({"schema": out.resolve()})
+    output.document(SchemaFile(schema=out.resolve()))
     output.note(f"{out} is written{note}")
     return 0
 
@@ -106,18 +109,6 @@ def _text(schema: Mapping[str, Any]) -> str:
 """The types of each verb's documents: which of several it is depends on what was asked for."""
 
 
-def give_document_schema(verb: str, out: Path | None, *, as_json: bool) -> int:
-    """Print the schema of what a verb prints with --json, or write it to `out` and say so; return 0.
-
-    Raises:
-        ConfigError: there is no such verb, or the file cannot be written.
-    """
-    if verb not in DOCUMENTS:
-        hint = did_you_mean(verb, DOCUMENTS) or f"there are {', '.join(DOCUMENTS)}"
-        raise ConfigError(f"--document {verb}: no verb of this name prints a document", hint=hint)
-    return give(document_schema(verb), out, as_json=as_json)
-
-
 def write_document_schemas(folder: Path, *, as_json: bool) -> int:
     """Write a file for each verb, and say so; return 0.
 
@@ -127,6 +118,6 @@ def write_document_schemas(folder: Path, *, as_json: bool) -> int:
     for verb in DOCUMENTS:
         write(document_schema(verb), folder / file_name(verb), "--documents")
     output = Output(json=as_json)
-    output.document({"schema": folder.resolve()})
+    output.document(SchemaFile(schema=folder.resolve()))
     output.note(f"{len(DOCUMENTS)} schemas are written to {folder}")
     return 0

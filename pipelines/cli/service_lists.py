@@ -9,13 +9,14 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from connectors.event_api.answers import Meaning
 from connectors.event_api.client import EventApi
 from connectors.event_api.contract_page import ContractPage, NoPage, PageBody, read_page
 from connectors.event_api.lists import Classifications
 from connectors.event_api.transport import key_tail, open_http
-from connectors.rate_limit import Pacer, Patience, Surroundings
+from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
 from mappings.compiler.mapper import Directory
 from mappings.errors import SyncError
@@ -29,7 +30,7 @@ _UNASKED = NoPage("it was not asked for")
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
+class ServiceAnswers:
     """What the service told, each as it was told, or why it was not. `key_tail` names the key by its last characters.
 
     `probe`: the answer to an event without any field, None where none was sent.
@@ -56,18 +57,18 @@ class Lists:
         return Directory(channels, slugs)
 
 
-def ask_lists(settings: Settings) -> Lists:
+def ask_lists(settings: Settings) -> ServiceAnswers:
     """Ask the configured service which channels and classifications there are; never raises for its answer."""
     return _asked(settings, _ask_lists)
 
 
-def ask_everything(settings: Settings, *, is_probing: bool) -> Lists:
+def ask_everything(settings: Settings, *, is_probing: bool) -> ServiceAnswers:
     """Ask for the lists and for the service's own page; with `is_probing`, also send an event without any field.
 
     Never raises for an answer.
     """
 
-    async def ask(api: EventApi) -> Lists:
+    async def ask(api: EventApi) -> ServiceAnswers:
         lists = await _ask_lists(api)
         if lists.refusal is not None:
             return lists
@@ -78,24 +79,24 @@ def ask_everything(settings: Settings, *, is_probing: bool) -> Lists:
     return _asked(settings, ask)
 
 
-def _asked(settings: Settings, ask: Callable[[EventApi], Awaitable[Lists]]) -> Lists:
+def _asked(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceAnswers]]) -> ServiceAnswers:
     try:
         require_service(settings)
         return asyncio.run(_over_http(settings, ask))
     except SyncError as error:
-        return Lists(error, error)
+        return ServiceAnswers(error, error)
 
 
-async def _over_http(settings: Settings, ask: Callable[[EventApi], Awaitable[Lists]]) -> Lists:
+async def _over_http(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceAnswers]]) -> ServiceAnswers:
     async with open_http(settings.base_url, settings.api_key, in_flight=2) as http:
-        around = Surroundings(monotonic_s, asyncio.sleep, random.random, now)
-        pacer = Pacer(around, patience=Patience(max_pause_s=_PATIENCE_S))
-        api = EventApi(http, pacer=pacer, policy=WHILE_SOMEBODY_WAITS, now=now, sleep=asyncio.sleep, random=random.random)
+        timing = Timing(monotonic_s, asyncio.sleep, random.random, now)
+        limiter = RateLimiter(timing, max_pause_s=_PATIENCE_S)
+        api = EventApi(http, limiter=limiter, policy=WHILE_SOMEBODY_WAITS, now=now, sleep=asyncio.sleep, random=random.random)
         return replace(await ask(api), key_tail=key_tail(http))
 
 
-async def _ask_lists(api: EventApi) -> Lists:
-    return Lists(await _channels(api), await _classifications(api))
+async def _ask_lists(api: EventApi) -> ServiceAnswers:
+    return ServiceAnswers(await _channels(api), await _classifications(api))
 
 
 async def _channels(api: EventApi) -> dict[str, int] | SyncError:
@@ -120,7 +121,7 @@ class Known:
     why_offline: str = ""
 
     @property
-    def lists(self) -> str:
+    def lists(self) -> Literal["live", "offline"]:
         """`live` or `offline`, for scripts."""
         return "offline" if self.why_offline else "live"
 

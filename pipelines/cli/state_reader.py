@@ -24,7 +24,7 @@ from state.views.views import FeedStatus, RunRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class StateReader:
     """The books that a command may look into. `books` is None where nothing was ever run; `destination` None: all."""
 
     settings: Settings
@@ -108,7 +108,7 @@ def estranged_told(one: Estranged) -> str:
 
 
 @contextmanager
-def open_shelf(settings: Settings, *, upgrades: bool = True) -> Iterator[Shelf]:
+def open_state(settings: Settings, *, upgrades: bool = True) -> Iterator[StateReader]:
     """Open what there is for the length of the block; `upgrades` False leaves the schema of the state DB as it is.
 
     Raises:
@@ -116,7 +116,7 @@ def open_shelf(settings: Settings, *, upgrades: bool = True) -> Iterator[Shelf]:
     """
     destination = settings.destination if settings.base_url else None
     with existing_database(settings.state_url, upgrades=upgrades) as engine:
-        yield Shelf(settings, None if engine is None else Books(engine, now), destination)
+        yield StateReader(settings, None if engine is None else Books(engine, now), destination)
 
 
 def _age(status: FeedStatus) -> float:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.completion import feed_words
 from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
     from pipelines.cli.output.console import Output
-    from pipelines.cli.run_report import run_document, run_outcome, run_told
-    from pipelines.cli.state_reader import Shelf, open_shelf
+    from pipelines.cli.run_report import Run, run_document, run_outcome, run_told
+    from pipelines.cli.state_reader import StateReader, open_state
     from pipelines.notifications.causes import HELP
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
     from state.enums import EntryState
+    from state.ledger.gate import Gate
     from state.views.views import FeedStatus, LeaseHolder, RunRecord
 
 OneFeedOrAll = Annotated[
@@ -44,9 +46,66 @@ def status(
     Reads the state DB only; neither key nor service is needed. The document has 3 runs of each feed, or 10 of one, unless
     --runs says how many. Exit codes: 0, or 2 if there is no such feed.
     """
-    # keeps `--help` fast
+    settings, output = current_settings(), Output(json=as_json)
+    with open_state(settings) as reader:
+        name = None if feed is None else reader.feed_name(feed)
+        most = _most(runs, is_one=name is not None, as_json=as_json)
+        feeds = [(status, _runs(reader, status, most)) for status in reader.statuses(name)]
+        estranged = reader.estranged()
+        output.document(
+            Status(
+                feeds=[_document(status, some) for status, some in feeds],
+                elsewhere=reader.elsewhere(),
+                estranged=estranged,
+            )
+        )
+        for sentence in estranged:
+            output.note(sentence)
+        if feeds and name is None:
+            _show_all(output, [status for status, _ in feeds])
+        for status, some in feeds:
+            if name is not None or some:
+                _show(output, status, some)
+        if not feeds:
+            output.note(f"{name}: nothing was run yet" if name else "nothing was run here yet")
+            if sentence := reader.elsewhere_sentence():
+                output.note(sentence)
+    return 0
 
-    return show_status(feed, runs, as_json=as_json)
+
+class Standing(TypedDict):
+    """Where a feed stands. `counts`: rows by state; `waiting`: what waits for a person, by the word of `rows --state`, and what
+    would `help`; `set_aside`: entries that a person has
+    ignored. `gate`: whether staged rows may be published; `lease`: who holds the feed; `runs`: the last ones;
+    `slices_left`: of backfills that are open.
+    """
+
+    feed: str
+    destination: str
+    counts: Mapping[EntryState, int]
+    drifted: int
+    to_publish: int
+    cancelled: int
+    returned: int
+    vanished: int
+    waiting: Mapping[str, int]
+    help: Mapping[str, str]
+    set_aside: int
+    gate: Gate
+    lease: LeaseHolder | None
+    last_whole_read: int | None
+    slices_left: int
+    runs: Sequence[Run]
+
+
+class Status(TypedDict):
+    """Where the feeds stand at the configured service, or at all. `elsewhere`: other destinations that the state DB knows;
+    `estranged`: sentences about rows that are delivered under a feed's name or a namespace that is not used any more.
+    """
+
+    feeds: Sequence[Standing]
+    elsewhere: Sequence[str]
+    estranged: tuple[str, ...]
 
 
 _RUNS_OF_ONE = 10
@@ -62,35 +121,6 @@ if IS_WORKING:
 """How a run may have ended that somebody need not look at: the next one goes on."""
 
 
-def show_status(feed: str | None, runs: int | None, *, as_json: bool) -> int:
-    """Show where the feeds stand, with the last `runs` of each; None: as many as suit. Return 0.
-
-    Raises:
-        ConfigError: there is no such feed.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    with open_shelf(settings) as shelf:
-        name = None if feed is None else shelf.feed_name(feed)
-        most = _most(runs, is_one=name is not None, as_json=as_json)
-        feeds = [(status, _runs(shelf, status, most)) for status in shelf.statuses(name)]
-        estranged = shelf.estranged()
-        output.document(
-            {"feeds": [_document(status, some) for status, some in feeds], "elsewhere": shelf.elsewhere(), "estranged": estranged}
-        )
-        for sentence in estranged:
-            output.note(sentence)
-        if feeds and name is None:
-            _show_all(output, [status for status, _ in feeds])
-        for status, some in feeds:
-            if name is not None or some:
-                _show(output, status, some)
-        if not feeds:
-            output.note(f"{name}: nothing was run yet" if name else "nothing was run here yet")
-            if sentence := shelf.elsewhere_sentence():
-                output.note(sentence)
-    return 0
-
-
 def _most(runs: int | None, *, is_one: bool, as_json: bool) -> int:
     """Return how many runs of a feed are told: people see them where they ask, and the last one of one feed."""
     if runs is not None:
@@ -100,31 +130,31 @@ def _most(runs: int | None, *, is_one: bool, as_json: bool) -> int:
     return int(is_one)
 
 
-def _runs(shelf: Shelf, status: FeedStatus, most: int) -> tuple[RunRecord, ...]:
+def _runs(reader: StateReader, status: FeedStatus, most: int) -> tuple[RunRecord, ...]:
     if not most:
         return ()
-    return shelf.books.runs(destination=status.book.destination, feed=status.book.feed, limit=most) if shelf.books else ()
+    return reader.books.runs(destination=status.book.destination, feed=status.book.feed, limit=most) if reader.books else ()
 
 
-def _document(status: FeedStatus, runs: tuple[RunRecord, ...]) -> dict[str, Any]:
-    return {
-        "feed": status.book.feed,
-        "destination": status.book.destination,
-        "counts": status.counts,
-        "drifted": status.drifted,
-        "to_publish": status.to_publish,
-        "cancelled": status.cancelled,
-        "returned": status.returned,
-        "vanished": status.vanished,
-        "waiting": status.waiting,
-        "help": {what: _help(status, what) for what in status.waiting},
-        "set_aside": status.set_aside,
-        "gate": status.gate,
-        "lease": status.lease,
-        "last_whole_read": status.last_whole_read,
-        "slices_left": status.slices_left,
-        "runs": [run_document(run) for run in runs],
-    }
+def _document(status: FeedStatus, runs: tuple[RunRecord, ...]) -> Standing:
+    return Standing(
+        feed=status.book.feed,
+        destination=status.book.destination,
+        counts=status.counts,
+        drifted=status.drifted,
+        to_publish=status.to_publish,
+        cancelled=status.cancelled,
+        returned=status.returned,
+        vanished=status.vanished,
+        waiting=status.waiting,
+        help={what: _help(status, what) for what in status.waiting},
+        set_aside=status.set_aside,
+        gate=status.gate,
+        lease=status.lease,
+        last_whole_read=status.last_whole_read,
+        slices_left=status.slices_left,
+        runs=[run_document(run) for run in runs],
+    )
 
 
 def _show_all(output: Output, feeds: Sequence[FeedStatus]) -> None:

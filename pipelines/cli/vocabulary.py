@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.options import IS_WORKING, AsJson
 
@@ -31,20 +33,9 @@ def vocabulary(word: Word = None, as_json: AsJson = False) -> int:
 
     Exit codes: 0, or 2 for a word that the language does not have.
     """
-    # keeps `--help` fast
-
-    return give_reference(word, as_json=as_json)
-
-
-def give_reference(word: str | None, *, as_json: bool) -> int:
-    """Print all there is to read, or what one word means; return 0.
-
-    Raises:
-        ConfigError: the language has no such word.
-    """
     output, known = Output(json=as_json), read_vocabulary()
     sections = known.sections if word is None else _about(known, word)
-    output.document({"word": word, "sections": [_document(section) for section in sections]})
+    output.document(VocabularyPage(word=word, sections=[_document(section) for section in sections]))
     if as_json:
         return 0
     if word is None:
@@ -55,6 +46,23 @@ def give_reference(word: str | None, *, as_json: bool) -> int:
     return 0
 
 
+class PageSection(TypedDict):
+    """A part of the language's reference, in plain words."""
+
+    chapter: str
+    heading: str
+    words: Sequence[str]
+    meaning: str
+    tables: Sequence[Sequence[Mapping[str, str]]]
+
+
+class VocabularyPage(TypedDict):
+    """What a word of the language means; without a word, all there is."""
+
+    word: str | None
+    sections: Sequence[PageSection]
+
+
 def _about(known: Vocabulary, word: str) -> tuple[Section, ...]:
     found = known.about(word.strip("`"))
     if not found:
@@ -63,14 +71,14 @@ def _about(known: Vocabulary, word: str) -> tuple[Section, ...]:
     return found
 
 
-def _document(section: Section) -> dict[str, Any]:
-    return {
-        "chapter": section.chapter,
-        "heading": _plain(section.heading),
-        "words": section.words,
-        "meaning": _plain(section.promise),
-        "tables": [[_row(table, cells) for cells in table.rows] for table in section.tables],
-    }
+def _document(section: Section) -> PageSection:
+    return PageSection(
+        chapter=section.chapter,
+        heading=_plain(section.heading),
+        words=section.words,
+        meaning=_plain(section.promise),
+        tables=[[_row(table, cells) for cells in table.rows] for table in section.tables],
+    )
 
 
 def _row(table: Grid, cells: tuple[str, ...]) -> dict[str, str]:

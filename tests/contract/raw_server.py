@@ -20,7 +20,7 @@ from unit.connectors_api.wired import SECRET
 
 from connectors.event_api.client import EventApi
 from connectors.event_api.transport import ServiceHttp, open_http
-from connectors.rate_limit import Pacer, Surroundings
+from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
 
 T = TypeVar("T")
@@ -116,7 +116,12 @@ def wired(http: ServiceHttp, *, attempts: int = 2, attempt_s: float = 90.0) -> E
     async def no_wait(_: float) -> None:
         await asyncio.sleep(0)
 
-    pacer = Pacer(Surroundings(clock, asyncio.sleep, lambda: 0.0, now))
+    limiter = RateLimiter(Timing(clock, asyncio.sleep, lambda: 0.0, now))
     return EventApi(
-        http, pacer=pacer, policy=RetryPolicy(attempts=attempts, attempt_s=attempt_s), now=now, sleep=no_wait, random=lambda: 0.0
+        http,
+        limiter=limiter,
+        policy=RetryPolicy(attempts=attempts, attempt_s=attempt_s),
+        now=now,
+        sleep=no_wait,
+        random=lambda: 0.0,
     )

@@ -20,7 +20,6 @@ from connectors.errors import (
     ScopeMissingError,
     ServiceUnavailableError,
 )
-from connectors.rate_limit import Patience
 from connectors.retry import RetryPolicy
 from mappings.delivery import (
     Answer,
@@ -284,7 +283,7 @@ def test_once_acquainted_a_proxys_page_is_no_other_host(status: int, verdict: ty
 
 
 def test_a_pause_beyond_the_feeds_patience_says_when_to_come_back() -> None:
-    verdict, service = answers_to(told(429, "rate_limited", headers={"retry-after": "3600"}), patience=Patience(max_pause_s=900))
+    verdict, service = answers_to(told(429, "rate_limited", headers={"retry-after": "3600"}), max_pause_s=900)
     assert isinstance(verdict, Postponed)
     assert isinstance(verdict.cause, PausedError)
     assert (verdict.cause.resume_at - EPOCH).total_seconds() == pytest.approx(3600)
@@ -300,7 +299,7 @@ def test_limits_do_not_count_as_attempts() -> None:
 
 
 def test_a_service_that_only_ever_limits_is_given_up_within_the_patience() -> None:
-    verdict, service = answers_to(told(429, "rate_limited", headers={"retry-after": "0"}), patience=Patience(max_pause_s=600))
+    verdict, service = answers_to(told(429, "rate_limited", headers={"retry-after": "0"}), max_pause_s=600)
     assert isinstance(verdict, Postponed)
     assert isinstance(verdict.cause, PausedError)
     assert service.times[-1] <= 600 + 60

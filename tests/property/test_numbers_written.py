@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.rate_limit import Pace
+from connectors.rate_limit import RateReport
 from mappings.measures import written, written_rate
-from pipelines.run.sending import pace_line, pace_numbers
+from pipelines.run.publish import pace_line, pace_numbers
 
 PLAIN = re.compile(r"((more than |less than )?-?\d{1,3}(,\d{3})*(\.\d{1,6})?|nearly 0|unknown)")
 
@@ -41,7 +41,7 @@ def test_a_slow_rate_is_told_by_the_minute_or_the_hour(per_s: float, text: str) 
 
 
 def test_a_share_of_a_rate_that_was_learned_too_late_is_left_out() -> None:
-    pace = Pace(1 / 3600, limited=1, pauses=1, paused_s=2.0, requests=4381, seconds=0.1, most_under_way=8)
+    pace = RateReport(1 / 3600, limited=1, pauses=1, paused_s=2.0, requests=4381, seconds=0.1, most_in_flight=8)
     numbers = pace_numbers(pace, 4380, 3.0)
     assert "used_share" not in numbers
     assert "found the 1/h that the service allows" in pace_line(numbers)
@@ -50,7 +50,7 @@ def test_a_share_of_a_rate_that_was_learned_too_late_is_left_out() -> None:
 
 @given(st.floats(0, allow_nan=False), st.floats(0, 1e9, allow_nan=False), st.integers(0, 10**9))
 def test_the_line_of_a_pace_has_neither_exponents_nor_absurd_shares(rate: float, seconds: float, requests: int) -> None:
-    numbers = pace_numbers(Pace(rate, 1, 1, seconds, requests, seconds, 2, 8), requests, seconds)
+    numbers = pace_numbers(RateReport(rate, 1, 1, seconds, requests, seconds, 2, 8), requests, seconds)
     line = pace_line(numbers)
     assert not re.search(r"\de[+-]?\d|nan|inf\b", line)
     assert not [share for share in re.findall(r"([\d,.]+)%", line) if float(share.replace(",", "")) > 100]

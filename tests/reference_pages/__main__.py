@@ -16,7 +16,7 @@ from reference_pages.documents_page import write_documents
 
 from mappings.reference import write_reference
 from mappings.spec.json_schema import feed_json_schema
-from pipelines.cli.documents.catalogue import DOCUMENTS, document_schema, file_name
+from pipelines.cli.schema import DOCUMENTS, document_schema, file_name
 
 
 def generated_files() -> Iterator[tuple[Path, Callable[[], str]]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from reference_pages.tables import page, table
 
-from pipelines.cli.documents.catalogue import DOCUMENTS, document_schema, file_name
+from pipelines.cli.documents import DOCUMENTS, document_schema, file_name
 
 _OPENING = """\
 # JSON documents

@@ -18,15 +18,34 @@ from decimal import Decimal
 from enum import Enum
 from math import isfinite
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, NotRequired, Protocol, TextIO
 
 from pydantic import BaseModel
+from typing_extensions import TypedDict
 
-from mappings.errors import MappingFileError, SyncError, TransientError
+from mappings.errors import FileProblem, MappingFileError, SyncError, TransientError
 from pipelines.control_characters import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+class Error(TypedDict):
+    """Why a command could not do what it was asked for, and what would help. `problems`: every mistake of a mapping file;
+    `retry_after_s`: how long the other side asked to wait, if it did.
+    """
+
+    type: str
+    message: str
+    hint: str
+    problems: NotRequired[Sequence[FileProblem]]
+    retry_after_s: NotRequired[float | None]
+
+
+class ErrorDocument(TypedDict):
+    """What any verb prints in place of its own document where it fails; the exit code says the same in short."""
+
+    error: Error
 
 
 class Progress(Protocol):
@@ -112,7 +131,7 @@ class Output:
 
         self._console(self._stderr).print(drawn_error(error), soft_wrap=True)
         if self.is_json and not self._is_document_out:
-            self.document({"error": _error_fields(error)})
+            self.document(ErrorDocument(error=_error_document(error)))
 
     @contextmanager
     def progress(self, description: str, total: int | None = None) -> Iterator[Progress]:
@@ -170,15 +189,16 @@ def _unfailing(stream: TextIO) -> TextIO:
     return stream
 
 
-def _error_fields(error: SyncError) -> dict[str, object]:
-    said: dict[str, object] = {"type": type(error).__name__, "message": str(error), "hint": error.hint}
+def _error_document(error: SyncError) -> Error:
+    document = Error(type=type(error).__name__, message=str(error), hint=error.hint)
     match error:
         case MappingFileError():
-            return {**said, "problems": error.problems}
+            document["problems"] = error.problems
         case TransientError():
-            return {**said, "retry_after_s": error.retry_after_s}
+            document["retry_after_s"] = error.retry_after_s
         case _:
-            return said
+            pass
+    return document
 
 
 def _plain(value: object) -> Any:

@@ -37,7 +37,7 @@ class RefusedRowWithCells(RefusedRow, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ToldRow:
+class CsvRow:
     """A row in the words of the file: where it is, what is wrong with it, what would help, and its own cells."""
 
     place: str
@@ -46,12 +46,12 @@ class ToldRow:
     cells: Mapping[str, str]
 
 
-def told(row: RefusedRowWithCells) -> ToldRow:
+def told(row: RefusedRowWithCells) -> CsvRow:
     """Put a refused row's reasons into words."""
-    return ToldRow(str(row.origin), _problems(row.reasons), _hints(row.reasons), row.cells)
+    return CsvRow(str(row.origin), _problems(row.reasons), _hints(row.reasons), row.cells)
 
 
-def write_told_csv(target: Path | TextIO, rows: Iterable[ToldRow]) -> int:
+def write_csv(target: Path | TextIO, rows: Iterable[CsvRow]) -> int:
     """Write one line per row to a file or a text stream; return how many there were.
 
     UTF-8 with a byte order mark, so that Excel reads it right. Rows are looked through first for all columns there are, and
@@ -82,20 +82,20 @@ def safe_cell(text: str) -> str:
     return f"'{replaced(text)}" if is_formula else replaced(text)
 
 
-def _shelve(rows: Iterable[ToldRow], shelf: IO[str]) -> list[str]:
+def _shelve(rows: Iterable[CsvRow], reader: IO[str]) -> list[str]:
     """Put rows aside, a line each, and return the columns that they have, in the order in which they are met."""
     columns: dict[str, None] = {}
     for row in rows:
         columns.update(dict.fromkeys(row.cells))
-        shelf.write(json.dumps([row.place, row.problem, row.hint, dict(row.cells)]) + "\n")
+        reader.write(json.dumps([row.place, row.problem, row.hint, dict(row.cells)]) + "\n")
     return list(columns)
 
 
-def _taken(line: str) -> ToldRow:
-    return ToldRow(*json.loads(line))
+def _taken(line: str) -> CsvRow:
+    return CsvRow(*json.loads(line))
 
 
-def _write(stream: TextIO, rows: Iterable[ToldRow], columns: Sequence[str]) -> int:
+def _write(stream: TextIO, rows: Iterable[CsvRow], columns: Sequence[str]) -> int:
     stream.write(_BOM)
     writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
     writer.writerow(map(safe_cell, [*columns, *(f"eventsync {name}" if name in columns else name for name in _ADDED)]))

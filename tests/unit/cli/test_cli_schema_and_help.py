@@ -32,6 +32,14 @@ def test_the_help_of_every_verb_shows_how_it_is_used(desk: Desk, verb: str) -> N
     assert f"eventsync {verb}" in said.out
 
 
+def test_the_help_of_all_verbs_needs_nothing_but_their_options() -> None:
+    code = "import sys; sys.argv = ['eventsync', '--help']; from pipelines.cli.entry import main; main()"
+    told = subprocess.run([sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True)
+    assert set(VERBS) <= set(told.stdout.split())
+    imported = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines()}
+    assert imported & {"dagster", "sqlalchemy", "httpx", "pydantic", "mappings", "state", "connectors", "gspread"} == set()
+
+
 def test_help_loads_neither_dagster_nor_the_database_nor_the_network() -> None:
     heavy = "('dagster', 'sqlalchemy', 'httpx', 'pydantic', 'mappings', 'state', 'connectors')"
     code = f"import sys, pipelines.cli.app; print([name for name in {heavy} if name in sys.modules])"

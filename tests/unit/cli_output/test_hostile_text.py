@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from pipelines.cli.output.console import Output
-from pipelines.cli.output.csv import ToldRow, write_told_csv
+from pipelines.cli.output.csv import CsvRow, write_csv
 from pipelines.settings import read_settings
 from pipelines.telemetry.logs import configure_logs
 
@@ -52,7 +52,7 @@ def test_a_log_line_holds_nothing_that_a_terminal_obeys(
 
 def test_a_csv_keeps_line_ends_and_tabs_and_no_other_control_character(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
-    write_told_csv(file, [ToldRow("x.csv:2", HOSTILE, "", {"A": HOSTILE, "B": "two\r\nlines\tand", HOSTILE: "=\x1b1"})])
+    write_csv(file, [CsvRow("x.csv:2", HOSTILE, "", {"A": HOSTILE, "B": "two\r\nlines\tand", HOSTILE: "=\x1b1"})])
     text = file.read_bytes().decode("utf-8")
     assert not OBEYED & set(text.replace("\r\n", "\n"))
     assert '"two\nlines\tand"' in text

@@ -16,7 +16,7 @@ from mappings.errors import ConfigError
 from mappings.outcome import Rejection, RowLocation
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import RowKey
-from pipelines.cli.output.csv import safe_cell, told, write_told_csv
+from pipelines.cli.output.csv import safe_cell, told, write_csv
 from pipelines.control_characters import replaced
 
 
@@ -30,7 +30,7 @@ def rejection(number: int, **cells: str) -> Rejection:
 
 def test_the_partners_own_columns_come_first_and_ours_are_added(tmp_path: Path) -> None:
     path = tmp_path / "rejected.csv"
-    assert write_told_csv(path, map(told, [rejection(2, REF="1", NOME="Łódź"), rejection(3, REF="2", NEW="x")])) == 2
+    assert write_csv(path, map(told, [rejection(2, REF="1", NOME="Łódź"), rejection(3, REF="2", NEW="x")])) == 2
     assert path.read_bytes().startswith(b"\xef\xbb\xbf")
     header, first, second = csv.reader(path.read_text("utf-8-sig").splitlines())
     assert header == ["REF", "NOME", "NEW", "place", "problem", "hint"]
@@ -47,7 +47,7 @@ def test_the_partners_own_columns_come_first_and_ours_are_added(tmp_path: Path) 
 
 def test_a_partners_column_called_like_one_of_ours_keeps_its_name() -> None:
     stream = io.StringIO()
-    write_told_csv(stream, [told(rejection(2, place="Town hall"))])
+    write_csv(stream, [told(rejection(2, place="Town hall"))])
     header, row = csv.reader(stream.getvalue().removeprefix("\ufeff").splitlines())
     assert header[:2] == ["place", "eventsync place"]
     assert row[:2] == ["Town hall", "events.csv:2"]
@@ -59,7 +59,7 @@ def test_a_partners_column_called_like_one_of_ours_keeps_its_name() -> None:
 def test_what_a_spreadsheet_would_run_gets_an_apostrophe(formula: str) -> None:
     assert safe_cell(formula) == f"'{replaced(formula)}"
     stream = io.StringIO(newline="")
-    write_told_csv(stream, [told(rejection(2, **{formula: formula}))])
+    write_csv(stream, [told(rejection(2, **{formula: formula}))])
     rows = list(csv.reader(io.StringIO(stream.getvalue().removeprefix("\ufeff"), newline="")))
     assert [row[0] for row in rows] == [f"'{replaced(formula)}"] * 2
 
@@ -80,11 +80,11 @@ def test_no_cell_ever_begins_a_formula(text: str) -> None:
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written"):
-        write_told_csv(tmp_path / "absent" / "x.csv", [told(rejection(2, a="b"))])
+        write_csv(tmp_path / "absent" / "x.csv", [told(rejection(2, a="b"))])
 
 
 def test_text_that_has_no_utf_8_does_not_stop_the_file(tmp_path: Path) -> None:
-    write_told_csv(tmp_path / "x.csv", [told(rejection(2, a="caf\udce9"))])
+    write_csv(tmp_path / "x.csv", [told(rejection(2, a="caf\udce9"))])
     assert "caf" in (tmp_path / "x.csv").read_text("utf-8")
 
 
@@ -94,7 +94,7 @@ def test_memory_does_not_grow_with_the_rows_of_a_file(tmp_path: Path) -> None:
 
     def peak_of(count: int) -> int:
         tracemalloc.start()
-        assert write_told_csv(tmp_path / "rows.csv", itertools.repeat(row, count)) == count
+        assert write_csv(tmp_path / "rows.csv", itertools.repeat(row, count)) == count
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return peak

@@ -16,7 +16,7 @@ from virtual_time import clock, now
 
 from connectors.event_api.client import EventApi
 from connectors.event_api.transport import ServiceHttp, open_http
-from connectors.rate_limit import Pacer, Patience, Surroundings
+from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
 from mappings.delivery import Intent
 from mappings.row_key import IdempotencyKey, RowKey
@@ -87,10 +87,10 @@ Handler = Callable[[httpx.Request], Awaitable[httpx.Response]]
 
 
 def api_over(
-    handler: Handler, *, policy: RetryPolicy | None = None, patience: Patience | None = None, **opened: Any
+    handler: Handler, *, policy: RetryPolicy | None = None, max_pause_s: float = 900.0, **opened: Any
 ) -> tuple[EventApi, ServiceHttp]:
     """Wire the client to `handler`, on the running loop's time, with waits drawn at their longest."""
     http = open_http("https://events.example.org", SecretStr(SECRET), transport=httpx.MockTransport(handler), **opened)
-    pacer = Pacer(Surroundings(clock, asyncio.sleep, lambda: 1.0, now), patience=patience)
-    api = EventApi(http, pacer=pacer, policy=policy or RetryPolicy(), now=now, sleep=asyncio.sleep, random=lambda: 1.0)
+    limiter = RateLimiter(Timing(clock, asyncio.sleep, lambda: 1.0, now), max_pause_s=max_pause_s)
+    api = EventApi(http, limiter=limiter, policy=policy or RetryPolicy(), now=now, sleep=asyncio.sleep, random=lambda: 1.0)
     return api, http

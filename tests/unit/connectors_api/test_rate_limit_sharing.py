@@ -4,86 +4,55 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
 from virtual_time import at_once, clock, now
 
-from connectors.rate_limit import Admitted, Pace, Pacer, Surroundings
-from connectors.rate_limit_state import Shared, Sharing
+from connectors.rate_limit import RateLimiter, RateReport, Sharing, Timing
 
 SECONDS = 20.0
 LATENCY_S = 0.05
 HEARD_WITHIN_S = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class There:
-    text: str
-    version: int
-    others: int
-    now_s: float
-    written_s: float
-
-
 @dataclass
 class Board:
-    """What the workers share; `asked` counts what each of them asks. `ahead_s` is how far its clock is ahead of theirs."""
+    """What the workers share; `asked` counts what they ask. `ahead_s` is how far its clock is ahead of theirs."""
 
     text: str = ""
-    version: int = 0
-    workers: set[str] = field(default_factory=set)
-    asked: dict[str, int] = field(default_factory=dict)
+    asked: int = 0
     ahead_s: float = 0.0
     written_s: float = 0.0
 
+    def read(self) -> tuple[str, float]:
+        self.asked += 1
+        return self.text, clock() + self.ahead_s - self.written_s if self.text else 0.0
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    board: Board
-    worker: str
-
-    def meet(self) -> Shared:
-        self.board.workers.add(self.worker)
-        return self._there()
-
-    def look(self) -> Shared:
-        return self._there()
-
-    def change(self, turn: Callable[[Shared], str]) -> Shared:
-        self.board.text = turn(self._there())
-        self.board.version += 1
-        self.board.written_s = clock() + self.board.ahead_s
-        return self._there()
-
-    def leave(self) -> None:
-        self.board.workers.discard(self.worker)
-
-    def _there(self) -> Shared:
-        board = self.board
-        board.asked[self.worker] = board.asked.get(self.worker, 0) + 1
-        return There(board.text, board.version, len(board.workers - {self.worker}), clock() + board.ahead_s, board.written_s)
+    def change(self, turn: Callable[[str, float], str]) -> None:
+        self.text = turn(*self.read())
+        self.written_s = clock() + self.ahead_s
 
 
-def worker(board: Board, name: str) -> Pacer:
-    around = Surroundings(clock, asyncio.sleep, lambda: 1.0, now)
-    return Pacer(around, sharing=lambda _route: Sharing(Place(board, name), clock, _trouble))
+def worker(board: Board, name: str) -> RateLimiter:
+    timing = Timing(clock, asyncio.sleep, lambda: 1.0, now)
+    return RateLimiter(timing, sharing=Sharing(lambda _route: board, name, _trouble))
 
 
 def _trouble(trouble: Exception) -> None:
     raise trouble
 
 
-async def send(paced: Pacer, left: list[float], *, slots: int, until_s: float, limited_at: float | None = None) -> None:
+async def send(paced: RateLimiter, left: list[float], *, slots: int, until_s: float, limited_at: float | None = None) -> None:
     """Send as fast as the pace allows; the first answer after `limited_at` is a 429 that asks for two seconds."""
     is_limited = limited_at is None
 
     async def slot() -> None:
         nonlocal is_limited
         while clock() < until_s:
-            admitted = await paced.admit()
-            assert isinstance(admitted, Admitted)
+            admitted = await paced.acquire()
+            assert admitted is not None
             left.append(clock())
             await asyncio.sleep(LATENCY_S)
             if not is_limited and limited_at is not None and clock() >= limited_at:
@@ -104,7 +73,7 @@ def test_workers_that_meet_no_limit_ask_the_store_a_few_times_a_second_however_m
 
     at_once(main)
     assert len(left) > 0.9 * workers * 8 * (SECONDS - 2) / LATENCY_S
-    assert max(board.asked.values()) <= 7 * SECONDS
+    assert board.asked <= workers * 7 * SECONDS
 
 
 def test_a_pause_that_another_worker_meets_is_kept_within_a_quarter_of_a_second() -> None:
@@ -131,7 +100,7 @@ JUMPS_S = [-86_400.0, -3_600.0, -30.0, 30.0, 3_600.0, 86_400.0]
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_clock_that_is_set_while_workers_send_begins_and_ends_no_pause(workers: int, by_s: float) -> None:
     board, left = Board(), list[float]()
-    paces: list[Pace] = []
+    paces: list[RateReport] = []
 
     async def main() -> None:
         pacers = [worker(board, str(one)) for one in range(workers)]
@@ -139,7 +108,7 @@ def test_a_clock_that_is_set_while_workers_send_begins_and_ends_no_pause(workers
             send(paced, left, slots=4, until_s=20.0, limited_at=None if number else 3.0) for number, paced in enumerate(pacers)
         ]
         await asyncio.gather(*running, jump())
-        paces.extend(paced.pace for paced in pacers)
+        paces.extend(paced.report for paced in pacers)
 
     async def jump() -> None:
         await asyncio.sleep(8.0)
@@ -185,3 +154,52 @@ def test_a_run_after_the_clock_was_set_back_waits_no_longer_than_the_service_ask
 
     at_once(main)
     assert min(after) < 5.0 + 2.5
+
+
+NIGHT_S = 17 * 3_600.0
+
+
+def first_slots_of_a_later_run(pause_s: float, later_s: float) -> list[float]:
+    """When the first two requests of a run leave that begins `later_s` after another one's first answer asked for a pause."""
+    board = Board()
+
+    async def main() -> list[float]:
+        earlier = worker(board, "earlier")
+        admitted = await earlier.acquire()
+        assert admitted is not None
+        earlier.limited(admitted, pause_s)
+        earlier.leave()
+        await asyncio.sleep(later_s)
+        later = worker(board, "later")
+        left = []
+        for _ in range(2):
+            assert await later.acquire() is not None
+            left.append(clock() - later_s)
+            later.passed()
+        return left
+
+    return at_once(main)
+
+
+@pytest.mark.parametrize("later_s", [3_600.0, NIGHT_S + 60.0, NIGHT_S + 36_000.0])
+def test_a_pause_of_a_night_is_asked_about_and_taught_nothing(later_s: float) -> None:
+    assert first_slots_of_a_later_run(NIGHT_S, later_s) == [0.0, 0.0]
+
+
+def test_a_short_pause_is_obeyed_by_the_next_run_and_what_it_taught_is_used() -> None:
+    first, second = first_slots_of_a_later_run(5.0, 2.0)
+    assert first == pytest.approx(3.0)
+    assert second > 3.5
+    first, second = first_slots_of_a_later_run(5.0, 60.0)
+    assert first == 0.0
+    assert second > 0.5
+
+
+def test_a_state_of_version_0_1_is_not_believed() -> None:
+    board = Board(text='{"curve":null,"wave":0,"lesson":null,"resume_at":1800000000.0,"slot_at":1800000000.0}', written_s=-5.0)
+
+    async def main() -> float:
+        await worker(board, "first").acquire()
+        return clock()
+
+    assert at_once(main) == 0.0

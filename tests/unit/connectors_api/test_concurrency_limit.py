@@ -8,20 +8,20 @@ from collections.abc import Awaitable, Callable
 import pytest
 from virtual_time import at_once, clock
 
-from connectors.rate_limit import Crowd
+from connectors.rate_limit import ConcurrencyLimit
 
 Serve = Callable[[], Awaitable[None]]
 
 
-async def drive(crowd: Crowd, serve: Serve, *, seconds: float, is_well: bool = True) -> None:
+async def drive(limit: ConcurrencyLimit, serve: Serve, *, seconds: float, is_well: bool = True) -> None:
     async def work() -> None:
         while clock() < seconds:
-            await crowd.enter()
+            await limit.enter()
             began = clock()
-            crowd.sent()
+            limit.sent()
             await serve()
-            crowd.back(clock() - began, is_well=is_well)
-            crowd.leave()
+            limit.back(clock() - began, is_well=is_well)
+            limit.leave()
 
     await asyncio.gather(*(work() for _ in range(64)))
 
@@ -44,41 +44,41 @@ def full(slots: int, seconds: float) -> Callable[[], Serve]:
 
 
 def test_a_far_service_is_asked_for_many_at_once() -> None:
-    crowd = Crowd(32, adapts=True)
-    at_once(lambda: drive(crowd, far(0.2), seconds=10))
-    assert crowd.room == crowd.most == 32
+    limit = ConcurrencyLimit(32, adapts=True)
+    at_once(lambda: drive(limit, far(0.2), seconds=10))
+    assert limit.room == limit.most == 32
 
 
 def test_a_service_with_four_hands_is_not_flooded() -> None:
-    crowd = Crowd(32, adapts=True)
-    at_once(lambda: drive(crowd, full(4, 0.05)(), seconds=60))
-    assert 3 <= crowd.room <= 12
+    limit = ConcurrencyLimit(32, adapts=True)
+    at_once(lambda: drive(limit, full(4, 0.05)(), seconds=60))
+    assert 3 <= limit.room <= 12
 
 
 def test_failures_bring_it_down_to_one_and_no_further() -> None:
-    crowd = Crowd(32, adapts=True)
-    at_once(lambda: drive(crowd, far(0.05), seconds=20, is_well=False))
-    assert crowd.room == 1
+    limit = ConcurrencyLimit(32, adapts=True)
+    at_once(lambda: drive(limit, far(0.05), seconds=20, is_well=False))
+    assert limit.room == 1
 
 
 @pytest.mark.parametrize("ceiling", [1, 3, 8])
 def test_a_number_is_never_passed_and_soon_reached(ceiling: int) -> None:
-    crowd = Crowd(ceiling)
-    at_once(lambda: drive(crowd, far(0.05), seconds=3))
-    assert crowd.most == crowd.room == ceiling
+    limit = ConcurrencyLimit(ceiling)
+    at_once(lambda: drive(limit, far(0.05), seconds=3))
+    assert limit.most == limit.room == ceiling
 
 
 def test_who_gives_up_waiting_leaves_its_place_to_the_next() -> None:
     async def main() -> None:
-        crowd = Crowd(1)
-        await crowd.enter()
-        first, second = asyncio.ensure_future(crowd.enter()), asyncio.ensure_future(crowd.enter())
+        limit = ConcurrencyLimit(1)
+        await limit.enter()
+        first, second = asyncio.ensure_future(limit.enter()), asyncio.ensure_future(limit.enter())
         await asyncio.sleep(0)
         first.cancel()
-        crowd.leave()
+        limit.leave()
         await asyncio.wait_for(second, 1)
         with pytest.raises(asyncio.CancelledError):
             await first
-        assert crowd.room == 1
+        assert limit.room == 1
 
     at_once(main)

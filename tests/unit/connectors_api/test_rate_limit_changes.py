@@ -10,7 +10,7 @@ import pytest
 from virtual_time import at_once, clock, now
 
 from connectors.errors import PausedError
-from connectors.rate_limit import Closed, Crowd, Pacer, Patience, Surroundings
+from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Timing
 from sandbox.limits import FixedWindow, Meter, TokenBucket
 from sandbox.switches import Rate
 
@@ -35,17 +35,17 @@ class Told:
 
 
 def driven(wait: Wait, seconds: float, *, in_flight: int = 8, max_pause_s: float = 900.0) -> Told:
-    told, patience = Told(), Patience(max_pause_s=max_pause_s)
+    told = Told()
 
     async def main() -> None:
-        around = Surroundings(clock, asyncio.sleep, lambda: 1.0, now)
-        paced = Pacer(around, patience=patience, crowd=Crowd(in_flight))
+        around = Timing(clock, asyncio.sleep, lambda: 1.0, now)
+        paced = RateLimiter(around, max_pause_s=max_pause_s, concurrency=ConcurrencyLimit(in_flight))
 
         async def work() -> None:
             while clock() < seconds and told.closed is None:
-                admitted = await paced.admit()
-                if isinstance(admitted, Closed):
-                    told.closed = admitted.cause
+                admitted = await paced.acquire()
+                if admitted is None:
+                    told.closed = paced.closed
                     return
                 wait_s = wait(clock())
                 (told.refused if wait_s else told.passed).append(clock())

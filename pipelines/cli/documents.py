@@ -7,48 +7,86 @@ mind them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
+from typing_extensions import TypedDict
 
-from pipelines.cli.documents import feeds, others, rows, runs
+from pipelines.cli import (
+    backfill,
+    check,
+    demo,
+    diff,
+    dry_run,
+    explain,
+    feeds,
+    init,
+    metrics,
+    preview,
+    prune,
+    reconcile,
+    reload,
+    report,
+    resolve,
+    retry,
+    rows,
+    run_report,
+    runs,
+    sandbox,
+    state,
+    status,
+    vocabulary,
+)
+from pipelines.cli.output.console import ErrorDocument
+
+
+class SchemaFile(TypedDict):
+    """The file that a JSON Schema was written to; printed, the schema itself is the document."""
+
+    schema: Path
+
+
+AnySchema = dict[str, Any]
+"""A JSON Schema (draft 2020-12)."""
 
 DOCUMENTS: Mapping[str, Any] = {
-    "backfill": runs.BackfillAtWork | runs.BackfillRehearsal | runs.BackfillList | runs.CancelledBackfill,
-    "check": feeds.Check,
-    "demo": runs.Demo,
-    "diff": rows.Differences | rows.OneDifference,
-    "explain": feeds.Explained,
+    "backfill": backfill.BackfillAtWork | backfill.BackfillRehearsal | backfill.BackfillList | backfill.CancelledBackfill,
+    "check": check.Check,
+    "demo": demo.Demo,
+    "diff": diff.Differences | diff.OneDifference,
+    "explain": explain.Explained,
     "feeds": feeds.Feeds,
-    "init": feeds.Drafted,
-    "metrics": others.Metrics | others.Serving,
-    "preview": feeds.Preview,
-    "prune": others.Pruned,
-    "reconcile": rows.Reconciliation,
-    "reload": feeds.Reloaded,
-    "report": rows.Report,
-    "resolve": rows.Resolved,
-    "retry": rows.Retried,
+    "init": init.Drafted,
+    "metrics": metrics.Metrics | metrics.Serving,
+    "preview": preview.Preview,
+    "prune": prune.Pruning,
+    "reconcile": reconcile.Reconciliation,
+    "reload": reload.Reloaded,
+    "report": report.Report,
+    "resolve": resolve.Resolution,
+    "retry": retry.Retry,
     "rows": rows.Rows | rows.UnmappedValues,
-    "run": runs.Runs | runs.Rehearsals,
+    "run": run_report.Runs | dry_run.Rehearsals,
     "runs": runs.PastRuns | runs.OneRun,
-    "sandbox": others.SandboxAnnouncement,
-    "schema": others.SchemaFile | others.AnySchema,
-    "state export": others.Exported,
-    "state import": others.Imported,
-    "state migrate": others.Migrated,
-    "state rename": others.Renamed,
-    "state verify": others.Verified,
-    "status": feeds.Status,
-    "vocabulary": others.Vocabulary,
+    "sandbox": sandbox.SandboxAnnouncement,
+    "schema": SchemaFile | AnySchema,
+    "state export": state.Exported,
+    "state import": state.Imported,
+    "state migrate": state.Migrated,
+    "state rename": state.Renamed,
+    "state verify": state.Verified,
+    "status": status.Status,
+    "vocabulary": vocabulary.VocabularyPage,
 }
+"""The types of each verb's documents: which of several it is depends on what was asked for."""
 
 
 def document_schema(verb: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of what a verb prints with --json: its own document, or that of an error."""
-    kinds = DOCUMENTS[verb] | others.ErrorDocument
+    kinds = DOCUMENTS[verb] | ErrorDocument
     schema = TypeAdapter(kinds).json_schema(mode="serialization", schema_generator=_AsPrinted)
     named = {"$schema": GenerateJsonSchema.schema_dialect, "title": f"eventsync {verb} --json"}
     return named | schema

@@ -1,1 +1,0 @@
-"""What scripts read: the one JSON document of each verb, as types; their JSON Schemas are made of them."""

@@ -14,7 +14,7 @@ from mappings.delivery import Answer, Denial, Intent
 from mappings.outcome import Cover
 from mappings.row_key import IdempotencyKey, RowKey, event_key, names_of
 from state.enums import Decision, EntryState
-from state.ledger.records import dump_answer, load_answer
+from state.ledger.accounts import dump_answer, load_answer
 from state.ledger.verdicts import Claim, Effect
 from state.tables import ENTRY, SCOPE
 
@@ -220,7 +220,7 @@ def note_refusal(connection: Connection, entry_id: int, request_id: str) -> None
 
 
 def as_intent(row: OwedEntry, now: datetime) -> Intent:
-    """Turn an entry that was claimed at `now` into what is handed to the client."""
+    """FencedTransaction an entry that was claimed at `now` into what is handed to the client."""
     is_counted_anew = row.unanswered_at is None or row.is_limited or row.decision == Decision.RESEND
     unanswered_since = now if is_counted_anew or row.unanswered_at is None else row.unanswered_at
     return Intent(

@@ -1,7 +1,6 @@
-"""Who may stage and publish a feed: a lease with a heartbeat, and a token that fences off whoever lost it.
+"""The right to stage and publish a feed: a lease with a heartbeat and a fencing token, which every transaction checks first.
 
-What a holder does with it is `stage`'s and `outbox`'s: each of their transactions shows the token first. On PostgreSQL
-silence is measured by the database's own clock, in the statement: hosts need not agree on the time.
+On PostgreSQL silence is measured by the database's own clock, in the statement: hosts need not agree on the time.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class LeaseClock:
     ttl_s: float = LEASE_TTL_S
 
     def seconds(self) -> float:
-        """Return the seconds of the host's own clock, whatever the lease is measured by."""
+        """Return the seconds of the host's own clock, also where the lease is measured by the database's."""
         return self.pulse.seconds() if self.pulse else seconds_since_boot()
 
 
@@ -95,7 +94,7 @@ def show_token(connection: Connection, scope_id: int, token: int, keeping: Lease
 
 
 def acquire(engine: Engine, scope_id: int, holder: Holder, keeping: LeaseClock) -> Lease:
-    """Take the feed, from nobody, from a holder that fell silent, or at once from one that died on this host.
+    """Take a feed that is free, or whose holder fell silent or died on this host.
 
     Raises `HeldByAnotherError` while another run holds it.
     """
@@ -162,7 +161,7 @@ class FencedTransaction:
     def transaction(self) -> Iterator[Connection]:
         """One durable transaction that also renews the lease. Raises `LeaseLostError` if another run has the feed.
 
-        A long one renews it once more at its end: nobody heard of us meanwhile, and who waits for us would come in.
+        A long one renews it once more at its end: it was silent meanwhile, and a waiting run would take over.
         """
         with writing(self.engine) as connection:
             began_s = self.keeping.seconds()

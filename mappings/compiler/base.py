@@ -26,8 +26,7 @@ from mappings.compiler.evaluation import (
     required,
     stepped,
     stepped_cell,
-    told_value,
-    watched,
+    watched_value,
 )
 from mappings.lookup_table import Table
 from mappings.positions import Loc, Problem, Spot
@@ -118,7 +117,7 @@ class Compiler:
         name = _TOLD.get(type(value), "")
         if self.watch is None or not name:
             return compiled
-        return replace(compiled, get=told_value(compiled.get, name, spot.path, self.watch))
+        return replace(compiled, get=watched_value(compiled.get, name, spot.path, self.watch))
 
     def misfit(self, spot: Spot, message: str, hint: str = "") -> Compiled:
         """Note a problem; what is returned is never used."""
@@ -199,13 +198,13 @@ class Compiler:
             if step.on_error is not None and not step.refuses and before.kind is not Kind.ANY:
                 told = f'on_error never applies: the step "{step.name}" refuses nothing'
                 self.problems.append(Problem((*spot.loc, "do", position, "on_error"), told, "leave it out"))
-            stages.append(stage if self.watch is None else watched(stage, spot.path, self.watch))
+            stages.append(stage if self.watch is None else stage.watched(self.watch))
         if ends.is_error_chosen and not refuses:
             hint = "on_empty says what becomes of nothing" if not steps else "leave it out"
             self.misfit(spot.inner("on_error"), "on_error never applies: nothing can refuse this value", hint)
         refuses = refuses and not ends.is_error_chosen
         if source.is_cell and self.watch is not None:
-            read = told_value(source.get, f"from {source.column}", spot.path, self.watch)
+            read = watched_value(source.get, f"from {source.column}", spot.path, self.watch)
             return Compiled(stepped(read, tuple(stages), ends), flow, source.column, refuses=refuses)
         get = stepped_cell(source.column, tuple(stages), ends) if source.is_cell else stepped(source.get, tuple(stages), ends)
         return Compiled(get, flow, source.column, refuses=refuses)

@@ -143,9 +143,9 @@ def compile_moment(compiler: Compiler, value: At, spot: Spot) -> Compiled:
             return refused_empty(ends, row) if shown is None else place(row, shown)
         except Refusal as refusal:
             if refusal.is_empty:
-                return ends.hear(row, refusal.about(clock_column or day.column, "", ""))
+                return ends.mend(row, refusal.about(clock_column or day.column, "", ""))
             found = "" if shown is None else shown.local.isoformat(" ", "minutes")
-            return ends.hear(row, refusal.about(clock_column or day.column, found, "at"))
+            return ends.mend(row, refusal.about(clock_column or day.column, found, "at"))
 
     if clock is None or spot.loc != ("event", spot.path):  # inside another value, that value's own policy may yet save the row
         return Compiled(moment, Flow(Kind.MOMENT), day.column)
@@ -231,7 +231,7 @@ def compile_instant(compiler: Compiler, value: Seen, spot: Spot) -> Compiled:
             return refused_empty(ends, row) if found is None else _seen(found, zone(row))
         except Refusal as refusal:
             told = refusal.about(moment.column, "", "in_zone")
-            return ends.hear(row, told)
+            return ends.mend(row, told)
 
     return Compiled(shown, Flow(Kind.MOMENT), moment.column)
 

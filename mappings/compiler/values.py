@@ -180,7 +180,7 @@ def _choose(compiler: Compiler, value: Choose, spot: Spot) -> Compiled:
         try:
             found = _branch(branches, row)(row)
         except Refusal as refusal:
-            return ends.hear(row, refusal) if refusal.is_final or not may_end_empty else ends.on_error(row, refusal)
+            return ends.mend(row, refusal) if refusal.is_final or not may_end_empty else ends.on_error(row, refusal)
         return found if may_end_empty or not is_empty(found) else refused_empty(ends, row)
 
     return Compiled(chosen, _common_flow(every), column)
@@ -210,7 +210,7 @@ def _table_value(compiler: Compiler, value: TableValue, spot: Spot) -> Compiled:
         try:
             keys = [get(row) for get in getters]
         except Refusal as unusable:
-            return ends.hear(row, unusable)
+            return ends.mend(row, unusable)
         if any(map(is_empty, keys)):
             missing = next(part.column for key, part in zip(keys, parts, strict=True) if is_empty(key))
             return ends.on_empty(row, required(missing or column))
@@ -273,7 +273,7 @@ def _channel(compiler: Compiler, value: ChannelValue, spot: Spot) -> Compiled:
             slug = inner.get(row)
             return refused_empty(ends, row) if is_empty(slug) else find(str(slug))
         except Refusal as refusal:
-            return ends.hear(row, refusal.about(inner.column, "" if is_empty(slug) else str(slug), "channel"))
+            return ends.mend(row, refusal.about(inner.column, "" if is_empty(slug) else str(slug), "channel"))
 
     return Compiled(channel, Flow(Kind.NUMBER), inner.column)
 
@@ -331,7 +331,7 @@ def compile_loop(compiler: Compiler, value: ForEach, spot: Spot, compile_give: G
         try:
             built = each(row, read(row))
         except Refusal as refusal:
-            return ends.hear(row, refusal.about(column, "", "for_each"))
+            return ends.mend(row, refusal.about(column, "", "for_each"))
         return built or refused_empty(ends, row)
 
     return Compiled(loop, Flow(ANYTHING.kind, is_list=True), column)

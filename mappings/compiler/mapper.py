@@ -14,7 +14,7 @@ from typing import Any
 from mappings.compiler.base import Compiler
 from mappings.compiler.evaluation import RowState, Watch, cells_reader
 from mappings.compiler.expand import ExpandedRow, given_item, is_of_item
-from mappings.compiler.group import Joined
+from mappings.compiler.group import GroupedParts
 from mappings.compiler.key import ReadKey, compile_key
 from mappings.compiler.payload import Payload, Validator, compile_payload
 from mappings.compiler.row_rules import OVER, only
@@ -81,7 +81,7 @@ class RowMapper:
         opened = self.opened(row)
         return self._ended(row, opened) if isinstance(opened, ExpandedRow) else opened
 
-    def outcomes(self, row: SourceRow, joined: Joined | None = None) -> tuple[RowOutcome, ...]:
+    def outcomes(self, row: SourceRow, joined: GroupedParts | None = None) -> tuple[RowOutcome, ...]:
         """Return all that becomes of a row, and of the parts of other rows that `joined` it: one outcome at least."""
         opened = self.opened(row)
         if isinstance(opened, Gone):
@@ -173,7 +173,7 @@ class RowMapper:
             strands = [event for strand in strands for event in _gone(way, strand)]
         return strands
 
-    def _ended(self, row: SourceRow, strand: ExpandedRow, joined: Joined | None = None) -> RowOutcome:
+    def _ended(self, row: SourceRow, strand: ExpandedRow, joined: GroupedParts | None = None) -> RowOutcome:
         state = strand.state
         if strand.label and not row.problems:
             return Skipped(row.origin, strand.label, strand.key, rule=strand.rule)

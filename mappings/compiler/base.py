@@ -46,7 +46,7 @@ class Compiled:
     """A compiled value: what gives it, of what kind, the column a person would look at, its text if it is constant.
 
     `is_cell`: it is that column's raw text. `reads`: the columns whose cells alone decide it, None where more does. `refuses`:
-    it may be there and unusable, as far as the file tells.
+    it may be there and unusable, as far as the file says.
     """
 
     get: Getter
@@ -63,7 +63,7 @@ class Compiled:
         return self.reads is not None and not self.reads
 
 
-_TOLD: Mapping[type[object], str] = {
+_REPORTED: Mapping[type[object], str] = {
     FirstOf: "first_of",
     Choose: "choose",
     At: "at",
@@ -72,7 +72,7 @@ _TOLD: Mapping[type[object], str] = {
     Joined: "join",
     ChannelValue: "channel",
 }
-"""The kinds of values of which `explain` tells, beside their steps, what they gave."""
+"""The kinds of values that `explain` reports, beside their steps."""
 CompileValue = Callable[["Compiler", Value, Spot], Compiled]
 
 
@@ -114,7 +114,7 @@ class Compiler:
         inner, self._reads = self._reads, outer
         outer.add(inner)
         compiled = replace(compiled, reads=None if inner.is_more else frozenset(inner.columns))
-        name = _TOLD.get(type(value), "")
+        name = _REPORTED.get(type(value), "")
         if self.watch is None or not name:
             return compiled
         return replace(compiled, get=watched_value(compiled.get, name, spot.path, self.watch))
@@ -135,7 +135,7 @@ class Compiler:
         return Compiled(column_reader(name), Flow(Kind.TEXT), name, is_cell=True, refuses=False)
 
     def reference(self, name: str, spot: Spot) -> Compiled:
-        """Return a named value, worked out once a row; the first who needs it compiles it."""
+        """Return a named value, computed once a row; compiled at its first use."""
         if name in self.loops:
             self.look_further()
             return self.loops[name]

@@ -28,7 +28,7 @@ _MEMO_SIZE = 4096
 class RowState:
     """A row being mapped, or one of the events that it stands for. `named` holds the values of `let` as they are first needed.
 
-    `item` and `day` are what tells the event apart, None where nothing does. `cancelled`: the label under which the event
+    `item` and `day` distinguish the events of one row, None where there is one. `cancelled`: the label under which the event
     is called off. `rejected_by`: the place under `rows:` of the first rule that rejects the row, 0 if none does.
     """
 

@@ -102,7 +102,7 @@ MapGroups = Callable[[SingleRowMapper, Iterable[SourceRow]], Iterator[RowOutcome
 
 @dataclass(slots=True)
 class GroupedParts:
-    """What later rows add to the event of the first one: lists by field, and whatever was wrong with them."""
+    """What later rows add to the event of the first one: lists by field, and what was wrong with them."""
 
     fields: tuple[str, ...]
     digests: list[bytes] = field(default_factory=list)
@@ -116,8 +116,8 @@ class GroupedParts:
         for name in self.fields:
             self.lists.setdefault(name, []).extend(_listed(payload.get(name)))
         place = row.origin.place
-        self.reasons.extend(_told_at(reason, place) for reason in state.reasons)
-        self.warnings.extend(_told_at(reason, place) for reason in (*row.warnings, *state.warnings))
+        self.reasons.extend(_located(reason, place) for reason in state.reasons)
+        self.warnings.extend(_located(reason, place) for reason in (*row.warnings, *state.warnings))
         self.is_draft = self.is_draft or state.is_draft
         self.digests.append(digest)
 
@@ -212,12 +212,12 @@ def _rank(compiler: Compiler, by: Any, spot: Spot) -> Getter:
     compiled = compiler.value(by, spot)
     if compiled.constant is not None or compiled.flow.is_list or compiled.flow.kind not in _RANKED:
         hint = 'name the column, and read it: {from: UPDATED, do: [{datetime: "%Y-%m-%d %H:%M"}]}'
-        return compiler.misfit(spot, "a date, a moment or a number is needed, to tell which row is newest", hint).get
+        return compiler.misfit(spot, "a date, a moment or a number is needed, to decide which row is newest", hint).get
     return compiled.get
 
 
 def _newest(mapper: SingleRowMapper, rows: Sequence[SourceRow], rank: Getter) -> Sequence[SourceRow]:
-    """Return the newest row, or all of them where that cannot be told: rows that differ then stand against each other."""
+    """Return the newest row, or all of them where that cannot be decided: rows that differ are then rejected as duplicates."""
     ranked = [(row, _ranked(mapper, row, rank)) for row in rows]
     if any(found is None for _, found in ranked):
         return rows
@@ -245,6 +245,6 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _told_at(reason: Reason, place: str) -> Reason:
+def _located(reason: Reason, place: str) -> Reason:
     hint = f"{reason.hint} (the row at {place})" if reason.hint else f"the row at {place}"
     return Reason(reason.code, reason.field, reason.column, reason.found, hint, reason.step)

@@ -162,7 +162,7 @@ def _given(mapping: FeedMapping) -> Iterator[str]:
 
 
 _REASONS_TOLD = 20
-"""A row of sixty bad dates is told enough by twenty of them."""
+"""Twenty of a row's sixty bad dates are enough to report."""
 
 
 def as_one_row(
@@ -171,7 +171,7 @@ def as_one_row(
     """Return the outcomes of one row, whose own key is the `stem` of theirs; `strands` are what they came from.
 
     Where all are rejected, or all left out for one reason, that is the row's: its events are then neither wanted nor gone.
-    Days that are over are dropped beside others: nobody needs to hear of them in every run.
+    Days that are over are dropped beside others: they need not be reported in every run.
     """
     silent = Part(silence=Silence(stem)) if stem else Part()
     rejections = [outcome for outcome in outcomes if isinstance(outcome, Rejection)]

@@ -184,7 +184,7 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
 
 @contextmanager
 def _monitored(settings: Settings) -> Iterator[list[str]]:
-    """Serve the numbers of `eventsync metrics` for the length of the block, where a port is set for them; yield the lines to print."""
+    """Serve the numbers of `eventsync metrics` while the block runs, where a port is set; yield the lines to print."""
     if settings.metrics_port is None:
         yield []
         return

@@ -69,9 +69,9 @@ def preview(
 
     Reading ends with the last row shown, unless --all is given. Rows of one key that contradict each other are rejected
     once both are read, as in a run; with --all the counts are those of a first run. Channels and classifications are the
-    service's where it answers; without it any slug is accepted and channel ids are stand-ins, which is said. `eventsync run FEED --dry-run`
-    shows what a run would send, compared with what was sent before. Exit code 0, also with rejected
-    rows.
+    service's where it answers; without it any slug is accepted and channel ids are stand-ins, which the output says.
+    `eventsync run FEED --dry-run` shows what a run would send, compared with what was sent before. Exit code 0, also with
+    rejected rows.
     """
     wanted = Wanted(rows, only, is_whole=read_all)
     settings, output = current_settings(), Output(json=as_json)

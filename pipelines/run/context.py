@@ -91,8 +91,7 @@ async def open_api(
     require_service(settings)
     async with open_http(settings.base_url, settings.api_key, in_flight=policy.most_in_flight) as http:
         http.passage = passage
-        if manner.seen is not None:
-            http.watch(manner.seen)
+        http.seen = manner.seen
         concurrency = ConcurrencyLimit(policy.most_in_flight, adapts=policy.in_flight == "auto")
         timing = Timing(monotonic_s, asyncio.sleep, random.random, manner.now)
         limiter = RateLimiter(timing, max_pause_s=policy.max_pause_s, sharing=sharing, concurrency=concurrency)
@@ -265,7 +264,7 @@ class RunContext:
             key_memory_s=mapping.publish.key_memory_s,
             row_parts=len(mapping.key_columns) if is_unfolding(mapping.rows) else None,
         )
-        departures = Departures(lease.assure, lease.is_fresh)
+        departures = Departures(lease.assure)
         return PublishJob(
             outbox=outbox,
             open_api=lambda: self.api(mapping, departures),
